@@ -1,0 +1,255 @@
+"""Source code for one class: ``__init__``, flatten and unflatten.
+
+Generated code is what makes flattening as quick as JAX's own: no loops, no calls but the
+ones that must be. It is short, one statement a line, and `linecache` knows it, so that a
+traceback or a debugger shows it; `source_of` prints it.
+"""
+
+import dataclasses
+import functools
+import itertools
+import linecache
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+
+from leafwise._spec import ClassSpec, FieldSpec
+from leafwise._static_key import key_of
+
+KEY: Final = "__leafwise_key__"
+"""The attribute of an instance that holds its key; None until it is constructed."""
+
+_count = itertools.count(1)
+
+
+class _Factory:
+    """Stands in a signature for a default that is made at each call."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+    def __reduce__(self) -> str:
+        return "FACTORY"
+
+
+FACTORY: Final = _Factory()
+
+
+def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> Any:
+    """Run the source of a function and return the function."""
+    source = "\n".join(lines) + "\n"
+    filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
+    function = namespace.pop(name)
+    function.__module__ = cls.__module__
+    function.__qualname__ = f"{cls.__qualname__}.{name}"
+    return function
+
+
+def _tuple(items: list[str]) -> str:
+    """Return a tuple display."""
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _key_lines(spec: ClassSpec, locals_: list[str]) -> list[str]:
+    """Return the lines that look the key of these local names up, by identity."""
+    ids = [f"id({name})" for name in locals_]
+    place = ids[0] if len(ids) == 1 else _tuple(ids)
+    lines = [
+        f"lw_entry = lw_table.get({place})",
+        "lw_found = lw_entry() if lw_entry is not None else None",
+        "if lw_found is None or not lw_found.fixed:",
+        f"    lw_found = lw_key_of(lw_table, {_tuple(locals_)})",
+    ]
+    return lines + ([f"    {_tuple(locals_)} = lw_found.values"] if spec.static_names else [])
+
+
+def make_init(
+    spec: ClassSpec,
+    initvars: "list[dataclasses.Field[Any]]",
+    foreign: Callable[[type, type], None],
+    finish: Callable[[Any, type], None],
+) -> Any:
+    """Return the constructor of a class that has none of its own.
+
+    Args:
+        spec: The class.
+        initvars: Its `dataclasses.InitVar`s, with the fields in declaration order.
+        foreign: Called when a subclass runs this constructor.
+        finish: Completes an instance whose ``__post_init__`` may have set fields.
+    """
+    cls = spec.cls
+    self_ = "self" if "self" not in cls.__dict__["__dataclass_fields__"] else "self_"
+    namespace: dict[str, Any] = {
+        "__name__": cls.__module__,
+        "lw_cls": cls,
+        "lw_set": object.__setattr__,
+        "lw_table": spec.table,
+        "lw_key_of": key_of,
+        "lw_foreign": foreign,
+        "lw_finish": finish,
+        "lw_factory": FACTORY,
+    }
+    fields = {field.name: field for field in spec.fields}
+    order = list(cls.__dict__["__dataclass_fields__"].values())
+    names = {definition.name for definition in initvars}
+    parameters = [d for d in order if d.init and (d.name in fields or d.name in names)]
+    signature = _signature(cls, parameters, namespace)
+    prepare: list[str] = []
+    for definition in order:
+        if definition.name in fields or definition.name in names:
+            prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
+    given = [f.name for f in spec.fields if f.definition.init or f.has_default]
+    assign = [f"lw_set({self_}, {name!r}, {name})" for name in given]
+    later = hasattr(cls, "__post_init__") or len(given) < len(spec.fields)
+    post: list[str] = []
+    if hasattr(cls, "__post_init__"):
+        post = [f"{self_}.__post_init__({', '.join(d.name for d in initvars)})"]
+    lines = [f"def __init__({', '.join([self_, *signature])}):"]
+    body = ["lw_mine = type(" + self_ + ") is lw_cls", "if not lw_mine:"]
+    body += [f"    lw_foreign(type({self_}), lw_cls)", *prepare]
+    if later:
+        body += [*assign, *post, "if lw_mine:", f"    lw_finish({self_}, lw_cls)"]
+    else:
+        keyed = _key_lines(spec, list(spec.static_names))
+        body += ["if lw_mine:", *(f"    {line}" for line in keyed), *assign]
+        body += ["if lw_mine:", f"    lw_set({self_}, {KEY!r}, lw_found)"]
+    init = _compile(cls, "__init__", lines + [f"    {line}" for line in body], namespace)
+    init.__annotations__ = {d.name: _parameter_type(d) for d in parameters} | {"return": None}
+    init.__doc__ = f"Construct a {cls.__name__}; statics are validated."
+    return init
+
+
+def _parameter_type(definition: "dataclasses.Field[Any]") -> Any:
+    kind = definition.type
+    return kind.type if isinstance(kind, dataclasses.InitVar) else kind
+
+
+def _signature(
+    cls: type, parameters: "list[dataclasses.Field[Any]]", namespace: dict[str, Any]
+) -> list[str]:
+    """Return the parameters as code, positional ones first, defaults in the namespace."""
+    missing = dataclasses.MISSING
+    positional: list[str] = []
+    keywords: list[str] = []
+    defaulted: str | None = None
+    for definition in parameters:
+        name, text = definition.name, definition.name
+        has_default = True
+        if definition.default is not missing:
+            namespace[f"lw_default_{name}"] = definition.default
+            text = f"{name}=lw_default_{name}"
+        elif definition.default_factory is not missing:
+            text = f"{name}=lw_factory"
+        else:
+            has_default = False
+        if definition.kw_only:
+            keywords.append(text)
+            continue
+        if not has_default and defaulted is not None:
+            msg = f"{cls.__name__}: non-default argument {name!r} follows default argument {defaulted!r}"
+            raise TypeError(msg)
+        defaulted = name if has_default else None
+        positional.append(text)
+    return positional + (["*", *keywords] if keywords else [])
+
+
+def _prepare_lines(
+    definition: "dataclasses.Field[Any]", field: FieldSpec | None, namespace: dict[str, Any]
+) -> list[str]:
+    """Return the lines that turn a parameter into the value of its field."""
+    name = definition.name
+    missing = dataclasses.MISSING
+    lines: list[str] = []
+    if definition.default_factory is not missing:
+        namespace[f"lw_make_{name}"] = definition.default_factory
+        if definition.init:
+            lines = [f"if {name} is lw_factory:", f"    {name} = lw_make_{name}()"]
+        else:
+            lines = [f"{name} = lw_make_{name}()"]
+    elif not definition.init and definition.default is not missing:
+        namespace[f"lw_default_{name}"] = definition.default
+        lines = [f"{name} = lw_default_{name}"]
+    if field is not None and field.prepares and (definition.init or lines):
+        # A subclass's own constructor prepares all fields at its end.
+        namespace[f"lw_prepare_{name}"] = field.prepare
+        lines += ["if lw_mine:", f"    {name} = lw_prepare_{name}({name})"]
+    return lines
+
+
+class Functions:
+    """Flatten and unflatten of one class, as registered with JAX.
+
+    Args:
+        spec: The class.
+        rekey: Returns the key of an instance whose stored key does not fit its statics.
+        verify: Reads the statics of an instance again, while `check_statics` is on.
+    """
+
+    def __init__(
+        self, spec: ClassSpec, rekey: Callable[[Any], Any], verify: Callable[[Any], None]
+    ) -> None:
+        """Generate the unchecked functions; the checked ones wait until asked for."""
+        self.spec = spec
+        self._namespace: dict[str, Any] = {
+            "__name__": spec.cls.__module__,
+            "lw_cls": spec.cls,
+            "lw_new": object.__new__,
+            "lw_set": object.__setattr__,
+            "lw_rekey": rekey,
+            "lw_verify": verify,
+            "lw_key": spec.empty_key,
+            **{f"lw_path_{n}": jax.tree_util.GetAttrKey(n) for n in spec.dynamic_names},
+        }
+        children = [f"self.{name}" for name in spec.dynamic_names]
+        with_keys = [f"(lw_path_{name}, self.{name})" for name in spec.dynamic_names]
+        self._children = {"flatten": children, "flatten_with_keys": with_keys}
+        self.flatten = self._make("flatten", checked=False)
+        self.flatten_with_keys = self._make("flatten_with_keys", checked=False)
+        self.unflatten = _compile(spec.cls, "unflatten", self._unflatten(), self._namespace)
+        self._plain = (self.flatten.__code__, self.flatten_with_keys.__code__)
+
+    def _make(self, name: str, *, checked: bool) -> Any:
+        """Generate ``flatten`` or ``flatten_with_keys``."""
+        spec = self.spec
+        lines = [f"def {name}(self):"]
+        if checked:
+            lines += ["    lw_verify(self)"]
+        if spec.static_names:
+            # A static replaced behind our back (object.__setattr__) must not go unseen.
+            held = [f"s_{static}" for static in spec.static_names]
+            tests = [f"self.{n} is not {h}" for n, h in zip(spec.static_names, held, strict=True)]
+            lines += [
+                "    try:",
+                f"        key = self.{KEY}",
+                f"        {_tuple(held)} = key.values",
+                f"        if {' or '.join(tests)}:",
+                "            key = lw_rekey(self)",
+                "    except AttributeError:",
+                "        key = lw_rekey(self)",
+            ]
+        key = "key" if spec.static_names else "lw_key"
+        lines += [f"    return {_tuple(self._children[name])}, {key}"]
+        return _compile(spec.cls, name, lines, self._namespace)
+
+    def _unflatten(self) -> list[str]:
+        spec = self.spec
+        lines = ["def unflatten(lw_found, children_):", "    self_ = lw_new(lw_cls)"]
+        if spec.dynamic_names:
+            lines += [f"    {_tuple([f'v_{n}' for n in spec.dynamic_names])} = children_"]
+        if spec.static_names:
+            lines += [f"    {_tuple([f'v_{n}' for n in spec.static_names])} = lw_found.values"]
+        lines += [f"    lw_set(self_, {f.name!r}, v_{f.name})" for f in spec.fields]
+        return [*lines, f"    lw_set(self_, {KEY!r}, lw_found)", "    return self_"]
+
+    @functools.cached_property
+    def _checked(self) -> tuple[Any, Any]:
+        flatten = self._make("flatten", checked=True)
+        return flatten.__code__, self._make("flatten_with_keys", checked=True).__code__
+
+    def set_checked(self, *, checked: bool) -> None:
+        """Exchange the code of the functions that JAX holds: off, checking is not there."""
+        codes = self._checked if checked else self._plain
+        self.flatten.__code__, self.flatten_with_keys.__code__ = codes

@@ -1,0 +1,208 @@
+"""How a field is declared: `field`, `static_field` and the annotation `Static`."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, overload
+
+from leafwise.errors import DefinitionError
+
+T = TypeVar("T")
+
+OPTIONS: Final = "leafwise"
+"""The metadata entry that holds a field's `FieldOptions`."""
+
+STATIC_METADATA: Final[Mapping[str, bool]] = {"static": True, "pytree_node": False}
+"""What jax, equinox, flax, penzai and optree read as "this field is static"."""
+
+
+class StaticMark:
+    """What `Static` leaves in an annotation."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Name the public spelling."""
+        return "leafwise.Static"
+
+
+Static: TypeAlias = Annotated[T, StaticMark()]
+"""``act: Static[str] = "relu"`` declares a static field, as `static_field` does."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FieldOptions:
+    """What `field` and `static_field` know beyond `dataclasses.field`."""
+
+    converter: Callable[[Any], Any] | None = None
+    check: Callable[[Any], object] | None = None
+    freeze: bool = False
+
+
+def _declare(
+    options: FieldOptions, metadata: Mapping[Any, Any] | None, arguments: dict[str, Any]
+) -> Any:
+    for name in ("converter", "check"):
+        value = getattr(options, name)
+        if value is not None and not callable(value):
+            msg = f"{name}= takes a function of one value, got {value!r}"
+            raise TypeError(msg)
+    return dataclasses.field(metadata={**(metadata or {}), OPTIONS: options}, **arguments)
+
+
+@overload
+def field(
+    *,
+    default: T,
+    init: bool = ...,
+    repr: bool = ...,
+    hash: bool | None = ...,
+    compare: bool = ...,
+    metadata: Mapping[Any, Any] | None = ...,
+    kw_only: bool = ...,
+    converter: Callable[[Any], Any] | None = ...,
+    check: Callable[[Any], object] | None = ...,
+) -> T: ...
+@overload
+def field(
+    *,
+    default_factory: Callable[[], T],
+    init: bool = ...,
+    repr: bool = ...,
+    hash: bool | None = ...,
+    compare: bool = ...,
+    metadata: Mapping[Any, Any] | None = ...,
+    kw_only: bool = ...,
+    converter: Callable[[Any], Any] | None = ...,
+    check: Callable[[Any], object] | None = ...,
+) -> T: ...
+@overload
+def field(
+    *,
+    init: bool = ...,
+    repr: bool = ...,
+    hash: bool | None = ...,
+    compare: bool = ...,
+    metadata: Mapping[Any, Any] | None = ...,
+    kw_only: bool = ...,
+    converter: Callable[[Any], Any] | None = ...,
+    check: Callable[[Any], object] | None = ...,
+) -> Any: ...
+def field(
+    *,
+    metadata: Mapping[Any, Any] | None = None,
+    converter: Callable[[Any], Any] | None = None,
+    check: Callable[[Any], object] | None = None,
+    **arguments: Any,
+) -> Any:
+    """Declare a dynamic field: its value is a child of the pytree.
+
+    Takes everything that `dataclasses.field` takes, and two functions that run once,
+    when an instance is constructed, and never when JAX rebuilds one:
+
+    Args:
+        metadata: As in `dataclasses.field`; copied.
+        converter: Called with the value, returns the value to store.
+        check: Called with the converted value. It refuses the value by raising or by
+            returning False; any other answer accepts it. A traced answer cannot be
+            read and accepts too: under a transformation check shapes and dtypes.
+        **arguments: ``default``, ``default_factory``, ``init``, ``repr``, ``hash``,
+            ``compare`` and ``kw_only``, as in `dataclasses.field`.
+
+    Returns:
+        A `dataclasses.Field`, typed as the field's value.
+
+    Raises:
+        TypeError: `converter` or `check` is not callable, or an argument is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> @pytree
+        ... class Params:
+        ...     w: jax.Array = field(converter=jnp.asarray)
+    """
+    return _declare(FieldOptions(converter, check), metadata, arguments)
+
+
+@overload
+def static_field(
+    *,
+    default: T,
+    init: bool = ...,
+    repr: bool = ...,
+    hash: bool | None = ...,
+    compare: bool = ...,
+    metadata: Mapping[Any, Any] | None = ...,
+    kw_only: bool = ...,
+    converter: Callable[[Any], Any] | None = ...,
+    check: Callable[[Any], object] | None = ...,
+    freeze: bool = ...,
+) -> T: ...
+@overload
+def static_field(
+    *,
+    default_factory: Callable[[], T],
+    init: bool = ...,
+    repr: bool = ...,
+    hash: bool | None = ...,
+    compare: bool = ...,
+    metadata: Mapping[Any, Any] | None = ...,
+    kw_only: bool = ...,
+    converter: Callable[[Any], Any] | None = ...,
+    check: Callable[[Any], object] | None = ...,
+    freeze: bool = ...,
+) -> T: ...
+@overload
+def static_field(
+    *,
+    init: bool = ...,
+    repr: bool = ...,
+    hash: bool | None = ...,
+    compare: bool = ...,
+    metadata: Mapping[Any, Any] | None = ...,
+    kw_only: bool = ...,
+    converter: Callable[[Any], Any] | None = ...,
+    check: Callable[[Any], object] | None = ...,
+    freeze: bool = ...,
+) -> Any: ...
+def static_field(
+    *,
+    metadata: Mapping[Any, Any] | None = None,
+    converter: Callable[[Any], Any] | None = None,
+    check: Callable[[Any], object] | None = None,
+    freeze: bool = False,
+    **arguments: Any,
+) -> Any:
+    """Declare a static field: its value is aux data, part of the jit cache key.
+
+    The field's metadata gains ``{"static": True, "pytree_node": False}``, which jax,
+    equinox, flax, penzai and optree read the same way.
+
+    Args:
+        metadata: As in `dataclasses.field`; copied.
+        converter: Called with the value, returns the value to store.
+        check: Called with the converted value; refuses it by raising or by False.
+        freeze: Whether to turn lists, dicts, sets and arrays into immutable
+            equivalents, at any depth, after `converter` (see `leafwise.freeze`).
+        **arguments: As in `dataclasses.field`.
+
+    Returns:
+        A `dataclasses.Field`, typed as the field's value.
+
+    Raises:
+        TypeError: `converter` or `check` is not callable, or an argument is unknown.
+        DefinitionError: `metadata` says that the field is dynamic.
+
+    Example:
+        >>> @pytree
+        ... class Params:
+        ...     depth: int = static_field(default=2)
+    """
+    metadata = dict(metadata or {})
+    for key, said in STATIC_METADATA.items():
+        if bool(metadata.setdefault(key, said)) is not said:
+            msg = (
+                f"static_field(metadata={{{key!r}: {metadata[key]!r}}}) contradicts itself: "
+                f"a static field has {key!r}: {said}; use field() for a dynamic one"
+            )
+            raise DefinitionError(msg)
+    return _declare(FieldOptions(converter, check, freeze), metadata, arguments)

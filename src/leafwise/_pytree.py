@@ -1,0 +1,441 @@
+"""The decorator `pytree`, and `register` for classes that one does not own."""
+
+import dataclasses
+import functools
+import inspect
+import typing
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar, dataclass_transform, overload
+
+import jax
+
+from leafwise import _instance, _static_key
+from leafwise._annotations import caller_scopes
+from leafwise._codegen import KEY, Functions, make_init
+from leafwise._fields import OPTIONS, FieldOptions, field, static_field
+from leafwise._instance import MARK, is_decorated
+from leafwise._slots import with_slots
+from leafwise._spec import ClassSpec, FieldSpec, is_static_metadata, resolve_fields
+from leafwise._static_key import key_of, verify
+from leafwise.errors import DefinitionError
+
+C = TypeVar("C", bound=type)
+T = TypeVar("T")
+
+_SPECS: Final[weakref.WeakKeyDictionary[type, ClassSpec]] = weakref.WeakKeyDictionary()
+_LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
+_FUNCTIONS: Final[weakref.WeakKeyDictionary[type, Functions]] = weakref.WeakKeyDictionary()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Options:
+    """What was asked of the decorator."""
+
+    kw_only: bool
+    slots: bool
+    order: bool
+    repr: bool
+    eq: bool
+    init: bool
+
+
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+def pytree(cls: C, /) -> C: ...
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+def pytree(
+    *,
+    kw_only: bool = ...,
+    slots: bool = ...,
+    order: bool = ...,
+    repr: bool = ...,
+    eq: bool = ...,
+    init: bool = ...,
+    frozen: Literal[True] = ...,
+) -> Callable[[C], C]: ...
+@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+def pytree(
+    cls: C | None = None,
+    /,
+    *,
+    kw_only: bool = False,
+    slots: bool = False,
+    order: bool = False,
+    repr: bool = True,
+    eq: bool = True,
+    init: bool = True,
+    frozen: bool = True,
+) -> C | Callable[[C], C]:
+    """Make a class a frozen dataclass and a JAX pytree with a sound jit cache key.
+
+    Dynamic fields are children, in field order, with `jax.tree_util.GetAttrKey` paths.
+    Static fields (`static_field`, `Static`, or any library's metadata that says so) stand
+    behind one key: two instances share a compiled program exactly if they have the same
+    class and, field by field, statics of the same type and value all the way down.
+    Statics are validated when an instance is constructed; when JAX rebuilds one, neither
+    ``__init__`` nor ``__post_init__`` nor converters nor checks run.
+
+    Args:
+        cls: The class, when used without parentheses.
+        kw_only: Whether all fields are keyword-only, as in `dataclasses.dataclass`.
+        slots: Whether to make a class with ``__slots__`` (a new class, as there).
+        order: Whether to add ``<`` and its like, comparing field tuples.
+        repr: Whether to add a ``__repr__`` that summarises arrays.
+        eq: Whether to add ``==`` that answers with one bool, and a hash that agrees.
+        init: Whether to add ``__init__``, unless the class has one.
+        frozen: Only True: see Raises.
+
+    Returns:
+        The class (with ``slots=True`` a copy of it), registered with JAX.
+
+    Raises:
+        DefinitionError: The class cannot be a pytree dataclass as it is written, or
+            ``frozen=False`` was asked for.
+
+    Example:
+        >>> @pytree
+        ... class Params:
+        ...     w: jax.Array
+        ...     act: str = static_field(default="relu")
+        >>> Params(jax.numpy.zeros(3))
+        Params(w=f32[3], act='relu')
+    """
+    if not frozen:
+        msg = (
+            "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
+            "programs and rebuilds instances behind your back, so a field that changes in "
+            "place is lost, or answered for by a stale program\n"
+            "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
+        )
+        raise DefinitionError(msg)
+    options = _Options(kw_only, slots, order, repr, eq, init)
+    scopes = caller_scopes(2)
+    if cls is not None:
+        return _decorate(cls, options, scopes)
+    return lambda decorated: _decorate(decorated, options, scopes)
+
+
+def _decorate(cls: C, options: _Options, scopes: list[Mapping[str, Any]]) -> C:
+    if inspect.isclass(cls) and is_decorated(cls):
+        return cls
+    _check_class(cls)
+    _check_bases(cls)
+    own = dict(cls.__dict__)
+    if not (cls.__doc__ or "").strip():
+        cls.__doc__ = f"{cls.__name__}, a pytree dataclass."  # spares dataclasses a slow one
+        own["__doc__"] = None
+    _make_dataclass(cls, options, own)
+    fields = resolve_fields(cls, scopes)
+    made: Any = with_slots(cls, [spec.name for spec in fields], KEY) if options.slots else cls
+    _attach_methods(made, options, own)
+    setattr(made, MARK, True)
+    if not options.slots:
+        setattr(made, KEY, None)
+    spec = _install(made, fields, has_own_init="__init__" in own)
+    _attach_init(made, spec, options, own)
+    if own.get("__doc__") is None:
+        made.__doc__ = f"{made.__name__}{inspect.signature(made.__init__, follow_wrapped=True)}".replace("self, ", "").replace("(self)", "()").removesuffix(" -> None")
+    return made
+
+
+def _check_class(cls: Any) -> None:
+    """Refuse what cannot be decorated at all."""
+    if not inspect.isclass(cls):
+        msg = f"pytree decorates a class, got {cls!r} ({type(cls).__name__})"
+        raise DefinitionError(msg)
+    name = cls.__name__
+    if "__dataclass_params__" in cls.__dict__:
+        msg = (
+            f"{name}: already a dataclass; its field() declarations are gone by now\n"
+            f"  fix: remove @dataclass, as @lw.pytree makes it one; for a class that is "
+            f"not yours: lw.register({name}, dynamic=[...], static=[...])"
+        )
+        raise DefinitionError(msg)
+    if jax.tree_util.is_tree_node(cls):
+        msg = f"{name}: already registered as a pytree, by another library or by hand"
+        raise DefinitionError(msg)
+    for base in cls.__mro__:
+        is_python = bool(base.__flags__ & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
+        if base is not object and not is_python:
+            msg = (
+                f"{name}: a subclass of {base.__name__} cannot be a pytree class, since its "
+                f"content is not in fields\n  fix: keep a {base.__name__} in a field"
+            )
+            raise DefinitionError(msg)
+
+
+def _check_bases(cls: type) -> None:
+    """Refuse bases whose fields would be lost or could change."""
+    for base in cls.__mro__[1:]:
+        params = base.__dict__.get("__dataclass_params__")
+        if params is not None and not params.frozen:
+            msg = (
+                f"{cls.__name__}: its base {base.__name__} is a dataclass that is not frozen\n"
+                f"  fix: decorate {base.__name__} with @lw.pytree or @dataclass(frozen=True)"
+            )
+            raise DefinitionError(msg)
+        decorated_above = any(is_decorated(above) for above in base.__mro__[1:])
+        if decorated_above and not is_decorated(base) and base.__dict__.get("__annotations__"):
+            names = ", ".join(base.__dict__["__annotations__"])
+            msg = (
+                f"{cls.__name__}: its base {base.__name__} is a subclass of a pytree class "
+                f"and declares {names}, but is not decorated, so these would be lost\n"
+                f"  fix: decorate {base.__name__} with @lw.pytree too"
+            )
+            raise DefinitionError(msg)
+
+
+def _make_dataclass(cls: type, options: _Options, own: Mapping[str, Any]) -> None:
+    """Run `dataclasses.dataclass`, for fields, frozen-ness and order only."""
+    if options.order:
+        if not options.eq:
+            msg = f"{cls.__name__}: order=True needs eq=True"
+            raise DefinitionError(msg)
+        for name, function in _EQUALITY.items():
+            if name not in own or (name == "__hash__" and own[name] is None):
+                setattr(cls, name, function)
+    for name in ("__setattr__", "__delattr__"):
+        if name in own:
+            msg = (
+                f"{cls.__name__}.{name}: a pytree class is frozen, so it cannot have its own\n"
+                f"  fix: remove {name}"
+            )
+            raise DefinitionError(msg)
+    try:
+        dataclasses.dataclass(
+            init=False,
+            repr=False,
+            eq=options.order,
+            order=options.order,
+            frozen=True,
+            kw_only=options.kw_only,
+        )(cls)
+    except (TypeError, ValueError) as error:
+        error.add_note(f"while making {cls.__name__} a pytree class")
+        raise
+    params = typing.cast("Any", cls).__dataclass_params__
+    params.init, params.repr, params.eq = options.init, options.repr, options.eq
+
+
+_EQUALITY: Final = {"__eq__": _instance.equal, "__hash__": _instance.hash_instance}
+_COPYING: Final = {
+    "__copy__": _instance.copy_instance,
+    "__deepcopy__": _instance.deepcopy_instance,
+    "__reduce__": _instance.reduce_instance,
+}
+_PICKLING: Final = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__")
+
+
+def _attach_methods(cls: Any, options: _Options, own: Mapping[str, Any]) -> None:
+    """Add what the class does not have, as `dataclasses.dataclass` would."""
+    cls.__setattr__ = _instance.set_attribute
+    cls.__delattr__ = _instance.delete_attribute
+    if options.repr and "__repr__" not in own:
+        cls.__repr__ = _instance.represent
+    if options.eq and "__eq__" not in own:
+        cls.__eq__ = _instance.equal
+    if options.eq and own.get("__hash__") is None:
+        cls.__hash__ = _instance.hash_instance
+    for name, function in _COPYING.items():
+        ours = name != "__reduce__" or not _has_own_pickling(cls)
+        if ours and getattr(cls, name, None) in (None, getattr(object, name, None)):
+            setattr(cls, name, function)
+
+
+def _has_own_pickling(cls: type) -> bool:
+    return any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING[1:])
+
+
+def _install(cls: type, fields: tuple[FieldSpec, ...], *, has_own_init: bool) -> ClassSpec:
+    """Generate the class's functions and register it with JAX."""
+    spec = ClassSpec(cls, fields, has_own_init=has_own_init)
+    _SPECS[cls] = spec
+    _register(spec)
+    _note_redefinition(spec)
+    return spec
+
+
+def _register(spec: ClassSpec) -> None:
+    cls = spec.cls
+    if not spec.static_names:
+        spec.empty_key = key_of(spec.table, ())
+    functions = Functions(spec, functools.partial(_instance.rekey, spec), _verify)
+    jax.tree_util.register_pytree_with_keys(
+        cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
+    )
+    _FUNCTIONS[cls] = functions
+    if _checking:
+        functions.set_checked(checked=True)
+
+
+def _verify(self: Any) -> None:
+    key = getattr(self, KEY, None)
+    if key is not None:
+        verify(key)
+
+
+def _note_redefinition(spec: ClassSpec) -> None:
+    """Let two classes of one name tell themselves apart in JAX's messages."""
+    cls = spec.cls
+    name = (cls.__module__, cls.__qualname__)
+    older_ref = _LATEST.get(name)
+    older = older_ref() if older_ref is not None else None
+    if older is not None and older is not cls:
+        _SPECS[older].redefined_by = weakref.ref(cls)
+        spec.redefines = True
+        # JAX prints the type itself where two types differ. The name no longer leads to
+        # the older class, so nothing that worked stops working.
+        older.__qualname__ = f"{cls.__qualname__} (old definition, redefined since)"
+    _LATEST[name] = weakref.ref(cls)
+
+
+def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str, Any]) -> None:
+    """Give the class a constructor that ends with validated statics."""
+    if options.init and "__init__" not in own:
+        initvars = [
+            definition
+            for definition in cls.__dataclass_fields__.values()
+            if definition._field_type.name == "_FIELD_INITVAR"
+        ]
+        cls.__init__ = make_init(spec, initvars, _instance.check_subclass, _finish)
+        return
+    if "__init__" in own:
+        written = own["__init__"]
+        spec.has_own_init = True
+
+        @functools.wraps(written)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            if type(self) is not cls:
+                _instance.check_decorated(type(self))
+            written(self, *args, **kwargs)
+            if type(self) is cls:
+                _finish(self, cls)
+
+    else:
+        spec.has_own_init = True
+
+        @functools.wraps(cls.__init__)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            super(cls, self).__init__(*args, **kwargs)
+            if type(self) is cls:
+                _finish(self, cls)
+
+    cls.__init__ = __init__
+
+
+def _finish(self: Any, cls: type) -> None:
+    _instance.finish(spec_of(cls), self)
+
+
+def spec_of(cls: type) -> ClassSpec:
+    """Return the spec of a decorated class.
+
+    A class that was pickled by value (cloudpickle, ``__main__``) arrives decorated but
+    unknown to this process's JAX; it is registered here, before its first instance.
+    """
+    spec = _SPECS.get(cls)
+    if spec is None:
+        _instance.check_decorated(cls)
+        spec = _install(cls, _fields_again(cls), has_own_init=not _is_generated(cls))
+    return spec
+
+
+_static_key.find_owner = spec_of
+
+
+def _is_generated(cls: Any) -> bool:
+    return cls.__init__.__code__.co_filename.startswith("<leafwise")
+
+
+def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
+    """Resolve the fields of a class that was decorated in another process."""
+    missing = dataclasses.MISSING
+    specs: list[FieldSpec] = []
+    for definition in dataclasses.fields(cls):
+        for name in ("default", "default_factory"):
+            if isinstance(getattr(definition, name), type(missing)):
+                setattr(definition, name, missing)  # it travelled as another object
+        static = is_static_metadata(definition.metadata) is True
+        options = definition.metadata.get(OPTIONS, FieldOptions())
+        specs.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
+    return tuple(specs)
+
+
+_checking = 0
+
+
+def set_checking(*, on: bool) -> None:
+    """Turn `leafwise.debug.check_statics` on or off, counting how often."""
+    global _checking
+    _checking += 1 if on else -1
+    if _checking == (1 if on else 0):
+        for functions in list(_FUNCTIONS.values()):
+            functions.set_checked(checked=on)
+
+
+def replace(obj: T, /, **changes: Any) -> T:
+    """Return a copy of an instance with some fields changed.
+
+    The constructor runs, as in `dataclasses.replace`: converters, checks and the
+    validation of statics included.
+
+    Args:
+        obj: An instance of a pytree class (or of any dataclass).
+        **changes: New values by field name.
+
+    Returns:
+        An instance of the same class.
+
+    Raises:
+        TypeError: A name is not a field.
+        ValueError: A field has ``init=False``, so the constructor does not take it.
+
+    Example:
+        >>> @pytree
+        ... class Params:
+        ...     lr: float
+        >>> replace(Params(0.1), lr=0.2)
+        Params(lr=0.2)
+    """
+    names = [definition.name for definition in dataclasses.fields(typing.cast("Any", obj))]
+    known = {*names, *typing.cast("Any", obj).__dataclass_fields__}
+    unknown = [name for name in changes if name not in known]
+    if unknown:
+        kind = type(obj).__name__
+        msg = f"{kind} has no field {unknown[0]!r}: it has {', '.join(names) or 'no fields'}"
+        raise TypeError(msg)
+    return dataclasses.replace(typing.cast("Any", obj), **changes)
+
+
+def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -> C:
+    """Register a class that one does not own as a pytree with a sound key.
+
+    The class itself stays as it is. Its statics are validated whenever an instance is
+    flattened, as its constructor is not ours; unflattening runs no ``__init__``.
+
+    Args:
+        cls: Any class whose instances keep their state in attributes.
+        dynamic: The attributes that are children, in the order of the leaves.
+        static: The attributes that are aux data.
+
+    Returns:
+        `cls`.
+
+    Raises:
+        DefinitionError: The class is registered already, names are missing, unknown or
+            given twice, or its instances keep their state elsewhere.
+        StaticFieldError: (when flattening) a static value is no key.
+
+    Example:
+        >>> class Point:
+        ...     def __init__(self, x, unit):
+        ...         self.x, self.unit = x, unit
+        >>> register(Point, dynamic=["x"], static=["unit"]) is Point
+        True
+    """
+    from leafwise._register import register_class  # noqa: PLC0415  # rarely needed
+
+    register_class(cls, tuple(dynamic), tuple(static))
+    return cls

@@ -1,0 +1,103 @@
+"""`leafwise.register`: classes that one does not own."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import jax
+
+from leafwise._static_key import StaticKey, key_of, table_of
+from leafwise.errors import DefinitionError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Registered:
+    """What a key knows of a registered class."""
+
+    cls: type
+    static_names: tuple[str, ...]
+    note: str = ""
+
+
+def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
+    """Register `cls` with JAX; see `leafwise.register`."""
+    _check(cls, dynamic, static)
+    table = table_of(cls)
+    table.set_owner(Registered(cls, static))
+    paths = [jax.tree_util.GetAttrKey(name) for name in dynamic]
+    positions = _namedtuple_positions(cls, dynamic, static)
+
+    def key(self: Any) -> StaticKey:
+        return key_of(table, tuple([getattr(self, name) for name in static]))
+
+    def flatten(self: Any) -> tuple[tuple[Any, ...], StaticKey]:
+        return tuple([getattr(self, name) for name in dynamic]), key(self)
+
+    def flatten_with_keys(self: Any) -> tuple[tuple[Any, ...], StaticKey]:
+        children, aux = flatten(self)
+        return tuple(zip(paths, children, strict=True)), aux
+
+    def unflatten(aux: StaticKey, children: tuple[Any, ...]) -> Any:
+        values = (*children, *aux.values)
+        if positions is not None:
+            return tuple.__new__(cls, [values[position] for position in positions])
+        self = object.__new__(cls)
+        for name, value in zip((*dynamic, *static), values, strict=True):
+            object.__setattr__(self, name, value)
+        return self
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+
+
+def _namedtuple_positions(
+    cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]
+) -> list[int] | None:
+    fields = getattr(cls, "_fields", None)
+    if not issubclass(cls, tuple) or fields is None:
+        return None
+    return [(*dynamic, *static).index(name) for name in fields]
+
+
+def _check(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
+    if not inspect.isclass(cls):
+        msg = f"register takes a class, got {cls!r} ({type(cls).__name__})"
+        raise DefinitionError(msg)
+    name = cls.__name__
+    names = [*dynamic, *static]
+    for given in names:
+        if not isinstance(given, str) or not given.isidentifier():
+            msg = f"register({name}): {given!r} is not the name of an attribute"
+            raise DefinitionError(msg)
+    twice = [given for given in names if names.count(given) > 1]
+    if twice:
+        msg = f"register({name}): {twice[0]!r} is given twice; it is either dynamic or static"
+        raise DefinitionError(msg)
+    if jax.tree_util.is_tree_node(cls) and not issubclass(cls, tuple):
+        msg = f"register({name}): already registered as a pytree"
+        raise DefinitionError(msg)
+    declared = _declared(cls)
+    if declared is not None and set(declared) != set(names):
+        lost = [field for field in declared if field not in names]
+        unknown = [given for given in names if given not in declared]
+        detail = f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
+        msg = f"register({name}): {detail}; {name} has {', '.join(declared)}"
+        raise DefinitionError(msg)
+    is_namedtuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
+    if not is_namedtuple and not (cls.__flags__ & (1 << 9) and cls.__new__ is object.__new__):
+        solid = next((b for b in cls.__mro__ if not b.__flags__ & (1 << 9)), object)
+        if solid is not object:
+            msg = (
+                f"register({name}): a {solid.__name__} keeps its content outside of "
+                f"attributes\n  fix: jax.tree_util.register_pytree_node"
+            )
+            raise DefinitionError(msg)
+
+
+def _declared(cls: Any) -> list[str] | None:
+    """Return all fields of a class that declares them, or None."""
+    if dataclasses.is_dataclass(cls):
+        return [field.name for field in dataclasses.fields(cls)]
+    if issubclass(cls, tuple):
+        return list(getattr(cls, "_fields", ()))
+    attributes = getattr(cls, "__attrs_attrs__", None)
+    return None if attributes is None else [attribute.name for attribute in attributes]

@@ -1,0 +1,64 @@
+"""A class again, with ``__slots__``."""
+
+import types
+from typing import Any
+
+_DROPPED = ("__dict__", "__weakref__")
+
+
+def with_slots(cls: type, fields: list[str], key: str) -> Any:
+    """Return a copy of a class whose fields live in slots, as `dataclasses` makes one.
+
+    Unlike there, zero-argument ``super()`` and ``__class__`` keep working in its methods.
+
+    Args:
+        cls: The class.
+        fields: The names of all its fields.
+        key: The name of the slot for the key.
+    """
+    if "__slots__" in cls.__dict__:
+        msg = f"{cls.__name__} already specifies __slots__"
+        raise TypeError(msg)
+    inherited = {name for base in cls.__mro__[1:] for name in _slots_of(base)}
+    wanted = [*fields, key, "__weakref__"]
+    has_weakref = any(base.__weakrefoffset__ for base in cls.__mro__[1:])
+    slots = tuple(
+        name
+        for name in wanted
+        if name not in inherited and not (name == "__weakref__" and has_weakref)
+    )
+    namespace = {
+        name: value
+        for name, value in cls.__dict__.items()
+        if name not in fields and name not in _DROPPED
+    }
+    namespace["__slots__"] = slots
+    qualname = cls.__qualname__
+    made = type(cls)(cls.__name__, cls.__bases__, namespace)
+    made.__qualname__ = qualname
+    for value in namespace.values():
+        _point_to(value, cls, made)
+    return made
+
+
+def _slots_of(base: type) -> tuple[str, ...]:
+    slots = base.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _point_to(value: Any, old: type, new: type) -> None:
+    """Let the ``__class__`` cell of a method lead to the new class."""
+    functions = [value]
+    if isinstance(value, property):
+        functions = [value.fget, value.fset, value.fdel]
+    for function in functions:
+        function = getattr(function, "__func__", function)  # noqa: PLW2901  # class, static
+        function = getattr(function, "func", function)  # noqa: PLW2901  # cached_property
+        if not isinstance(function, types.FunctionType):
+            continue
+        for cell in function.__closure__ or ():
+            try:
+                if cell.cell_contents is old:
+                    cell.cell_contents = new
+            except ValueError:  # not bound yet
+                continue

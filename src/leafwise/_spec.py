@@ -1,0 +1,242 @@
+"""Class and options, resolved into the one record that everything later reads."""
+
+import dataclasses
+import weakref
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from leafwise import _annotations
+from leafwise._annotations import resolve
+from leafwise._fields import OPTIONS, STATIC_METADATA, FieldOptions
+from leafwise._freeze import freeze
+from leafwise._static_key import KeyTable, StaticKey, table_of
+from leafwise._text import got
+from leafwise.errors import DefinitionError, FieldCheckError
+
+_NO_OPTIONS: Final = FieldOptions()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One field, resolved.
+
+    Attributes:
+        owner: The name of the class, for messages.
+        name: The field's name.
+        static: Whether it is aux data rather than a child.
+        options: Converter, check and freezing.
+        definition: The `dataclasses.Field`.
+    """
+
+    owner: str
+    name: str
+    static: bool
+    options: FieldOptions
+    definition: "dataclasses.Field[Any]"
+
+    @property
+    def prepares(self) -> bool:
+        """Whether a value is converted, frozen or checked."""
+        return self.options != _NO_OPTIONS
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the constructor can do without a value."""
+        missing = dataclasses.MISSING
+        definition = self.definition
+        return definition.default is not missing or definition.default_factory is not missing
+
+    def prepare(self, value: Any) -> Any:
+        """Return the value to store: converted, frozen and checked.
+
+        Raises:
+            FieldCheckError: The check answered False.
+            Exception: Whatever converter or check raise, with a note naming the field.
+        """
+        options, doing = self.options, "converter"
+        try:
+            if options.converter is not None:
+                value = options.converter(value)
+            if options.freeze:
+                doing = "freezing"
+                value = freeze(value)
+            doing = "check"
+            verdict = options.check(value) if options.check is not None else None
+        except Exception as error:
+            error.add_note(f"in the {doing} of field {self.owner}.{self.name}, given {got(value)}")
+            raise
+        if _is_false(verdict):
+            check = getattr(options.check, "__name__", repr(options.check))
+            msg = f"{self.owner}.{self.name}: its check {check} refused {got(value)}"
+            raise FieldCheckError(msg)
+        return value
+
+
+def _is_false(verdict: object) -> bool:
+    """Return whether a check said no: False, or an untraced array or scalar of it."""
+    if verdict is None or isinstance(verdict, bool):
+        return verdict is False
+    from leafwise._findings import is_tracer  # noqa: PLC0415
+
+    shape = getattr(verdict, "shape", None)
+    return shape == () and not is_tracer(verdict) and not verdict
+
+
+class ClassSpec:
+    """A pytree class, resolved: what code generation and registration read.
+
+    Attributes:
+        cls: The class.
+        fields: All fields in order, static and dynamic.
+        dynamic_names: The fields that are children, in order.
+        static_names: The fields that stand behind the key, in order.
+        table: The keys of the class.
+        empty_key: The one key of a class without statics, kept alive; else None.
+        has_own_init: Whether the class's ``__init__`` was written by hand.
+    """
+
+    def __init__(self, cls: type, fields: tuple[FieldSpec, ...], *, has_own_init: bool) -> None:
+        """Keep what was resolved."""
+        self.cls = cls
+        self.fields = fields
+        self.dynamic_names = tuple(field.name for field in fields if not field.static)
+        self.static_names = tuple(field.name for field in fields if field.static)
+        self.table: KeyTable = table_of(cls)
+        self.empty_key: StaticKey | None = None
+        self.has_own_init = has_own_init
+        self.redefined_by: weakref.ref[type] | None = None
+        self.redefines = False
+
+    @property
+    def note(self) -> str:
+        """Words that tell this class from another definition of its name."""
+        newer = self.redefined_by() if self.redefined_by is not None else None
+        if newer is not None:
+            return f" [old definition of {self.cls.__name__}, redefined since]"
+        return f" [new definition of {self.cls.__name__}]" if self.redefines else ""
+
+
+def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpec, ...]:
+    """Return the fields of a class that has just become a dataclass.
+
+    The metadata of a field that an annotation makes static is completed, in a copy.
+
+    Raises:
+        DefinitionError: Contradictory, ambiguous or impossible declarations, all named.
+    """
+    own: Mapping[str, Any] = cls.__dict__.get("__annotations__", {})
+    problems: list[str] = []
+    fields: list[FieldSpec] = []
+    for definition in dataclasses.fields(cls):
+        if definition.name in own:
+            static = _resolve_static(cls, definition, scopes, problems)
+        else:
+            static = is_static_metadata(definition.metadata) is True
+            problems.extend(_silent_override(cls, definition))
+        options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+        fields.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
+    if problems:
+        raise DefinitionError("\n".join(problems))
+    return tuple(fields)
+
+
+def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
+    """Return what a field's metadata says, in any library's words; None if nothing.
+
+    Raises:
+        ValueError: Its entries contradict each other.
+    """
+    said = [bool(metadata[key]) is STATIC_METADATA[key] for key in STATIC_METADATA if key in metadata]
+    if len(set(said)) > 1:
+        raise ValueError
+    return said[0] if said else None
+
+
+def _resolve_static(
+    cls: type,
+    definition: "dataclasses.Field[Any]",
+    scopes: list[Mapping[str, Any]],
+    problems: list[str],
+) -> bool:
+    """Decide whether a field that the class itself declares is static."""
+    name = definition.name
+    where = f"{cls.__name__}.{name}"
+    annotation = resolve(cls, name, definition.type, scopes)
+    marked = _annotations.has_mark(annotation)
+    try:
+        said = is_static_metadata(definition.metadata)
+    except ValueError:
+        problems.append(
+            f"{where}: its metadata contradicts itself: {dict(definition.metadata)}\n"
+            f"  fix: keep one of `lw.static_field()` and `lw.field()`"
+        )
+        return False
+    if marked and said is False:
+        problems.append(
+            f"{where}: the annotation says static, the metadata dynamic: "
+            f"{dict(definition.metadata)}\n  fix: take one of them away"
+        )
+        return False
+    if _annotations.has_buried_mark(annotation):
+        problems.append(
+            f"{where}: Static inside of another type says nothing: {definition.type}\n"
+            f"  fix: `{name}: lw.Static[{_annotations.without_marks(definition.type)}]`"
+        )
+        return False
+    static = marked or said is True
+    explicit = marked or said is not None or OPTIONS in definition.metadata
+    if not explicit and (base := _static_base(cls, name)) is not None:
+        problems.append(
+            f"{where}: overrides a static field of {base.__name__} without saying whether it "
+            f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
+            f"`{name}: ... = lw.field(...)` for a dynamic one"
+        )
+    options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+    problems.extend(_misfit(where, name, annotation, options, static=static))
+    if static:
+        definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
+    return static
+
+
+def _misfit(
+    where: str, name: str, annotation: Any, options: FieldOptions, *, static: bool
+) -> list[str]:
+    """Return what is wrong between a field's type and its being static or not."""
+    kind = _annotations.without_marks(annotation)
+    if static and _annotations.is_array(annotation) and not options.freeze:
+        return [
+            f"{where}: a static field cannot hold an array ({kind})\n"
+            f"  fix: make it dynamic: `{name}: {kind}`, or, for a constant table, "
+            f"`{name}: lw.Static[lw.StaticArray]` or `{name}: ... = lw.static_field(freeze=True)`"
+        ]
+    if not static and _annotations.is_text(annotation):
+        return [
+            f"{where}: JAX cannot trace a {kind}, so it cannot be a dynamic field\n"
+            f"  fix: `{name}: lw.Static[{kind}]` or `{name}: {kind} = lw.static_field()`"
+        ]
+    return []
+
+
+def _static_base(cls: type, name: str) -> type | None:
+    """Return the base that declares `name` static, if the nearest one does."""
+    for base in cls.__mro__[1:]:
+        found = base.__dict__.get("__dataclass_fields__", {}).get(name)
+        if found is not None:
+            return base if is_static_metadata(found.metadata) else None
+    return None
+
+
+def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[str]:
+    """Return the problem of ``a = 3`` in a subclass, which changes no default."""
+    name = definition.name
+    value = cls.__dict__.get(name, dataclasses.MISSING)
+    inert = value is definition.default or hasattr(type(value), "__get__")
+    if value is dataclasses.MISSING or inert:
+        return []
+    return [
+        f"{cls.__name__}.{name}: assigned without an annotation, which changes nothing in a "
+        f"dataclass: the default stays that of the base class\n"
+        f"  fix: annotate it: `{name}: ... = lw.static_field(default={value!r})` or "
+        f"`{name}: ... = lw.field(default={value!r})`"
+    ]

@@ -1,0 +1,322 @@
+"""The key: one object behind which all statics of an instance stand.
+
+It is the node data that JAX compares. Keys are interned: instances with statics that
+cannot be told apart share one key object, so that JAX's comparison is one of identity.
+Statics that can be told apart though they are the same value (frozen dataclasses,
+partials, objects with their own ``==``) get a key of their own, which compares by the
+interned `Token` of its value; their own objects thus come back from `jax.tree.map`.
+
+Nothing here keeps a key alive: the tables hold weak references, and numbers.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+from leafwise import _findings
+from leafwise._snapshot import Snapshot
+from leafwise._statics import Record, Reading
+from leafwise._text import describe
+from leafwise.errors import StaticMutatedError, static_field_error
+
+_LOCK: Final = threading.RLock()  # re-entrant: user code runs in == and in finalizers
+
+
+class StaticOwner(Protocol):
+    """What a key needs to know about the class it belongs to."""
+
+    cls: type
+    static_names: tuple[str, ...]
+
+    @property
+    def note(self) -> str:
+        """Words that tell this class from others of its name; usually empty."""
+        ...
+
+
+class Token:
+    """One canonical form, interned: two forms are equal if their tokens are one object.
+
+    Attributes:
+        form: The canonical form.
+        values: The values whose types' and objects' ids stand in the form.
+    """
+
+    __slots__ = ("__weakref__", "form", "hash", "values")
+
+    def __init__(self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...]) -> None:
+        """Keep the form, its hash, and the values alive."""
+        self.form = form
+        self.hash = hashed
+        self.values = values
+
+
+class StaticKey(Token):
+    """The statics of an instance of one class, as JAX sees them.
+
+    This kind is itself its token: equality is identity, and never runs Python code.
+
+    Attributes:
+        owner: The class, and the names of its static fields.
+        values: The static values in field order, as `jax.tree.map` hands them out.
+        fixed: Whether nothing in the values can change in place.
+        records: What watches the objects that could.
+        snapshot: What could be reached through the values when the key was made.
+    """
+
+    __slots__ = ("fixed", "owner", "records", "snapshot")
+
+    def __init__(
+        self, owner: StaticOwner, values: tuple[Any, ...], reading: Reading, hashed: int
+    ) -> None:
+        """Keep what `reading` found of `values`."""
+        super().__init__(reading.form, hashed, values)
+        self.owner = owner
+        self.fixed = reading.fixed
+        self.records: list[Record] = reading.records
+        self.snapshot: Snapshot | None = None
+
+    def __repr__(self) -> str:
+        """Return ``Params(a=2, act='relu')``: JAX prints it in its own messages."""
+        digest = self.hash & 0xFFFFFFFF
+        pairs = zip(self.owner.static_names, self.values, strict=True)
+        inside = ", ".join(f"{name}={describe(value, digest)}" for name, value in pairs)
+        return f"{self.owner.cls.__name__}({inside}){self.owner.note}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by class and values; loading interns."""
+        return _load_key, (self.owner.cls, self.values)
+
+    def __copy__(self) -> "StaticKey":
+        """Return itself: a key never changes."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "StaticKey":
+        """Return itself: a key never changes."""
+        return self
+
+
+class OwnStaticKey(StaticKey):
+    """A key that holds its instance's own objects and compares by their common token."""
+
+    __slots__ = ("token",)
+
+    token: Token
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both stand for one token."""
+        return isinstance(other, OwnStaticKey) and self.token is other.token
+
+    def __hash__(self) -> int:
+        """Return the hash of the form."""
+        return self.hash
+
+
+T = TypeVar("T", bound=Token)
+
+
+class _Entry(weakref.ref[T]):
+    """A weak reference that removes itself from its table when its key dies."""
+
+    __slots__ = ("place", "table")
+
+    place: Any
+    table: dict[Any, Any]
+
+
+def _forget(entry: _Entry[Any], lock: Any = _LOCK) -> None:
+    with lock:  # a default, since globals are gone when the interpreter ends
+        held = entry.table.get(entry.place)
+        if held is entry:
+            del entry.table[entry.place]
+        elif isinstance(held, list):
+            held[:] = [other for other in held if other is not entry]
+            if not held:
+                del entry.table[entry.place]
+
+
+def _entry(value: T, table: dict[Any, Any], place: object) -> _Entry[T]:
+    entry = _Entry(value, _forget)
+    entry.table, entry.place = table, place
+    return entry
+
+
+class KeyTable(dict[Any, _Entry[StaticKey]]):
+    """The keys of one class, by the ids of the static objects they hold.
+
+    An id is proof only while its object lives: an entry leads to the very key that
+    holds those objects, and goes with it.
+
+    Attributes:
+        cls: The class whose keys these are.
+        tokens: The interned forms, by hash.
+    """
+
+    __slots__ = ("_owner", "cls", "tokens")
+
+    cls: type
+    tokens: dict[int, list[_Entry[Token]]]
+    _owner: StaticOwner | None
+
+    def __init__(self, cls: type) -> None:
+        """Start empty."""
+        super().__init__()
+        self.cls = cls
+        self.tokens = {}
+        self._owner = None
+
+    @property
+    def owner(self) -> StaticOwner:
+        """What the decorator knows of the class, registered by now if it was not."""
+        if self._owner is None:
+            self._owner = find_owner(self.cls)
+        return self._owner
+
+    def set_owner(self, owner: StaticOwner) -> None:
+        """Name the class and its static fields."""
+        self._owner = owner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as the class's name only: ids mean nothing in another process."""
+        return table_of, (self.cls,)
+
+
+find_owner: Callable[[type], StaticOwner]
+"""Finds, and if need be registers, a class; `_pytree` puts itself here."""
+
+_TABLES: Final[weakref.WeakKeyDictionary[type, KeyTable]] = weakref.WeakKeyDictionary()
+
+
+def table_of(cls: type) -> KeyTable:
+    """Return the one table of a class, which may not be registered yet."""
+    return _TABLES.setdefault(cls, KeyTable(cls))
+
+
+def _load_key(cls: type, values: tuple[Any, ...]) -> StaticKey:
+    return key_of(table_of(cls), values)
+
+
+def ids_of(values: tuple[Any, ...]) -> Any:
+    """Return the place of these objects in a `KeyTable`."""
+    return id(values[0]) if len(values) == 1 else tuple(map(id, values))
+
+
+def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
+    """Return the key of static values: an existing one, or one made after validation.
+
+    Raises:
+        StaticFieldError: A value cannot be static (all findings in one error).
+        StaticMutatedError: A value changed in place since a key was made from it.
+    """
+    place = ids_of(values)
+    entry = table.get(place)
+    known = entry() if entry is not None else None
+    if known is not None and known.fixed:
+        return known
+    reading = read_statics(table.owner, values)
+    if known is not None and known.form == reading.form:
+        return known
+    hashed = hash(reading.form)
+    if reading.fixed:
+        key = _intern(table.tokens, reading.form, hashed, _maker(table, values, reading, hashed))
+        if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
+            return key
+    else:
+        own = OwnStaticKey(table.owner, values, reading, hashed)
+        own.token = _intern(
+            table.tokens,
+            reading.form,
+            hashed,
+            lambda: Token(reading.form, hashed, values),
+        )
+        key = _with_snapshot(own, reading)
+    with _LOCK:
+        # Another thread may have made the key of the same objects meanwhile.
+        entry = table.get(place)
+        other = entry() if entry is not None else None
+        if other is not None and other.form == key.form:
+            return other
+        table[place] = _entry(key, table, place)
+    return key
+
+
+def _maker(
+    table: KeyTable, values: tuple[Any, ...], reading: Reading, hashed: int
+) -> Callable[[], StaticKey]:
+    return lambda: _with_snapshot(StaticKey(table.owner, values, reading, hashed), reading)
+
+
+def _with_snapshot(key: Any, reading: Reading) -> Any:
+    if reading.reaches:
+        key.snapshot = take_snapshot(key.owner, key.values)
+        if key.snapshot.tracers:
+            found = [_findings.traced(path, value) for path, value in key.snapshot.tracers]
+            kinds, findings = zip(*found, strict=True)
+            raise static_field_error(kinds, findings)
+    return key
+
+
+def _intern(
+    table: dict[int, list[_Entry[Any]]],
+    form: tuple[Any, ...],
+    hashed: int,
+    make: Callable[[], T],
+) -> T:
+    """Return the one living token of this form."""
+    found = _find(table, form, hashed)
+    if found is not None:
+        return found
+    made = make()
+    with _LOCK:
+        found = _find(table, form, hashed)
+        if found is not None:
+            return found
+        table.setdefault(hashed, []).append(_entry(made, table, hashed))
+    return made
+
+
+def _find(table: dict[int, list[_Entry[Any]]], form: tuple[Any, ...], hashed: int) -> Any:
+    for entry in tuple(table.get(hashed, ())):
+        token = entry()
+        if token is not None and token.form == form:
+            return token
+    return None
+
+
+def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Reading:
+    """Read and validate the statics of one instance."""
+    reading = Reading()
+    reading.push(id(owner.cls))
+    for name, value in zip(owner.static_names, values, strict=True):
+        reading.read(value, f"{owner.cls.__name__}.{name}")
+    reading.raise_findings()
+    return reading
+
+
+def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
+    """Look at all that can be reached through the statics of one instance."""
+    snapshot = Snapshot()
+    for name, value in zip(owner.static_names, values, strict=True):
+        snapshot.look(value, f"{owner.cls.__name__}.{name}")
+    return snapshot
+
+
+def verify(key: StaticKey) -> None:
+    """Read the values of a key again and compare with what it was made from.
+
+    Raises:
+        StaticMutatedError: Something changed; the message names field and path.
+    """
+    owner = key.owner
+    if key.snapshot is not None:
+        now = take_snapshot(owner, key.values)
+        change = now.change_since(key.snapshot)
+        if change is not None:
+            path, detail = change
+            field = _findings.field_of(path)
+            value = key.values[owner.static_names.index(field)]
+            message = _findings.mutated(f"{owner.cls.__name__}.{field}", value, detail)
+            raise StaticMutatedError(message)
+    if not key.fixed and read_statics(owner, key.values).form != key.form:
+        raise StaticMutatedError(_findings.mutated(f"{key!r}", key.values))

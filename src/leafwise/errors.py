@@ -1,0 +1,127 @@
+"""Every error of leafwise, and the texts of their messages.
+
+All of them survive pickling, so that a worker process can send them back whole.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+
+class LeafwiseError(Exception):
+    """Base class of every error that leafwise raises on its own account."""
+
+
+class DefinitionError(LeafwiseError, TypeError):
+    """A class cannot become a pytree dataclass as it is written.
+
+    Raised while the class is being decorated or registered, never later.
+    """
+
+
+class UndecoratedSubclassError(LeafwiseError, TypeError):
+    """A subclass of a pytree dataclass was instantiated without being decorated."""
+
+
+class FieldNotSetError(LeafwiseError, TypeError):
+    """Construction ended with a field that has no value."""
+
+
+class FieldCheckError(LeafwiseError, ValueError):
+    """A field's ``check=`` answered False."""
+
+
+class FrozenInstanceError(LeafwiseError, dataclasses.FrozenInstanceError):
+    """A field was assigned or deleted after construction (an `AttributeError`)."""
+
+
+class TracerComparisonError(LeafwiseError, TypeError):
+    """``==`` between instances would have to compare traced values."""
+
+
+class StaticMutatedError(LeafwiseError, RuntimeError):
+    """A static value was changed in place after a key was made from it.
+
+    Programs compiled for the old value would have gone on answering for the new one.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One static value that cannot be part of a jit cache key.
+
+    Attributes:
+        path: Where it stands: ``Class.field`` and the way into the value.
+        got: The value, shortened, with its type.
+        reason: Why it cannot be static.
+        fix: Code or words that repair it.
+    """
+
+    path: str
+    got: str
+    reason: str
+    fix: str
+
+    def __str__(self) -> str:
+        """Return the finding as the error prints it."""
+        fix = self.fix.replace("\n", "\n       ")
+        return f"{self.path}: {self.reason}\n  got: {self.got}\n  fix: {fix}"
+
+
+class StaticFieldError(LeafwiseError, TypeError):
+    """One or more static values cannot be part of a jit cache key.
+
+    The error that is raised is an instance of the class of every finding in it, so an
+    ``except ArrayInStaticError`` also sees an error that names a list beside an array.
+
+    Attributes:
+        findings: What was found, in field order.
+    """
+
+    findings: tuple[Finding, ...]
+    kinds: ClassVar[tuple[type["StaticFieldError"], ...]] = ()
+
+    def __init__(self, *findings: Finding) -> None:
+        """Keep the findings; the message is made from them."""
+        super().__init__(*findings)
+        self.findings = findings
+
+    def __str__(self) -> str:
+        """Return all findings, one below the other."""
+        return "\n".join(map(str, self.findings))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle through the classes, as the mixed ones are made on the fly."""
+        return static_field_error, (self.kinds or (type(self),), self.findings)
+
+
+class UnhashableStaticError(StaticFieldError):
+    """A static value can change in place, or has no hash."""
+
+
+class ArrayInStaticError(StaticFieldError):
+    """A static value is an array, or holds one."""
+
+
+class TracerInStaticError(StaticFieldError):
+    """A static value is a tracer, or holds one."""
+
+
+class InconsistentHashError(StaticFieldError):
+    """A static value's ``__hash__`` or ``__eq__`` cannot be relied upon."""
+
+
+def static_field_error(
+    kinds: Iterable[type[StaticFieldError]], findings: Iterable[Finding]
+) -> StaticFieldError:
+    """Return one error that is an instance of every kind and names every finding."""
+    return _class_of(tuple(dict.fromkeys(kinds)))(*findings)
+
+
+@functools.cache
+def _class_of(kinds: tuple[type[StaticFieldError], ...]) -> type[StaticFieldError]:
+    if len(kinds) == 1:
+        return kinds[0]
+    name = "And".join(kind.__name__.removesuffix("Error") for kind in kinds) + "Error"
+    return type(name, kinds, {"__doc__": StaticFieldError.__doc__, "kinds": kinds})
