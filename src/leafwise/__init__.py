@@ -6,7 +6,8 @@ from leafwise import debug
 from leafwise._fields import Static, field, static_field
 from leafwise._freeze import FrozenMapping, StaticArray, freeze
 from leafwise._instance import pformat
-from leafwise._pytree import pytree, register, replace, set_checking
+from leafwise._pytree import pytree, register, replace
+from leafwise._registry import set_checking
 from leafwise.errors import (
     ArrayInStaticError,
     DefinitionError,

@@ -101,9 +101,7 @@ def has_mark(annotation: Any) -> bool:
     if typing.get_origin(annotation) is not Annotated:
         return False
     metadata = annotation.__metadata__
-    return any(isinstance(item, StaticMark) for item in metadata) or has_mark(
-        annotation.__origin__
-    )
+    return any(isinstance(item, StaticMark) for item in metadata) or has_mark(annotation.__origin__)
 
 
 def has_buried_mark(annotation: Any) -> bool:
@@ -119,7 +117,13 @@ def has_buried_mark(annotation: Any) -> bool:
 def without_marks(annotation: Any) -> str:
     """Return an annotation as code, its ``Static`` taken off."""
     text = annotation if isinstance(annotation, str) else _as_code(annotation)
-    return re.sub(r"\b(?:\w+\.)*Static\[([^\[\]]*)\]", r"\1", text)
+    while found := re.search(r"\b(?:\w+\.)*Static\[", text):
+        depth, end = 1, found.end()
+        while depth and end < len(text):
+            depth += {"[": 1, "]": -1}.get(text[end], 0)
+            end += 1
+        text = text[: found.start()] + text[found.end() : end - 1] + text[end:]
+    return text
 
 
 def _as_code(annotation: Any) -> str:
@@ -161,9 +165,7 @@ def _is_array_type(kind: Any) -> bool:
     return issubclass(origin, jax.Array | np.ndarray) or hasattr(origin, "array_type")
 
 
-_DTYPE_LIKE: Final = tuple(
-    getattr(module, "DTypeLike", None) for module in (jax.typing, np.typing)
-)
+_DTYPE_LIKE: Final = tuple(getattr(module, "DTypeLike", None) for module in (jax.typing, np.typing))
 
 
 def _is_text_type(kind: Any) -> bool:

@@ -20,6 +20,9 @@ from leafwise._static_key import key_of
 KEY: Final = "__leafwise_key__"
 """The attribute of an instance that holds its key; None until it is constructed."""
 
+RESERVED: Final = "_lw_"
+"""What every helper's name in generated code starts with, and no field's name may."""
+
 _count = itertools.count(1)
 
 
@@ -55,15 +58,15 @@ def _tuple(items: list[str]) -> str:
 
 def _key_lines(spec: ClassSpec, locals_: list[str]) -> list[str]:
     """Return the lines that look the key of these local names up, by identity."""
-    ids = [f"id({name})" for name in locals_]
+    ids = [f"_lw_id({name})" for name in locals_]
     place = ids[0] if len(ids) == 1 else _tuple(ids)
     lines = [
-        f"lw_entry = lw_table.get({place})",
-        "lw_found = lw_entry() if lw_entry is not None else None",
-        "if lw_found is None or not lw_found.fixed:",
-        f"    lw_found = lw_key_of(lw_table, {_tuple(locals_)})",
+        f"_lw_entry = _lw_table.get({place})",
+        "_lw_found = _lw_entry() if _lw_entry is not None else None",
+        "if _lw_found is None or not _lw_found.fixed:",
+        f"    _lw_found = _lw_key_of(_lw_table, {_tuple(locals_)})",
     ]
-    return lines + ([f"    {_tuple(locals_)} = lw_found.values"] if spec.static_names else [])
+    return lines + ([f"    {_tuple(locals_)} = _lw_found.values"] if spec.static_names else [])
 
 
 def make_init(
@@ -81,16 +84,18 @@ def make_init(
         finish: Completes an instance whose ``__post_init__`` may have set fields.
     """
     cls = spec.cls
-    self_ = "self" if "self" not in cls.__dict__["__dataclass_fields__"] else "self_"
+    self_ = "_lw_self" if "self" in cls.__dict__["__dataclass_fields__"] else "self"
     namespace: dict[str, Any] = {
         "__name__": cls.__module__,
-        "lw_cls": cls,
-        "lw_set": object.__setattr__,
-        "lw_table": spec.table,
-        "lw_key_of": key_of,
-        "lw_foreign": foreign,
-        "lw_finish": finish,
-        "lw_factory": FACTORY,
+        "_lw_cls": cls,
+        "_lw_type": type,
+        "_lw_id": id,
+        "_lw_set": object.__setattr__,
+        "_lw_table": spec.table,
+        "_lw_key_of": key_of,
+        "_lw_foreign": foreign,
+        "_lw_finish": finish,
+        "_lw_factory": FACTORY,
     }
     fields = {field.name: field for field in spec.fields}
     order = list(cls.__dict__["__dataclass_fields__"].values())
@@ -102,20 +107,20 @@ def make_init(
         if definition.name in fields or definition.name in names:
             prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
     given = [f.name for f in spec.fields if f.definition.init or f.has_default]
-    assign = [f"lw_set({self_}, {name!r}, {name})" for name in given]
+    assign = [f"_lw_set({self_}, {name!r}, {name})" for name in given]
     later = hasattr(cls, "__post_init__") or len(given) < len(spec.fields)
     post: list[str] = []
     if hasattr(cls, "__post_init__"):
         post = [f"{self_}.__post_init__({', '.join(d.name for d in initvars)})"]
     lines = [f"def __init__({', '.join([self_, *signature])}):"]
-    body = ["lw_mine = type(" + self_ + ") is lw_cls", "if not lw_mine:"]
-    body += [f"    lw_foreign(type({self_}), lw_cls)", *prepare]
+    body = ["_lw_mine = _lw_type(" + self_ + ") is _lw_cls", "if not _lw_mine:"]
+    body += [f"    _lw_foreign(_lw_type({self_}), _lw_cls)", *prepare]
     if later:
-        body += [*assign, *post, "if lw_mine:", f"    lw_finish({self_}, lw_cls)"]
+        body += [*assign, *post, "if _lw_mine:", f"    _lw_finish({self_}, _lw_cls)"]
     else:
         keyed = _key_lines(spec, list(spec.static_names))
-        body += ["if lw_mine:", *(f"    {line}" for line in keyed), *assign]
-        body += ["if lw_mine:", f"    lw_set({self_}, {KEY!r}, lw_found)"]
+        body += ["if _lw_mine:", *(f"    {line}" for line in keyed), *assign]
+        body += ["if _lw_mine:", f"    _lw_set({self_}, {KEY!r}, _lw_found)"]
     init = _compile(cls, "__init__", lines + [f"    {line}" for line in body], namespace)
     init.__annotations__ = {d.name: _parameter_type(d) for d in parameters} | {"return": None}
     init.__doc__ = f"Construct a {cls.__name__}; statics are validated."
@@ -139,10 +144,10 @@ def _signature(
         name, text = definition.name, definition.name
         has_default = True
         if definition.default is not missing:
-            namespace[f"lw_default_{name}"] = definition.default
-            text = f"{name}=lw_default_{name}"
+            namespace[f"_lw_default_{name}"] = definition.default
+            text = f"{name}=_lw_default_{name}"
         elif definition.default_factory is not missing:
-            text = f"{name}=lw_factory"
+            text = f"{name}=_lw_factory"
         else:
             has_default = False
         if definition.kw_only:
@@ -164,18 +169,18 @@ def _prepare_lines(
     missing = dataclasses.MISSING
     lines: list[str] = []
     if definition.default_factory is not missing:
-        namespace[f"lw_make_{name}"] = definition.default_factory
+        namespace[f"_lw_make_{name}"] = definition.default_factory
         if definition.init:
-            lines = [f"if {name} is lw_factory:", f"    {name} = lw_make_{name}()"]
+            lines = [f"if {name} is _lw_factory:", f"    {name} = _lw_make_{name}()"]
         else:
-            lines = [f"{name} = lw_make_{name}()"]
+            lines = [f"{name} = _lw_make_{name}()"]
     elif not definition.init and definition.default is not missing:
-        namespace[f"lw_default_{name}"] = definition.default
-        lines = [f"{name} = lw_default_{name}"]
+        namespace[f"_lw_default_{name}"] = definition.default
+        lines = [f"{name} = _lw_default_{name}"]
     if field is not None and field.prepares and (definition.init or lines):
         # A subclass's own constructor prepares all fields at its end.
-        namespace[f"lw_prepare_{name}"] = field.prepare
-        lines += ["if lw_mine:", f"    {name} = lw_prepare_{name}({name})"]
+        namespace[f"_lw_prepare_{name}"] = field.prepare
+        lines += ["if _lw_mine:", f"    {name} = _lw_prepare_{name}({name})"]
     return lines
 
 
@@ -195,16 +200,16 @@ class Functions:
         self.spec = spec
         self._namespace: dict[str, Any] = {
             "__name__": spec.cls.__module__,
-            "lw_cls": spec.cls,
-            "lw_new": object.__new__,
-            "lw_set": object.__setattr__,
-            "lw_rekey": rekey,
-            "lw_verify": verify,
-            "lw_key": spec.empty_key,
-            **{f"lw_path_{n}": jax.tree_util.GetAttrKey(n) for n in spec.dynamic_names},
+            "_lw_cls": spec.cls,
+            "_lw_new": object.__new__,
+            "_lw_set": object.__setattr__,
+            "_lw_rekey": rekey,
+            "_lw_verify": verify,
+            "_lw_key": spec.empty_key,
+            **{f"_lw_path_{n}": jax.tree_util.GetAttrKey(n) for n in spec.dynamic_names},
         }
         children = [f"self.{name}" for name in spec.dynamic_names]
-        with_keys = [f"(lw_path_{name}, self.{name})" for name in spec.dynamic_names]
+        with_keys = [f"(_lw_path_{name}, self.{name})" for name in spec.dynamic_names]
         self._children = {"flatten": children, "flatten_with_keys": with_keys}
         self.flatten = self._make("flatten", checked=False)
         self.flatten_with_keys = self._make("flatten_with_keys", checked=False)
@@ -216,7 +221,7 @@ class Functions:
         spec = self.spec
         lines = [f"def {name}(self):"]
         if checked:
-            lines += ["    lw_verify(self)"]
+            lines += ["    _lw_verify(self)"]
         if spec.static_names:
             # A static replaced behind our back (object.__setattr__) must not go unseen.
             held = [f"s_{static}" for static in spec.static_names]
@@ -226,23 +231,23 @@ class Functions:
                 f"        key = self.{KEY}",
                 f"        {_tuple(held)} = key.values",
                 f"        if {' or '.join(tests)}:",
-                "            key = lw_rekey(self)",
+                "            key = _lw_rekey(self)",
                 "    except AttributeError:",
-                "        key = lw_rekey(self)",
+                "        key = _lw_rekey(self)",
             ]
-        key = "key" if spec.static_names else "lw_key"
+        key = "key" if spec.static_names else "_lw_key"
         lines += [f"    return {_tuple(self._children[name])}, {key}"]
         return _compile(spec.cls, name, lines, self._namespace)
 
     def _unflatten(self) -> list[str]:
         spec = self.spec
-        lines = ["def unflatten(lw_found, children_):", "    self_ = lw_new(lw_cls)"]
+        lines = ["def unflatten(_lw_found, children_):", "    self_ = _lw_new(_lw_cls)"]
         if spec.dynamic_names:
             lines += [f"    {_tuple([f'v_{n}' for n in spec.dynamic_names])} = children_"]
         if spec.static_names:
-            lines += [f"    {_tuple([f'v_{n}' for n in spec.static_names])} = lw_found.values"]
-        lines += [f"    lw_set(self_, {f.name!r}, v_{f.name})" for f in spec.fields]
-        return [*lines, f"    lw_set(self_, {KEY!r}, lw_found)", "    return self_"]
+            lines += [f"    {_tuple([f'v_{n}' for n in spec.static_names])} = _lw_found.values"]
+        lines += [f"    _lw_set(self_, {f.name!r}, v_{f.name})" for f in spec.fields]
+        return [*lines, f"    _lw_set(self_, {KEY!r}, _lw_found)", "    return self_"]
 
     @functools.cached_property
     def _checked(self) -> tuple[Any, Any]:

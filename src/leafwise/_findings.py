@@ -5,7 +5,7 @@ import enum
 import re
 import types
 from collections.abc import Collection
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -23,8 +23,6 @@ from leafwise.errors import (
 
 Found: TypeAlias = tuple[type[StaticFieldError], Finding]
 
-_SCALARS: Final = (str, bytes, int, float, complex, type(None), np.generic)
-
 
 def refused(path: str, value: Any) -> Found | None:
     """Return why a value of no well-known type cannot be static, or None.
@@ -36,8 +34,6 @@ def refused(path: str, value: Any) -> Found | None:
         return None
     if is_array(value):
         return _tracer(path, value) if is_tracer(value) else _array(path, value)
-    if isinstance(value, _SCALARS):
-        return None
     if _is_open_dataclass(kind):
         fix = f"freeze its class:\n@dataclass(frozen=True)\nclass {kind.__name__}: ..."
         return _unhashable(path, value, "a dataclass that is not frozen can change in place", fix)
@@ -106,6 +102,11 @@ def unhashable(path: str, value: Any) -> Found:
 def cyclic(path: str, value: Any) -> Found:
     """Return the finding for a container that contains itself."""
     return _unhashable(path, value, "it contains itself", "break the cycle")
+
+
+def array(path: str, value: Any) -> Found:
+    """Return the finding for an array."""
+    return _array(path, value)
 
 
 def traced(path: str, value: Any) -> Found:

@@ -1,19 +1,19 @@
 """Immutable equivalents of lists, dicts, sets and arrays, for static fields."""
 
-from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, TypeVar, cast
 
 import jax
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from leafwise.errors import Finding, TracerInStaticError, static_field_error
 
 K = TypeVar("K")
-V = TypeVar("V", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
 
 
-class FrozenMapping(Mapping[K, V]):
+class FrozenMapping(Mapping[K, V_co]):
     """An immutable, hashable mapping that keeps insertion order.
 
     Equal to any mapping with equal items, in any order, as a dict is. As a static
@@ -30,7 +30,7 @@ class FrozenMapping(Mapping[K, V]):
 
     __slots__ = ("__weakref__", "_hash", "_items")
 
-    _items: dict[K, V]
+    _items: dict[K, V_co]
     _hash: int | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -47,7 +47,7 @@ class FrozenMapping(Mapping[K, V]):
         """Refuse."""
         self.__setattr__(name, None)
 
-    def __getitem__(self, key: K) -> V:
+    def __getitem__(self, key: K) -> V_co:
         """Return the value of `key`."""
         return self._items[key]
 
@@ -77,18 +77,19 @@ class FrozenMapping(Mapping[K, V]):
         """Pickle by items: hashes differ between processes."""
         return FrozenMapping, (self._items,)
 
-    def __copy__(self) -> "FrozenMapping[K, V]":
+    def __copy__(self) -> "FrozenMapping[K, V_co]":
         """Return itself, as nothing can change it."""
         return self
 
 
-class StaticArray(NDArrayOperatorsMixin):
+class StaticArray(np.ndarray[Any, Any]):
     """A read-only numpy array that can be a static value.
 
     Two are equal, and one key, if dtype, shape and bytes are: NaN equals NaN of the
     same bits and ``0.0`` is not ``-0.0``. ``==`` and ``!=`` therefore answer with one
-    bool; every other operator, indexing, and every numpy and jax.numpy function treat
-    it as the array that it holds.
+    bool, and an array of another class is never equal (`numpy.array_equal` compares
+    elements). Everything else, numpy and jax.numpy functions included, treats it as the
+    array that it is; results are plain arrays.
 
     Args:
         value: Anything that `numpy.asarray` takes, of any shape and of any dtype but
@@ -96,7 +97,7 @@ class StaticArray(NDArrayOperatorsMixin):
 
     Raises:
         TracerInStaticError: `value` is traced, so it has no content yet.
-        TypeError: The dtype holds Python objects.
+        TypeError: The dtype holds Python objects or PRNG keys, or there is a mask.
 
     Example:
         >>> table = StaticArray([1.0, 2.0])
@@ -104,44 +105,37 @@ class StaticArray(NDArrayOperatorsMixin):
         ((2,), True)
     """
 
-    __slots__ = ("__weakref__", "_array", "_hash")
+    __slots__ = ("_hash",)
 
-    _array: np.ndarray[Any, Any]
     _hash: int
 
-    def __init__(self, value: Any) -> None:
-        """Copy the content and hash it once."""
+    def __new__(cls, value: Any) -> "StaticArray":
+        """Copy the content."""
         if isinstance(value, jax.core.Tracer):
-            raise static_field_error(
-                [TracerInStaticError],
-                [
-                    Finding(
-                        "StaticArray(value)",
-                        f"{value!r}",
-                        "a traced value has no content to keep",
-                        "make the field dynamic, or build the array outside of jit",
-                    )
-                ],
-            )
-        if isinstance(value, StaticArray):
-            value = value._array
+            raise static_field_error([TracerInStaticError], [_traced(value)])
+        if isinstance(value, np.ma.MaskedArray):
+            msg = "StaticArray would lose the mask: pass value.filled(...)"
+            raise TypeError(msg)
+        if hasattr(value, "dtype") and jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+            msg = f"StaticArray holds numbers, got {value.dtype}: pass jax.random.key_data(key)"
+            raise TypeError(msg)
         source = np.asarray(value)
         if source.dtype.hasobject:
             msg = f"StaticArray holds numbers, not Python objects: got dtype {source.dtype}"
             raise TypeError(msg)
-        content = source.tobytes()
-        # An array over immutable bytes: nobody can make it writeable again.
-        array = np.frombuffer(content or bytes(1), np.uint8)[: len(content)]
-        array = array.view(source.dtype) if content else np.empty(0, source.dtype)
-        array = array.reshape(source.shape)
-        array.flags.writeable = False
-        object.__setattr__(self, "_array", array)
-        object.__setattr__(
-            self, "_hash", hash((repr(source.dtype), source.shape, content))
-        )
+        # Over immutable bytes: nobody can make it writeable again.
+        return super().__new__(cls, source.shape, source.dtype, buffer=source.tobytes())
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether nothing can write to it; numpy's own copies of its class are not."""
+        base: Any = self
+        while isinstance(base, np.ndarray):  # a view of a view ...
+            base = cast("Any", base).base
+        return isinstance(base, bytes)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse."""
+        """Refuse: also shape and dtype, which numpy would let one assign."""
         msg = f"a StaticArray cannot be changed (setting {name!r})"
         raise AttributeError(msg)
 
@@ -149,44 +143,39 @@ class StaticArray(NDArrayOperatorsMixin):
         """Refuse."""
         self.__setattr__(name, None)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Return the array that numpy works on: read-only unless copied."""
-        if dtype is not None and dtype != self._array.dtype:
-            return self._array.astype(dtype)
-        return self._array.copy() if copy else self._array
-
-    def __jax_array__(self) -> jax.Array:
-        """Return the array that jax.numpy works on: a constant of the program."""
-        return jax.numpy.asarray(self._array)
-
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Apply a numpy function to the array, or leave it to a jax operand."""
-        if any(isinstance(operand, jax.Array) for operand in inputs):
-            jax_function = getattr(jax.numpy, ufunc.__name__, None)
-            if method != "__call__" or jax_function is None:
-                return NotImplemented
-            operands = [
-                operand.__jax_array__() if isinstance(operand, StaticArray) else operand
-                for operand in inputs
-            ]
-            return jax_function(*operands, **kwargs)
-        operands = [
-            operand._array if isinstance(operand, StaticArray) else operand
-            for operand in inputs
-        ]
-        return getattr(ufunc, method)(*operands, **kwargs)
+        """Apply a numpy function to plain arrays; as output this one is read-only."""
+        if "out" in kwargs:
+            kwargs["out"] = tuple(map(_plain, kwargs["out"]))
+        return getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Apply a numpy function; what it makes in this class's likeness becomes plain."""
+        return _plain(super().__array_function__(func, types, args, kwargs))
+
+    def copy(self, order: Any = "C") -> Any:
+        """Return a plain, writeable copy."""
+        return _plain(self).copy(order)
+
+    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a plain copy of another dtype."""
+        return _plain(self).astype(dtype, *args, **kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an element or a read-only view, as a plain array."""
+        if isinstance(index, jax.core.Tracer):
+            return jax.numpy.asarray(_plain(self))[index]
+        return _plain(self)[_plain(index)]
 
     def __eq__(self, other: object) -> bool:  # type: ignore[override]  # one bool
         """Return whether dtype, shape and bytes are the same."""
         if self is other:
             return True
-        if not isinstance(other, StaticArray):
-            return NotImplemented
         return (
-            self._hash == other._hash
-            and self._array.shape == other._array.shape
-            and repr(self._array.dtype) == repr(other._array.dtype)
-            and self._array.tobytes() == other._array.tobytes()
+            isinstance(other, StaticArray)
+            and self.shape == other.shape
+            and repr(self.dtype) == repr(other.dtype)
+            and self.tobytes() == other.tobytes()
         )
 
     def __ne__(self, other: object) -> bool:  # type: ignore[override]  # one bool
@@ -194,78 +183,26 @@ class StaticArray(NDArrayOperatorsMixin):
         return not self == other
 
     def __hash__(self) -> int:
-        """Return the hash of dtype, shape and bytes."""
-        return self._hash
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return an element or a read-only view."""
-        return self._array[index]
-
-    def __len__(self) -> int:
-        """Return the length of the first axis."""
-        return len(self._array)
-
-    def __iter__(self) -> Iterator[Any]:
-        """Iterate over the first axis."""
-        return iter(self._array)
-
-    def __float__(self) -> float:
-        """Return the value of an array of one element."""
-        return float(self._array.item())
-
-    def __int__(self) -> int:
-        """Return the value of an array of one element."""
-        return int(self._array.item())
-
-    def __bool__(self) -> bool:
-        """Return the truth of an array of one element."""
-        return bool(self._array)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The length of each axis."""
-        return self._array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the elements."""
-        return self._array.dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return self._array.ndim
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self._array.size
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the content in bytes."""
-        return self._array.nbytes
-
-    @property
-    def T(self) -> np.ndarray[Any, Any]:  # noqa: N802  # numpy's name
-        """A read-only view with the axes reversed."""
-        return self._array.T
-
-    def tolist(self) -> Any:
-        """Return the content as nested lists of Python scalars."""
-        return self._array.tolist()
+        """Return the hash of dtype, shape and bytes, computed once."""
+        try:
+            return self._hash
+        except AttributeError:
+            found = hash((repr(self.dtype), self.shape, self.tobytes()))
+        if self.is_sealed:
+            object.__setattr__(self, "_hash", found)
+        return found
 
     def __repr__(self) -> str:
         """Return a summary, with the values when they are few."""
-        if self._array.size <= 8:  # noqa: PLR2004  # one line
-            values = np.array2string(self._array, separator=", ").replace("\n", "")
-            return f"StaticArray({values}, dtype={self._array.dtype})"
-        shape = ",".join(map(str, self._array.shape))
-        return f"StaticArray({self._array.dtype}[{shape}], hash={self._hash & 0xFFFFFFFF:08x})"
+        if self.size <= _FEW:
+            values = np.array2string(_plain(self), separator=", ").replace("\n", "")
+            return f"StaticArray({values}, dtype={self.dtype})"
+        shape = ",".join(map(str, self.shape))
+        return f"StaticArray({self.dtype}[{shape}], hash={hash(self) & 0xFFFFFFFF:08x})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by content: hashes differ between processes."""
-        return StaticArray, (self._array,)
+        return StaticArray, (np.array(_plain(self)),)
 
     def __copy__(self) -> "StaticArray":
         """Return itself, as nothing can change it."""
@@ -276,12 +213,30 @@ class StaticArray(NDArrayOperatorsMixin):
         return self
 
 
+_FEW: Final = 8
+
+
+def _plain(value: Any) -> Any:
+    """Return a plain view of a `StaticArray`, and anything else as it is."""
+    return value.view(np.ndarray) if isinstance(value, StaticArray) else value
+
+
+def _traced(value: Any) -> Finding:
+    return Finding(
+        "StaticArray(value)",
+        f"{value!r}",
+        "a traced value has no content to keep",
+        "make the field dynamic, or build the array outside of jit",
+    )
+
+
 def freeze(value: Any) -> Any:
     """Return `value` with all that can change in place made immutable, at any depth.
 
     Lists become tuples, dicts and other mappings `FrozenMapping`, sets `frozenset`,
     bytearrays `bytes`, numpy and jax arrays `StaticArray`; tuples and namedtuples are
-    rebuilt around frozen items. Anything else comes back as it is.
+    rebuilt around frozen items (other subclasses of tuple as tuples). Anything else comes
+    back as it is.
 
     Args:
         value: Any value.
@@ -297,12 +252,22 @@ def freeze(value: Any) -> Any:
         >>> freeze({"layers": [64, 64], "act": "relu"})
         FrozenMapping({'layers': (64, 64), 'act': 'relu'})
     """
-    return _freeze(value, set())
+    return _freeze(value, set(), StaticArray)
 
 
-def _freeze(value: Any, above: set[int]) -> Any:
+def freeze_but_tracers(value: Any) -> Any:
+    """Freeze the value of a field, whose validation speaks of tracers itself."""
+    return _freeze(value, set(), _freeze_array)
+
+
+def _freeze_array(value: Any) -> Any:
+    return value if isinstance(value, jax.core.Tracer) else StaticArray(value)
+
+
+def _freeze(value: Any, above: set[int], freeze_array: Callable[[Any], Any]) -> Any:
     if isinstance(value, jax.Array | np.ndarray):
-        return StaticArray(value)
+        sealed = isinstance(value, StaticArray) and value.is_sealed
+        return value if sealed else freeze_array(value)
     if isinstance(value, bytearray):
         return bytes(value)
     rebuild = _rebuilder(value)
@@ -313,7 +278,7 @@ def _freeze(value: Any, above: set[int]) -> Any:
         raise ValueError(msg)
     above.add(id(value))
     try:
-        return rebuild(lambda item: _freeze(item, above))
+        return rebuild(lambda item: _freeze(item, above, freeze_array))
     finally:
         above.discard(id(value))
 
@@ -342,7 +307,7 @@ def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
             return pairs if isinstance(pairs, FrozenMapping) and same else FrozenMapping(made)
 
         return rebuild_mapping
-    if isinstance(value, AbstractSet):
+    if isinstance(value, AbstractSet) and not isinstance(value, frozenset):
         # The items of a set are hashable, which is all that a frozenset asks for.
         items_of_set = cast("AbstractSet[Any]", value)
         return lambda frozen: frozenset(frozen(item) for item in items_of_set)

@@ -4,28 +4,24 @@ import dataclasses
 import functools
 import inspect
 import typing
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, dataclass_transform, overload
 
 import jax
 
-from leafwise import _instance, _static_key
+from leafwise import _construct, _instance
 from leafwise._annotations import caller_scopes
-from leafwise._codegen import KEY, Functions, make_init
-from leafwise._fields import OPTIONS, FieldOptions, field, static_field
-from leafwise._instance import MARK, is_decorated
+from leafwise._codegen import KEY, RESERVED, make_init
+from leafwise._construct import WRITTEN, guard_subclasses
+from leafwise._fields import field, static_field
+from leafwise._register import register_class
+from leafwise._registry import install, spec_of
 from leafwise._slots import with_slots
-from leafwise._spec import ClassSpec, FieldSpec, is_static_metadata, resolve_fields
-from leafwise._static_key import key_of, verify
+from leafwise._spec import MARK, ClassSpec, is_decorated, resolve_fields
 from leafwise.errors import DefinitionError
 
 C = TypeVar("C", bound=type)
 T = TypeVar("T")
-
-_SPECS: Final[weakref.WeakKeyDictionary[type, ClassSpec]] = weakref.WeakKeyDictionary()
-_LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
-_FUNCTIONS: Final[weakref.WeakKeyDictionary[type, Functions]] = weakref.WeakKeyDictionary()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,20 +119,33 @@ def _decorate(cls: C, options: _Options, scopes: list[Mapping[str, Any]]) -> C:
     _check_class(cls)
     _check_bases(cls)
     own = dict(cls.__dict__)
+    if "__init__" in own:
+        own["__init__"] = getattr(own["__init__"], WRITTEN, own["__init__"])
     if not (cls.__doc__ or "").strip():
         cls.__doc__ = f"{cls.__name__}, a pytree dataclass."  # spares dataclasses a slow one
         own["__doc__"] = None
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
+    reserved = next((f.name for f in fields if f.name.startswith((RESERVED, "__leafwise"))), None)
+    if reserved is not None:
+        msg = f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
+        raise DefinitionError(msg)
     made: Any = with_slots(cls, [spec.name for spec in fields], KEY) if options.slots else cls
     _attach_methods(made, options, own)
     setattr(made, MARK, True)
     if not options.slots:
         setattr(made, KEY, None)
-    spec = _install(made, fields, has_own_init="__init__" in own)
+    spec = install(made, fields, has_own_init="__init__" in own)
     _attach_init(made, spec, options, own)
+    guard_subclasses(made)
     if own.get("__doc__") is None:
-        made.__doc__ = f"{made.__name__}{inspect.signature(made.__init__, follow_wrapped=True)}".replace("self, ", "").replace("(self)", "()").removesuffix(" -> None")
+        made.__doc__ = (
+            f"{made.__name__}{inspect.signature(made.__init__, follow_wrapped=True)}".replace(
+                "self, ", ""
+            )
+            .replace("(self)", "()")
+            .removesuffix(" -> None")
+        )
     return made
 
 
@@ -230,8 +239,8 @@ _PICKLING: Final = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs
 
 def _attach_methods(cls: Any, options: _Options, own: Mapping[str, Any]) -> None:
     """Add what the class does not have, as `dataclasses.dataclass` would."""
-    cls.__setattr__ = _instance.set_attribute
-    cls.__delattr__ = _instance.delete_attribute
+    cls.__setattr__ = _construct.set_attribute
+    cls.__delattr__ = _construct.delete_attribute
     if options.repr and "__repr__" not in own:
         cls.__repr__ = _instance.represent
     if options.eq and "__eq__" not in own:
@@ -248,49 +257,6 @@ def _has_own_pickling(cls: type) -> bool:
     return any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING[1:])
 
 
-def _install(cls: type, fields: tuple[FieldSpec, ...], *, has_own_init: bool) -> ClassSpec:
-    """Generate the class's functions and register it with JAX."""
-    spec = ClassSpec(cls, fields, has_own_init=has_own_init)
-    _SPECS[cls] = spec
-    _register(spec)
-    _note_redefinition(spec)
-    return spec
-
-
-def _register(spec: ClassSpec) -> None:
-    cls = spec.cls
-    if not spec.static_names:
-        spec.empty_key = key_of(spec.table, ())
-    functions = Functions(spec, functools.partial(_instance.rekey, spec), _verify)
-    jax.tree_util.register_pytree_with_keys(
-        cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
-    )
-    _FUNCTIONS[cls] = functions
-    if _checking:
-        functions.set_checked(checked=True)
-
-
-def _verify(self: Any) -> None:
-    key = getattr(self, KEY, None)
-    if key is not None:
-        verify(key)
-
-
-def _note_redefinition(spec: ClassSpec) -> None:
-    """Let two classes of one name tell themselves apart in JAX's messages."""
-    cls = spec.cls
-    name = (cls.__module__, cls.__qualname__)
-    older_ref = _LATEST.get(name)
-    older = older_ref() if older_ref is not None else None
-    if older is not None and older is not cls:
-        _SPECS[older].redefined_by = weakref.ref(cls)
-        spec.redefines = True
-        # JAX prints the type itself where two types differ. The name no longer leads to
-        # the older class, so nothing that worked stops working.
-        older.__qualname__ = f"{cls.__qualname__} (old definition, redefined since)"
-    _LATEST[name] = weakref.ref(cls)
-
-
 def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str, Any]) -> None:
     """Give the class a constructor that ends with validated statics."""
     if options.init and "__init__" not in own:
@@ -299,7 +265,7 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
             for definition in cls.__dataclass_fields__.values()
             if definition._field_type.name == "_FIELD_INITVAR"
         ]
-        cls.__init__ = make_init(spec, initvars, _instance.check_subclass, _finish)
+        cls.__init__ = make_init(spec, initvars, _construct.check_subclass, _finish)
         return
     if "__init__" in own:
         written = own["__init__"]
@@ -308,7 +274,7 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
         @functools.wraps(written)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             if type(self) is not cls:
-                _instance.check_decorated(type(self))
+                _construct.check_decorated(type(self))
             written(self, *args, **kwargs)
             if type(self) is cls:
                 _finish(self, cls)
@@ -326,53 +292,7 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
 
 
 def _finish(self: Any, cls: type) -> None:
-    _instance.finish(spec_of(cls), self)
-
-
-def spec_of(cls: type) -> ClassSpec:
-    """Return the spec of a decorated class.
-
-    A class that was pickled by value (cloudpickle, ``__main__``) arrives decorated but
-    unknown to this process's JAX; it is registered here, before its first instance.
-    """
-    spec = _SPECS.get(cls)
-    if spec is None:
-        _instance.check_decorated(cls)
-        spec = _install(cls, _fields_again(cls), has_own_init=not _is_generated(cls))
-    return spec
-
-
-_static_key.find_owner = spec_of
-
-
-def _is_generated(cls: Any) -> bool:
-    return cls.__init__.__code__.co_filename.startswith("<leafwise")
-
-
-def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
-    """Resolve the fields of a class that was decorated in another process."""
-    missing = dataclasses.MISSING
-    specs: list[FieldSpec] = []
-    for definition in dataclasses.fields(cls):
-        for name in ("default", "default_factory"):
-            if isinstance(getattr(definition, name), type(missing)):
-                setattr(definition, name, missing)  # it travelled as another object
-        static = is_static_metadata(definition.metadata) is True
-        options = definition.metadata.get(OPTIONS, FieldOptions())
-        specs.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
-    return tuple(specs)
-
-
-_checking = 0
-
-
-def set_checking(*, on: bool) -> None:
-    """Turn `leafwise.debug.check_statics` on or off, counting how often."""
-    global _checking
-    _checking += 1 if on else -1
-    if _checking == (1 if on else 0):
-        for functions in list(_FUNCTIONS.values()):
-            functions.set_checked(checked=on)
+    _construct.finish(spec_of(cls), self)
 
 
 def replace(obj: T, /, **changes: Any) -> T:
@@ -435,7 +355,9 @@ def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -
         >>> register(Point, dynamic=["x"], static=["unit"]) is Point
         True
     """
-    from leafwise._register import register_class  # noqa: PLC0415  # rarely needed
-
+    for argument, names in (("dynamic", dynamic), ("static", static)):
+        if isinstance(names, str):
+            msg = f"register({argument}={names!r}): name attributes in a list: [{names!r}]"
+            raise DefinitionError(msg)
     register_class(cls, tuple(dynamic), tuple(static))
     return cls

@@ -2,11 +2,13 @@
 
 import dataclasses
 import inspect
-from typing import Any
+from typing import Any, Final
 
 import jax
 
-from leafwise._static_key import StaticKey, key_of, table_of
+from leafwise._classmap import ClassMap
+from leafwise._registry import is_checking
+from leafwise._static_key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
 
 
@@ -16,19 +18,33 @@ class Registered:
 
     cls: type
     static_names: tuple[str, ...]
+    dynamic_names: tuple[str, ...]
     note: str = ""
+
+
+_REGISTERED: Final[ClassMap[Registered]] = ClassMap()
+
+
+def registered_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the static and the dynamic names of a registered class, or None."""
+    registered = _REGISTERED.get(cls)
+    return None if registered is None else (registered.static_names, registered.dynamic_names)
 
 
 def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
     """Register `cls` with JAX; see `leafwise.register`."""
     _check(cls, dynamic, static)
     table = table_of(cls)
-    table.set_owner(Registered(cls, static))
+    owner = Registered(cls, static, dynamic)
+    table.set_owner(owner)
     paths = [jax.tree_util.GetAttrKey(name) for name in dynamic]
     positions = _namedtuple_positions(cls, dynamic, static)
 
     def key(self: Any) -> StaticKey:
-        return key_of(table, tuple([getattr(self, name) for name in static]))
+        found = key_of(table, tuple([getattr(self, name) for name in static]))
+        if is_checking():
+            verify(found)
+        return found
 
     def flatten(self: Any) -> tuple[tuple[Any, ...], StaticKey]:
         return tuple([getattr(self, name) for name in dynamic]), key(self)
@@ -47,6 +63,7 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
         return self
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    _REGISTERED[cls] = owner
 
 
 def _namedtuple_positions(
@@ -79,7 +96,9 @@ def _check(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
     if declared is not None and set(declared) != set(names):
         lost = [field for field in declared if field not in names]
         unknown = [given for given in names if given not in declared]
-        detail = f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
+        detail = (
+            f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
+        )
         msg = f"register({name}): {detail}; {name} has {', '.join(declared)}"
         raise DefinitionError(msg)
     is_namedtuple = issubclass(cls, tuple) and hasattr(cls, "_fields")

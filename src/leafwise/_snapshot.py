@@ -10,13 +10,14 @@ import functools
 import struct
 import types
 from collections import deque
-from collections.abc import Mapping, Set as AbstractSet
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias, cast
 
 import jax
 import numpy as np
 
-from leafwise._statics import attributes
+from leafwise._introspect import attributes
 from leafwise._text import shorten
 
 _MOST_ENTRIES: Final = 2_000

@@ -1,6 +1,10 @@
 """Class and options, resolved into the one record that everything later reads."""
 
+import copy
 import dataclasses
+import functools
+import types
+import typing
 import weakref
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,12 +13,20 @@ from typing import Any, Final
 from leafwise import _annotations
 from leafwise._annotations import resolve
 from leafwise._fields import OPTIONS, STATIC_METADATA, FieldOptions
-from leafwise._freeze import freeze
+from leafwise._freeze import freeze_but_tracers
 from leafwise._static_key import KeyTable, StaticKey, table_of
 from leafwise._text import got
 from leafwise.errors import DefinitionError, FieldCheckError
 
 _NO_OPTIONS: Final = FieldOptions()
+
+MARK: Final = "__leafwise_pytree__"
+"""Stands in the own ``__dict__`` of every decorated class."""
+
+
+def is_decorated(cls: type) -> bool:
+    """Return whether the class itself, not only a base, was decorated."""
+    return MARK in cls.__dict__
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +72,7 @@ class FieldSpec:
                 value = options.converter(value)
             if options.freeze:
                 doing = "freezing"
-                value = freeze(value)
+                value = freeze_but_tracers(value)
             doing = "check"
             verdict = options.check(value) if options.check is not None else None
         except Exception as error:
@@ -125,20 +137,32 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
     Raises:
         DefinitionError: Contradictory, ambiguous or impossible declarations, all named.
     """
-    own: Mapping[str, Any] = cls.__dict__.get("__annotations__", {})
     problems: list[str] = []
     fields: list[FieldSpec] = []
     for definition in dataclasses.fields(cls):
-        if definition.name in own:
-            static = _resolve_static(cls, definition, scopes, problems)
+        declared_by = _declaring_class(cls, definition.name)
+        if declared_by is not cls:
+            problems.extend(_silent_override(cls, definition))
+        if declared_by is cls or not is_decorated(declared_by):
+            if declared_by is not cls:  # a plain dataclass's field: not ours to complete
+                definition = copy.copy(definition)  # noqa: PLW2901
+                typing.cast("Any", cls).__dataclass_fields__[definition.name] = definition
+            static = _resolve_static(cls, declared_by, definition, scopes, problems)
         else:
             static = is_static_metadata(definition.metadata) is True
-            problems.extend(_silent_override(cls, definition))
         options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
         fields.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
     if problems:
         raise DefinitionError("\n".join(problems))
     return tuple(fields)
+
+
+def _declaring_class(cls: type, name: str) -> type:
+    """Return the class whose body annotates a field."""
+    for base in cls.__mro__:
+        if name in base.__dict__.get("__annotations__", {}):
+            return base
+    return cls
 
 
 def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
@@ -147,7 +171,9 @@ def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
     Raises:
         ValueError: Its entries contradict each other.
     """
-    said = [bool(metadata[key]) is STATIC_METADATA[key] for key in STATIC_METADATA if key in metadata]
+    said = [
+        bool(metadata[key]) is STATIC_METADATA[key] for key in STATIC_METADATA if key in metadata
+    ]
     if len(set(said)) > 1:
         raise ValueError
     return said[0] if said else None
@@ -155,14 +181,15 @@ def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
 
 def _resolve_static(
     cls: type,
+    declared_by: type,
     definition: "dataclasses.Field[Any]",
     scopes: list[Mapping[str, Any]],
     problems: list[str],
 ) -> bool:
-    """Decide whether a field that the class itself declares is static."""
+    """Decide whether a field that no decorated base has declared is static."""
     name = definition.name
     where = f"{cls.__name__}.{name}"
-    annotation = resolve(cls, name, definition.type, scopes)
+    annotation = resolve(declared_by, name, definition.type, scopes)
     marked = _annotations.has_mark(annotation)
     try:
         said = is_static_metadata(definition.metadata)
@@ -186,7 +213,7 @@ def _resolve_static(
         return False
     static = marked or said is True
     explicit = marked or said is not None or OPTIONS in definition.metadata
-    if not explicit and (base := _static_base(cls, name)) is not None:
+    if not explicit and (base := _static_base(declared_by, name)) is not None:
         problems.append(
             f"{where}: overrides a static field of {base.__name__} without saying whether it "
             f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
@@ -231,9 +258,15 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
     """Return the problem of ``a = 3`` in a subclass, which changes no default."""
     name = definition.name
     value = cls.__dict__.get(name, dataclasses.MISSING)
-    inert = value is definition.default or hasattr(type(value), "__get__")
-    if value is dataclasses.MISSING or inert:
+    is_slot = isinstance(value, types.MemberDescriptorType)
+    if value is dataclasses.MISSING or value is definition.default or is_slot:
         return []
+    if isinstance(value, property | functools.cached_property | classmethod | staticmethod):
+        kind = type(value).__name__
+        return [
+            f"{cls.__name__}.{name}: a {kind} hides the field that a base class declares\n"
+            f"  fix: give it another name"
+        ]
     return [
         f"{cls.__name__}.{name}: assigned without an annotation, which changes nothing in a "
         f"dataclass: the default stays that of the base class\n"

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from leafwise import _findings
+from leafwise._classmap import ClassMap
+from leafwise._describe import Look, describe
+from leafwise._reading import Reading, Record
 from leafwise._snapshot import Snapshot
-from leafwise._statics import Record, Reading
-from leafwise._text import describe
+from leafwise._statics import read
 from leafwise.errors import StaticMutatedError, static_field_error
 
 _LOCK: Final = threading.RLock()  # re-entrant: user code runs in == and in finalizers
@@ -79,9 +81,9 @@ class StaticKey(Token):
 
     def __repr__(self) -> str:
         """Return ``Params(a=2, act='relu')``: JAX prints it in its own messages."""
-        digest = self.hash & 0xFFFFFFFF
+        look = Look(self.hash & 0xFFFFFFFF, self.owner.cls.__module__)
         pairs = zip(self.owner.static_names, self.values, strict=True)
-        inside = ", ".join(f"{name}={describe(value, digest)}" for name, value in pairs)
+        inside = ", ".join(f"{name}={describe(value, look)}" for name, value in pairs)
         return f"{self.owner.cls.__name__}({inside}){self.owner.note}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -185,12 +187,12 @@ class KeyTable(dict[Any, _Entry[StaticKey]]):
 find_owner: Callable[[type], StaticOwner]
 """Finds, and if need be registers, a class; `_pytree` puts itself here."""
 
-_TABLES: Final[weakref.WeakKeyDictionary[type, KeyTable]] = weakref.WeakKeyDictionary()
+_TABLES: Final[ClassMap[KeyTable]] = ClassMap()
 
 
 def table_of(cls: type) -> KeyTable:
     """Return the one table of a class, which may not be registered yet."""
-    return _TABLES.setdefault(cls, KeyTable(cls))
+    return _TABLES.setdefault(cls, lambda: KeyTable(cls))
 
 
 def _load_key(cls: type, values: tuple[Any, ...]) -> StaticKey:
@@ -272,7 +274,9 @@ def _intern(
         found = _find(table, form, hashed)
         if found is not None:
             return found
-        table.setdefault(hashed, []).append(_entry(made, table, hashed))
+        # Made first: a collection while it is made can empty, and so remove, the list.
+        entry = _entry(made, table, hashed)
+        table.setdefault(hashed, []).append(entry)
     return made
 
 
@@ -289,7 +293,7 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Reading:
     reading = Reading()
     reading.push(id(owner.cls))
     for name, value in zip(owner.static_names, values, strict=True):
-        reading.read(value, f"{owner.cls.__name__}.{name}")
+        read(reading, value, f"{owner.cls.__name__}.{name}")
     reading.raise_findings()
     return reading
 

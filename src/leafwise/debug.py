@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from leafwise._pytree import set_checking
+from leafwise._registry import set_checking
 
 __all__ = ["check_statics"]
 

@@ -93,7 +93,8 @@ class StaticFieldError(LeafwiseError, TypeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle through the classes, as the mixed ones are made on the fly."""
-        return static_field_error, (self.kinds or (type(self),), self.findings)
+        state = {name: item for name, item in vars(self).items() if name != "findings"}
+        return static_field_error, (self.kinds or (type(self),), self.findings), state
 
 
 class UnhashableStaticError(StaticFieldError):

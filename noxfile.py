@@ -1,0 +1,173 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["nox[uv]>=2025.10.14"]
+# ///
+"""Every check of leafwise: `nox -s tests` runs all that a change must pass.
+
+What follows `--` goes to the session's tool: `nox -s tests -- tests/unit -k key`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+SUPPORTED = nox.project.python_versions(PYPROJECT)
+
+nox.needs_version = ">=2025.10.14"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.download_python = "never"
+# Under CI nox would fail on a missing interpreter; we skip it, and see to it below
+# that at least one is there.
+nox.options.error_on_missing_interpreters = False
+
+
+def _name_pyenv_versions() -> None:
+    """Let pyenv's shims answer for the newest of each supported Python.
+
+    A shim knows only the versions named in `PYENV_VERSION` (or a `.python-version` file).
+    """
+    if "PYENV_VERSION" in os.environ or not (pyenv := shutil.which("pyenv")):
+        return
+    command = [pyenv, "versions", "--bare"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    newest: dict[str, tuple[int, str]] = {}
+    for name in listed.stdout.split():
+        if found := re.fullmatch(r"(\d+\.\d+)\.(\d+)", name):
+            newest[found[1]] = max(newest.get(found[1], (-1, "")), (int(found[2]), name))
+    if named := [newest[minor][1] for minor in reversed(SUPPORTED) if minor in newest]:
+        os.environ["PYENV_VERSION"] = ":".join(named)
+
+
+def _answers(minor: str) -> bool:
+    """Whether `pythonX.Y` is there and runs: a pyenv shim may exist and refuse."""
+    if not (python := shutil.which(f"python{minor}")):
+        return False
+    return subprocess.run([python, "-V"], capture_output=True, check=False).returncode == 0
+
+
+_name_pyenv_versions()
+AVAILABLE = [minor for minor in SUPPORTED if _answers(minor)]
+# None found: run everything on the Python that runs nox rather than skip it all.
+PYTHONS = SUPPORTED if AVAILABLE else [f"{sys.version_info[0]}.{sys.version_info[1]}"]
+WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with threads of its own
+OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
+
+
+def _floors(*names: str) -> list[str]:
+    """Pin direct dependencies, or those named, to the oldest version allowed."""
+    project = PYPROJECT["project"]
+    extras = project["optional-dependencies"].values()
+    direct = {*project["dependencies"], *(each for extra in extras for each in extra)}
+    pairs = [each.split(">=") for each in sorted(direct) if ">=" in each]
+    return [f"{name}=={floor}" for name, floor in pairs if not names or name in names]
+
+
+def _install(session: nox.Session, *groups: str, project: str = "", pins: list[str]) -> None:
+    """Install the project (with these extras) editable, with dependency groups, in one go.
+
+    Editable, because uv caches the wheel of a directory and would test an old one.
+    """
+    wanted = nox.project.dependency_groups(PYPROJECT, *groups)
+    session.install("-e", project or ".", *wanted, *pins)
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the tests on each Python, with the oldest JAX on the oldest, and then every check."""
+    if not session.posargs:  # a narrowed run stays narrow
+        for check in ("properties", "lint", "types", "docs", "demo"):
+            session.notify(check, posargs=[])
+    pins = _floors("jax", "jaxlib") if session.python == SUPPORTED[0] else []
+    _install(session, "test", pins=pins)
+    extra: list[str] = []
+    if not session.posargs and session.python != OLDEST:
+        extra.append("--ignore=tests/property")  # `properties` runs them on the newest
+    if not session.posargs and session.python == NEWEST:
+        extra.append("--cov")
+    session.run("pytest", *WORKERS, *extra, *session.posargs)
+
+
+@nox.session(python=NEWEST)
+def properties(session: nox.Session) -> None:
+    """Run the property tests; `-- --hypothesis-profile=thorough` looks further."""
+    _install(session, "test", pins=[])
+    arguments = session.posargs or ["--hypothesis-profile=ci"]
+    session.run("pytest", "tests/property", *WORKERS, *arguments)
+
+
+@nox.session(python=OLDEST, default=False)
+def minimums(session: nox.Session) -> None:
+    """Run the tests with the lowest allowed version of every direct dependency."""
+    _install(session, "test", project=".[all]", pins=_floors())
+    session.run("pytest", *WORKERS, *session.posargs)
+
+
+@nox.session(python=NEWEST)
+def lint(session: nox.Session) -> None:
+    """Check style and format (`-- --fix` repairs what it can)."""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "lint"))
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]))
+
+
+@nox.session(python=NEWEST)
+def types(session: nox.Session) -> None:
+    """Check types with pyright and mypy, both strict, errors that must occur included."""
+    _install(session, "types", project=".[all]", pins=[])
+    paths = [path for path in ("src", "typing_tests") if Path(path).is_dir()]
+    python = str(Path(session.bin, "python"))
+    session.run("pyright", "--warnings", "--pythonpath", python, *(session.posargs or paths))
+    session.run("mypy", *(session.posargs or paths))
+
+
+@nox.session(python=NEWEST)
+def docs(session: nox.Session) -> None:
+    """Build the documentation into site/; a warning is an error."""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "docs"))
+    build = ["zensical", "build", "--strict", "--clean", *session.posargs]
+    log = session.run(*build, silent=True, success_codes=[0, 1])
+    session.log(log)
+    # --strict stops at broken links, anchors and references; a docstring that disagrees
+    # with its signature is only logged, by griffe.
+    if "No issues found" not in log or re.search(r"^(griffe|mkdocstrings): ", log, re.MULTILINE):
+        session.error("the documentation has problems: see above")
+
+
+@nox.session(python=NEWEST)
+def demo(session: nox.Session) -> None:
+    """Run every example, then `leafwise check` over all of them."""
+    _install(session, "examples", project=".[cli]", pins=[])
+    examples = sorted(str(path) for path in Path("examples").glob("*.py"))
+    if not examples:
+        session.error("examples/ holds no script")
+    for example in examples:
+        session.run("python", example)
+    session.run("leafwise", "check", *examples, *session.posargs)
+
+
+@nox.session(python=NEWEST, default=False)
+def bench(session: nox.Session) -> None:
+    """Measure against other libraries."""
+    _install(session, "bench", pins=[])
+    session.run("python", "bench/run.py", *session.posargs)
+
+
+@nox.session(python=NEWEST, default=False)
+def build(session: nox.Session) -> None:
+    """Build sdist and wheel, and try the wheel alone."""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "build"))
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "build", *session.posargs)
+    session.install(*(str(wheel) for wheel in Path("dist").glob("*.whl")))
+    session.chdir(session.create_tmp())
+    session.run("python", "-c", "import leafwise; print(leafwise.__file__)")
+
+
+if __name__ == "__main__":
+    nox.main()

@@ -1,0 +1,7 @@
+"""``python -m leafwise``, the same as the command ``leafwise``."""
+
+import sys
+
+from leafwise.cli import main
+
+sys.exit(main())

@@ -1,0 +1,47 @@
+"""A table of classes by identity, which keeps none of them alive."""
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class ClassMap(Generic[V]):
+    """What is known of classes, each by its identity.
+
+    A `weakref.WeakKeyDictionary` would ask the metaclass's ``==``, and take two classes
+    for one when that says so.
+    """
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._found: dict[int, tuple[weakref.ref[type], V]] = {}
+
+    def get(self, cls: type) -> V | None:
+        """Return what is known of a class, or None."""
+        found = self._found.get(id(cls))
+        return found[1] if found is not None and found[0]() is cls else None
+
+    def __setitem__(self, cls: type, value: V) -> None:
+        """Know `value` of a class."""
+        place = id(cls)
+        self._found[place] = (weakref.ref(cls, lambda dead: self._forget(place, dead)), value)
+
+    def setdefault(self, cls: type, make: Callable[[], V]) -> V:
+        """Return what is known of a class, which is made if nothing is."""
+        found = self.get(cls)
+        if found is None:
+            self[cls] = found = make()
+        return found
+
+    def values(self) -> Iterator[V]:
+        """Iterate over what is known."""
+        return iter([value for _, value in list(self._found.values())])
+
+    def _forget(self, place: int, dead: "weakref.ref[Any]") -> None:
+        found = self._found.get(place)
+        if found is not None and found[0] is dead:
+            del self._found[place]

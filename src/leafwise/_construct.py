@@ -1,0 +1,173 @@
+"""Construction: assigning fields while it lasts, and ending it with a validated key."""
+
+import dataclasses
+import functools
+from typing import Any, Final, cast
+
+from leafwise._codegen import KEY
+from leafwise._spec import ClassSpec, is_decorated
+from leafwise._static_key import StaticKey, key_of
+from leafwise.errors import FieldNotSetError, FrozenInstanceError, UndecoratedSubclassError
+
+
+def set_attribute(self: Any, name: str, value: object) -> None:
+    """Assign a field while the instance is being constructed; refuse otherwise."""
+    _check_open(self, name, f"lw.replace(obj, {name}=...)")
+    object.__setattr__(self, name, value)
+
+
+def delete_attribute(self: Any, name: str) -> None:
+    """Delete an attribute while the instance is being constructed; refuse otherwise."""
+    _check_open(self, name, "a new instance without it")
+    object.__delattr__(self, name)
+
+
+def _check_open(self: Any, name: str, instead: str) -> None:
+    cls = type(self)
+    check_decorated(cls)
+    if is_constructed(self):
+        msg = (
+            f"{cls.__name__}.{name}: a pytree class is frozen once constructed, since JAX "
+            f"keeps programs for what it was\n  fix: make another instance: {instead}"
+        )
+        raise FrozenInstanceError(msg)
+    if name not in cls.__dict__["__dataclass_fields__"] and not _is_settable(cls, name):
+        msg = (
+            f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
+            f"has {_names(cls)}\n  fix: declare it: `{name}: ...` in the class body "
+            f"(`= lw.static_field(init=False)` if it is static)"
+        )
+        raise FrozenInstanceError(msg)
+
+
+def _is_settable(cls: type, name: str) -> bool:
+    return hasattr(type(getattr(cls, name, None)), "__set__") and name != KEY
+
+
+def _names(cls: type) -> str:
+    names = [field.name for field in dataclasses.fields(cast("Any", cls))]
+    return ", ".join(names) or "no fields"
+
+
+def is_constructed(self: object) -> bool:
+    """Return whether the constructor of an instance has come to its end."""
+    try:
+        return object.__getattribute__(self, KEY) is not None
+    except AttributeError:
+        return False
+
+
+def check_decorated(cls: type) -> None:
+    """Refuse instances of an undecorated subclass.
+
+    Raises:
+        UndecoratedSubclassError: JAX would see an instance of `cls` as one opaque leaf.
+    """
+    if not is_decorated(cls):
+        base = next(base for base in cls.__mro__ if is_decorated(base))
+        msg = (
+            f"{cls.__name__} is a subclass of the pytree class {base.__name__}, but is not "
+            f"decorated itself: JAX would see its instances as opaque leaves\n"
+            f"  fix: @lw.pytree\n       class {cls.__name__}({base.__name__}): ..."
+        )
+        raise UndecoratedSubclassError(msg)
+
+
+WRITTEN: Final = "__leafwise_written__"
+"""Leads from a guarded constructor to the one that was written."""
+
+
+def guard_subclasses(cls: Any) -> None:
+    """Let subclasses that write their own constructor be checked all the same."""
+    written = cls.__dict__.get("__init_subclass__")
+    if written is None and any(is_decorated(base) for base in cls.__mro__[1:]):
+        return  # inherited
+
+    def __init_subclass__(subclass: type, **kwargs: Any) -> None:  # noqa: N807  # it is one
+        if written is None:
+            super(cls, subclass).__init_subclass__(**kwargs)
+        else:
+            written.__get__(None, subclass)(**kwargs)
+        _guard(subclass)
+
+    cls.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def _guard(subclass: Any) -> None:
+    written = subclass.__dict__.get("__init__")
+    if written is None or hasattr(written, WRITTEN):
+        return
+
+    @functools.wraps(written)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
+        check_decorated(type(self))
+        written(self, *args, **kwargs)
+
+    setattr(__init__, WRITTEN, written)
+    subclass.__init__ = __init__
+
+
+def check_subclass(cls: type, _base: type) -> None:
+    """Allow a decorated subclass to run its base's constructor."""
+    check_decorated(cls)
+
+
+def finish(spec: ClassSpec, self: Any) -> None:
+    """End a construction: prepare what is left, validate statics, store the key.
+
+    Raises:
+        FieldNotSetError: A field has no value.
+        StaticFieldError: A static value is no key.
+    """
+    set_field = object.__setattr__
+    check_all_set(spec, self)
+    for field in spec.fields:
+        given = field.definition.init or field.has_default
+        if field.prepares and (spec.has_own_init or not given):
+            set_field(self, field.name, field.prepare(getattr(self, field.name)))
+    store_key(spec, self)
+
+
+def check_all_set(spec: ClassSpec, self: Any) -> None:
+    """Refuse an instance with a field that has no value."""
+    unset = [name for name in (f.name for f in spec.fields) if not _is_set(self, name)]
+    if unset:
+        name = spec.cls.__name__
+        msg = (
+            f"{name}.{unset[0]}: the field has no value at the end of construction"
+            + (f" (nor have {', '.join(unset[1:])})" if unset[1:] else "")
+            + f"\n  fix: assign self.{unset[0]} in __init__ or __post_init__, or give the "
+            f"field a default"
+        )
+        raise FieldNotSetError(msg)
+
+
+def _is_set(self: Any, name: str) -> bool:
+    try:
+        object.__getattribute__(self, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def store_key(spec: ClassSpec, self: Any) -> StaticKey:
+    """Find the key of an instance's statics and store both, as one thing."""
+    values = tuple(getattr(self, name) for name in spec.static_names)
+    key = key_of(spec.table, values)
+    for name, value, kept in zip(spec.static_names, values, key.values, strict=True):
+        if value is not kept:
+            object.__setattr__(self, name, kept)
+    object.__setattr__(self, KEY, key)
+    return key
+
+
+def rekey(spec: ClassSpec, self: Any) -> StaticKey:
+    """Return the key of an instance whose stored key is missing or does not fit.
+
+    It is missing while ``__post_init__`` runs, and does not fit after
+    ``object.__setattr__`` on a static field.
+    """
+    check_all_set(spec, self)
+    if is_constructed(self):
+        return store_key(spec, self)
+    return key_of(spec.table, tuple(getattr(self, name) for name in spec.static_names))

@@ -1,0 +1,77 @@
+"""What a value is made of: its own attributes, and the fields that are all there is to it."""
+
+import dataclasses
+import datetime
+import decimal
+from typing import Any, Final, cast
+
+import jax
+
+from leafwise._classmap import ClassMap
+
+
+def attributes(value: Any) -> list[tuple[str, Any]]:
+    """Return the names and values that an object holds itself, in ``__dict__`` or slots."""
+    found = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{kind.__name__.lstrip('_')}{name}"  # noqa: PLW2901  # mangled
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found.setdefault(name, getattr(value, name))
+    return sorted(found.items(), key=lambda pair: str(pair[0]))
+
+
+_BASES: Final = (
+    *(str, bytes, int, float, complex, tuple, frozenset),
+    *(datetime.datetime, datetime.date, datetime.time, decimal.Decimal),
+)
+
+
+def builtin_base(kind: type) -> type | None:
+    """Return the builtin whose ``==`` a subclass has kept, if it has."""
+    for base in _BASES:
+        if issubclass(kind, base) and kind.__eq__ is base.__eq__:
+            return base
+    return None
+
+
+_RECORD_FIELDS: Final[ClassMap[tuple[tuple[str, ...] | None]]] = ClassMap()
+
+
+def record_fields(kind: type) -> tuple[str, ...] | None:
+    """Return the fields of a frozen dataclass (or attrs class) that are all there is to it.
+
+    That is one whose ``==`` was generated, or one that is a pytree, whose fields JAX
+    sees anyway. Others speak for themselves through their own ``==``.
+    """
+    return _RECORD_FIELDS.setdefault(kind, lambda: (_find_record_fields(kind),))[0]
+
+
+def _find_record_fields(kind: type) -> tuple[str, ...] | None:
+    if dataclasses.is_dataclass(kind):
+        params = cast("Any", kind).__dataclass_params__
+        generated = _code_name(kind.__eq__) == _GENERATED_EQ
+        if params.frozen and (generated or jax.tree_util.is_tree_node(kind)):
+            return tuple(field.name for field in dataclasses.fields(kind))
+        return None
+    attributes_of = getattr(kind, "__attrs_attrs__", None)
+    code = getattr(kind.__eq__, "__code__", None)
+    if attributes_of is None or not getattr(code, "co_filename", "").startswith("<attrs gen"):
+        return None
+    frozen = getattr(kind.__setattr__, "__name__", "") == "_frozen_setattrs"
+    return tuple(attribute.name for attribute in attributes_of) if frozen else None
+
+
+def _code_name(function: Any) -> str | None:
+    return getattr(getattr(function, "__code__", None), "co_qualname", None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Probe:
+    x: int
+
+
+_GENERATED_EQ: Final = _code_name(_Probe.__eq__)
+"""How this Python names the code of an ``__eq__`` that dataclasses made."""

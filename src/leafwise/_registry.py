@@ -1,0 +1,113 @@
+"""The classes that leafwise knows: their specs, and their functions held by JAX."""
+
+import dataclasses
+import functools
+import weakref
+from typing import Any, Final
+
+import jax
+
+from leafwise import _construct, _static_key
+from leafwise._classmap import ClassMap
+from leafwise._codegen import KEY, Functions
+from leafwise._fields import OPTIONS, FieldOptions
+from leafwise._spec import ClassSpec, FieldSpec, is_static_metadata
+from leafwise._static_key import key_of, verify
+
+_SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
+_LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
+_FUNCTIONS: Final[ClassMap[Functions]] = ClassMap()
+
+
+def install(cls: type, fields: tuple[FieldSpec, ...], *, has_own_init: bool) -> ClassSpec:
+    """Generate the class's functions and register it with JAX."""
+    spec = ClassSpec(cls, fields, has_own_init=has_own_init)
+    _SPECS[cls] = spec
+    _register(spec)
+    _note_redefinition(spec)
+    return spec
+
+
+def _register(spec: ClassSpec) -> None:
+    cls = spec.cls
+    if not spec.static_names:
+        spec.empty_key = key_of(spec.table, ())
+    functions = Functions(spec, functools.partial(_construct.rekey, spec), _verify)
+    jax.tree_util.register_pytree_with_keys(
+        cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
+    )
+    _FUNCTIONS[cls] = functions
+    if _checking:
+        functions.set_checked(checked=True)
+
+
+def _verify(self: Any) -> None:
+    key = getattr(self, KEY, None)
+    if key is not None:
+        verify(key)
+
+
+def _note_redefinition(spec: ClassSpec) -> None:
+    """Let two classes of one name tell themselves apart in JAX's messages."""
+    cls = spec.cls
+    name = (cls.__module__, cls.__qualname__)
+    older_ref = _LATEST.get(name)
+    older = older_ref() if older_ref is not None else None
+    if older is not None and older is not cls:
+        spec_of(older).redefined_by = weakref.ref(cls)
+        spec.redefines = True
+        # JAX prints the type itself where two types differ. The name no longer leads to
+        # the older class, so nothing that worked stops working.
+        older.__qualname__ = f"{cls.__qualname__} (old definition, redefined since)"
+    _LATEST[name] = weakref.ref(cls)
+
+
+def spec_of(cls: type) -> ClassSpec:
+    """Return the spec of a decorated class.
+
+    A class that was pickled by value (cloudpickle, ``__main__``) arrives decorated but
+    unknown to this process's JAX; it is registered here, before its first instance.
+    """
+    spec = _SPECS.get(cls)
+    if spec is None:
+        _construct.check_decorated(cls)
+        spec = install(cls, _fields_again(cls), has_own_init=not _is_generated(cls))
+    return spec
+
+
+_static_key.find_owner = spec_of
+
+
+def _is_generated(cls: Any) -> bool:
+    return cls.__init__.__code__.co_filename.startswith("<leafwise")
+
+
+def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
+    """Resolve the fields of a class that was decorated in another process."""
+    missing = dataclasses.MISSING
+    specs: list[FieldSpec] = []
+    for definition in dataclasses.fields(cls):
+        for name in ("default", "default_factory"):
+            if isinstance(getattr(definition, name), type(missing)):
+                setattr(definition, name, missing)  # it travelled as another object
+        static = is_static_metadata(definition.metadata) is True
+        options = definition.metadata.get(OPTIONS, FieldOptions())
+        specs.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
+    return tuple(specs)
+
+
+_checking = 0
+
+
+def is_checking() -> bool:
+    """Return whether `leafwise.debug.check_statics` is on."""
+    return _checking > 0
+
+
+def set_checking(*, on: bool) -> None:
+    """Turn `leafwise.debug.check_statics` on or off, counting how often."""
+    global _checking
+    _checking += 1 if on else -1
+    if _checking == (1 if on else 0):
+        for functions in _FUNCTIONS.values():
+            functions.set_checked(checked=on)

@@ -1,0 +1,1 @@
+"""`leafwise check`: which field change of a class retraces, seen on JAX itself."""

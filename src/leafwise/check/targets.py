@@ -1,0 +1,156 @@
+"""From a command-line target to the pytree classes in it."""
+
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from leafwise._register import registered_names
+from leafwise._spec import is_decorated
+
+
+class TargetError(Exception):
+    """A target cannot be loaded, or has nothing to check: a usage error."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A class to check.
+
+    Attributes:
+        cls: The class.
+        name: How to call it: ``module:Class`` or ``file.py:Class``.
+    """
+
+    cls: type
+    name: str
+
+
+def find_targets(texts: list[str]) -> list[Target]:
+    """Return the pytree classes of all targets, each once, in order of definition.
+
+    Args:
+        texts: Modules, ``module:Class``, files, or ``file.py:Class``.
+
+    Raises:
+        TargetError: A target cannot be imported, or there is no pytree class in it.
+    """
+    found: dict[type, Target] = {}
+    for text in texts:
+        place, _, wanted = _split(text)
+        module = _load(place)
+        targets = [_one(module, place, wanted)] if wanted else list(_all(module, place))
+        if not targets:
+            msg = f"{text}: no pytree class is defined in it (decorated with @lw.pytree)"
+            raise TargetError(msg)
+        for target in targets:
+            found.setdefault(target.cls, target)
+    return list(found.values())
+
+
+def is_target(value: Any) -> bool:
+    """Return whether a value is a class that leafwise registered."""
+    return inspect.isclass(value) and (is_decorated(value) or registered_names(value) is not None)
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    head, colon, tail = text.rpartition(":")
+    # A colon in a path ("C:\\models.py") is no separator.
+    return (head, colon, tail) if head and tail.replace(".", "_").isidentifier() else (text, "", "")
+
+
+def _load(place: str) -> types.ModuleType:
+    if not place:
+        msg = "an empty target: name a module, module:Class or a file"
+        raise TargetError(msg)
+    is_file = place.endswith(".py") or os.sep in place
+    try:
+        return _load_file(Path(place)) if is_file else _load_module(place)
+    except TargetError:
+        raise
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        msg = f"{place}: importing it raised {type(error).__name__}: {error}"
+        raise TargetError(msg) from error
+
+
+def _load_module(name: str) -> types.ModuleType:
+    if os.getcwd() not in sys.path:  # noqa: PTH109  # as `python -m` does
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        msg = f"{name}: there is no such module (for a file, write {name}.py)"
+        raise TargetError(msg) from error
+
+
+def _load_file(path: Path) -> types.ModuleType:
+    if not path.is_file():
+        msg = f"{path}: there is no such file"
+        raise TargetError(msg)
+    path = path.resolve()
+    name = path.stem
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        if Path(getattr(loaded, "__file__", None) or "").resolve() == path:
+            return loaded
+        name = f"{name}_{abs(hash(path)):x}"  # another module has the name already
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        msg = f"{path}: not a Python file"
+        raise TargetError(msg)
+    if str(path.parent) not in sys.path:  # as when the file is run
+        sys.path.insert(0, str(path.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _one(module: types.ModuleType, place: str, wanted: str) -> Target:
+    value: Any = module
+    for part in wanted.split("."):
+        value = getattr(value, part, None)
+    if value is None:
+        names = ", ".join(target.cls.__qualname__ for target in _all(module, place))
+        msg = f"{place}: it has no {wanted}; its pytree classes: {names or 'none'}"
+        raise TargetError(msg)
+    if not is_target(value):
+        msg = (
+            f"{place}:{wanted}: not a class that leafwise registered (decorate it with @lw.pytree)"
+        )
+        raise TargetError(msg)
+    return Target(value, f"{place}:{wanted}")
+
+
+def _all(module: types.ModuleType, place: str) -> Iterator[Target]:
+    """Yield the classes that a module defines or registers, nested ones included."""
+    for name, value in list(vars(module).items()):
+        if not inspect.isclass(value):
+            continue
+        foreign = value.__module__ != module.__name__
+        if is_target(value) and (not foreign or registered_names(value) is not None):
+            yield Target(value, f"{place}:{name}")
+        if not foreign:
+            yield from _nested(value, f"{place}:{name}")
+
+
+def _nested(outer: type, name: str) -> Iterator[Target]:
+    for inner_name, inner in list(vars(outer).items()):
+        if inspect.isclass(inner) and inner.__qualname__ == f"{outer.__qualname__}.{inner_name}":
+            if is_target(inner):
+                yield Target(inner, f"{name}.{inner_name}")
+            yield from _nested(inner, f"{name}.{inner_name}")

@@ -1,0 +1,102 @@
+"""Run every Python block of README.md and docs/.
+
+The blocks of one page run in order and share one namespace. Where a statement must fail,
+one of its lines ends in `# raises: NameOfError`; the statements after it still run.
+A block that must not run is not a `python` block: fence it as `text`.
+"""
+
+import ast
+import codeop
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sybil import Document, Example, Region
+from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RAISES = re.compile(r"# raises: ([\w.]+)\s*$")
+
+
+def python_blocks(document: Document) -> Iterator[Region]:
+    """Find the blocks; sybil's own parser would pass over `python title="..."`."""
+    lexer = FencedCodeBlockLexer(r"py(thon)?(?![\w-])[^\n]*", mapping={"source": "source"})
+    for region in lexer(document):
+        region.parsed = region.lexemes["source"]
+        region.evaluator = run_block
+        yield region
+
+
+def run_block(example: Example) -> None:
+    """Run one block, statement by statement, numbered as in its page."""
+    # Blank lines in front make tracebacks and `inspect.getsource` show the page itself.
+    before = "\n" * (example.line + example.parsed.line_offset)
+    lines = (before + example.parsed).split("\n")
+    compiler = codeop.Compile()  # remembers `from __future__` for later statements
+    for statement in ast.parse("\n".join(lines), example.path).body:
+        written = lines[statement.lineno - 1 : statement.end_lineno]
+        wanted = [found[1] for line in written if (found := RAISES.search(line))]
+        code = compiler(ast.Module([statement], []), example.path, "exec")
+        try:
+            exec(code, example.namespace)  # noqa: S102  # it is what this file is for
+        except Exception as error:
+            if not wanted or wanted[0] not in {kind.__name__ for kind in type(error).__mro__}:
+                raise
+        else:
+            assert not wanted, f"{example.path}:{statement.lineno} did not raise {wanted[0]}"
+
+
+def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run a page's blocks and return how many there were."""
+    document = Document.parse(str(path), python_blocks)
+    # A real module, so that classes of the page can be pickled and annotations resolved.
+    module = types.ModuleType(f"page_{path.stem.replace('-', '_')}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    document.namespace = module.__dict__
+    return sum(example.evaluate() is None for example in document)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every Python block of the page runs, and fails only where it says so."""
+    run_page(page, monkeypatch)
+
+
+def _page(folder: Path, *blocks: str) -> Path:
+    page = folder / "page.md"
+    page.write_text("# Title\n\n" + "\n\nText.\n\n".join(blocks) + "\n")
+    return page
+
+
+def test_blocks_share_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later block sees the names of an earlier one, also when the fence has a title."""
+    page = _page(
+        tmp_path,
+        "```python\nx = 1\n```",
+        '```python title="again"\nassert x == 1\n```',
+        "- indented\n\n    ```py\n    assert x == 1\n    ```",
+        "```text\nnot Python\n```",
+    )
+    assert run_page(page, monkeypatch) == 3
+
+
+@pytest.mark.parametrize(
+    ("block", "failure"),
+    [
+        ("```python\n1 / 0\n```", ZeroDivisionError),
+        ("```python\n1 / 0  # raises: KeyError\n```", ZeroDivisionError),
+        ("```python\n1 + 1  # raises: ZeroDivisionError\n```", AssertionError),
+        ("```python\n1 / 0  # raises: ArithmeticError\nassert False\n```", AssertionError),
+    ],
+    ids=["raises", "raises_another", "does_not_raise", "goes_on_and_fails"],
+)
+def test_failures_are_seen(
+    block: str, failure: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception not announced, another than announced, or none at all fails the page."""
+    with pytest.raises(failure):
+        run_page(_page(tmp_path, block), monkeypatch)

@@ -1,0 +1,23 @@
+"""What `import leafwise` costs."""
+
+import json
+import subprocess
+import sys
+
+CORE = ("jax", "numpy", "wadler_lindig")
+PROGRAM = f"""
+import json, sys
+import {", ".join(CORE)}
+before = set(sys.modules)
+import leafwise
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def test_import_loads_nothing_else() -> None:
+    """`import leafwise` loads its core dependencies and the standard library only."""
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert loaded - {"leafwise", *CORE} - sys.stdlib_module_names == set()

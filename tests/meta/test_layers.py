@@ -1,0 +1,105 @@
+"""Imports inside leafwise go down the layers, and its files stay small."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "leafwise"
+FILES = sorted(SOURCE.rglob("*.py"))
+LONGEST = 400
+
+# A module imports only from lower layers. A name with a dot overrides that of its package;
+# modules of one package without an entry of their own may import each other.
+LAYERS = {
+    "errors": 0,
+    "_classmap": 0,
+    "_events": 0,
+    "_fields": 1,
+    "_freeze": 1,
+    "_introspect": 1,
+    "_slots": 1,
+    "_text": 1,
+    "_annotations": 2,
+    "_describe": 2,
+    "_findings": 2,
+    "_reading": 3,
+    "_snapshot": 3,
+    "_statics": 4,
+    "_static_key": 5,
+    "_spec": 6,
+    "_codegen": 7,
+    "_construct": 8,
+    "_registry": 9,
+    "_instance": 10,
+    "_register": 10,
+    "_pytree": 11,
+    "debug": 12,
+    "": 13,  # leafwise/__init__.py
+    "check": 14,
+    "cli": 15,
+    "__main__": 16,
+}
+
+
+def module_name(path: Path) -> str:
+    """Name a file of leafwise as a module, without the leading `leafwise`."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def entry(module: str) -> str:
+    """Find the line of `LAYERS` that a module falls under."""
+    while module not in LAYERS and "." in module:
+        module = module.rpartition(".")[0]
+    return module
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and target of each import of leafwise, inside functions as well."""
+    is_module = {module_name(each) for each in FILES}
+    package = ["leafwise", *path.relative_to(SOURCE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            origin = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            # `from leafwise import errors` names a module, `from leafwise.errors import X` not.
+            for alias in node.names:
+                inner = f"{origin}.{alias.name}"
+                known = inner.removeprefix("leafwise").strip(".") in is_module
+                targets.append(inner if known else origin)
+        for target in targets:
+            if target == "leafwise" or target.startswith("leafwise."):
+                yield node.lineno, target.removeprefix("leafwise").strip(".")
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_imports_go_down(path: Path) -> None:
+    """A module imports only what stands in a lower layer."""
+    own = entry(module_name(path))
+    assert own in LAYERS, f"{path.name} has no layer: give it one in LAYERS"
+    wrong = [
+        f"line {line}: layer {LAYERS[own]} imports {target or 'leafwise'}"
+        for line, target in imports(path)
+        if LAYERS.get(entry(target), 99) >= LAYERS[own]
+        # Inside one package, but not by way of its __init__.
+        and not (entry(target) == own and target != own)
+    ]
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_file_is_short(path: Path) -> None:
+    """No file of the library is longer than a reader's patience."""
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_jax_internals_have_one_home() -> None:
+    """Only `_jaxcompat` mentions `jax._src`."""
+    mention = "jax" + "._src"
+    elsewhere = [path.name for path in FILES if mention in path.read_text()]
+    assert set(elsewhere) <= {"_jaxcompat.py"}

@@ -1,0 +1,63 @@
+"""Every public name is documented, and every page can be found."""
+
+import ast
+import inspect
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leafwise
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+API = (DOCS / "reference" / "api.md").read_text()
+NAMES = [name for name in leafwise.__all__ if name != "__version__"]
+
+
+def documented_assignments() -> Iterator[str]:
+    """Yield names assigned in leafwise with a docstring below, such as a type alias."""
+    for path in (ROOT / "src" / "leafwise").rglob("*.py"):
+        body = ast.parse(path.read_text()).body
+        for node, after in itertools.pairwise(body):
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                targets = getattr(node, "targets", [getattr(node, "target", None)])
+                yield from (each.id for each in targets if isinstance(each, ast.Name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_has_a_docstring(name: str) -> None:
+    """A public name says what it is, in a docstring of its own."""
+    value = getattr(leafwise, name)
+    own = inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value)
+    assert (own and inspect.getdoc(value)) or name in documented_assignments()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_is_in_the_reference(name: str) -> None:
+    """A public name has its place in the API reference."""
+    assert re.search(rf"^::: leafwise\.(\w+\.)*{name}$", API, re.MULTILINE)
+
+
+def test_versions_agree() -> None:
+    """The version in the package is the one in pyproject.toml."""
+    assert leafwise.__version__ == metadata.version("leafwise")
+
+
+def _pages(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    for item in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from _pages(item)
+
+
+def test_navigation_lists_the_pages() -> None:
+    """The navigation names every page and no other: the site builder checks neither."""
+    nav = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    written = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")]
+    assert sorted(_pages(nav)) == sorted(written)
