@@ -133,8 +133,13 @@ def _as_code(annotation: Any) -> str:
         return annotation.__name__
     if typing.get_origin(annotation) is Annotated:
         return _as_code(annotation.__origin__)
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return " | ".join(map(_as_code, typing.get_args(annotation)))
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(map(_as_code, parts))
+    if annotation is ...:
+        return "..."
+    if isinstance(origin, type) and origin.__module__ == "builtins":
+        return f"{origin.__name__}[{', '.join(map(_as_code, parts))}]"
     return str(annotation).replace("typing.", "")
 
 

@@ -74,7 +74,7 @@ def check_decorated(cls: type) -> None:
 
 
 WRITTEN: Final = "__leafwise_written__"
-"""Leads from a guarded constructor to the one that was written."""
+"""Leads from a guarded constructor to the one its class wrote; None if it wrote none."""
 
 
 def guard_subclasses(cls: Any) -> None:
@@ -94,8 +94,9 @@ def guard_subclasses(cls: Any) -> None:
 
 
 def _guard(subclass: Any) -> None:
-    written = subclass.__dict__.get("__init__")
-    if written is None or hasattr(written, WRITTEN):
+    owner = next(base for base in subclass.__mro__ if "__init__" in base.__dict__)
+    written = owner.__dict__["__init__"]
+    if is_decorated(owner) or hasattr(written, WRITTEN):
         return
 
     @functools.wraps(written)
@@ -103,7 +104,7 @@ def _guard(subclass: Any) -> None:
         check_decorated(type(self))
         written(self, *args, **kwargs)
 
-    setattr(__init__, WRITTEN, written)
+    setattr(__init__, WRITTEN, written if owner is subclass else None)
     subclass.__init__ = __init__
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from leafwise._freeze import FrozenMapping, StaticArray
+from leafwise._introspect import attributes
 from leafwise._text import shorten
 
 _MOST_ITEMS: Final = 20
@@ -60,12 +61,20 @@ def describe(value: Any, look: Look = _ANYWHERE) -> str:
 
 def _plain(value: Any, look: Look) -> str | None:
     kind: type = type(value)
-    if kind in _PLAIN or isinstance(value, np.generic | np.dtype | StaticArray | range):
+    if kind in _PLAIN or isinstance(value, np.dtype | StaticArray | range):
         return _cut(value, look)
+    if isinstance(value, np.generic) and not attributes(value):
+        text = _cut(value, look)
+        return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
     for base, represent in _OWN_REPR.items():
-        if isinstance(value, base) and kind.__repr__ is base.__repr__:
-            return f"{_class_name(kind, look)}({represent(value)})"
+        if isinstance(value, base) and kind.__repr__ in (base.__repr__, object.__repr__):
+            return f"{_class_name(kind, look)}({represent(value)}{_state(value, look)})"
     return None
+
+
+def _state(value: Any, look: Look) -> str:
+    """Return the attributes of an instance of a subclass, as further arguments."""
+    return "".join(f", {name}={describe(item, look)}" for name, item in attributes(value))
 
 
 _PLAIN: Final = (int, bool, str, bytes, complex, type(None), type(...))
@@ -127,20 +136,21 @@ def _tuple(value: tuple[Any, ...], look: Look) -> str:
     fields = getattr(kind, "_fields", None)
     if fields is not None:
         parts = [f"{field}={part}" for field, part in zip(fields, parts, strict=False)]
-    return f"{_class_name(kind, look)}({_joined(parts, len(items), look)})"
+    inside = _joined(parts, len(items), look) + _state(value, look)
+    return f"{_class_name(kind, look)}({inside})"
 
 
 def _frozenset(value: frozenset[Any], look: Look) -> str:
     members = sorted(describe(item, look) for item in frozenset.__iter__(value))
     inside = _joined(members[:_MOST_ITEMS], len(members), look)
-    return f"{_class_name(type(value), look)}({{{inside}}})"
+    return f"{_class_name(type(value), look)}({{{inside}}}{_state(value, look)})"
 
 
 def _partial(value: "functools.partial[Any]", look: Look) -> str:
     call = [describe(value.func, look)]
     call += [describe(item, look) for item in value.args]
     call += [f"{key}={describe(item, look)}" for key, item in value.keywords.items()]
-    inside = _joined(call[:_MOST_ITEMS], len(call), look)
+    inside = _joined(call[:_MOST_ITEMS], len(call), look) + _state(value, look)
     return f"{_class_name(type(value), look)}({inside})"
 
 

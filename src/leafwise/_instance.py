@@ -126,8 +126,14 @@ def represent(self: Any) -> str:
     return wl.pformat(self, width=_WIDTH, custom=_document, hide_defaults=False)
 
 
+def _class_name(cls: type) -> str:
+    return cls.__name__ if is_decorated(cls) else cls.__qualname__.rpartition("<locals>.")[2]
+
+
 def _document(value: Any) -> wl.AbstractDoc | None:
     """Return how to print what wadler-lindig would print otherwise."""
+    if isinstance(value, type):
+        return wl.TextDoc(_class_name(value))
     if is_decorated(type(value)) and type(value).__repr__ is not represent:
         return wl.TextDoc(repr(value))
     if is_tracer(value):

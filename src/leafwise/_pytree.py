@@ -17,7 +17,7 @@ from leafwise._fields import field, static_field
 from leafwise._register import register_class
 from leafwise._registry import install, spec_of
 from leafwise._slots import with_slots
-from leafwise._spec import MARK, ClassSpec, is_decorated, resolve_fields
+from leafwise._spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
 from leafwise.errors import DefinitionError
 
 C = TypeVar("C", bound=type)
@@ -121,6 +121,8 @@ def _decorate(cls: C, options: _Options, scopes: list[Mapping[str, Any]]) -> C:
     own = dict(cls.__dict__)
     if "__init__" in own:
         own["__init__"] = getattr(own["__init__"], WRITTEN, own["__init__"])
+        if own["__init__"] is None:
+            del own["__init__"]
     if not (cls.__doc__ or "").strip():
         cls.__doc__ = f"{cls.__name__}, a pytree dataclass."  # spares dataclasses a slow one
         own["__doc__"] = None
@@ -130,10 +132,10 @@ def _decorate(cls: C, options: _Options, scopes: list[Mapping[str, Any]]) -> C:
     if reserved is not None:
         msg = f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
         raise DefinitionError(msg)
-    made: Any = with_slots(cls, [spec.name for spec in fields], KEY) if options.slots else cls
+    made: Any = _with_room_for_key(cls, fields, options)
     _attach_methods(made, options, own)
     setattr(made, MARK, True)
-    if not options.slots:
+    if made.__dictoffset__:
         setattr(made, KEY, None)
     spec = install(made, fields, has_own_init="__init__" in own)
     _attach_init(made, spec, options, own)
@@ -147,6 +149,16 @@ def _decorate(cls: C, options: _Options, scopes: list[Mapping[str, Any]]) -> C:
             .removesuffix(" -> None")
         )
     return made
+
+
+def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: _Options) -> type:
+    """Return the class, or its copy with slots if it was asked for or has slots already."""
+    if options.slots:
+        if "__slots__" in cls.__dict__:
+            msg = f"{cls.__name__} already specifies __slots__"
+            raise TypeError(msg)
+        return with_slots(cls, [spec.name for spec in fields], KEY)
+    return cls if cls.__dictoffset__ else with_slots(cls, [], KEY)
 
 
 def _check_class(cls: Any) -> None:

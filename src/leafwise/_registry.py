@@ -11,7 +11,7 @@ from leafwise import _construct, _static_key
 from leafwise._classmap import ClassMap
 from leafwise._codegen import KEY, Functions
 from leafwise._fields import OPTIONS, FieldOptions
-from leafwise._spec import ClassSpec, FieldSpec, is_static_metadata
+from leafwise._spec import REDEFINED, ClassSpec, FieldSpec, is_static_metadata
 from leafwise._static_key import key_of, verify
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
@@ -54,11 +54,10 @@ def _note_redefinition(spec: ClassSpec) -> None:
     older_ref = _LATEST.get(name)
     older = older_ref() if older_ref is not None else None
     if older is not None and older is not cls:
-        spec_of(older).redefined_by = weakref.ref(cls)
-        spec.redefines = True
+        spec_of(older).is_redefined = True
         # JAX prints the type itself where two types differ. The name no longer leads to
-        # the older class, so nothing that worked stops working.
-        older.__qualname__ = f"{cls.__qualname__} (old definition, redefined since)"
+        # the older class (a local one's never did), so nothing that worked stops working.
+        older.__qualname__ = f"{cls.__qualname__} ({REDEFINED})"
     _LATEST[name] = weakref.ref(cls)
 
 

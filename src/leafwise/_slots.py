@@ -13,14 +13,12 @@ def with_slots(cls: type, fields: list[str], key: str) -> Any:
 
     Args:
         cls: The class.
-        fields: The names of all its fields.
+        fields: The names of the fields that get slots; its own ``__slots__`` stay.
         key: The name of the slot for the key.
     """
-    if "__slots__" in cls.__dict__:
-        msg = f"{cls.__name__} already specifies __slots__"
-        raise TypeError(msg)
     inherited = {name for base in cls.__mro__[1:] for name in _slots_of(base)}
-    wanted = [*fields, key, "__weakref__"]
+    declared = _slots_of(cls)
+    wanted = dict.fromkeys((*declared, *fields, key, "__weakref__"))
     has_weakref = any(base.__weakrefoffset__ for base in cls.__mro__[1:])
     slots = tuple(
         name
@@ -30,7 +28,7 @@ def with_slots(cls: type, fields: list[str], key: str) -> Any:
     namespace = {
         name: value
         for name, value in cls.__dict__.items()
-        if name not in fields and name not in _DROPPED
+        if name not in fields and name not in declared and name not in _DROPPED
     }
     namespace["__slots__"] = slots
     qualname = cls.__qualname__
@@ -54,11 +52,15 @@ def _point_to(value: Any, old: type, new: type) -> None:
     for function in functions:
         function = getattr(function, "__func__", function)  # noqa: PLW2901  # class, static
         function = getattr(function, "func", function)  # noqa: PLW2901  # cached_property
-        if not isinstance(function, types.FunctionType):
+        while isinstance(function, types.FunctionType):
+            _point_cells(function, old, new)
+            function = getattr(function, "__wrapped__", None)  # noqa: PLW2901  # decorated
+
+
+def _point_cells(function: types.FunctionType, old: type, new: type) -> None:
+    for cell in function.__closure__ or ():
+        try:
+            if cell.cell_contents is old:
+                cell.cell_contents = new
+        except ValueError:  # not bound yet
             continue
-        for cell in function.__closure__ or ():
-            try:
-                if cell.cell_contents is old:
-                    cell.cell_contents = new
-            except ValueError:  # not bound yet
-                continue

@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import types
 import typing
-import weakref
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +21,9 @@ _NO_OPTIONS: Final = FieldOptions()
 
 MARK: Final = "__leafwise_pytree__"
 """Stands in the own ``__dict__`` of every decorated class."""
+
+
+REDEFINED: Final = "old definition, redefined since"
 
 
 def is_decorated(cls: type) -> bool:
@@ -106,6 +108,7 @@ class ClassSpec:
         table: The keys of the class.
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
+        is_redefined: Whether a newer class has taken its name.
     """
 
     def __init__(self, cls: type, fields: tuple[FieldSpec, ...], *, has_own_init: bool) -> None:
@@ -117,16 +120,12 @@ class ClassSpec:
         self.table: KeyTable = table_of(cls)
         self.empty_key: StaticKey | None = None
         self.has_own_init = has_own_init
-        self.redefined_by: weakref.ref[type] | None = None
-        self.redefines = False
+        self.is_redefined = False
 
     @property
     def note(self) -> str:
         """Words that tell this class from another definition of its name."""
-        newer = self.redefined_by() if self.redefined_by is not None else None
-        if newer is not None:
-            return f" [old definition of {self.cls.__name__}, redefined since]"
-        return f" [new definition of {self.cls.__name__}]" if self.redefines else ""
+        return f" [{REDEFINED}]" if self.is_redefined else ""
 
 
 def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpec, ...]:
