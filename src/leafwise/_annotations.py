@@ -2,6 +2,7 @@
 
 import builtins
 import enum
+import inspect
 import re
 import sys
 import types
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 
 from leafwise._fields import StaticMark
+from leafwise._freeze import StaticArray
 from leafwise.errors import DefinitionError
 
 
@@ -58,9 +60,11 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
     That is the caller itself, and whoever called it from the same module: a class in a
     function in a function.
     """
-    frame: types.FrameType | None = sys._getframe(depth)
+    frame: types.FrameType | None = inspect.currentframe()
+    for _ in range(depth):
+        frame = frame.f_back if frame is not None else None
     scopes: list[Mapping[str, Any]] = []
-    module = frame.f_globals
+    module = frame.f_globals if frame is not None else {}
     while frame is not None:
         if frame.f_globals is module:
             scopes.append(frame.f_locals)
@@ -146,7 +150,7 @@ def _as_code(annotation: Any) -> str:
 def _flat(parts: tuple[Any, ...]) -> list[Any]:
     flat: list[Any] = []
     for part in parts:
-        flat.extend(typing.cast("list[Any]", part) if isinstance(part, list) else [part])
+        flat.extend(part if isinstance(part, list) else [part])
     return flat
 
 
@@ -166,6 +170,8 @@ def is_text(annotation: Any) -> bool:
 def _is_array_type(kind: Any) -> bool:
     origin = typing.get_origin(kind) or kind
     if not isinstance(origin, type):
+        return False
+    if issubclass(origin, StaticArray):
         return False
     return issubclass(origin, jax.Array | np.ndarray) or hasattr(origin, "array_type")
 

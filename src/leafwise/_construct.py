@@ -83,7 +83,7 @@ def guard_subclasses(cls: Any) -> None:
     if written is None and any(is_decorated(base) for base in cls.__mro__[1:]):
         return  # inherited
 
-    def __init_subclass__(subclass: type, **kwargs: Any) -> None:  # noqa: N807  # it is one
+    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:  # noqa: N807  # it is one
         if written is None:
             super(cls, subclass).__init_subclass__(**kwargs)
         else:

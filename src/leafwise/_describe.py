@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from leafwise._freeze import FrozenMapping, StaticArray
-from leafwise._introspect import attributes
+from leafwise._introspect import attributes, compares_by_identity
 from leafwise._text import shorten
 
 _MOST_ITEMS: Final = 20
@@ -54,7 +54,7 @@ def describe(value: Any, look: Look = _ANYWHERE) -> str:
     name = getattr(value, "__qualname__", None)
     text = f"<{kind.__name__} {name}>" if isinstance(name, str) else shorten(value)
     suffix = "" if _leads_to(kind) else f" of {_class_name(kind, look)}"
-    if kind.__eq__ is object.__eq__:
+    if compares_by_identity(kind):
         suffix += f" (compared by identity, at 0x{id(value):x})"
     return text + suffix
 

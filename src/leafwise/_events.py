@@ -3,8 +3,8 @@
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Generator
+from typing import Final
 
 import jax
 
@@ -25,12 +25,12 @@ class Counts:
 
 
 @contextlib.contextmanager
-def count_events() -> Iterator[Counts]:
+def count_events() -> Generator[Counts, None, None]:
     """Count what JAX does on this thread, of all functions, until the block ends."""
     counts = Counts()
     thread = threading.get_ident()
 
-    def listen(event: str, _seconds: float, **_: Any) -> None:
+    def listen(event: str, duration_secs: float, **_: str | int) -> None:  # noqa: ARG001
         name = _COUNTED.get(event)
         if name is not None and threading.get_ident() == thread:
             setattr(counts, name, getattr(counts, name) + 1)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from leafwise._freeze import freeze
 from leafwise._text import got, shorten
@@ -46,12 +47,12 @@ def refused(path: str, value: Any) -> Found | None:
 
 def is_tracer(value: Any) -> bool:
     """Return whether `value` is traced."""
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)
 
 
 def is_array(value: Any) -> bool:
     """Return whether `value` is an array of any library, or a tracer."""
-    if isinstance(value, jax.Array | np.ndarray | jax.core.Tracer):
+    if isinstance(value, jax.Array | np.ndarray | Tracer):
         return True
     kind = type(value)
     converts = hasattr(kind, "__array__") or hasattr(kind, "__jax_array__")
@@ -176,7 +177,8 @@ def _hashless(path: str, value: Any) -> Found:
     """Return the finding for a type whose ``__hash__`` is None."""
     owner = next(base for base in type(value).__mro__ if "__hash__" in base.__dict__)
     compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
-    if compares and not isinstance(value, Collection):
+    immutable = isinstance(value, str | bytes | tuple | frozenset)
+    if compares and (immutable or not isinstance(value, Collection)):
         fix = f"give {owner.__name__} a __hash__ that agrees with its __eq__"
         reason = f"{owner.__name__} defines __eq__ without __hash__"
         return _inconsistent(path, value, reason, fix)

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from leafwise.errors import Finding, TracerInStaticError, static_field_error
 
@@ -33,10 +35,12 @@ class FrozenMapping(Mapping[K, V_co]):
     _items: dict[K, V_co]
     _hash: int | None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Copy the items."""
+        self = super().__new__(cls)
         object.__setattr__(self, "_items", dict(*args, **kwargs))
         object.__setattr__(self, "_hash", None)
+        return self
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse."""
@@ -109,17 +113,20 @@ class StaticArray(np.ndarray[Any, Any]):
 
     _hash: int
 
-    def __new__(cls, value: Any) -> "StaticArray":
+    def __new__(cls, value: Any) -> Self:
         """Copy the content."""
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             raise static_field_error([TracerInStaticError], [_traced(value)])
         if isinstance(value, np.ma.MaskedArray):
             msg = "StaticArray would lose the mask: pass value.filled(...)"
             raise TypeError(msg)
-        if hasattr(value, "dtype") and jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+        if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.extended):
             msg = f"StaticArray holds numbers, got {value.dtype}: pass jax.random.key_data(key)"
             raise TypeError(msg)
-        source = np.asarray(value)
+        try:
+            source = np.asarray(value)
+        except jax.errors.TracerArrayConversionError as error:
+            raise static_field_error([TracerInStaticError], [_traced(value)]) from error
         if source.dtype.hasobject:
             msg = f"StaticArray holds numbers, not Python objects: got dtype {source.dtype}"
             raise TypeError(msg)
@@ -163,11 +170,11 @@ class StaticArray(np.ndarray[Any, Any]):
 
     def __getitem__(self, index: Any) -> Any:
         """Return an element or a read-only view, as a plain array."""
-        if isinstance(index, jax.core.Tracer):
-            return jax.numpy.asarray(_plain(self))[index]
+        if isinstance(index, Tracer):
+            return jnp.asarray(_plain(self))[index]
         return _plain(self)[_plain(index)]
 
-    def __eq__(self, other: object) -> bool:  # type: ignore[override]  # one bool
+    def __eq__(self, other: object) -> bool:
         """Return whether dtype, shape and bytes are the same."""
         if self is other:
             return True
@@ -178,11 +185,11 @@ class StaticArray(np.ndarray[Any, Any]):
             and self.tobytes() == other.tobytes()
         )
 
-    def __ne__(self, other: object) -> bool:  # type: ignore[override]  # one bool
+    def __ne__(self, other: object) -> bool:
         """Return whether dtype, shape or bytes differ."""
         return not self == other
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return the hash of dtype, shape and bytes, computed once."""
         try:
             return self._hash
@@ -208,7 +215,7 @@ class StaticArray(np.ndarray[Any, Any]):
         """Return itself, as nothing can change it."""
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "StaticArray":
+    def __deepcopy__(self, memo: dict[int, Any] | None) -> "StaticArray":
         """Return itself, as nothing can change it."""
         return self
 
@@ -261,7 +268,7 @@ def freeze_but_tracers(value: Any) -> Any:
 
 
 def _freeze_array(value: Any) -> Any:
-    return value if isinstance(value, jax.core.Tracer) else StaticArray(value)
+    return value if isinstance(value, Tracer) else StaticArray(value)
 
 
 def _freeze(value: Any, above: set[int], freeze_array: Callable[[Any], Any]) -> Any:
@@ -286,7 +293,7 @@ def _freeze(value: Any, above: set[int], freeze_array: Callable[[Any], Any]) -> 
 def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
     """Return how to rebuild a container around its frozen items, or None."""
     if isinstance(value, tuple):
-        items = cast("tuple[Any, ...]", value)
+        items = value
 
         def rebuild_tuple(frozen: Callable[[Any], Any]) -> Any:
             made = [frozen(item) for item in items]
@@ -297,9 +304,9 @@ def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
 
         return rebuild_tuple
     if isinstance(value, list):
-        return lambda frozen: tuple(frozen(item) for item in cast("list[Any]", value))
+        return lambda frozen: tuple(frozen(item) for item in value)
     if isinstance(value, Mapping):
-        pairs = cast("Mapping[Any, Any]", value)
+        pairs = value
 
         def rebuild_mapping(frozen: Callable[[Any], Any]) -> Any:
             made = {key: frozen(item) for key, item in pairs.items()}
@@ -309,6 +316,6 @@ def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
         return rebuild_mapping
     if isinstance(value, AbstractSet) and not isinstance(value, frozenset):
         # The items of a set are hashable, which is all that a frozenset asks for.
-        items_of_set = cast("AbstractSet[Any]", value)
+        items_of_set = value
         return lambda frozen: frozenset(frozen(item) for item in items_of_set)
     return None

@@ -2,9 +2,10 @@
 
 import copy
 import dataclasses
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import wadler_lindig as wl
 
@@ -26,7 +27,7 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
         StaticFieldError: A static value is no key.
     """
     spec = spec_of(cls)
-    self = object.__new__(cls)
+    self: Any = object.__new__(cls)
     for name, value in values.items():
         object.__setattr__(self, name, value)
     check_all_set(spec, self)
@@ -57,7 +58,7 @@ def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
     return rebuild(type(self), values)
 
 
-def equal(self: Any, other: object) -> bool:
+def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
     """Return whether class, statics, structure and leaves are the same.
 
     Leaves are the same if they are one object, or of equal dtype, shape and elements;
@@ -73,7 +74,7 @@ def equal(self: Any, other: object) -> bool:
         return NotImplemented
     mine, structure = jax.tree_util.tree_flatten_with_path(self)
     theirs, other_structure = jax.tree_util.tree_flatten(other)
-    if structure != other_structure:
+    if bool(cast("Any", structure) != other_structure):
         return False
     pairs = [(path, a, b) for (path, a), b in zip(mine, theirs, strict=True) if a is not b]
     if any(_aval(a) != _aval(b) for _, a, b in pairs):
@@ -116,7 +117,7 @@ def _same_value(a: Any, b: Any) -> bool:
 
 
 def _as_numpy(array: Any) -> np.ndarray[Any, Any]:
-    if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
     return np.asarray(array)
 
@@ -134,7 +135,7 @@ def _document(value: Any) -> wl.AbstractDoc | None:
     """Return how to print what wadler-lindig would print otherwise."""
     if isinstance(value, type):
         return wl.TextDoc(_class_name(value))
-    if is_decorated(type(value)) and type(value).__repr__ is not represent:
+    if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
         return wl.TextDoc(repr(value))
     if is_tracer(value):
         return wl.array_summary(value.shape, str(value.dtype), "traced")

@@ -10,6 +10,11 @@ import jax
 from leafwise._classmap import ClassMap
 
 
+def compares_by_identity(kind: Any) -> bool:
+    """Return whether instances of a class have no ``==`` of their own."""
+    return kind.__eq__ is object.__eq__
+
+
 def attributes(value: Any) -> list[tuple[str, Any]]:
     """Return the names and values that an object holds itself, in ``__dict__`` or slots."""
     found = dict(getattr(value, "__dict__", {}))

@@ -109,11 +109,11 @@ def pytree(
     options = _Options(kw_only, slots, order, repr, eq, init)
     scopes = caller_scopes(2)
     if cls is not None:
-        return _decorate(cls, options, scopes)
+        return typing.cast("C", _decorate(cls, options, scopes))
     return lambda decorated: _decorate(decorated, options, scopes)
 
 
-def _decorate(cls: C, options: _Options, scopes: list[Mapping[str, Any]]) -> C:
+def _decorate(cls: Any, options: _Options, scopes: list[Mapping[str, Any]]) -> Any:
     if inspect.isclass(cls) and is_decorated(cls):
         return cls
     _check_class(cls)
@@ -134,24 +134,20 @@ def _decorate(cls: C, options: _Options, scopes: list[Mapping[str, Any]]) -> C:
         raise DefinitionError(msg)
     made: Any = _with_room_for_key(cls, fields, options)
     _attach_methods(made, options, own)
-    setattr(made, MARK, True)
+    # An object of its own: cloudpickle drops what a class shares with its base.
+    setattr(made, MARK, (made.__qualname__,))
     if made.__dictoffset__:
         setattr(made, KEY, None)
     spec = install(made, fields, has_own_init="__init__" in own)
     _attach_init(made, spec, options, own)
     guard_subclasses(made)
     if own.get("__doc__") is None:
-        made.__doc__ = (
-            f"{made.__name__}{inspect.signature(made.__init__, follow_wrapped=True)}".replace(
-                "self, ", ""
-            )
-            .replace("(self)", "()")
-            .removesuffix(" -> None")
-        )
+        signature = str(inspect.signature(made)).removesuffix(" -> None")
+        made.__doc__ = made.__name__ + signature
     return made
 
 
-def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: _Options) -> type:
+def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: _Options) -> Any:
     """Return the class, or its copy with slots if it was asked for or has slots already."""
     if options.slots:
         if "__slots__" in cls.__dict__:
@@ -198,8 +194,8 @@ def _check_bases(cls: type) -> None:
             )
             raise DefinitionError(msg)
         decorated_above = any(is_decorated(above) for above in base.__mro__[1:])
-        if decorated_above and not is_decorated(base) and base.__dict__.get("__annotations__"):
-            names = ", ".join(base.__dict__["__annotations__"])
+        if decorated_above and not is_decorated(base) and inspect.get_annotations(base):
+            names = ", ".join(inspect.get_annotations(base))
             msg = (
                 f"{cls.__name__}: its base {base.__name__} is a subclass of a pytree class "
                 f"and declares {names}, but is not decorated, so these would be lost\n"
@@ -275,7 +271,7 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
         initvars = [
             definition
             for definition in cls.__dataclass_fields__.values()
-            if definition._field_type.name == "_FIELD_INITVAR"
+            if definition._field_type.name == "_FIELD_INITVAR"  # noqa: SLF001  # no public way
         ]
         cls.__init__ = make_init(spec, initvars, _construct.check_subclass, _finish)
         return
@@ -284,7 +280,7 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
         spec.has_own_init = True
 
         @functools.wraps(written)
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
             if type(self) is not cls:
                 _construct.check_decorated(type(self))
             written(self, *args, **kwargs)
@@ -295,7 +291,7 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
         spec.has_own_init = True
 
         @functools.wraps(cls.__init__)
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
             super(cls, self).__init__(*args, **kwargs)
             if type(self) is cls:
                 _finish(self, cls)
@@ -338,7 +334,8 @@ def replace(obj: T, /, **changes: Any) -> T:
         kind = type(obj).__name__
         msg = f"{kind} has no field {unknown[0]!r}: it has {', '.join(names) or 'no fields'}"
         raise TypeError(msg)
-    return dataclasses.replace(typing.cast("Any", obj), **changes)
+    changed: T = dataclasses.replace(typing.cast("Any", obj), **changes)
+    return changed
 
 
 def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -> C:

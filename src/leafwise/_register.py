@@ -2,7 +2,8 @@
 
 import dataclasses
 import inspect
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, cast
 
 import jax
 
@@ -31,12 +32,14 @@ def registered_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | Non
     return None if registered is None else (registered.static_names, registered.dynamic_names)
 
 
+_ALREADY: Final = "register({}): already registered as a pytree"
+
+
 def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
     """Register `cls` with JAX; see `leafwise.register`."""
     _check(cls, dynamic, static)
     table = table_of(cls)
     owner = Registered(cls, static, dynamic)
-    table.set_owner(owner)
     paths = [jax.tree_util.GetAttrKey(name) for name in dynamic]
     positions = _namedtuple_positions(cls, dynamic, static)
 
@@ -53,7 +56,7 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
         children, aux = flatten(self)
         return tuple(zip(paths, children, strict=True)), aux
 
-    def unflatten(aux: StaticKey, children: tuple[Any, ...]) -> Any:
+    def unflatten(aux: StaticKey, children: Iterable[Any]) -> Any:
         values = (*children, *aux.values)
         if positions is not None:
             return tuple.__new__(cls, [values[position] for position in positions])
@@ -62,7 +65,11 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
             object.__setattr__(self, name, value)
         return self
 
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    try:
+        jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    except ValueError as error:
+        raise DefinitionError(_ALREADY.format(cls.__name__)) from error
+    table.set_owner(owner)
     _REGISTERED[cls] = owner
 
 
@@ -82,7 +89,7 @@ def _check(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
     name = cls.__name__
     names = [*dynamic, *static]
     for given in names:
-        if not isinstance(given, str) or not given.isidentifier():
+        if not isinstance(cast("object", given), str) or not given.isidentifier():
             msg = f"register({name}): {given!r} is not the name of an attribute"
             raise DefinitionError(msg)
     twice = [given for given in names if names.count(given) > 1]
@@ -90,8 +97,7 @@ def _check(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
         msg = f"register({name}): {twice[0]!r} is given twice; it is either dynamic or static"
         raise DefinitionError(msg)
     if jax.tree_util.is_tree_node(cls) and not issubclass(cls, tuple):
-        msg = f"register({name}): already registered as a pytree"
-        raise DefinitionError(msg)
+        raise DefinitionError(_ALREADY.format(name))
     declared = _declared(cls)
     if declared is not None and set(declared) != set(names):
         lost = [field for field in declared if field not in names]

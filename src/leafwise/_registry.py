@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import jax
 
-from leafwise import _construct, _static_key
+from leafwise import _construct
 from leafwise._classmap import ClassMap
 from leafwise._codegen import KEY, Functions
 from leafwise._fields import OPTIONS, FieldOptions
 from leafwise._spec import REDEFINED, ClassSpec, FieldSpec, is_static_metadata
-from leafwise._static_key import key_of, verify
+from leafwise._static_key import find_owners_with, key_of, verify
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
 _LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
@@ -74,11 +74,12 @@ def spec_of(cls: type) -> ClassSpec:
     return spec
 
 
-_static_key.find_owner = spec_of
+find_owners_with(spec_of)
 
 
 def _is_generated(cls: Any) -> bool:
-    return cls.__init__.__code__.co_filename.startswith("<leafwise")
+    filename: str = cls.__init__.__code__.co_filename
+    return filename.startswith("<leafwise")
 
 
 def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
@@ -95,7 +96,7 @@ def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
     return tuple(specs)
 
 
-_checking = 0
+_checking: int = 0
 
 
 def is_checking() -> bool:
@@ -105,7 +106,7 @@ def is_checking() -> bool:
 
 def set_checking(*, on: bool) -> None:
     """Turn `leafwise.debug.check_statics` on or off, counting how often."""
-    global _checking
+    global _checking  # noqa: PLW0603  # one switch for the process, as documented
     _checking += 1 if on else -1
     if _checking == (1 if on else 0):
         for functions in _FUNCTIONS.values():

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias, cast
 
-import jax
 import numpy as np
+from jax.core import Tracer
 
-from leafwise._introspect import attributes
+from leafwise._introspect import attributes, compares_by_identity
 from leafwise._text import shorten
 
 _MOST_ENTRIES: Final = 2_000
@@ -55,7 +55,7 @@ class Snapshot:
         pending = deque([(path, value)])
         while pending and len(self.entries) < _MOST_ENTRIES:
             where, item = pending.popleft()
-            if isinstance(item, jax.core.Tracer):
+            if isinstance(item, Tracer):
                 self.tracers.append((where, item))
             elif isinstance(item, _VALUES):
                 self.entries[where] = _value_token(item)
@@ -117,14 +117,14 @@ def _token(value: Any) -> tuple[object, ...]:
         members = {_Same(item) if not isinstance(item, _VALUES) else item for item in value}
         return (type(value), frozenset(members))
     if isinstance(value, Mapping):
-        return (type(value), tuple(shorten(key, 40) for key in cast("Mapping[Any, Any]", value)))
+        return (type(value), tuple(shorten(key, 40) for key in value))
     if isinstance(value, list | tuple | deque):
         return (type(value), f"{len(cast('list[Any]', value))} items")
     if isinstance(value, functools.partial | types.MethodType):
         return (type(value),)
     if _is_open(value):
         # An object with its own == may fill caches; one without may not grow at all.
-        grows = type(value).__eq__ is not object.__eq__
+        grows = not compares_by_identity(type(value))
         names = () if grows else tuple(name for name, _ in _own_attributes(value))
         return (type(value), names)
     return ("is", _Same(value))
@@ -141,10 +141,10 @@ def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
         named = [(f"{path}.keywords[{k!r}]", item) for k, item in value.keywords.items()]
         return [(f"{path}.func", value.func), *arguments, *named]
     if isinstance(value, Mapping):
-        pairs = cast("Mapping[Any, Any]", value).items()
+        pairs = value.items()
         return [(f"{path}[{shorten(key, 40)}]", item) for key, item in pairs]
     if isinstance(value, list | tuple | deque):
-        items = cast("list[Any]", value)
+        items = value
         return [(f"{path}[{index}]", item) for index, item in enumerate(items)]
     if _is_open(value):
         return [(f"{path}.{name}", item) for name, item in _own_attributes(value)]

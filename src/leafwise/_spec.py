@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import inspect
 import types
 import typing
 from collections.abc import Mapping
@@ -159,7 +160,7 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
 def _declaring_class(cls: type, name: str) -> type:
     """Return the class whose body annotates a field."""
     for base in cls.__mro__:
-        if name in base.__dict__.get("__annotations__", {}):
+        if name in inspect.get_annotations(base):
             return base
     return cls
 

@@ -9,6 +9,7 @@ interned `Token` of its value; their own objects thus come back from `jax.tree.m
 Nothing here keeps a key alive: the tables hold weak references, and numbers.
 """
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable
@@ -28,8 +29,15 @@ _LOCK: Final = threading.RLock()  # re-entrant: user code runs in == and in fina
 class StaticOwner(Protocol):
     """What a key needs to know about the class it belongs to."""
 
-    cls: type
-    static_names: tuple[str, ...]
+    @property
+    def cls(self) -> type:
+        """The class."""
+        ...
+
+    @property
+    def static_names(self) -> tuple[str, ...]:
+        """Its static fields, in order."""
+        ...
 
     @property
     def note(self) -> str:
@@ -172,7 +180,7 @@ class KeyTable(dict[Any, _Entry[StaticKey]]):
     def owner(self) -> StaticOwner:
         """What the decorator knows of the class, registered by now if it was not."""
         if self._owner is None:
-            self._owner = find_owner(self.cls)
+            self._owner = _finders[0](self.cls)
         return self._owner
 
     def set_owner(self, owner: StaticOwner) -> None:
@@ -184,8 +192,13 @@ class KeyTable(dict[Any, _Entry[StaticKey]]):
         return table_of, (self.cls,)
 
 
-find_owner: Callable[[type], StaticOwner]
-"""Finds, and if need be registers, a class; `_pytree` puts itself here."""
+_finders: Final[list[Callable[[type], StaticOwner]]] = []
+
+
+def find_owners_with(finder: Callable[[type], StaticOwner]) -> None:
+    """Name the function that finds, and if need be registers, the class of a table."""
+    _finders[:] = [finder]
+
 
 _TABLES: Final[ClassMap[KeyTable]] = ClassMap()
 
@@ -220,18 +233,16 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     if known is not None and known.form == reading.form:
         return known
     hashed = hash(reading.form)
+    tokens: Any = table.tokens
+    key: StaticKey
     if reading.fixed:
-        key = _intern(table.tokens, reading.form, hashed, _maker(table, values, reading, hashed))
+        key = _intern(tokens, reading.form, hashed, _maker(table, values, reading, hashed))
         if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
             return key
     else:
         own = OwnStaticKey(table.owner, values, reading, hashed)
-        own.token = _intern(
-            table.tokens,
-            reading.form,
-            hashed,
-            lambda: Token(reading.form, hashed, values),
-        )
+        make_token = functools.partial(Token, reading.form, hashed, values)
+        own.token = _intern(tokens, reading.form, hashed, make_token)
         key = _with_snapshot(own, reading)
     with _LOCK:
         # Another thread may have made the key of the same objects meanwhile.
@@ -249,7 +260,7 @@ def _maker(
     return lambda: _with_snapshot(StaticKey(table.owner, values, reading, hashed), reading)
 
 
-def _with_snapshot(key: Any, reading: Reading) -> Any:
+def _with_snapshot(key: StaticKey, reading: Reading) -> StaticKey:
     if reading.reaches:
         key.snapshot = take_snapshot(key.owner, key.values)
         if key.snapshot.tracers:
@@ -260,7 +271,7 @@ def _with_snapshot(key: Any, reading: Reading) -> Any:
 
 
 def _intern(
-    table: dict[int, list[_Entry[Any]]],
+    table: dict[int, list[_Entry[T]]],
     form: tuple[Any, ...],
     hashed: int,
     make: Callable[[], T],
@@ -280,7 +291,7 @@ def _intern(
     return made
 
 
-def _find(table: dict[int, list[_Entry[Any]]], form: tuple[Any, ...], hashed: int) -> Any:
+def _find(table: dict[int, list[_Entry[T]]], form: tuple[Any, ...], hashed: int) -> T | None:
     for entry in tuple(table.get(hashed, ())):
         token = entry()
         if token is not None and token.form == form:

@@ -17,14 +17,14 @@ import types
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import jax
 import numpy as np
 
 from leafwise import _findings
 from leafwise._freeze import FrozenMapping, StaticArray
-from leafwise._introspect import attributes, builtin_base, record_fields
+from leafwise._introspect import attributes, builtin_base, compares_by_identity, record_fields
 from leafwise._reading import Opaque, Reading
 from leafwise._text import shorten
 
@@ -37,8 +37,7 @@ _PLAIN_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
     int: int.__int__,
     float: float.__float__,
     complex: complex.__complex__,
-    tuple: lambda value: tuple(tuple.__iter__(value)),
-    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    frozenset: lambda value: frozenset[Any](frozenset.__iter__(value)),
 }
 
 
@@ -178,7 +177,7 @@ def _read_generic(reading: Reading, value: np.generic, path: str) -> None:
 
 def _significant(value: Any) -> int | None:
     """Return how many bytes count: extended floats of x86 have padding behind."""
-    extended = isinstance(value, np.longdouble) and np.finfo(np.longdouble).nmant == _X87_MANTISSA
+    extended = type(value) is np.longdouble and np.finfo(np.longdouble).nmant == _X87_MANTISSA
     return 10 if extended else None
 
 
@@ -243,13 +242,13 @@ def _read_other(reading: Reading, value: Any, path: str) -> None:
     elif isinstance(value, np.dtype):
         _read_dtype(reading, value, path)
     elif isinstance(value, functools.partial):
-        _read_partial(reading, cast("functools.partial[Any]", value), path)
+        _read_partial(reading, value, path)
     elif (names := record_fields(kind)) is not None:
         _read_record(reading, value, path, names)
     elif (base := builtin_base(kind)) is not None:
         _read_subclass(reading, value, path, base)
     elif isinstance(value, Mapping):
-        mapping = cast("Mapping[Any, Any]", value)
+        mapping = value
         if (problem := _findings.bad_hash(path, value)) is not None:
             reading.find(problem)
         else:
@@ -297,8 +296,8 @@ def _read_state(reading: Reading, value: Any, path: str) -> None:
 
 
 def _read_opaque(reading: Reading, value: Any, path: str) -> None:
-    kind = type(value)
-    if kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__:
+    kind: Any = type(value)
+    if compares_by_identity(kind) and kind.__hash__ is object.__hash__:
         reading.reaches = True
         _read_identity(reading, value, path)
         return
@@ -306,7 +305,7 @@ def _read_opaque(reading: Reading, value: Any, path: str) -> None:
     if problem is not None:
         reading.find(problem)
         return
-    if kind.__eq__ is object.__eq__:
+    if compares_by_identity(kind):
         token: Any = (id(value), hash(value))  # identity, but its hash is watched
     else:
         token = Opaque(value, hash(value), path)

@@ -1,7 +1,7 @@
 """Checks that cost something, for when an answer looks stale."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from leafwise._registry import set_checking
 
@@ -9,7 +9,7 @@ __all__ = ["check_statics"]
 
 
 @contextlib.contextmanager
-def check_statics() -> Iterator[None]:
+def check_statics() -> Generator[None, None, None]:
     """Read every static value again whenever JAX flattens an instance, in this block.
 
     A key sees a function or a plain object as one identity, and trusts an object with

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from leafwise._describe import describe
@@ -32,18 +33,19 @@ class Edit:
 
     Attributes:
         field: The field's name.
-        static: Whether the field is static.
-        kind: What was changed: ``value``, ``type``, ``shape``, ``dtype``, ``weak type``.
+        kind: What was changed: ``value``, ``type``, ``shape``, ``dtype``, ``weak type``,
+            ``structure``.
         words: The change in words: ``2 -> 3``.
         edited: The changed instance; None if there is no such change.
+        static: Whether the field is static.
         must_retrace: What the kind of field promises; None if it promises nothing.
     """
 
     field: str
-    static: bool
     kind: str
     words: str
     edited: Tree | None
+    static: bool
     must_retrace: bool | None = None
 
 
@@ -93,7 +95,7 @@ class Builder:
         self.arguments = {}
         strategy = st.fixed_dictionaries({p.name: self.strategy(p) for p in required})
         try:
-            return find(strategy, lambda drawn: self.try_build(drawn) is not None)
+            drawn: dict[str, Any] = find(strategy, lambda drawn: self.try_build(drawn) is not None)
         except LookupError:
             error = self._last_error
             msg = (
@@ -103,6 +105,7 @@ class Builder:
                 f"       hypothesis.strategies.register_type_strategy({self.cls.__name__}, ...)"
             )
             raise CannotBuildError(msg) from error
+        return drawn
 
     def strategy(self, parameter: Parameter) -> Any:
         """Return a strategy for the values of one parameter."""
@@ -143,14 +146,14 @@ def _static_edits(builder: Builder, name: str, parameter: Parameter | None) -> I
     base = builder.base
     value = getattr(base, name)
     if parameter is None:
-        yield Edit(name, True, "value", "not a parameter of the constructor", None)
+        yield Edit(name, "value", "not a parameter of the constructor", None, static=True)
         return
     other = _other_instance(builder, name, parameter)
     if isinstance(other, str):
-        yield Edit(name, True, "value", other, None)
+        yield Edit(name, "value", other, None, static=True)
     else:
         words = f"{_name(value)} -> {_name(getattr(other, name))}"
-        yield Edit(name, True, "value", words, other, must_retrace=True)
+        yield Edit(name, "value", words, other, static=True, must_retrace=True)
     for twin in twins(value):
         edited = builder.try_build({name: twin})
         if edited is None:
@@ -159,18 +162,19 @@ def _static_edits(builder: Builder, name: str, parameter: Parameter | None) -> I
         words = f"{_name(value)} -> {_name(twin)} ({type(twin).__name__})"
         normalised = type(stored) is type(value)
         suffix = f", converted to {_name(stored)}" if normalised else ""
-        yield Edit(name, True, "type", words + suffix, edited, must_retrace=not normalised)
+        yield Edit(name, "type", words + suffix, edited, static=True, must_retrace=not normalised)
         return
 
 
 def _other_instance(builder: Builder, name: str, parameter: Parameter) -> Tree | str:
     """Return an instance whose static differs, or why there is none."""
-    base = jax.tree_util.tree_structure(builder.base)
+    base: Any = jax.tree_util.tree_structure(builder.base)
 
     def differs(value: Any) -> bool:
         edited = builder.try_build({name: value})
-        return edited is not None and jax.tree_util.tree_structure(edited) != base
+        return edited is not None and bool(base != jax.tree_util.tree_structure(edited))
 
+    strategy: Any
     try:
         strategy = builder.strategy(parameter)
         drawn = find(strategy, differs)
@@ -242,7 +246,7 @@ def _dynamic_edits(builder: Builder, name: str, parameter: Parameter | None) -> 
         words = f"{_say(leaf)} -> {_say(changed)}"
         if kind == "value" and _say(leaf) == _say(changed):
             words = f"{_say(leaf)}, other elements"
-        yield Edit(name, False, kind, words, edited, must_retrace=must_retrace)
+        yield Edit(name, kind, words, edited, static=False, must_retrace=must_retrace)
 
 
 def _with_field(base: Tree, name: str, value: Any) -> Tree:
@@ -257,20 +261,20 @@ def _structure_edit(builder: Builder, name: str, parameter: Parameter | None) ->
     """Return a change of a field without numeric leaves: None becomes an array, say."""
     value = getattr(builder.base, name)
     if parameter is None:
-        return Edit(name, False, "structure", _NO_LEAF, None)
-    before = jax.tree_util.tree_structure(value)
+        return Edit(name, "structure", _NO_LEAF, None, static=False)
+    before: Any = jax.tree_util.tree_structure(value)
 
     def differs(drawn: Any) -> bool:
-        return jax.tree_util.tree_structure(drawn) != before and (
-            builder.try_build({name: drawn}) is not None
-        )
+        other: Any = jax.tree_util.tree_structure(drawn)
+        return bool(other != before) and builder.try_build({name: drawn}) is not None
 
     try:
         drawn = find(builder.strategy(parameter), differs)
     except (LookupError, CannotBuildError):
-        return Edit(name, False, "structure", f"{shorten(value, 30)} {_NO_LEAF}", None)
+        return Edit(name, "structure", f"{shorten(value, 30)} {_NO_LEAF}", None, static=False)
     words = f"{shorten(value, 30)} -> {_say(drawn)}"
-    return Edit(name, False, "structure", words, builder.build({name: drawn}), must_retrace=True)
+    edited = builder.build({name: drawn})
+    return Edit(name, "structure", words, edited, static=False, must_retrace=True)
 
 
 def _is_numeric(leaf: Any) -> bool:
@@ -280,7 +284,7 @@ def _is_numeric(leaf: Any) -> bool:
 
 
 def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _other_value(leaf: Any) -> Any:
@@ -298,40 +302,40 @@ def _other_value(leaf: Any) -> Any:
 def _like(leaf: Any, changed: np.ndarray[Any, Any]) -> Any:
     """Return a changed copy in the clothes of the leaf: array kind and weak type."""
     if isinstance(leaf, jax.Array):
-        array = jax.numpy.asarray(changed)
+        array = jnp.asarray(changed)
         return _weaken(array) if leaf.weak_type else array
     return changed.astype(leaf.dtype) if isinstance(leaf, np.ndarray) else leaf.dtype.type(changed)
 
 
 def _other_shape(leaf: Any) -> Any:
     if _is_key(leaf):
-        return jax.numpy.stack([leaf, leaf])
+        return jnp.stack([leaf, leaf])
     if isinstance(leaf, bool | int | float | complex):
-        return jax.numpy.asarray([leaf, leaf])
+        return jnp.asarray([leaf, leaf])
     array = np.asarray(leaf)
     grown = (
         np.concatenate([array, array[:1]])
         if array.ndim and len(array)
         else np.zeros((2, *array.shape), array.dtype)
     )
-    return jax.numpy.asarray(grown)
+    return jnp.asarray(grown)
 
 
 def _other_dtype(leaf: Any) -> Any:
     if _is_key(leaf):
         return None
-    array = jax.numpy.asarray(leaf)
+    array = jnp.asarray(leaf)
     return array.astype("int16" if array.dtype != "int16" else "float16")
 
 
 def _other_weak_type(leaf: Any) -> Any:
     if _is_key(leaf):
         return None
-    array = jax.numpy.asarray(leaf)
+    array = jnp.asarray(leaf)
     if isinstance(leaf, bool) or array.dtype == bool:
         return None  # there is no weak bool
     if jax.typeof(leaf).weak_type:
-        return jax.numpy.asarray(np.asarray(leaf, array.dtype))
+        return jnp.asarray(np.asarray(leaf, array.dtype))
     return _weaken(array)
 
 
@@ -341,7 +345,7 @@ def _weaken(array: jax.Array) -> Any:
     make = kinds.get(array.dtype.kind)
     if make is None:
         return None
-    weak = jax.numpy.broadcast_to(jax.numpy.asarray(make()), array.shape)
+    weak = jnp.broadcast_to(jnp.asarray(make()), array.shape)
     return weak if weak.dtype == array.dtype and weak.weak_type else None
 
 

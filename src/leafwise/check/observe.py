@@ -109,9 +109,9 @@ def observe(base: Any, edit: Edit) -> Row:
         return tree
 
     function = jax.jit(probe)
-    jax.block_until_ready(function(base))
+    _wait(function(base))
     with count_events() as seen:
-        answer = jax.block_until_ready(function(edit.edited))
+        answer = _wait(function(edit.edited))
     verdict, note = _judge(edit, answer, seen.traces, seen.compiles, retraces=retraces)
     predicted = "retrace" if retraces else "reuse"
     return Row(
@@ -127,13 +127,20 @@ def observe(base: Any, edit: Edit) -> Row:
     )
 
 
+def _wait(tree: Any) -> Any:
+    """Return a tree once its arrays are computed."""
+    wait: Any = jax.block_until_ready
+    return wait(tree)
+
+
 def _judge(
     edit: Edit, answer: Any, traces: int, compiles: int, *, retraces: bool
 ) -> tuple[Verdict, str]:
     expected = 1 if retraces else 0
     if (traces, compiles) != (expected, expected):
         return Verdict.MISMATCH, f"predicted {expected} traces and compiles"
-    if jax.tree_util.tree_structure(answer) != jax.tree_util.tree_structure(edit.edited):
+    structure: Any = jax.tree_util.tree_structure(answer)
+    if structure != jax.tree_util.tree_structure(edit.edited):
         return Verdict.MISMATCH, "the result has other statics than the argument"
     if edit.must_retrace is not None and edit.must_retrace is not retraces:
         kind = "static" if edit.static else "dynamic"

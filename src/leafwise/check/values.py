@@ -25,7 +25,11 @@ _SETTINGS: Final = hypothesis.settings(
     derandomize=True,
     deadline=None,
     max_examples=200,
-    suppress_health_check=list(hypothesis.HealthCheck),
+    suppress_health_check=[
+        hypothesis.HealthCheck.filter_too_much,
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.data_too_large,
+    ],
 )
 _DIMENSION: Final = 3
 """The length of an axis that the annotation does not give."""
@@ -81,7 +85,7 @@ def parameters_of(cls: Any) -> list[Parameter]:
 def _field_type(cls: Any, name: str) -> Any:
     """Return the annotation that the nearest class of the MRO gives a field."""
     for base in cls.__mro__:
-        own: Mapping[str, Any] = base.__dict__.get("__annotations__", {})
+        own = inspect.get_annotations(base)
         if name in own:
             kind = resolve(base, name, own[name], [])
             return kind.type if isinstance(kind, dataclasses.InitVar) else kind
@@ -178,7 +182,7 @@ def _jaxtyped(kind: Any, _where: str) -> Any:
         if not word.startswith(("*", "..."))
     )
     dtypes = getattr(kind, "dtypes", None)
-    names = [name for name in (dtypes if isinstance(dtypes, list | tuple) else [])]
+    names: list[str] = list(dtypes) if isinstance(dtypes, list | tuple) else []
     dtype = "float32" if not names or "float32" in names else str(names[0])
     if "int32" in names and "float32" not in names:
         dtype = "int32"
@@ -289,8 +293,8 @@ _RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, str], Any]]]]
     (lambda kind: kind is None, _constant(st.none())),
     (lambda kind: kind is jax.typing.ArrayLike, _array),
     (lambda kind: hasattr(kind, "array_type"), _jaxtyped),
-    (_is_subclass(jax.Array, np.ndarray), _array),
     (_is_scalar(StaticArray), _constant(arrays().map(StaticArray))),
+    (_is_subclass(jax.Array, np.ndarray), _array),
     (_is_subclass(enum.Enum), lambda kind, _where: st.sampled_from(list(kind))),
     (_is_subclass(np.dtype), _constant(_DTYPES)),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),
