@@ -195,7 +195,7 @@ def _freeze_fix(path: str, value: Any) -> str:
     declare = f"`{field}: ... = lw.static_field(freeze=True)`"
     if frozen is not value:
         kind = type(frozen).__name__
-        code = shorten(frozen, 60).replace("FrozenMapping(", "lw.FrozenMapping(")
+        code = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, 60))
         fix = f"pass a {kind}: `{code}`"
         inside_object = re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is None
         return fix if inside_object else f"{fix},\nor let the field convert it: {declare}"

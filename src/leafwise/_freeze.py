@@ -21,10 +21,6 @@ class FrozenMapping(Mapping[K, V_co]):
     Equal to any mapping with equal items, in any order, as a dict is. As a static
     value it is stricter: another order is another key, since traced code sees it.
 
-    Args:
-        *args: As for `dict`.
-        **kwargs: As for `dict`.
-
     Example:
         >>> FrozenMapping({"depth": 2})["depth"]
         2
@@ -36,7 +32,12 @@ class FrozenMapping(Mapping[K, V_co]):
     _hash: int | None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Copy the items."""
+        """Copy the items.
+
+        Args:
+            *args: As for `dict`.
+            **kwargs: As for `dict`.
+        """
         self = super().__new__(cls)
         object.__setattr__(self, "_items", dict(*args, **kwargs))
         object.__setattr__(self, "_hash", None)
@@ -95,14 +96,6 @@ class StaticArray(np.ndarray[Any, Any]):
     elements). Everything else, numpy and jax.numpy functions included, treats it as the
     array that it is; results are plain arrays.
 
-    Args:
-        value: Anything that `numpy.asarray` takes, of any shape and of any dtype but
-            object; copied.
-
-    Raises:
-        TracerInStaticError: `value` is traced, so it has no content yet.
-        TypeError: The dtype holds Python objects or PRNG keys, or there is a mask.
-
     Example:
         >>> table = StaticArray([1.0, 2.0])
         >>> table.shape, table == StaticArray([1.0, 2.0])
@@ -113,8 +106,18 @@ class StaticArray(np.ndarray[Any, Any]):
 
     _hash: int
 
-    def __new__(cls, value: Any) -> Self:
-        """Copy the content."""
+    def __new__(cls, value: Any, dtype: Any = None) -> Self:
+        """Copy the content.
+
+        Args:
+            value: Anything that `numpy.asarray` takes, of any shape and of any dtype but
+                object.
+            dtype: The dtype of the elements, if it is not to be that of `value`.
+
+        Raises:
+            TracerInStaticError: `value` is traced, so it has no content yet.
+            TypeError: The dtype holds Python objects or PRNG keys, or there is a mask.
+        """
         if isinstance(value, Tracer):
             raise static_field_error([TracerInStaticError], [_traced(value)])
         if isinstance(value, np.ma.MaskedArray):
@@ -124,7 +127,7 @@ class StaticArray(np.ndarray[Any, Any]):
             msg = f"StaticArray holds numbers, got {value.dtype}: pass jax.random.key_data(key)"
             raise TypeError(msg)
         try:
-            source = np.asarray(value)
+            source = np.asarray(value, dtype)
         except jax.errors.TracerArrayConversionError as error:
             raise static_field_error([TracerInStaticError], [_traced(value)]) from error
         if source.dtype.hasobject:
@@ -203,7 +206,7 @@ class StaticArray(np.ndarray[Any, Any]):
         """Return a summary, with the values when they are few."""
         if self.size <= _FEW:
             values = np.array2string(_plain(self), separator=", ").replace("\n", "")
-            return f"StaticArray({values}, dtype={self.dtype})"
+            return f"StaticArray({values}, dtype={str(self.dtype)!r})"
         shape = ",".join(map(str, self.shape))
         return f"StaticArray({self.dtype}[{shape}], hash={hash(self) & 0xFFFFFFFF:08x})"
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import threading
 import weakref
 from typing import Any, Final
 
@@ -36,9 +37,10 @@ def _register(spec: ClassSpec) -> None:
     jax.tree_util.register_pytree_with_keys(
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )
-    _FUNCTIONS[cls] = functions
-    if _checking:
-        functions.set_checked(checked=True)
+    with _CHECKING_LOCK:
+        _FUNCTIONS[cls] = functions
+        if _checking:
+            functions.set_checked(checked=True)
 
 
 def _verify(self: Any) -> None:
@@ -96,6 +98,7 @@ def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
     return tuple(specs)
 
 
+_CHECKING_LOCK: Final = threading.Lock()
 _checking: int = 0
 
 
@@ -107,7 +110,8 @@ def is_checking() -> bool:
 def set_checking(*, on: bool) -> None:
     """Turn `leafwise.debug.check_statics` on or off, counting how often."""
     global _checking  # noqa: PLW0603  # one switch for the process, as documented
-    _checking += 1 if on else -1
-    if _checking == (1 if on else 0):
-        for functions in _FUNCTIONS.values():
-            functions.set_checked(checked=on)
+    with _CHECKING_LOCK:
+        _checking += 1 if on else -1
+        if _checking == (1 if on else 0):
+            for functions in _FUNCTIONS.values():
+                functions.set_checked(checked=on)

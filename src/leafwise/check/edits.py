@@ -159,7 +159,7 @@ def _static_edits(builder: Builder, name: str, parameter: Parameter | None) -> I
         if edited is None:
             continue
         stored = getattr(edited, name)
-        words = f"{_name(value)} -> {_name(twin)} ({type(twin).__name__})"
+        words = f"{_name(value)} -> {shorten(twin, 30)} ({type(twin).__name__})"
         normalised = type(stored) is type(value)
         suffix = f", converted to {_name(stored)}" if normalised else ""
         yield Edit(name, "type", words + suffix, edited, static=True, must_retrace=not normalised)
@@ -192,14 +192,14 @@ def _name(value: Any) -> str:
     return re.sub(r" \(compared by identity, at 0x[0-9a-f]+\)", "", describe(value))
 
 
-class Text(str):
+class StrSubclass(str):
     """Text that is equal to a str, and not one."""
 
     __slots__ = ()
     __repr__ = str.__repr__
 
 
-class Items(tuple[Any, ...]):
+class TupleSubclass(tuple[Any, ...]):
     """Items that are equal to a tuple, and not one."""
 
     __slots__ = ()
@@ -220,9 +220,9 @@ def twins(value: Any) -> Iterator[Any]:
             yield int(value)
         yield np.float64(value)
     elif type(value) is str:
-        yield Text(value)
+        yield StrSubclass(value)
     elif type(value) is tuple:
-        yield Items(value)
+        yield TupleSubclass(value)
 
 
 _NO_LEAF: Final = "has no leaf that could be changed"
@@ -361,6 +361,7 @@ def _say(leaf: Any) -> str:
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         weak = " weak" if getattr(leaf, "weak_type", False) else ""
         few = not _is_key(leaf) and np.asarray(leaf).size == 1
-        value = f" {shorten(np.asarray(leaf).item(), 12)}" if few else ""
+        item: Any = np.asarray(leaf).item() if few else None
+        value = f" {item:.6g}" if isinstance(item, float) else f" {item}" if few else ""
         return f"{describe_array(leaf)}{weak}{value}"
     return shorten(leaf, 30)

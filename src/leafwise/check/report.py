@@ -43,7 +43,8 @@ def print_reports(reports: Iterable[ClassReport], console: Console) -> None:
     """Print one table a class, and a line that sums up."""
     all_reports = list(reports)
     for report in all_reports:
-        console.print(f"[bold]{escape(report.name)}[/bold]  [dim]{escape(report.instance)}[/dim]")
+        title = f"[bold]{escape(report.name)}[/bold]  [dim]{escape(report.instance)}[/dim]"
+        console.print(title, highlight=False)
         if report.error:
             console.print(
                 f"[bold red]not checked[/bold red] {escape(report.error)}", soft_wrap=True
@@ -51,7 +52,8 @@ def print_reports(reports: Iterable[ClassReport], console: Console) -> None:
         else:
             console.print(_table(report.rows))
         console.print()
-    console.print(summary(all_reports), style="green" if passed(all_reports) else "bold red")
+    style = "green" if passed(all_reports) else "bold red"
+    console.print(summary(all_reports), style=style, highlight=False)
 
 
 def _table(rows: Iterable[Row]) -> Table:
@@ -88,9 +90,14 @@ def summary(reports: list[ClassReport]) -> str:
     tried = [row for row in rows if row.verdict is not Verdict.SKIPPED]
     wrong = [row for row in tried if row.verdict is not Verdict.OK]
     unbuilt = sum(1 for report in reports if report.error)
-    text = f"{len(reports)} classes, {len(tried)} changes: "
+    text = f"{_count(len(reports), 'class', 'classes')}, "
+    text += f"{_count(len(tried), 'change', 'changes')}: "
     text += "all as predicted" if not wrong else f"{len(wrong)} not as promised"
-    return text + (f", {unbuilt} classes not checked" if unbuilt else "")
+    return text + (f", {_count(unbuilt, 'class', 'classes')} not checked" if unbuilt else "")
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def as_json(reports: list[ClassReport]) -> str:
