@@ -1,0 +1,41 @@
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+NEEDED = {"train_digits.py": ("optax", "sklearn")}
+
+
+def test_scripts_are_found() -> None:
+    """All five examples are there, so that the next test runs them."""
+    assert SCRIPTS == [
+        "control_flow.py",
+        "flags.py",
+        "scan_params.py",
+        "shapes.py",
+        "train_digits.py",
+    ]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_script_runs(script: str) -> None:
+    """Run from the repository's root, an example exits with 0 and ends with a sentence."""
+    for name in NEEDED.get(script, ()):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}")
+    done = subprocess.run(
+        [sys.executable, f"examples/{script}"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith(".")
