@@ -102,6 +102,8 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
 
 def has_mark(annotation: Any) -> bool:
     """Return whether an annotation is ``Static[...]``, also within ``Annotated``."""
+    if typing.get_origin(annotation) is Final:
+        return has_mark(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) is not Annotated:
         return False
     metadata = annotation.__metadata__
@@ -133,6 +135,10 @@ def without_marks(annotation: Any) -> str:
 def _as_code(annotation: Any) -> str:
     if annotation is type(None):
         return "None"
+    if annotation is jax.Array:
+        return "jax.Array"
+    if annotation is np.ndarray:
+        return "np.ndarray"
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return annotation.__name__
     if typing.get_origin(annotation) is Annotated:
@@ -200,7 +206,7 @@ def _all_members(annotation: Any, test: Callable[[Any], bool]) -> bool:
     if hasattr(annotation, "__value__"):  # a type alias of Python 3.12
         return _all_members(annotation.__value__, test)
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is Annotated:
+    if origin is Annotated or origin is Final:
         return _all_members(parts[0], test)
     if origin in (typing.Union, types.UnionType):
         members = [part for part in parts if part is not type(None)]

@@ -1,4 +1,7 @@
-"""Source code for one class: ``__init__``, flatten and unflatten.
+"""Source code for one class: ``__init__``, flatten and unflatten, and access to statics.
+
+An instance holds its children and its key. A static field is a property that reads the
+key, so that what JAX sees and what Python sees cannot come apart.
 
 Generated code is what makes flattening as quick as JAX's own: no loops, no calls but the
 ones that must be. It is short, one statement a line, and `linecache` knows it, so that a
@@ -18,7 +21,10 @@ from leafwise._spec import ClassSpec, FieldSpec
 from leafwise._static_key import key_of
 
 KEY: Final = "__leafwise_key__"
-"""The attribute of an instance that holds its key; None until it is constructed."""
+"""The attribute of an instance that holds its key, once it is constructed."""
+
+PENDING: Final = "__leafwise_pending__"
+"""The attribute that holds statics assigned during construction, by name."""
 
 RESERVED: Final = "_lw_"
 """What every helper's name in generated code starts with, and no field's name may."""
@@ -56,17 +62,20 @@ def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
-def _key_lines(spec: ClassSpec, locals_: list[str]) -> list[str]:
-    """Return the lines that look the key of these local names up, by identity."""
-    ids = [f"_lw_id({name})" for name in locals_]
+_BIND: Final = object.__setattr__.__get__
+"""Binding it to an instance once is quicker than passing the instance each time."""
+
+
+def _key_lines(spec: ClassSpec) -> list[str]:
+    """Return the lines that look the key of the statics up, by identity."""
+    ids = [f"_lw_id({name})" for name in spec.static_names]
     place = ids[0] if len(ids) == 1 else _tuple(ids)
-    lines = [
+    return [
         f"_lw_entry = _lw_table.get({place})",
         "_lw_found = _lw_entry() if _lw_entry is not None else None",
         "if _lw_found is None or not _lw_found.fixed:",
-        f"    _lw_found = _lw_key_of(_lw_table, {_tuple(locals_)})",
+        f"    _lw_found = _lw_key_of(_lw_table, {_tuple(list(spec.static_names))})",
     ]
-    return lines + ([f"    {_tuple(locals_)} = _lw_found.values"] if spec.static_names else [])
 
 
 def make_init(
@@ -90,7 +99,7 @@ def make_init(
         "_lw_cls": cls,
         "_lw_type": type,
         "_lw_id": id,
-        "_lw_set": object.__setattr__,
+        "_lw_bind": _BIND,
         "_lw_table": spec.table,
         "_lw_key_of": key_of,
         "_lw_foreign": foreign,
@@ -107,7 +116,8 @@ def make_init(
         if definition.name in fields or definition.name in names:
             prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
     given = [f.name for f in spec.fields if f.definition.init or f.has_default]
-    assign = [f"_lw_set({self_}, {name!r}, {name})" for name in given]
+    dynamic = [f"_lw_put({name!r}, {name})" for name in given if name in spec.dynamic_names]
+    static = [f"_lw_put({name!r}, {name})" for name in given if name in spec.static_names]
     later = hasattr(cls, "__post_init__") or len(given) < len(spec.fields)
     post: list[str] = []
     if hasattr(cls, "__post_init__"):
@@ -115,12 +125,13 @@ def make_init(
     lines = [f"def __init__({', '.join([self_, *signature])}):"]
     body = ["_lw_mine = _lw_type(" + self_ + ") is _lw_cls", "if not _lw_mine:"]
     body += [f"    _lw_foreign(_lw_type({self_}), _lw_cls)", *prepare]
+    body += [f"_lw_put = _lw_bind({self_})", *dynamic]
     if later:
-        body += [*assign, *post, "if _lw_mine:", f"    _lw_finish({self_}, _lw_cls)"]
+        body += [*static, *post, "if _lw_mine:", f"    _lw_finish({self_}, _lw_cls)"]
     else:
-        keyed = _key_lines(spec, list(spec.static_names))
-        body += ["if _lw_mine:", *(f"    {line}" for line in keyed), *assign]
-        body += ["if _lw_mine:", f"    _lw_set({self_}, {KEY!r}, _lw_found)"]
+        keyed = [*_key_lines(spec), f"_lw_put({KEY!r}, _lw_found)"]
+        body += ["if _lw_mine:", *(f"    {line}" for line in keyed)]
+        body += ["else:", *(f"    {line}" for line in static)] if static else []
     init = _compile(cls, "__init__", lines + [f"    {line}" for line in body], namespace)
     init.__annotations__ = {d.name: _parameter_type(d) for d in parameters} | {"return": None}
     init.__doc__ = f"Construct a {cls.__name__}; statics are validated."
@@ -192,12 +203,16 @@ class Functions:
 
     Args:
         spec: The class.
-        rekey: Returns the key of an instance whose stored key does not fit its statics.
+        unfinished: Returns children and key of an instance that is being constructed,
+            or raises if a field has no value.
         verify: Reads the statics of an instance again, while `check_statics` is on.
     """
 
     def __init__(
-        self, spec: ClassSpec, rekey: Callable[[Any], Any], verify: Callable[[Any], None]
+        self,
+        spec: ClassSpec,
+        unfinished: Callable[[Any], tuple[tuple[Any, ...], Any]],
+        verify: Callable[[Any], None],
     ) -> None:
         """Generate the unchecked functions; the checked ones wait until asked for."""
         self.spec = spec
@@ -205,15 +220,14 @@ class Functions:
             "__name__": spec.cls.__module__,
             "_lw_cls": spec.cls,
             "_lw_new": object.__new__,
-            "_lw_set": object.__setattr__,
-            "_lw_rekey": rekey,
+            "_lw_bind": _BIND,
+            "_lw_unfinished": unfinished,
             "_lw_verify": verify,
-            "_lw_key": spec.empty_key,
+            "_lw_paths": tuple(map(jax.tree_util.GetAttrKey, spec.dynamic_names)),
+            "_lw_zip": zip,
+            "_lw_tuple": tuple,
             **{f"_lw_path_{n}": jax.tree_util.GetAttrKey(n) for n in spec.dynamic_names},
         }
-        children = [f"self.{name}" for name in spec.dynamic_names]
-        with_keys = [f"(_lw_path_{name}, self.{name})" for name in spec.dynamic_names]
-        self._children = {"flatten": children, "flatten_with_keys": with_keys}
         self.flatten = self._make("flatten", checked=False)
         self.flatten_with_keys = self._make("flatten_with_keys", checked=False)
         self.unflatten = _compile(spec.cls, "unflatten", self._unflatten(), self._namespace)
@@ -221,36 +235,34 @@ class Functions:
 
     def _make(self, name: str, *, checked: bool) -> Any:
         """Generate ``flatten`` or ``flatten_with_keys``."""
-        spec = self.spec
-        lines = [f"def {name}(self):"]
-        if checked:
-            lines += ["    _lw_verify(self)"]
-        if spec.static_names:
-            # A static replaced behind our back (object.__setattr__) must not go unseen.
-            held = [f"s_{static}" for static in spec.static_names]
-            tests = [f"self.{n} is not {h}" for n, h in zip(spec.static_names, held, strict=True)]
-            lines += [
-                "    try:",
-                f"        key = self.{KEY}",
-                f"        {_tuple(held)} = key.values",
-                f"        if {' or '.join(tests)}:",
-                "            key = _lw_rekey(self)",
-                "    except AttributeError:",
-                "        key = _lw_rekey(self)",
+        children = [f"self.{child}" for child in self.spec.dynamic_names]
+        unfinished = "_lw_unfinished(self)"
+        if name == "flatten_with_keys":
+            children = [f"(_lw_path_{child}, self.{child})" for child in self.spec.dynamic_names]
+            lines = [
+                "        children, key = _lw_unfinished(self)",
+                "        return _lw_tuple(_lw_zip(_lw_paths, children)), key",
             ]
-        key = "key" if spec.static_names else "_lw_key"
-        lines += [f"    return {_tuple(self._children[name])}, {key}"]
-        return _compile(spec.cls, name, lines, self._namespace)
+        else:
+            lines = [f"        return {unfinished}"]
+        lines = [
+            f"def {name}(self):",
+            *(["    _lw_verify(self)"] if checked else []),
+            "    try:",
+            f"        return {_tuple(children)}, self.{KEY}",
+            "    except AttributeError:",
+            *lines,
+        ]
+        return _compile(self.spec.cls, name, lines, self._namespace)
 
     def _unflatten(self) -> list[str]:
-        spec = self.spec
-        lines = ["def unflatten(_lw_found, children_):", "    self_ = _lw_new(_lw_cls)"]
-        if spec.dynamic_names:
-            lines += [f"    {_tuple([f'v_{n}' for n in spec.dynamic_names])} = children_"]
-        if spec.static_names:
-            lines += [f"    {_tuple([f'v_{n}' for n in spec.static_names])} = _lw_found.values"]
-        lines += [f"    _lw_set(self_, {f.name!r}, v_{f.name})" for f in spec.fields]
-        return [*lines, f"    _lw_set(self_, {KEY!r}, _lw_found)", "    return self_"]
+        names = self.spec.dynamic_names
+        lines = ["def unflatten(_lw_key, _lw_children):", "    _lw_self = _lw_new(_lw_cls)"]
+        lines += ["    _lw_put = _lw_bind(_lw_self)"]
+        if names:
+            lines += [f"    {_tuple([f'v_{name}' for name in names])} = _lw_children"]
+        lines += [f"    _lw_put({name!r}, v_{name})" for name in names]
+        return [*lines, f"    _lw_put({KEY!r}, _lw_key)", "    return _lw_self"]
 
     @functools.cached_property
     def _checked(self) -> tuple[Any, Any]:
@@ -261,3 +273,43 @@ class Functions:
         """Exchange the code of the functions that JAX holds: off, checking is not there."""
         codes = self._checked if checked else self._plain
         self.flatten.__code__, self.flatten_with_keys.__code__ = codes
+
+
+def make_properties(
+    spec: ClassSpec,
+    read_pending: Callable[[Any, str], Any],
+    write_static: Callable[[Any, str, Any], None],
+) -> dict[str, property]:
+    """Return a property for each static field, which reads the instance's key.
+
+    Args:
+        spec: The class.
+        read_pending: Reads a static of an instance that has no key yet.
+        write_static: Assigns one, and so exchanges the key of an instance that has one.
+    """
+    namespace: dict[str, Any] = {
+        "__name__": spec.cls.__module__,
+        "_lw_read_pending": read_pending,
+        "_lw_write_static": write_static,
+    }
+    lines: list[str] = []
+    for index, name in enumerate(spec.static_names):
+        lines += [
+            f"def get_{index}(self):",
+            "    try:",
+            f"        return self.{KEY}.values[{index}]",
+            "    except AttributeError:",
+            f"        return _lw_read_pending(self, {name!r})",
+            f"def set_{index}(self, value):",
+            f"    _lw_write_static(self, {name!r}, value)",
+        ]
+    lines += ["def statics():", "    return ["]
+    lines += [f"        (get_{i}, set_{i})," for i in range(len(spec.static_names))]
+    pairs = _compile(spec.cls, "statics", [*lines, "    ]"], namespace)()
+    properties: dict[str, property] = {}
+    for name, (get, put) in zip(spec.static_names, pairs, strict=True):
+        for function in (get, put):
+            function.__module__ = spec.cls.__module__
+            function.__qualname__ = f"{spec.cls.__qualname__}.{name}"
+        properties[name] = property(get, put, doc=f"The static field {name!r}, kept in the key.")
+    return properties

@@ -4,9 +4,9 @@ import dataclasses
 import functools
 from typing import Any, Final, cast
 
-from leafwise._codegen import KEY
+from leafwise._codegen import KEY, PENDING
 from leafwise._spec import ClassSpec, is_decorated
-from leafwise._static_key import StaticKey, key_of
+from leafwise._static_key import StaticKey, key_of, table_of
 from leafwise.errors import FieldNotSetError, FrozenInstanceError, UndecoratedSubclassError
 
 
@@ -51,10 +51,58 @@ def _names(cls: type) -> str:
 
 def is_constructed(self: object) -> bool:
     """Return whether the constructor of an instance has come to its end."""
+    return _has(self, KEY)
+
+
+def _has(self: object, name: str) -> bool:
     try:
-        return object.__getattribute__(self, KEY) is not None
+        object.__getattribute__(self, name)
     except AttributeError:
         return False
+    return True
+
+
+class Unset:
+    """A class attribute that says "not set": it hides a static property of a base."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        """Know the field's name."""
+        self.name = name
+
+    def __get__(self, instance: object, _owner: object = None) -> "Unset":
+        """Refuse on an instance: its own attribute would come before."""
+        if instance is None:
+            return self
+        msg = f"{type(instance).__name__!r} object has no attribute {self.name!r}"
+        raise AttributeError(msg, name=self.name, obj=instance)
+
+
+def read_pending(self: object, name: str) -> Any:
+    """Return a static that the constructor has assigned so far, or its default."""
+    if _has(self, PENDING):
+        pending = object.__getattribute__(self, PENDING)
+        if name in pending:
+            return pending[name]
+    default = type(self).__dict__["__dataclass_fields__"][name].default
+    if default is not dataclasses.MISSING:  # as a dataclass finds it, on the class
+        return default
+    msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+    raise AttributeError(msg, name=name, obj=self)
+
+
+def write_static(self: Any, name: str, value: object) -> None:
+    """Assign a static: for the key to come, or, by ``object.__setattr__``, for a new key."""
+    if is_constructed(self):
+        key: StaticKey = getattr(self, KEY)
+        names = key.owner.static_names
+        values = [value if each == name else getattr(self, each) for each in names]
+        object.__setattr__(self, KEY, key_of(table_of(type(self)), tuple(values)))
+        return
+    if not _has(self, PENDING):
+        object.__setattr__(self, PENDING, {})
+    object.__getattribute__(self, PENDING)[name] = value
 
 
 def check_decorated(cls: type) -> None:
@@ -131,7 +179,7 @@ def finish(spec: ClassSpec, self: Any) -> None:
 
 def check_all_set(spec: ClassSpec, self: Any) -> None:
     """Refuse an instance with a field that has no value."""
-    unset = [name for name in (f.name for f in spec.fields) if not _is_set(self, name)]
+    unset = [name for name in (f.name for f in spec.fields) if not _has(self, name)]
     if unset:
         name = spec.cls.__name__
         msg = (
@@ -143,32 +191,22 @@ def check_all_set(spec: ClassSpec, self: Any) -> None:
         raise FieldNotSetError(msg)
 
 
-def _is_set(self: Any, name: str) -> bool:
-    try:
-        object.__getattribute__(self, name)
-    except AttributeError:
-        return False
-    return True
+def store_key(spec: ClassSpec, self: Any) -> None:
+    """Give an instance the key of the statics that were assigned."""
+    object.__setattr__(self, KEY, _find_key(spec, self))
+    if _has(self, PENDING):
+        object.__delattr__(self, PENDING)
 
 
-def store_key(spec: ClassSpec, self: Any) -> StaticKey:
-    """Find the key of an instance's statics and store both, as one thing."""
-    values = tuple(getattr(self, name) for name in spec.static_names)
-    key = key_of(spec.table, values)
-    for name, value, kept in zip(spec.static_names, values, key.values, strict=True):
-        if value is not kept:
-            object.__setattr__(self, name, kept)
-    object.__setattr__(self, KEY, key)
-    return key
+def _find_key(spec: ClassSpec, self: Any) -> StaticKey:
+    return key_of(spec.table, tuple(getattr(self, name) for name in spec.static_names))
 
 
-def rekey(spec: ClassSpec, self: Any) -> StaticKey:
-    """Return the key of an instance whose stored key is missing or does not fit.
+def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
+    """Return children and key of an instance whose ``__post_init__`` is running.
 
-    It is missing while ``__post_init__`` runs, and does not fit after
-    ``object.__setattr__`` on a static field.
+    Raises:
+        FieldNotSetError: A field has no value yet.
     """
     check_all_set(spec, self)
-    if is_constructed(self):
-        return store_key(spec, self)
-    return key_of(spec.table, tuple(getattr(self, name) for name in spec.static_names))
+    return tuple(getattr(self, name) for name in spec.dynamic_names), _find_key(spec, self)

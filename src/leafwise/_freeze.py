@@ -94,7 +94,7 @@ class StaticArray(np.ndarray[Any, Any]):
     same bits and ``0.0`` is not ``-0.0``. ``==`` and ``!=`` therefore answer with one
     bool, and an array of another class is never equal (`numpy.array_equal` compares
     elements). Everything else, numpy and jax.numpy functions included, treats it as the
-    array that it is; results are plain arrays.
+    array that it is; functions and operators return plain arrays.
 
     Example:
         >>> table = StaticArray([1.0, 2.0])
@@ -152,6 +152,10 @@ class StaticArray(np.ndarray[Any, Any]):
     def __delattr__(self, name: str) -> None:
         """Refuse."""
         self.__setattr__(name, None)
+
+    def __setstate__(self, state: object) -> None:
+        """Refuse: numpy would exchange the content."""
+        self.__setattr__("content", state)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Apply a numpy function to plain arrays; as output this one is read-only."""

@@ -11,8 +11,8 @@ import jax
 
 from leafwise import _construct, _instance
 from leafwise._annotations import caller_scopes
-from leafwise._codegen import KEY, RESERVED, make_init
-from leafwise._construct import WRITTEN, guard_subclasses
+from leafwise._codegen import KEY, PENDING, RESERVED, make_init, make_properties
+from leafwise._construct import WRITTEN, Unset, guard_subclasses
 from leafwise._fields import field, static_field
 from leafwise._register import register_class
 from leafwise._registry import install, spec_of
@@ -136,9 +136,8 @@ def _decorate(cls: Any, options: _Options, scopes: list[Mapping[str, Any]]) -> A
     _attach_methods(made, options, own)
     # An object of its own: cloudpickle drops what a class shares with its base.
     setattr(made, MARK, (made.__qualname__,))
-    if made.__dictoffset__:
-        setattr(made, KEY, None)
     spec = install(made, fields, has_own_init="__init__" in own)
+    _attach_statics(made, spec)
     _attach_init(made, spec, options, own)
     guard_subclasses(made)
     if own.get("__doc__") is None:
@@ -153,8 +152,8 @@ def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: _Optio
         if "__slots__" in cls.__dict__:
             msg = f"{cls.__name__} already specifies __slots__"
             raise TypeError(msg)
-        return with_slots(cls, [spec.name for spec in fields], KEY)
-    return cls if cls.__dictoffset__ else with_slots(cls, [], KEY)
+        return with_slots(cls, [f.name for f in fields if not f.static], (KEY, PENDING))
+    return cls if cls.__dictoffset__ else with_slots(cls, [], (KEY, PENDING))
 
 
 def _check_class(cls: Any) -> None:
@@ -206,6 +205,12 @@ def _check_bases(cls: type) -> None:
 
 def _make_dataclass(cls: type, options: _Options, own: Mapping[str, Any]) -> None:
     """Run `dataclasses.dataclass`, for fields, frozen-ness and order only."""
+    for name in inspect.get_annotations(cls):
+        inherited = _static_of_base(cls, name)
+        if name not in own and inherited is not None:
+            # What dataclasses would inherit as the default is our property.
+            missing = inherited.default is dataclasses.MISSING
+            setattr(cls, name, dataclasses.field() if missing else inherited.default)
     if options.order:
         if not options.eq:
             msg = f"{cls.__name__}: order=True needs eq=True"
@@ -263,6 +268,25 @@ def _attach_methods(cls: Any, options: _Options, own: Mapping[str, Any]) -> None
 
 def _has_own_pickling(cls: type) -> bool:
     return any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING[1:])
+
+
+def _attach_statics(cls: Any, spec: ClassSpec) -> None:
+    """Let static fields be read from the key, whatever a base class made of their names."""
+    properties = make_properties(spec, _construct.read_pending, _construct.write_static)
+    for name, static in properties.items():
+        setattr(cls, name, static)
+    for name in spec.dynamic_names:
+        if name not in cls.__dict__ and _static_of_base(cls, name) is not None:
+            setattr(cls, name, Unset(name))
+
+
+def _static_of_base(cls: type, name: str) -> "dataclasses.Field[Any] | None":
+    """Return the field, if what a class inherits as `name` is a base's static property."""
+    for base in cls.__mro__[1:]:
+        if name in base.__dict__:
+            found = base.__dict__.get("__dataclass_fields__", {}).get(name)
+            return found if isinstance(base.__dict__[name], property) else None
+    return None
 
 
 def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str, Any]) -> None:

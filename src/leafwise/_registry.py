@@ -32,8 +32,8 @@ def install(cls: type, fields: tuple[FieldSpec, ...], *, has_own_init: bool) -> 
 def _register(spec: ClassSpec) -> None:
     cls = spec.cls
     if not spec.static_names:
-        spec.empty_key = key_of(spec.table, ())
-    functions = Functions(spec, functools.partial(_construct.rekey, spec), _verify)
+        spec.empty_key = key_of(spec.table, ())  # kept alive, to be found again
+    functions = Functions(spec, functools.partial(_construct.unfinished, spec), _verify)
     jax.tree_util.register_pytree_with_keys(
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )

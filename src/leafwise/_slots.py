@@ -6,19 +6,20 @@ from typing import Any
 _DROPPED = ("__dict__", "__weakref__")
 
 
-def with_slots(cls: type, fields: list[str], key: str) -> Any:
+def with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
     """Return a copy of a class whose fields live in slots, as `dataclasses` makes one.
 
     Unlike there, zero-argument ``super()`` and ``__class__`` keep working in its methods.
+    As there, ``__init_subclass__`` runs a second time, without the class's keywords.
 
     Args:
         cls: The class.
         fields: The names of the fields that get slots; its own ``__slots__`` stay.
-        key: The name of the slot for the key.
+        hidden: The names of further slots.
     """
     inherited = {name for base in cls.__mro__[1:] for name in _slots_of(base)}
     declared = _slots_of(cls)
-    wanted = dict.fromkeys((*declared, *fields, key, "__weakref__"))
+    wanted = dict.fromkeys((*declared, *fields, *hidden, "__weakref__"))
     has_weakref = any(base.__weakrefoffset__ for base in cls.__mro__[1:])
     slots = tuple(
         name

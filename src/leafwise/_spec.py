@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -238,9 +239,11 @@ def _misfit(
             f"`{name}: lw.Static[lw.StaticArray]` or `{name}: ... = lw.static_field(freeze=True)`"
         ]
     if not static and _annotations.is_text(annotation):
+        frozen = re.sub(r"^list\[(.*)\]$", r"tuple[\1, ...]", kind)
+        frozen = re.sub(r"^set\[", "frozenset[", frozen)
         return [
             f"{where}: JAX cannot trace a {kind}, so it cannot be a dynamic field\n"
-            f"  fix: `{name}: lw.Static[{kind}]` or `{name}: {kind} = lw.static_field()`"
+            f"  fix: `{name}: lw.Static[{frozen}]` or `{name}: {frozen} = lw.static_field()`"
         ]
     return []
 
