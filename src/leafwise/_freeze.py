@@ -1,8 +1,8 @@
 """Immutable equivalents of lists, dicts, sets and arrays, for static fields."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast, overload
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,17 @@ class FrozenMapping(Mapping[K, V_co]):
     _items: dict[K, V_co]
     _hash: int | None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+    @overload
+    def __new__(cls, items: Mapping[K, V_co], /) -> "FrozenMapping[K, V_co]": ...
+    @overload
+    def __new__(cls, items: Iterable[tuple[K, V_co]], /) -> "FrozenMapping[K, V_co]": ...
+    @overload
+    def __new__(cls, /, **kwargs: V_co) -> "FrozenMapping[str, V_co]": ...
+    @overload
+    def __new__(
+        cls, items: Mapping[str, V_co], /, **kwargs: V_co
+    ) -> "FrozenMapping[str, V_co]": ...
+    def __new__(cls, /, *args: Any, **kwargs: Any) -> Any:
         """Copy the items.
 
         Args:
