@@ -1,0 +1,212 @@
+"""What annotations decide: static marks, and fields that can only be one or the other."""
+
+import enum
+from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar, Union
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import leafwise as lw
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Mode(enum.StrEnum):
+    FAST = "fast"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+Name = NewType("Name", str)
+T = TypeVar("T")
+
+
+def make(annotation: Any, declared: Any = None) -> type:
+    """Return a class `P` with one field `a` of this annotation."""
+    body = {"__annotations__": {"a": annotation}}
+    return lw.pytree(type("P", (), body | ({"a": declared} if declared is not None else {})))
+
+
+TEXT = {
+    "str": str,
+    "bytes": bytes,
+    "Enum": Color,
+    "StrEnum": Mode,
+    "IntEnum": Level,
+    "np.dtype": np.dtype,
+    "np.dtype[...]": np.dtype[np.float32],
+    "jnp.dtype": jnp.dtype,
+    "DTypeLike": jax.typing.DTypeLike,
+    "Optional": Optional[str],  # noqa: UP045  # this spelling
+    "| None": str | None,
+    "Enum | None": Color | None,
+    "dtype | None": np.dtype | None,
+    "Union": Union[str, bytes],  # noqa: UP007  # this spelling
+    "Annotated": Annotated[str, "a note"],
+    "Literal": Literal["relu", "tanh"],
+    "NewType": Name,
+    "Final": Final[str],
+    "subclass": type("Sub", (str,), {}),
+    "string": "str",
+    "string | None": "str | None",
+}
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_text_must_be_static(name: str) -> None:
+    """A field of text, enum or dtype that is not static is an error that names the fix."""
+    with pytest.raises(lw.DefinitionError, match=r"P\.a: JAX cannot trace a") as error:
+        make(TEXT[name])
+    assert "lw.Static[" in str(error.value)
+    assert "lw.static_field()" in str(error.value)
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_text_that_is_static(name: str) -> None:
+    """The same annotations are right on a static field, by either spelling."""
+    make(TEXT[name], lw.static_field())
+    if name == "Final":  # may stand outermost only
+        return
+    make(lw.Static[TEXT[name]] if not isinstance(TEXT[name], str) else f"lw.Static[{TEXT[name]}]")
+
+
+def test_list_of_text_names_a_fix_that_works() -> None:
+    """A list of texts is refused too, with a fix under which a value can be given."""
+    with pytest.raises(lw.DefinitionError, match=r"P\.a") as error:
+        make(list[str])
+    assert "tuple[str, ...]" in str(error.value) or "freeze=True" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [Any, int, float, object, str | jax.Array, Literal[1, 2], type])
+def test_other_types_say_nothing(kind: Any) -> None:
+    """Any other annotation stays a child without a word."""
+    assert jax.tree.leaves(make(kind)(1)) == [1]
+
+
+ARRAYS = {
+    "jax": jax.Array,
+    "numpy": np.ndarray,
+    "NDArray": npt.NDArray[np.float32],
+    "| None": jax.Array | None,
+    "Optional": Optional[jax.Array],  # noqa: UP045  # this spelling
+    "either": jax.Array | np.ndarray,
+    "Annotated": Annotated[jax.Array, "weights"],
+    "tuple": tuple[jax.Array, ...],
+    "string": "jax.Array",
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_array_must_be_dynamic(name: str) -> None:
+    """A static field annotated as an array is an error that names both ways out."""
+    kind = ARRAYS[name]
+    with pytest.raises(lw.DefinitionError, match=r"P\.a: a static field cannot hold an array") as e:
+        make(kind, lw.static_field())
+    assert "make it dynamic" in str(e.value)
+    assert "lw.StaticArray" in str(e.value)
+    with pytest.raises(lw.DefinitionError, match="cannot hold an array"):
+        make(lw.Static[kind] if not isinstance(kind, str) else f"lw.Static[{kind}]")
+    assert len(jax.tree.leaves(make(kind)(jnp.ones(3)))) == 1
+
+
+def test_array_annotation_with_freeze() -> None:
+    """With `freeze=True` an array annotation is fine: the array becomes a `StaticArray`."""
+    made = make(jax.Array, lw.static_field(freeze=True))(jnp.ones(2))
+    assert isinstance(made.a, lw.StaticArray)  # type: ignore[attr-defined]
+
+
+BURIED = {
+    "Optional": (Optional[lw.Static[str]], "lw.Static[str | None]"),  # noqa: UP045
+    "| None": (lw.Static[str] | None, "lw.Static[str | None]"),
+    "Union": (Union[lw.Static[int], None], "lw.Static[int | None]"),  # noqa: UP007
+    "list": (list[lw.Static[int]], "lw.Static[list[int]]"),
+    "tuple": (tuple[lw.Static[int], ...], "lw.Static[tuple[int, ...]]"),
+    "string": ("Optional[lw.Static[str]]", "lw.Static[Optional[str]]"),
+    "string |": ("lw.Static[str] | None", "lw.Static[str | None]"),
+    "string deep": (
+        "Optional[lw.Static[tuple[int, int]]]",
+        "lw.Static[Optional[tuple[int, int]]]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BURIED)
+def test_static_inside_of_another_type(name: str) -> None:
+    """`Optional[Static[...]]` is refused with the right spelling, which itself works."""
+    annotation, fix = BURIED[name]
+    with pytest.raises(lw.DefinitionError, match=r"P\.a: Static inside of another type") as error:
+        make(annotation)
+    assert f"`a: {fix}`" in str(error.value)
+    cls = make(fix)
+    assert jax.tree.leaves(cls(None)) == []
+
+
+def test_equinox_ignores_a_buried_static() -> None:
+    """The hazard is real: elsewhere a buried mark is just another dynamic field."""
+
+    class P(eqx.Module):
+        a: Optional[lw.Static[str]]  # noqa: UP045
+
+    assert jax.tree.leaves(P("x")) == ["x"]
+
+
+def test_static_of_anything() -> None:
+    """`Static` takes any type, also a union, another `Annotated` or itself."""
+    for kind in (int | None, Annotated[int, "note"], lw.Static[int], Any, tuple[int, ...]):
+        assert jax.tree.leaves(make(lw.Static[kind])(1)) == []
+    assert jax.tree.leaves(make(Annotated[lw.Static[int], "note"])(1)) == []
+
+
+def test_all_problems_are_reported_together() -> None:
+    """One error names every field that is declared wrongly."""
+    body = {"__annotations__": {"a": str, "b": lw.Static[jax.Array], "c": list[lw.Static[int]]}}
+    with pytest.raises(lw.DefinitionError) as error:
+        lw.pytree(type("P", (), body))
+    for name in ("P.a:", "P.b:", "P.c:"):
+        assert name in str(error.value)
+
+
+def test_generic_class() -> None:
+    """A generic class takes type arguments, and they change nothing at run time."""
+
+    @lw.pytree
+    class P(Generic[T]):
+        x: T
+        a: lw.Static[T]
+
+    made = P[int](1, 2)
+    assert type(made) is P
+    assert jax.tree.leaves(made) == [1]
+    assert jax.tree.structure(made) == jax.tree.structure(P(5, 2))
+    assert not hasattr(made, "__orig_class__")
+
+
+def test_generic_subclass() -> None:
+    """A subclass of a parametrised generic class is a pytree of its own."""
+
+    @lw.pytree
+    class Base(Generic[T]):
+        x: T
+
+    @lw.pytree
+    class P(Base[int]):
+        a: lw.Static[int] = 1
+
+    assert jax.tree.leaves(P(3)) == [3]
+    assert jax.tree.structure(P(3)) != jax.tree.structure(Base(3))
+
+
+def test_a_finding_is_not_a_leaf() -> None:
+    """A class whose definition was refused is not left half registered."""
+    cls = type("P", (), {"__annotations__": {"a": str}})
+    with pytest.raises(lw.DefinitionError):
+        lw.pytree(cls)
+    assert not jax.tree_util.is_tree_node(cls)

@@ -1,0 +1,178 @@
+"""Classes with special methods, metaclasses and new syntax; statics of derived types."""
+
+import copy
+import datetime as dt
+import decimal
+import pickle
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+
+@lw.pytree
+class Holder:
+    a: lw.Static[Any]
+
+    def get(self) -> Any:
+        """Return the static."""
+        return self.a
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_getattr(slots: bool) -> None:
+    """A class that hands unknown attributes on to a child is built, copied and flattened."""
+
+    @lw.pytree(slots=slots)
+    class P:
+        x: Any
+        a: lw.Static[int] = 1
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.x, name)
+
+    p = P(jnp.ones(3))
+    assert p.shape == (3,)
+    assert jax.tree.map(lambda v: v, p).shape == (3,)
+    assert copy.deepcopy(copy.copy(p)) == p
+    assert jax.jit(lambda p: p.sum())(p) == 3.0
+
+
+def test_container_methods() -> None:
+    """`__len__`, `__iter__` and a `__bool__` that raises change nothing for JAX or `==`."""
+
+    @lw.pytree
+    class P:
+        x: Any
+
+        def __len__(self) -> int:
+            return 0
+
+        def __iter__(self) -> Any:
+            return iter(())
+
+        def __bool__(self) -> bool:
+            raise TypeError
+
+    assert P(1.0) == P(1.0)
+    assert jax.tree.leaves(P(1.0)) == [1.0]
+    assert repr(P(1.0)).endswith("P(x=1.0)")
+    assert Holder(P(1.0)) == Holder(P(1.0))
+
+
+def test_own_new() -> None:
+    """A class with its own `__new__` is constructed by it, and rebuilt without it."""
+    calls: list[Any] = []
+
+    @lw.pytree
+    class P:
+        x: Any
+
+        def __new__(cls, *args: Any) -> Any:
+            calls.append(args)
+            return super().__new__(cls)
+
+    p = P(1.0)
+    assert jax.tree.map(lambda v: v + 1, p).x == 2.0
+    assert copy.copy(p) == p
+    assert calls == [(1.0,)]
+
+
+def test_metaclass() -> None:
+    """A metaclass is kept, with and without slots."""
+
+    class Meta(type):
+        pass
+
+    @lw.pytree
+    class P(metaclass=Meta):
+        x: Any
+
+    @lw.pytree(slots=True)
+    class Q(P):
+        y: Any = 2.0
+
+    assert type(P) is type(Q) is Meta
+    assert jax.tree.leaves(Q(1.0)) == [1.0, 2.0]
+
+
+NEW_SYNTAX = """
+from __future__ import annotations
+import leafwise as lw
+
+@lw.pytree
+class P[T]:
+    x: T
+    a: lw.Static[T]
+    b: lw.Static[list[T] | None] = None
+
+@lw.pytree(slots=True)
+class Q[T](P[T]):
+    y: T = 5
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with Python 3.12")
+def test_type_parameters() -> None:
+    """`class P[T]` works, with string annotations and with slots too."""
+    namespace: dict[str, Any] = {"__name__": __name__}
+    exec(NEW_SYNTAX, namespace)  # noqa: S102  # a syntax error on Python 3.11
+    assert jax.tree.leaves(namespace["P"][int](1, 2)) == [1]
+    assert jax.tree.leaves(namespace["Q"][int](1, 2)) == [1, 5]
+
+
+class Moment(dt.datetime):
+    pass
+
+
+class Money(decimal.Decimal):
+    pass
+
+
+class Length(np.float64):
+    unit: str
+
+
+def length(unit: str) -> Length:
+    """Return a float with a unit."""
+    made = Length(1.0)
+    made.unit = unit
+    return made
+
+
+UTC, LATER = dt.UTC, dt.timezone(dt.timedelta(hours=1))
+DIFFERENT: dict[str, tuple[Any, Any]] = {
+    "datetime": (
+        dt.datetime(2020, 1, 1, 1, tzinfo=UTC),
+        dt.datetime(2020, 1, 1, 2, tzinfo=LATER),
+    ),
+    "datetime subclass": (Moment(2020, 1, 1, 1, tzinfo=UTC), Moment(2020, 1, 1, 2, tzinfo=LATER)),
+    "subclass and base": (Moment(2020, 1, 1), dt.datetime(2020, 1, 1)),  # noqa: DTZ001
+    "fold": (dt.time(1, fold=0), dt.time(1, fold=1)),
+    "decimal": (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
+    "decimal subclass": (Money("1.0"), Money("1.00")),
+    "state of a numpy scalar": (length("m"), length("cm")),
+    "slice": (slice(1, 2), slice(True, 2)),
+    "mapping key": (lw.FrozenMapping({1: 1}), lw.FrozenMapping({True: 1})),
+    "bound methods": (Holder(1).get, Holder(True).get),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_derived_statics_are_told_apart(name: str) -> None:
+    """What differs in type, zone, digits or own state has another treedef; equal parts do not."""
+    one, two = DIFFERENT[name]
+    assert jax.tree.structure(Holder(one)) != jax.tree.structure(Holder(two))
+    assert jax.tree.structure(Holder(one)) == jax.tree.structure(Holder(copy.copy(one)))
+
+
+def test_equal_after_a_round_trip() -> None:
+    """A derived static that comes back from pickle is the same key."""
+    for value in (Moment(2020, 1, 1, 1, tzinfo=UTC), Money("1.0")):
+        again = pickle.loads(pickle.dumps(value))  # noqa: S301
+        assert jax.tree.structure(Holder(again)) == jax.tree.structure(Holder(value))

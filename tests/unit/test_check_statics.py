@@ -1,0 +1,307 @@
+"""`lw.debug.check_statics()`: every static read again on every flatten."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise.debug import check_statics
+
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = None
+
+
+class Box:
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+    def method(self) -> Any:
+        """Return what it holds."""
+        return self.v
+
+
+class Slotted:
+    __slots__ = ("v",)
+
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+
+class Value(Box):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.v == other.v
+
+    def __hash__(self) -> int:
+        return hash(self.v)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    v: Any
+
+
+def closure() -> tuple[Any, Callable[[], None]]:
+    """Return a function over a cell, and what changes the cell."""
+    v = 1
+
+    def read() -> int:
+        return v
+
+    def change() -> None:
+        nonlocal v
+        v = 2
+
+    return read, change
+
+
+def make_with_defaults() -> Any:
+    """Return a fresh function with defaults."""
+    return eval("lambda v=1, *, w=1: (v, w)")  # noqa: S307
+
+
+def case(name: str) -> tuple[Any, Callable[[], None]]:  # a table
+    """Return a static value and what changes it in place."""
+    if name == "closure":
+        return closure()
+    if name == "list in a closure":
+        held = [1]
+        return (lambda: held), lambda: held.append(2)
+    if name == "array in a closure":
+        array = np.zeros(3)
+        return (lambda: array), lambda: array.__setitem__(0, 5)
+    if name == "defaults":
+        function = make_with_defaults()
+        return function, lambda: setattr(function, "__defaults__", (2,))
+    if name == "keyword defaults":
+        function = make_with_defaults()
+        return function, lambda: function.__kwdefaults__.update(w=2)
+    if name == "function attribute":
+        function = make_with_defaults()
+        function.v = 1
+        return function, lambda: setattr(function, "v", 2)
+    if name == "code":
+        function = make_with_defaults()
+        other = eval("lambda v=1, *, w=1: 5")  # noqa: S307
+        return function, lambda: setattr(function, "__code__", other.__code__)
+    if name == "partial":
+        held = [1]
+        part = functools.partial(print, lambda: held)
+        return part, lambda: held.append(2)
+    if name == "partial keywords":
+        part = functools.partial(print, sep="a")
+        return part, lambda: part.keywords.update(sep="b")
+    if name == "dict in an object":
+        box = Box({"k": [1]})
+        return box, lambda: box.v["k"].append(2)
+    if name == "attribute added":
+        box = Box(1)
+        return box, lambda: setattr(box, "new", 1)
+    if name == "attribute deleted":
+        box = Box(1)
+        return box, lambda: delattr(box, "v")
+    if name == "set in an object":
+        box = Box({1})
+        return box, lambda: box.v.add(2)
+    if name == "type of an attribute":
+        box = Box(1)
+        return box, lambda: setattr(box, "v", True)
+    if name == "sign of zero":
+        box = Box(0.0)
+        return box, lambda: setattr(box, "v", -0.0)
+    if name == "bound receiver":
+        box = Box(1)
+        return box.method, lambda: setattr(box, "v", 2)
+    if name == "deep":
+        box = Box(1)
+        return (Frozen((box,)),), lambda: setattr(box, "v", 2)
+    if name == "behind objects":
+        inner = Box(1)
+        return Box([Box((inner,))]), lambda: setattr(inner, "v", 2)
+    if name == "slots":
+        slotted = Slotted(1)
+        return slotted, lambda: setattr(slotted, "v", 2)
+    if name == "value":
+        value = Value(1)
+        return value, lambda: setattr(value, "v", 2)
+    frozen = Frozen(1)
+    return frozen, lambda: object.__setattr__(frozen, "v", 2)
+
+
+CASES = [
+    *["closure", "list in a closure", "array in a closure", "defaults", "keyword defaults"],
+    *["function attribute", "code", "partial", "partial keywords", "dict in an object"],
+    *["attribute added", "attribute deleted", "set in an object", "type of an attribute"],
+    *["sign of zero", "bound receiver", "deep", "behind objects", "slots", "value", "frozen"],
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_change_is_noticed(name: str) -> None:
+    """A static changed in place raises at the next flatten, naming the field."""
+    value, change = case(name)
+    p = P(1.0, value)
+    with check_statics():
+        assert jax.tree.leaves(p) == [1.0]
+        assert jax.jit(lambda p: p.x)(p) == 1.0
+        change()
+        for flatten in (
+            lambda: jax.tree.leaves(p),
+            lambda: jax.jit(lambda p: p.x)(p),
+            lambda: jax.tree_util.tree_leaves_with_path(p),
+            lambda: jax.tree.map(lambda v: v, p),
+        ):
+            with pytest.raises(lw.StaticMutatedError, match=r"^P\.a") as error:
+                flatten()
+    assert "changed in place" in str(error.value)
+    assert "fix:" in str(error.value)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_off_it_says_nothing(name: str) -> None:
+    """Outside of the block nothing is read again: the hazard itself."""
+    value, change = case(name)
+    p = P(1.0, value)
+    with check_statics():
+        jax.tree.leaves(p)
+    change()
+    assert jax.tree.leaves(p) == [1.0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_registered_classes_are_watched(name: str) -> None:
+    """Classes under `lw.register` are watched from their first flatten on."""
+
+    class R:
+        def __init__(self, a: Any) -> None:
+            self.x, self.a = 1.0, a
+
+    lw.register(R, dynamic=["x"], static=["a"])
+    value, change = case(name)
+    made = R(value)
+    structure = jax.tree.structure(made)
+    with check_statics():
+        jax.tree.leaves(made)
+        change()
+        with pytest.raises(lw.StaticMutatedError, match=r"^R\.a"):
+            jax.tree.leaves(made)
+    assert structure is not None
+
+
+def test_message_says_what_changed() -> None:
+    """The message has the path of the change, the old and the new value."""
+    box = Box({"k": 1})
+    p = P(1.0, (1, box))
+    with check_statics():
+        jax.tree.leaves(p)
+        box.v["k"] = 2
+        with pytest.raises(lw.StaticMutatedError) as error:
+            jax.tree.leaves(p)
+    assert "P.a[1].v['k'] was 1, now 2" in str(error.value)
+
+
+def test_change_before_the_block() -> None:
+    """What changed between construction and the block is noticed as well."""
+    value, change = case("list in a closure")
+    p = P(1.0, value)
+    change()
+    with check_statics(), pytest.raises(lw.StaticMutatedError):
+        jax.tree.leaves(p)
+
+
+def test_constructed_inside_of_the_block() -> None:
+    """Classes decorated and instances constructed inside are watched."""
+    box = Box(1)
+    with check_statics():
+
+        @lw.pytree
+        class Inside:
+            a: lw.Static[Any]
+
+        made = Inside(box)
+        jax.tree.leaves(made)
+        box.v = 2
+        with pytest.raises(lw.StaticMutatedError, match=r"Inside\.a"):
+            jax.tree.leaves(made)
+    assert jax.tree.leaves(made) == []
+
+
+def test_rebuilt_instances_are_watched() -> None:
+    """What `tree.map` made is watched against the content at construction."""
+    box = Box(1)
+    p = jax.tree.map(lambda v: v + 1, P(1.0, box))
+    box.v = 2
+    with check_statics(), pytest.raises(lw.StaticMutatedError):
+        jax.tree.leaves(p)
+
+
+def test_nested_instances_are_watched() -> None:
+    """An instance inside of another pytree is watched."""
+    box = Box(1)
+    tree = {"k": [P(P(1.0, box))]}
+    box.v = 2
+    with check_statics(), pytest.raises(lw.StaticMutatedError, match=r"P\.a"):
+        jax.tree.leaves(tree)
+
+
+def test_inside_of_jit() -> None:
+    """A change made by the traced function itself is noticed on the way out."""
+    box = Box(1)
+
+    def change(p: P) -> P:
+        p.a.v = 2
+        return p
+
+    with check_statics(), pytest.raises(lw.StaticMutatedError):
+        jax.jit(change)(P(1.0, box))
+
+
+QUIET: dict[str, Any] = {
+    "jax function": jax.nn.relu,
+    "jitted": jax.jit(lambda x: x * 2),
+    "cached": functools.lru_cache(lambda x: x),
+    "table": lw.StaticArray(np.arange(10)),
+    "text": "a",
+    "nan": Frozen(float("nan")),
+    "cycle": Box(None),
+    "numpy in an object": Box(np.zeros(3)),
+    "jax in an object": Box(jnp.zeros(3)),
+    "module": np,
+    "large": Box(list(range(10_000))),
+}
+QUIET["cycle"].v = QUIET["cycle"]
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_no_false_alarm(name: str) -> None:
+    """Values that do not change raise nothing, however often they are read and used."""
+    p = P(1.0, QUIET[name])
+    with check_statics():
+        for _ in range(3):
+            assert jax.tree.leaves(P(1.0, QUIET[name])) == jax.tree.leaves(p) == [1.0]
+            if callable(p.a):
+                p.a(2.0)
+            assert jax.jit(lambda p: p.x)(p) == 1.0
+
+
+def test_cached_property_is_no_change() -> None:
+    """A `cached_property` that fills itself is not taken for a change."""
+
+    class Lazy(Box):
+        @functools.cached_property
+        def double(self) -> Any:
+            return self.v * 2
+
+    lazy = Lazy(1)
+    p = P(1.0, lazy)
+    with check_statics():
+        assert lazy.double == 2
+        assert jax.tree.leaves(p) == [1.0]

@@ -1,0 +1,184 @@
+"""Where `lw.debug.check_statics()` is on: blocks, threads, a whole process."""
+
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+from leafwise.debug import check_statics
+
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = None
+
+
+class Box:
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+
+class Value(Box):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.v == other.v
+
+    def __hash__(self) -> int:
+        return hash(self.v)
+
+
+@pytest.fixture
+def box() -> Box:
+    """An object that compares by identity, which a test changes in place."""
+    return Box(1)
+
+
+def test_nested_blocks(box: Box) -> None:
+    """The inner block's end does not turn the outer block off."""
+    p = P(1.0, box)
+    with check_statics():
+        with check_statics():
+            pass
+        box.v = 2
+        with pytest.raises(lw.StaticMutatedError):
+            jax.tree.leaves(p)
+    assert jax.tree.leaves(p) == [1.0]
+
+
+def test_block_that_raises(box: Box) -> None:
+    """An error inside of the block turns it off all the same, and comes out."""
+    p = P(1.0, box)
+    with pytest.raises(KeyError), check_statics():
+        raise KeyError
+    box.v = 2
+    assert jax.tree.leaves(p) == [1.0]
+
+
+def test_as_a_decorator(box: Box) -> None:
+    """Like any `contextlib` manager it can decorate a function, which runs checked."""
+    p = P(1.0, box)
+    box.v = 2
+    with pytest.raises(lw.StaticMutatedError):
+        check_statics()(jax.tree.leaves)(p)
+    assert jax.tree.leaves(p) == [1.0]
+
+
+def test_covers_all_threads(box: Box) -> None:
+    """A block in one thread checks flattens in every other."""
+    p = P(1.0, box)
+    box.v = 2
+    caught: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            jax.tree.leaves(p)
+        except lw.StaticMutatedError as error:
+            caught.append(error)
+
+    with check_statics():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert len(caught) == 1
+    assert jax.tree.leaves(p) == [1.0]
+
+
+def test_blocks_in_many_threads(box: Box) -> None:
+    """Overlapping blocks of many threads each check, and at the end it is off."""
+    p = P(1.0, box)
+    box.v = 2
+    missed: list[int] = []
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        for _ in range(100):
+            with check_statics():
+                try:
+                    jax.tree.leaves(p)
+                except lw.StaticMutatedError:
+                    continue
+                missed.append(1)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert missed == []
+    assert jax.tree.leaves(p) == [1.0]
+
+
+def test_off_it_costs_nothing() -> None:
+    """After a block, JAX runs the very code it ran before: no check is left in it."""
+    calls: list[int] = []
+
+    class Counting(Value):
+        def __hash__(self) -> int:
+            calls.append(1)
+            return 1
+
+    p = P(1.0, Counting(1))
+    with check_statics():
+        jax.tree.leaves(p)
+    calls.clear()
+    jax.tree.leaves(p)
+    assert calls == []
+
+
+SCRIPT = """
+import jax, leafwise as lw
+from typing import Any
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = None
+
+class Box:
+    v = 1
+
+box = Box()
+box.v = 1
+p = P(1.0, box)
+jax.tree.leaves(p)
+box.v = 2
+with lw.debug.check_statics():
+    pass
+try:
+    jax.tree.leaves(p)
+except lw.StaticMutatedError as error:
+    assert "P.a" in str(error)
+    print("raised")
+else:
+    print("silent")
+"""
+
+
+@pytest.mark.parametrize(("value", "said"), [("1", "raised"), ("0", "silent")])
+def test_environment_variable(value: str, said: str) -> None:
+    """`LEAFWISE_CHECK_STATICS=1` turns it on for the process, also after a block; 0 does not."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "LEAFWISE_CHECK_STATICS": value,
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == said

@@ -1,0 +1,212 @@
+"""`converter=` and `check=`: run once, at construction."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+
+def positive(value: Any) -> bool:
+    """Accept what is above zero."""
+    return value > 0
+
+
+def test_converter_runs_once_per_construction() -> None:
+    """Each construction calls the converter exactly once, on the value given."""
+    calls: list[Any] = []
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(converter=lambda v: calls.append(v) or v + 1)
+
+    assert P(1).x == 2
+    assert calls == [1]
+    P(x=5)
+    assert calls == [1, 5]
+
+
+def test_converter_takes_defaults() -> None:
+    """Defaults and made defaults are converted as well."""
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(default=1, converter=float)
+        y: Any = lw.field(default_factory=lambda: 2, converter=float)
+        z: Any = lw.field(default=3, init=False, converter=float)
+        a: Any = lw.static_field(default=4, converter=str)
+
+    p = P()
+    assert [type(v) for v in (p.x, p.y, p.z)] == [float] * 3
+    assert p.a == "4"
+
+
+def test_converter_of_a_field_set_in_post_init() -> None:
+    """A field that only `__post_init__` sets is converted and checked once."""
+    calls: list[Any] = []
+
+    @lw.pytree
+    class P:
+        x: Any
+        y: Any = lw.field(init=False, converter=lambda v: calls.append(v) or v + 1)
+
+        def __post_init__(self) -> None:
+            self.y = 10
+
+    assert P(0).y == 11
+    assert calls == [10]
+
+
+def test_converter_with_own_init() -> None:
+    """With a hand-written `__init__` the converter runs once, at its end."""
+    calls: list[Any] = []
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(converter=lambda v: calls.append(v) or v + 1)
+
+        def __init__(self) -> None:
+            self.x = 1
+
+    assert P().x == 2
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("own_init", [False, True])
+def test_converter_of_a_base_runs_once(own_init: bool) -> None:
+    """A subclass runs an inherited converter once, whichever way it is constructed."""
+    calls: list[Any] = []
+
+    @lw.pytree
+    class Base:
+        x: Any = lw.field(converter=lambda v: calls.append(v) or v + 1)
+
+    if own_init:
+
+        @lw.pytree
+        class P(Base):
+            y: Any
+
+            def __init__(self, x: Any, y: Any) -> None:
+                super().__init__(x)
+                self.y = y
+
+    else:
+
+        @lw.pytree
+        class P(Base):  # type: ignore[no-redef]
+            y: Any
+
+    assert P(1, 2).x == 2
+    assert calls == [1]
+
+
+def test_check_sees_the_converted_value() -> None:
+    """The check runs after the converter."""
+    seen: list[Any] = []
+
+    @lw.pytree
+    class P:
+        a: Any = lw.static_field(converter=str, check=seen.append)
+
+    P(1)
+    assert seen == ["1"]
+
+
+@pytest.mark.parametrize("declare", [lw.field, lw.static_field])
+def test_check_that_answers_false(declare: Any) -> None:
+    """A check that answers False is a `FieldCheckError` naming class, field and value."""
+
+    @lw.pytree
+    class P:
+        x: Any = declare(check=positive)
+
+    assert P(1).x == 1
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: its check positive refused -1 \(int\)"):
+        P(-1)
+    assert issubclass(lw.FieldCheckError, ValueError)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [False, np.False_, np.array(False), jnp.array(False)],
+    ids=["bool", "np.bool", "numpy", "jax"],
+)
+def test_every_kind_of_false(verdict: Any) -> None:
+    """A numpy or jax False is False too."""
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(check=lambda _: verdict)
+
+    with pytest.raises(lw.FieldCheckError):
+        P(1)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [None, True, jnp.array(True), np.zeros(3)],
+    ids=["None", "True", "jax", "array"],
+)
+def test_every_other_answer_accepts(verdict: Any) -> None:
+    """None (a check that raises instead), True, or anything that is not a False accepts."""
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(check=lambda _: verdict)
+
+    assert P(1).x == 1
+
+
+def test_traced_verdict_accepts() -> None:
+    """Under jit a traced answer cannot be read; construction goes on."""
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(check=positive)
+
+    assert jax.jit(lambda v: P(v).x)(-1.0) == -1.0
+
+
+@pytest.mark.parametrize("what", ["converter", "check"])
+def test_error_inside_names_the_field(what: str) -> None:
+    """The user's own error comes out, with a note that names class, field and value."""
+
+    def fails(_value: Any) -> None:
+        msg = "boom"
+        raise KeyError(msg)
+
+    body = {"__annotations__": {"x": Any}, "x": lw.field(**{what: fails})}
+    cls = lw.pytree(type("P", (), body))
+    with pytest.raises(KeyError, match="boom") as error:
+        cls(3)
+    assert error.value.__notes__ == [f"in the {what} of field P.x, given 3 (int)"]
+
+
+def test_must_be_callable() -> None:
+    """`converter=` and `check=` that cannot be called are refused where they are written."""
+    with pytest.raises(TypeError, match="converter= takes a function of one value, got 3"):
+        lw.field(converter=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="check= takes a function of one value, got 'x'"):
+        lw.static_field(check="x")  # type: ignore[call-overload]
+
+
+def test_unknown_argument() -> None:
+    """An argument that `dataclasses.field` does not take is a TypeError."""
+    with pytest.raises(TypeError):
+        lw.field(static=True)  # type: ignore[call-overload]
+
+
+def test_converter_makes_a_static_hashable() -> None:
+    """Validation looks at the converted value."""
+
+    @lw.pytree
+    class P:
+        a: Any = lw.static_field(converter=tuple)
+
+    assert P([1, 2]).a == (1, 2)
+    with pytest.raises(lw.UnhashableStaticError):
+        P([[1]])

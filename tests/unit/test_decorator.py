@@ -1,0 +1,339 @@
+"""`lw.pytree`: bare, with options, and what it refuses."""
+
+import copy
+import dataclasses
+import inspect
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+
+@lw.pytree
+class Params:
+    """The class that the specification begins with."""
+
+    x_array: jax.Array
+    a: int = lw.static_field(default=2)
+    act: lw.Static[str] = "relu"
+
+
+@lw.pytree(kw_only=True)
+class Keyword:
+    x: Any
+    a: lw.Static[int] = 1
+
+
+@lw.pytree(order=True)
+class Ordered:
+    x: float
+    a: lw.Static[int] = 1
+
+
+def test_bare_and_called_do_the_same() -> None:
+    """`@lw.pytree` and `@lw.pytree()` make the same kind of class."""
+
+    @lw.pytree()
+    class Called:
+        x: Any
+        a: lw.Static[int] = 1
+
+    assert jax.tree.leaves(Called(1.0)) == [1.0]
+    assert jax.tree.leaves(Params(jnp.ones(3)))[0].shape == (3,)
+
+
+def test_static_fields_are_no_leaves() -> None:
+    """`static_field()` and `Static[...]` say the same: no leaf, part of the treedef."""
+    one, two = Params(jnp.ones(3)), Params(jnp.ones(3), act="tanh")
+    assert len(jax.tree.leaves(one)) == 1
+    assert jax.tree.structure(one) != jax.tree.structure(two)
+    assert jax.tree.structure(one) == jax.tree.structure(Params(jnp.zeros(3), 2, "relu"))
+
+
+def test_is_a_frozen_dataclass() -> None:
+    """A pytree class is a dataclass: fields, frozen-ness and parameters are there."""
+    assert dataclasses.is_dataclass(Params)
+    assert [field.name for field in dataclasses.fields(Params)] == ["x_array", "a", "act"]
+    assert Params.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert Params.__match_args__ == ("x_array", "a", "act")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("change", [dataclasses.replace, lw.replace], ids=["stdlib", "leafwise"])
+def test_replace(change: Any) -> None:
+    """`dataclasses.replace` and `lw.replace` make a changed instance of the class."""
+    old = Params(jnp.ones(3))
+    new = change(old, a=5)
+    assert type(new) is Params
+    assert (new.a, new.act, old.a) == (5, "relu", 2)
+    assert new.x_array is old.x_array
+    assert jax.tree.structure(new) == jax.tree.structure(Params(jnp.ones(3), 5))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="copy.replace came with Python 3.13")
+def test_copy_replace() -> None:
+    """`copy.replace` works, as on any dataclass."""
+    new = copy.replace(Params(jnp.ones(3)), act="tanh")  # type: ignore[attr-defined]
+    assert type(new) is Params
+    assert new.act == "tanh"
+
+
+def test_replace_names_an_unknown_field() -> None:
+    """`lw.replace` with a name that is no field says which fields there are."""
+    with pytest.raises(TypeError, match=r"Params has no field 'b': it has x_array, a, act"):
+        lw.replace(Params(jnp.ones(3)), b=1)
+
+
+def test_replace_runs_converters_checks_and_validation() -> None:
+    """A replaced instance is constructed like any other."""
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(converter=jnp.asarray)
+        a: lw.Static[Any] = lw.static_field(default=1, check=lambda a: a != 3)
+
+    assert isinstance(lw.replace(P(1.0), x=2.0).x, jax.Array)
+    with pytest.raises(lw.FieldCheckError):
+        lw.replace(P(1.0), a=3)
+    with pytest.raises(lw.UnhashableStaticError):
+        lw.replace(P(1.0), a=[])
+
+
+def test_asdict_and_astuple() -> None:
+    """`dataclasses.asdict` and `astuple` go through nested instances."""
+
+    @lw.pytree
+    class Outer:
+        inner: Any
+        name: lw.Static[str] = "n"
+
+    outer = Outer(Ordered(1.0, 2))
+    assert dataclasses.asdict(outer) == {"inner": {"x": 1.0, "a": 2}, "name": "n"}
+    assert dataclasses.astuple(outer) == ((1.0, 2), "n")
+    np.testing.assert_array_equal(dataclasses.asdict(Params(jnp.ones(3)))["x_array"], np.ones(3))
+
+
+def test_match_statement() -> None:
+    """Instances can be matched by position and by keyword."""
+    match Ordered(1.0, 2):
+        case Ordered(x, a=2):
+            assert x == 1.0
+        case _:
+            pytest.fail("no match")
+
+
+def test_signature() -> None:
+    """`inspect.signature` shows names, kinds, defaults and annotations."""
+    signature = inspect.signature(Params)
+    assert list(signature.parameters) == ["x_array", "a", "act"]
+    assert signature.parameters["a"].default == 2
+    assert signature.parameters["act"].default == "relu"
+    assert signature.parameters["x_array"].default is inspect.Parameter.empty
+    assert signature.parameters["a"].annotation is int
+    keyword = inspect.signature(Keyword).parameters["x"]
+    assert keyword.kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def test_kw_only() -> None:
+    """`kw_only=True` makes every parameter keyword-only."""
+    assert Keyword(x=1.0).x == 1.0
+    with pytest.raises(TypeError):
+        Keyword(1.0)  # type: ignore[misc]
+
+
+def test_order() -> None:
+    """`order=True` compares field tuples; without it, `<` is a TypeError."""
+    assert Ordered(1.0) < Ordered(2.0)
+    assert Ordered(1.0, 1) <= Ordered(1.0, 2)
+    assert [each.x for each in sorted([Ordered(3.0), Ordered(1.0)])] == [1.0, 3.0]
+    with pytest.raises(TypeError):
+        Keyword(x=1.0) < Keyword(x=2.0)  # type: ignore[operator]  # noqa: B015
+    with pytest.raises(TypeError):
+        Ordered(1.0) < Keyword(x=2.0)  # type: ignore[operator]  # noqa: B015
+
+
+def test_order_keeps_leafwise_equality() -> None:
+    """With `order=True`, `==` is still one bool over arrays, and agrees with the hash."""
+
+    @lw.pytree(order=True)
+    class P:
+        x: jax.Array
+
+    assert P(jnp.ones(3)) == P(jnp.ones(3))
+    assert hash(P(jnp.ones(3))) == hash(P(jnp.zeros(3)))
+    with pytest.raises(lw.DefinitionError, match="order=True needs eq=True"):
+        lw.pytree(order=True, eq=False)(type("Q", (), {}))
+
+
+def test_repr_false() -> None:
+    """`repr=False` leaves the repr that the class has."""
+
+    @lw.pytree(repr=False)
+    class P:
+        x: Any
+
+    assert repr(P(1.0)).startswith("<")
+
+
+def test_eq_false() -> None:
+    """`eq=False` leaves identity, and its hash."""
+
+    @lw.pytree(eq=False)
+    class P:
+        x: Any
+
+    one = P(1.0)
+    assert one == one  # noqa: PLR0124
+    assert one != P(1.0)
+    assert hash(one) == object.__hash__(one)
+
+
+def test_init_false() -> None:
+    """`init=False` leaves the constructor to the base; statics are validated all the same."""
+
+    @lw.pytree
+    class Base:
+        x: Any
+        a: lw.Static[Any] = 1
+
+    @lw.pytree(init=False)
+    class P(Base):
+        pass
+
+    assert jax.tree.leaves(P(1.0)) == [1.0]
+    with pytest.raises(lw.UnhashableStaticError, match=r"P\.a"):
+        P(1.0, a=[])
+
+
+def test_methods_of_the_class_win() -> None:
+    """Hand-written `__repr__`, `__eq__` and `__hash__` stay, as in dataclasses."""
+
+    @lw.pytree
+    class P:
+        x: Any
+
+        def __repr__(self) -> str:
+            return "mine"
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 7
+
+    assert repr(P(1)) == "mine"
+    assert P(1) == P(2)
+    assert hash(P(1)) == 7
+
+
+def test_frozen_false_says_why() -> None:
+    """There is no mutable variant, and the error says why and what to do."""
+    with pytest.raises(lw.DefinitionError) as error:
+        lw.pytree(frozen=False)  # type: ignore[call-overload]
+    assert "there is no mutable pytree class" in str(error.value)
+    assert "stale program" in str(error.value)
+    assert "lw.replace(obj, x=...)" in str(error.value)
+    assert lw.pytree(frozen=True)(type("P", (), {}))
+
+
+def test_decorating_twice_is_idempotent() -> None:
+    """A decorated class comes back as it is."""
+    assert lw.pytree(Params) is Params
+    assert lw.pytree()(Params) is Params
+
+
+@pytest.mark.parametrize("made", [lambda: 1, 3, "text"])
+def test_only_classes(made: object) -> None:
+    """What is no class is refused by name."""
+    with pytest.raises(lw.DefinitionError, match="pytree decorates a class"):
+        lw.pytree(made)  # type: ignore[type-var]
+
+
+def test_dataclass_is_refused() -> None:
+    """A finished dataclass has lost what its declarations said."""
+    plain = dataclasses.make_dataclass("Plain", ["x"], frozen=True)
+    with pytest.raises(lw.DefinitionError, match="remove @dataclass"):
+        lw.pytree(plain)
+
+
+def test_registered_class_is_refused() -> None:
+    """A class that JAX knows already is not registered a second time."""
+
+    class P:
+        pass
+
+    jax.tree_util.register_pytree_node(P, lambda p: ((), None), lambda aux, _: P())
+    with pytest.raises(lw.DefinitionError, match="already registered"):
+        lw.pytree(P)
+
+
+@pytest.mark.parametrize("base", [int, tuple, dict, list, Exception])
+def test_subclass_of_builtin_is_refused(base: type) -> None:
+    """A builtin's content is in no field, so its subclass is refused."""
+    with pytest.raises(lw.DefinitionError, match=f"a subclass of {base.__name__}"):
+        lw.pytree(type("P", (base,), {"__annotations__": {"x": Any}}))
+
+
+@pytest.mark.parametrize("method", ["__setattr__", "__delattr__"])
+def test_own_setattr_is_refused(method: str) -> None:
+    """A frozen class cannot have its own `__setattr__` or `__delattr__`."""
+    with pytest.raises(lw.DefinitionError, match=method):
+        lw.pytree(type("P", (), {method: lambda *_: None}))
+
+
+def test_key_paths_are_attributes() -> None:
+    """Key paths are `GetAttrKey`, leaves come in field order, static fields have none."""
+
+    @lw.pytree
+    class P:
+        b: Any
+        s: lw.Static[int]
+        a: Any
+
+    paths = jax.tree_util.tree_leaves_with_path(P({"k": 1}, 2, [3, None]))
+    keys = [tuple(path) for path, _ in paths]
+    attr, item, index = (
+        jax.tree_util.GetAttrKey,
+        jax.tree_util.DictKey,
+        jax.tree_util.SequenceKey,
+    )
+    assert keys == [(attr("b"), item("k")), (attr("a"), index(0))]
+    assert jax.tree_util.keystr(paths[0][0]) == ".b['k']"
+
+
+def test_adds_nothing_that_a_user_would_notice() -> None:
+    """Fields, annotations, leaves and public attributes are those that were written."""
+
+    @lw.pytree
+    class P:
+        x: Any
+        a: lw.Static[int] = 1
+
+    assert [name for name in dir(P(1.0)) if not name.startswith("__")] == ["a", "x"]
+    assert [field.name for field in dataclasses.fields(P)] == ["x", "a"]
+    assert list(P.__annotations__) == ["x", "a"]
+    assert P.__name__ == "P"
+    assert P.__module__ == __name__
+
+
+def test_class_without_fields() -> None:
+    """A class without fields is a pytree without leaves."""
+
+    @lw.pytree
+    class P:
+        pass
+
+    @lw.pytree
+    class Q:
+        pass
+
+    assert jax.tree.leaves(P()) == []
+    assert jax.tree.structure(P()) == jax.tree.structure(P())
+    assert jax.tree.structure(P()) != jax.tree.structure(Q())
+    assert type(jax.tree.map(lambda x: x, P())) is P
+    assert P() == P()
+    assert P() != Q()

@@ -1,0 +1,356 @@
+"""`field`, `static_field`, and the static marks of other libraries."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import equinox as eqx
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+STATIC_DECLARATIONS: dict[str, Callable[[], Any]] = {
+    "leafwise": lw.static_field,
+    "jax.tree.static": jax.tree.static,
+    "equinox": lambda: eqx.field(static=True),
+    "flax": lambda: flax.struct.field(pytree_node=False),
+    "metadata static": lambda: dataclasses.field(metadata={"static": True}),
+    "metadata pytree_node": lambda: dataclasses.field(metadata={"pytree_node": False}),
+    "metadata both": lambda: dataclasses.field(metadata={"static": True, "pytree_node": False}),
+}
+DYNAMIC_DECLARATIONS: dict[str, Callable[[], Any]] = {
+    "leafwise": lw.field,
+    "equinox": eqx.field,
+    "flax": lambda: flax.struct.field(pytree_node=True),
+    "dataclasses": dataclasses.field,
+    "metadata": lambda: dataclasses.field(metadata={"static": False, "pytree_node": True}),
+}
+
+
+@pytest.mark.parametrize("library", STATIC_DECLARATIONS)
+def test_static_of_any_library(library: str) -> None:
+    """Static metadata is honoured, whichever library wrote it."""
+    cls = lw.pytree(
+        type("P", (), {"__annotations__": {"a": int}, "a": STATIC_DECLARATIONS[library]()})
+    )
+    assert jax.tree.leaves(cls(1)) == []
+    assert jax.tree.structure(cls(1)) != jax.tree.structure(cls(2))
+
+
+@pytest.mark.parametrize("library", DYNAMIC_DECLARATIONS)
+def test_dynamic_of_any_library(library: str) -> None:
+    """What no metadata calls static is a child."""
+    cls = lw.pytree(
+        type("P", (), {"__annotations__": {"a": int}, "a": DYNAMIC_DECLARATIONS[library]()})
+    )
+    assert jax.tree.leaves(cls(1)) == [1]
+
+
+def test_static_field_writes_the_common_metadata() -> None:
+    """`static_field` and `Static[...]` write what other libraries read, beside one's own."""
+
+    @lw.pytree
+    class P:
+        a: int = lw.static_field(metadata={"unit": "m"})
+        b: lw.Static[int] = 1
+
+    a, b = dataclasses.fields(P)
+    assert (a.metadata["static"], a.metadata["pytree_node"]) == (True, False)
+    assert (b.metadata["static"], b.metadata["pytree_node"]) == (True, False)
+    assert a.metadata["unit"] == "m"
+
+
+def test_metadata_is_copied() -> None:
+    """The user's metadata is never changed."""
+    mine = {"unit": "m"}
+    lw.static_field(metadata=mine)
+    lw.field(metadata=MappingProxyType(mine))
+    assert mine == {"unit": "m"}
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"static": False}, {"pytree_node": True}, {"static": 0, "pytree_node": False}]
+)
+def test_static_field_with_dynamic_metadata(metadata: dict[str, Any]) -> None:
+    """`static_field` whose metadata says dynamic is refused where it is written."""
+    with pytest.raises(lw.DefinitionError, match="contradicts itself"):
+        lw.static_field(metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"static": True, "pytree_node": True}, {"static": False, "pytree_node": False}],
+)
+def test_contradicting_metadata(metadata: dict[str, Any]) -> None:
+    """Metadata that says both is a definition error that names the field."""
+    declared = dataclasses.field(metadata=metadata)
+    with pytest.raises(lw.DefinitionError, match=r"P\.a: its metadata contradicts itself"):
+        lw.pytree(type("P", (), {"__annotations__": {"a": int}, "a": declared}))
+
+
+def test_annotation_against_metadata() -> None:
+    """`Static[...]` on a field that metadata calls dynamic is a definition error."""
+    with pytest.raises(lw.DefinitionError, match=r"P\.a: the annotation says static"):
+
+        @lw.pytree
+        class P:
+            a: lw.Static[int] = flax.struct.field(pytree_node=True)
+
+
+def test_metadata_of_a_plain_base_is_judged_too() -> None:
+    """Contradicting metadata in a plain frozen dataclass below is a definition error."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Base:
+        a: int = dataclasses.field(default=1, metadata={"static": True, "pytree_node": True})
+
+    with pytest.raises(lw.DefinitionError, match="contradicts itself"):
+
+        @lw.pytree
+        class P(Base):
+            x: Any = 1.0
+
+
+def test_defaults() -> None:
+    """Defaults and default factories work for both kinds of field."""
+
+    @lw.pytree
+    class P:
+        x: Any = 1.0
+        y: Any = lw.field(default=2.0)
+        z: Any = lw.field(default_factory=lambda: jnp.ones(2))
+        a: lw.Static[int] = 3
+        b: Any = lw.static_field(default_factory=tuple)
+
+    p, q = P(), P()
+    assert (p.x, p.y, p.a, p.b) == (1.0, 2.0, 3, ())
+    assert p.z is not q.z
+    assert P(z=5).z == 5
+    assert P(None, None).x is None
+
+
+def test_default_is_a_class_attribute() -> None:
+    """As in dataclasses, the class shows a dynamic default; a static is a descriptor.
+
+    That is what `dataclasses.dataclass(slots=True)` makes of every field.
+    """
+
+    @lw.pytree
+    class P:
+        x: Any
+        y: Any = 1.0
+        a: lw.Static[int] = 3
+
+    assert P.y == 1.0
+    assert not hasattr(P, "x")
+    assert isinstance(P.a, property)
+    assert P(0.0).a == 3
+
+
+def test_mutable_default_is_refused_as_in_dataclasses() -> None:
+    """A list as a default is refused by dataclasses, and the class is named."""
+    with pytest.raises(ValueError, match="mutable default") as error:
+
+        @lw.pytree
+        class P:
+            x: Any = []  # noqa: RUF012  # the point
+
+    assert "P" in error.value.__notes__[0]
+
+
+def test_default_before_non_default() -> None:
+    """A parameter without a default after one with is a TypeError, as in dataclasses."""
+    with pytest.raises(TypeError, match="non-default argument 'y' follows default argument"):
+
+        @lw.pytree
+        class P:
+            x: Any = 1
+            y: Any  # type: ignore[misc]
+
+
+def test_init_false_is_carried_through_flatten() -> None:
+    """Fields with `init=False`, static or dynamic, survive flatten, jit and tree.map."""
+
+    @lw.pytree
+    class P:
+        x: jax.Array
+        n: Any = lw.static_field(init=False)
+        twice: Any = lw.field(init=False)
+        made: Any = lw.field(init=False, default_factory=lambda: jnp.zeros(1))
+        same: Any = lw.static_field(init=False, default="d")
+
+        def __post_init__(self) -> None:
+            self.n = self.x.shape[0]
+            self.twice = self.x * 2
+
+    p = jax.jit(lambda p: jax.tree.map(lambda v: v, p))(P(jnp.ones(3)))
+    assert (p.n, p.same, p.twice.shape, p.made.shape) == (3, "d", (3,), (1,))
+    assert jax.tree.structure(P(jnp.ones(3))) != jax.tree.structure(P(jnp.ones(4)))
+    traces: list[int] = []
+    count = jax.jit(lambda p: traces.append(p.n) or p.x.sum())
+    count(P(jnp.ones(3)))
+    count(P(jnp.ones(4)))
+    assert traces == [3, 4]
+    with pytest.raises(TypeError):
+        P(jnp.ones(3), n=3)  # type: ignore[call-arg]
+
+
+def test_init_var() -> None:
+    """An `InitVar` reaches `__post_init__` in order and is no field."""
+
+    @lw.pytree
+    class P:
+        x: Any
+        scale: InitVar[float]
+        a: lw.Static[int] = 1
+        shift: InitVar[float] = 0.5
+
+        def __post_init__(self, scale: float, shift: float) -> None:
+            self.x = self.x * scale + shift
+
+    assert P(2.0, 3.0).x == 6.5
+    assert [field.name for field in dataclasses.fields(P)] == ["x", "a"]
+    assert jax.tree.leaves(P(2.0, 3.0, shift=0.0)) == [6.0]
+    assert dataclasses.replace(P(2.0, 3.0), scale=1.0, shift=0.0).x == 6.5
+    assert lw.replace(P(2.0, 3.0), scale=1.0, shift=0.0).x == 6.5
+
+
+def test_init_var_with_a_text_type_is_no_field() -> None:
+    """An `InitVar[str]` needs no static mark."""
+
+    @lw.pytree
+    class P:
+        mode: InitVar[str]
+        x: Any = 1.0
+
+        def __post_init__(self, mode: str) -> None:
+            self.x = len(mode)
+
+    assert P("abc").x == 3
+
+
+def test_kw_only_marker() -> None:
+    """Fields below `KW_ONLY` are keyword-only, and leaves keep field order."""
+
+    @lw.pytree
+    class P:
+        x: Any = 1.0
+        _: KW_ONLY
+        y: Any
+        a: lw.Static[int]
+
+    p = P(y=2.0, a=3)
+    assert jax.tree.leaves(p) == [1.0, 2.0]
+    with pytest.raises(TypeError):
+        P(1.0, 2.0, 3)  # type: ignore[misc]
+
+
+def test_kw_only_field() -> None:
+    """`kw_only=True` on one field makes that one keyword-only."""
+
+    @lw.pytree
+    class P:
+        a: int = lw.static_field(kw_only=True)
+        x: Any = lw.field()
+
+    assert P(1.0, a=2).a == 2
+    assert jax.tree.leaves(P(1.0, a=2)) == [1.0]
+
+
+def test_class_var() -> None:
+    """A `ClassVar`, also one of text, is no field."""
+
+    @lw.pytree
+    class P:
+        x: Any
+        kind: ClassVar[str] = "k"
+
+    assert [field.name for field in dataclasses.fields(P)] == ["x"]
+    assert P(1.0).kind == "k"
+    assert jax.tree.leaves(P(1.0)) == [1.0]
+
+
+AWKWARD = [
+    *["self", "self_", "key", "keys", "cls", "children", "children_", "values", "type", "id"],
+    *["aux", "leaves", "hash", "repr", "object", "tuple", "held", "fields", "name", "found"],
+    *["lw_found", "lw_entry", "lw_mine", "lw_cls", "lw_set", "lw_table", "_private", "T", "is_set"],
+]
+
+
+@pytest.mark.parametrize("slots", [False, True])
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("name", AWKWARD)
+def test_any_name_is_a_field(name: str, static: bool, slots: bool) -> None:
+    """No field name collides with what leafwise, builtins or generated code use."""
+    declare = lw.static_field if static else lw.field
+    body = {"__annotations__": {"x": Any, name: Any}, name: declare(converter=lambda v: v)}
+    p = lw.pytree(slots=slots)(type("P", (), body))(1.0, 5)
+    assert getattr(p, name) == 5
+    again = jax.tree.map(lambda v: v + 1, p)
+    assert again.x == 2.0
+    assert getattr(again, name) == (5 if static else 6)
+    assert p == lw.replace(p)
+    assert repr(p).endswith(f"P(x=1.0, {name}=5)")
+
+
+def test_all_awkward_names_at_once() -> None:
+    """The same names together in one class."""
+    body = {"__annotations__": dict.fromkeys(AWKWARD, Any), "key": lw.static_field()}
+    p = lw.pytree(type("P", (), body))(*range(len(AWKWARD)))
+    assert [getattr(p, name) for name in AWKWARD] == list(range(len(AWKWARD)))
+
+
+def test_private_names_are_mangled_as_usual() -> None:
+    """A name with two leading underscores is a field like any other."""
+
+    @lw.pytree
+    class P:
+        __x: Any
+        __a: lw.Static[int] = 1
+
+        def both(self) -> tuple[Any, int]:
+            return self.__x, self.__a
+
+    assert P(2.0).both() == (2.0, 1)
+    assert jax.tree.map(lambda v: v + 1, P(2.0)).both() == (3.0, 1)
+
+
+def test_repr_and_compare_of_a_field() -> None:
+    """`repr=False` hides a field from the repr, as in dataclasses."""
+
+    @lw.pytree
+    class P:
+        x: Any
+        hidden: Any = lw.field(default=1, repr=False)
+        secret: Any = lw.static_field(default=2, repr=False)
+
+    assert repr(P(0.5)).endswith("P(x=0.5)")
+
+
+def test_compare_false_static_still_counts_in_the_treedef() -> None:
+    """Traced code can read a field that is not compared, so its treedefs differ."""
+
+    @lw.pytree
+    class P:
+        a: int = lw.static_field(compare=False)
+
+    assert jax.tree.structure(P(1)) != jax.tree.structure(P(2))
+    assert jax.jit(lambda p: p.a)(P(1)) == 1
+    assert jax.jit(lambda p: p.a)(P(2)) == 2
+
+
+def test_numpy_arrays_are_fine_in_dynamic_fields() -> None:
+    """Fields are not converted unless asked."""
+
+    @lw.pytree
+    class P:
+        x: np.ndarray[Any, Any]
+
+    value = np.ones(2)
+    assert P(value).x is value

@@ -1,0 +1,266 @@
+"""`lw.freeze`, `FrozenMapping` and `static_field(freeze=True)`."""
+
+import collections
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+Pair = collections.namedtuple("Pair", ["left", "right"])  # noqa: PYI024
+
+
+@lw.pytree
+class P:
+    x: Any
+    a: Any = lw.static_field(default=None, freeze=True)
+
+
+FROZEN: dict[str, tuple[Any, Any]] = {
+    "list": ([1, [2, 3]], (1, (2, 3))),
+    "tuple": ((1, [2]), (1, (2,))),
+    "dict": ({"k": [1]}, lw.FrozenMapping({"k": (1,)})),
+    "nested dict": (
+        {"k": {"l": {}}},
+        lw.FrozenMapping({"k": lw.FrozenMapping({"l": lw.FrozenMapping()})}),
+    ),
+    "set": ({1, 2}, frozenset({1, 2})),
+    "frozenset": (frozenset({1}), frozenset({1})),
+    "bytearray": (bytearray(b"a"), b"a"),
+    "numpy": (np.ones(2), lw.StaticArray(np.ones(2))),
+    "jax": (jnp.ones(2), lw.StaticArray(np.ones(2, np.float32))),
+    "array in a list": ([np.ones(2)], (lw.StaticArray(np.ones(2)),)),
+    "namedtuple": (Pair([1], {2}), Pair((1,), frozenset({2}))),
+    "mappingproxy": (types.MappingProxyType({"k": [1]}), lw.FrozenMapping({"k": (1,)})),
+    "OrderedDict": (collections.OrderedDict(k=[1]), lw.FrozenMapping({"k": (1,)})),
+    "frozen mapping of lists": (lw.FrozenMapping(k=[1]), lw.FrozenMapping(k=(1,))),
+    "scalar": (np.float32(1), np.float32(1)),
+    "empty": ([], ()),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_freeze(name: str) -> None:
+    """Whatever can change in place becomes its immutable equivalent, at any depth."""
+    value, expected = FROZEN[name]
+    frozen = lw.freeze(value)
+    assert type(frozen) is type(expected)
+    assert frozen == expected
+    hash(frozen)
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_static_field_with_freeze(name: str) -> None:
+    """`static_field(freeze=True)` freezes at construction, and the result is a sound key."""
+    value, expected = FROZEN[name]
+    p = P(1.0, value)
+    assert type(p.a) is type(expected)
+    assert p.a == expected
+    assert jax.tree.structure(p) == jax.tree.structure(P(2.0, FROZEN[name][0]))
+    assert jax.jit(lambda p: p.x)(p) == 1.0
+    assert lw.replace(p, x=2.0).a == expected
+
+
+IMMUTABLE = [1, "a", (1, (2,)), frozenset({1}), None, len, b"b", Pair(1, 2), lw.FrozenMapping(a=1)]
+
+
+@pytest.mark.parametrize("value", [*IMMUTABLE, lw.StaticArray([1])], ids=repr)
+def test_immutable_values_come_back_themselves(value: Any) -> None:
+    """Where nothing has to change, `freeze` returns the very object."""
+    assert lw.freeze(value) is value
+
+
+def test_freeze_is_idempotent() -> None:
+    """Frozen values freeze to themselves."""
+    for value, _ in FROZEN.values():
+        frozen = lw.freeze(value)
+        assert lw.freeze(frozen) is frozen
+
+
+def test_freeze_copies() -> None:
+    """Later changes of the original do not reach the frozen value."""
+    inner, table = [1], np.ones(2)
+    value = {"k": inner, "t": table}
+    p = P(1.0, value)
+    inner.append(2)
+    table[0] = 5
+    value["new"] = [3]
+    assert p.a["k"] == (1,)
+    assert np.asarray(p.a["t"]).tolist() == [1.0, 1.0]
+    assert list(p.a) == ["k", "t"]
+
+
+def test_a_list_that_was_made_in_jit_is_shared_no_more() -> None:
+    """The hazard: plain jax hands the same list to every output; frozen, nothing can change."""
+    import dataclasses
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Plain:
+        x: Any
+        a: Any = dataclasses.field(default_factory=list, metadata={"static": True})
+
+    make = jax.jit(Plain)
+    make(1.0).a.append(1)
+    assert make(1.0).a == [1]
+    frozen = jax.jit(lambda x: P(x, []))(1.0)
+    assert frozen.a == ()
+
+
+def test_freeze_runs_after_the_converter_and_before_the_check() -> None:
+    """The converter sees the value as given, the check what will be stored."""
+    seen: list[Any] = []
+
+    @lw.pytree
+    class Q:
+        a: Any = lw.static_field(
+            freeze=True,
+            converter=lambda v: seen.append(type(v)) or v,
+            check=lambda v: seen.append(type(v)),
+        )
+
+    Q([1])
+    assert seen == [list, tuple]
+
+
+def test_defaults_are_frozen() -> None:
+    """A made default is frozen like a value that was given."""
+
+    @lw.pytree
+    class Q:
+        a: Any = lw.static_field(default_factory=lambda: {"k": [1]}, freeze=True)
+        b: Any = lw.static_field(init=False, default_factory=list, freeze=True)
+
+    assert Q().a == lw.FrozenMapping(k=(1,))
+    assert Q().b == ()
+
+
+def test_order_of_a_mapping_is_part_of_the_key() -> None:
+    """Insertion order is kept, and is another treedef, as traced code can see it."""
+    one, two = {"k": 1, "l": 2}, {"l": 2, "k": 1}
+    assert list(P(1.0, two).a) == ["l", "k"]
+    assert jax.tree.structure(P(1.0, one)) != jax.tree.structure(P(1.0, two))
+
+
+def test_containers_that_contain_themselves() -> None:
+    """A cycle is an error, not a recursion without end."""
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(ValueError, match="contains itself"):
+        lw.freeze(loop)
+    with pytest.raises(ValueError, match="contains itself"):
+        P(1.0, {"k": loop})
+    shared: list[Any] = [1]
+    assert lw.freeze([shared, shared]) == ((1,), (1,))
+
+
+def test_tracers_inside_are_reported_by_field() -> None:
+    """A tracer in a field that freezes is named by class, field and path, with the rest."""
+
+    @lw.pytree
+    class Q:
+        a: Any = lw.static_field(freeze=True)
+        b: lw.Static[Any] = None
+
+    with pytest.raises(lw.TracerInStaticError, match=r"Q\.a\['k'\]\[1\]"):
+        jax.jit(lambda v: Q({"k": [1, v]}))(1.0)
+    with pytest.raises(lw.TracerInStaticError, match=r"Q\.b: a list") as error:
+        jax.jit(lambda v: Q({"k": [1, v]}, []))(1.0)
+    assert isinstance(error.value, lw.UnhashableStaticError)
+
+
+def test_what_freeze_cannot_convert_is_still_refused() -> None:
+    """An object that freezing leaves as it is meets validation as usual."""
+    with pytest.raises(lw.UnhashableStaticError, match=r"P\.a\[0\]"):
+        P(1.0, [types.SimpleNamespace(a=1)])
+
+
+def test_object_arrays_are_refused() -> None:
+    """An array of Python objects has no bytes to be keyed on."""
+    with pytest.raises(TypeError, match="not Python objects"):
+        lw.freeze(np.array([object()], object))
+
+
+def test_frozen_mapping_is_a_mapping() -> None:
+    """It reads like a dict and equals any mapping of equal items, in any order."""
+    mapping = lw.FrozenMapping({"b": 1}, a=2)
+    assert isinstance(mapping, Mapping)
+    assert list(mapping.items()) == [("b", 1), ("a", 2)]
+    assert mapping["a"] == 2
+    assert mapping.get("z") is None
+    assert "b" in mapping
+    assert len(mapping) == 2
+    assert {**mapping} == mapping == {"a": 2, "b": 1}
+    assert mapping == lw.FrozenMapping({"a": 2, "b": 1})
+    assert mapping != {"a": 2}
+    assert mapping | {"c": 3} == lw.FrozenMapping(b=1, a=2, c=3)
+    assert lw.FrozenMapping([("a", 1)]) == lw.FrozenMapping(a=1)
+    with pytest.raises(KeyError):
+        mapping["z"]
+
+
+def test_frozen_mapping_copies_what_it_is_given() -> None:
+    """Changing the dict afterwards does not change the mapping."""
+    given = {"a": 1}
+    mapping = lw.FrozenMapping(given)
+    given["a"] = 2
+    assert mapping["a"] == 1
+
+
+def test_frozen_mapping_is_hashable() -> None:
+    """Equal mappings hash the same, whatever their order; unhashable items say so."""
+    one, two = lw.FrozenMapping(a=1, b=2), lw.FrozenMapping(b=2, a=1)
+    assert hash(one) == hash(two)
+    assert {one: "x"}[two] == "x"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(lw.FrozenMapping(a=[]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.__setitem__("a", 2),
+        lambda m: m.__delitem__("a"),
+        lambda m: setattr(m, "a", 2),
+        lambda m: setattr(m, "_items", {}),
+        lambda m: delattr(m, "_items"),
+        lambda m: m.update(a=2),
+        lambda m: m.clear(),
+    ],
+    ids=["setitem", "delitem", "setattr", "items", "delattr", "update", "clear"],
+)
+def test_frozen_mapping_cannot_be_changed(change: Any) -> None:
+    """No public way changes a mapping: each is an error, and content and hash stay."""
+    mapping = lw.FrozenMapping(a=1)
+    before = hash(mapping)
+    with pytest.raises((AttributeError, TypeError)):
+        change(mapping)
+    assert mapping == {"a": 1}
+    assert hash(mapping) == before == hash(lw.FrozenMapping(a=1))
+
+
+def test_frozen_mapping_init_again_changes_nothing() -> None:
+    """Its content is there before any `__init__` runs."""
+    mapping: Any = lw.FrozenMapping(a=1)
+    mapping.__init__(b=2)
+    assert mapping == {"a": 1}
+
+
+def test_frozen_mapping_repr_is_code() -> None:
+    """Its repr can be evaluated."""
+    mapping = lw.FrozenMapping(a=(1, 2))
+    assert repr(mapping) == "FrozenMapping({'a': (1, 2)})"
+    assert eval(repr(mapping), {"FrozenMapping": lw.FrozenMapping}) == mapping  # noqa: S307
+
+
+def test_ior_makes_a_new_mapping() -> None:
+    """`|=` binds the name to another mapping and leaves the first alone."""
+    first = mapping = lw.FrozenMapping(a=1)
+    mapping |= {"b": 2}
+    assert first == {"a": 1}
+    assert mapping == {"a": 1, "b": 2}

@@ -1,0 +1,348 @@
+"""Inheritance: staticness, constructors, mixins, ABCs and protocols."""
+
+import abc
+import dataclasses
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+
+
+@lw.pytree
+class Base:
+    x: Any
+    a: int = lw.static_field(default=1)
+    b: lw.Static[str] = "b"
+
+
+def test_staticness_is_inherited() -> None:
+    """A decorated subclass inherits which fields are static, and adds its own at the end."""
+
+    @lw.pytree
+    class P(Base):
+        y: Any = 2.0
+        c: lw.Static[str] = "c"
+
+    assert jax.tree.leaves(P(1.0)) == [1.0, 2.0]
+    assert jax.tree.structure(P(1.0)) != jax.tree.structure(P(1.0, a=2))
+    assert jax.tree.structure(P(1.0)) != jax.tree.structure(P(1.0, c="d"))
+    assert [field.name for field in dataclasses.fields(P)] == ["x", "a", "b", "y", "c"]
+
+
+def test_subclass_and_base_never_share_a_treedef() -> None:
+    """Without a new field the subclass is still another class; plain dataclasses share."""
+
+    @lw.pytree
+    class P(Base):
+        pass
+
+    assert jax.tree.structure(P(1.0)) != jax.tree.structure(Base(1.0))
+    assert P(1.0) != Base(1.0)
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class A:
+        x: Any
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class B(A):
+        pass
+
+    assert jax.tree.structure(A(1)) == jax.tree.structure(B(1))
+
+
+@pytest.mark.parametrize("annotation", [int, Any, float | None])
+def test_override_of_a_static_field_must_say_so(annotation: Any) -> None:
+    """Overriding a static field without saying static or dynamic is a definition error."""
+    body = {"__annotations__": {"a": annotation}, "a": 3}
+    with pytest.raises(lw.DefinitionError, match=r"P\.a: overrides a static field of Base") as e:
+        lw.pytree(type("P", (Base,), body))
+    assert "lw.static_field(...)" in str(e.value)
+    assert "lw.field(...)" in str(e.value)
+
+
+def test_flax_override_becomes_a_leaf() -> None:
+    """The hazard is real: elsewhere such an override is a leaf without a word."""
+    import flax.struct
+
+    @flax.struct.dataclass
+    class A:
+        a: int = flax.struct.field(pytree_node=False, default=1)
+
+    @flax.struct.dataclass
+    class B(A):
+        a: int = 2
+
+    assert jax.tree.leaves(B()) == [2]
+
+
+def test_override_that_says_so() -> None:
+    """Any explicit declaration overrides: static again by either spelling, or dynamic."""
+
+    @lw.pytree
+    class Again(Base):
+        a: int = lw.static_field(default=5)
+        b: lw.Static[str] = "c"
+
+    @lw.pytree
+    class Dynamic(Base):
+        a: int = lw.field(default=5)
+
+    @lw.pytree
+    class Static(Base):
+        x: lw.Static[Any]
+
+    assert (Again(1.0).a, Again(1.0).b) == (5, "c")
+    assert jax.tree.leaves(Again(1.0)) == [1.0]
+    assert jax.tree.leaves(Dynamic(1.0)) == [1.0, 5]
+    assert jax.tree.leaves(Static(1.0)) == []
+
+
+OVERRIDES = {
+    "value": 3,
+    "function": lambda self: 3,
+    "jitted": jnp.tanh,
+    "class": int,
+    "property": property(lambda self: 3),
+    "classmethod": classmethod(lambda cls: 3),
+}
+
+
+@pytest.mark.parametrize("name", OVERRIDES)
+@pytest.mark.parametrize("field", ["a", "x"])
+def test_override_without_an_annotation(field: str, name: str) -> None:
+    """Assigning a field's name in a subclass changes no default, so it is refused."""
+    with pytest.raises(lw.DefinitionError, match=rf"P\.{field}\b"):
+        lw.pytree(type("P", (Base,), {field: OVERRIDES[name]}))
+
+
+def test_fields_of_a_plain_frozen_base() -> None:
+    """Fields of a plain frozen dataclass follow the same rules as one's own."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Plain:
+        n: lw.Static[int]
+        m: int = dataclasses.field(default=1, metadata={"static": True})
+
+    @lw.pytree
+    class P(Plain):
+        x: Any = 1.0
+
+    assert jax.tree.leaves(P(3)) == [1.0]
+
+    @dataclasses.dataclass(frozen=True)
+    class Text:
+        name: str
+
+    with pytest.raises(lw.DefinitionError, match="JAX cannot trace a str"):
+
+        @lw.pytree
+        class Q(Text):
+            x: Any = 1.0
+
+
+def test_base_that_is_not_frozen() -> None:
+    """A dataclass that can change in place cannot be a base."""
+
+    @dataclasses.dataclass
+    class Open:
+        x: Any
+
+    with pytest.raises(lw.DefinitionError, match="its base Open is a dataclass that is not frozen"):
+
+        @lw.pytree
+        class P(Open):
+            pass
+
+
+def test_super_init_chain() -> None:
+    """Hand-written constructors can call each other through `super()`."""
+
+    @lw.pytree
+    class A:
+        x: Any
+        a: lw.Static[int]
+
+        def __init__(self, x: Any, a: int) -> None:
+            self.x = x
+            self.a = a
+
+    @lw.pytree
+    class B(A):
+        y: Any
+
+        def __init__(self, y: Any, *args: Any) -> None:
+            super().__init__(*args)
+            self.y = y + self.x
+
+    @lw.pytree
+    class C(B):
+        c: lw.Static[Any] = None
+
+        def __init__(self, c: Any) -> None:
+            super().__init__(1.0, 2.0, a=3) if False else super().__init__(1.0, 2.0, 3)
+            self.c = c
+
+    made = C("c")
+    assert (made.x, made.y, made.a, made.c) == (2.0, 3.0, 3, "c")
+    assert jax.tree.leaves(made) == [2.0, 3.0]
+    with pytest.raises(lw.UnhashableStaticError, match=r"C\.c"):
+        C([])
+
+
+def test_super_init_of_a_generated_constructor() -> None:
+    """A hand-written `__init__` can call the generated one of its base."""
+
+    @lw.pytree
+    class P(Base):
+        y: Any
+
+        def __init__(self, y: Any) -> None:
+            super().__init__(y * 2, a=7)
+            self.y = y
+
+    made = P(1.0)
+    assert (made.x, made.a, made.b, made.y) == (2.0, 7, "b", 1.0)
+
+
+def test_super_post_init() -> None:
+    """`__post_init__` chains through `super()`, and is inherited."""
+
+    @lw.pytree
+    class A:
+        x: Any
+
+        def __post_init__(self) -> None:
+            self.x = self.x + 1
+
+    @lw.pytree
+    class B(A):
+        y: Any
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.y = self.y + self.x
+
+    @lw.pytree
+    class C(A):
+        y: Any
+
+    assert (B(1, 1).x, B(1, 1).y) == (2, 3)
+    assert C(1, 1).x == 2
+
+
+def test_diamond() -> None:
+    """Fields of a diamond come in dataclass order, and constructors cooperate."""
+
+    @lw.pytree
+    class Top:
+        t: Any
+
+    @lw.pytree
+    class Left(Top):
+        left: lw.Static[str] = "l"
+
+    @lw.pytree
+    class Right(Top):
+        right: Any = 2.0
+
+    @lw.pytree
+    class Bottom(Left, Right):
+        bottom: Any = 3.0
+
+    assert [f.name for f in dataclasses.fields(Bottom)] == ["t", "right", "left", "bottom"]
+    assert jax.tree.leaves(Bottom(1.0)) == [1.0, 2.0, 3.0]
+    assert jax.tree.structure(Bottom(1.0)) != jax.tree.structure(Bottom(1.0, left="m"))
+
+
+def test_mixin_without_fields() -> None:
+    """A plain class may add methods from either side."""
+
+    class Mixin:
+        def double(self) -> Any:
+            return self.x * 2  # type: ignore[attr-defined]
+
+    @lw.pytree
+    class First(Mixin, Base):
+        pass
+
+    @lw.pytree
+    class Last(Base, Mixin):
+        pass
+
+    assert First(2.0).double() == Last(2.0).double() == 4.0
+
+
+def test_abstract_base_class() -> None:
+    """An ABC, decorated or not, keeps its abstract methods."""
+
+    @lw.pytree
+    class Shape(abc.ABC):
+        scale: Any
+
+        @abc.abstractmethod
+        def area(self) -> Any: ...
+
+    @lw.pytree
+    class Square(Shape):
+        def area(self) -> Any:
+            return self.scale**2
+
+    with pytest.raises(TypeError, match="abstract"):
+        Shape(1.0)  # type: ignore[abstract]
+    assert jax.jit(lambda s: s.area())(Square(3.0)) == 9.0
+    assert isinstance(Square(1.0), Shape)
+
+
+@runtime_checkable
+class HasX(Protocol):
+    x: Any
+
+    def go(self) -> Any: ...
+
+
+def test_protocol() -> None:
+    """A class may implement a protocol, by inheritance or by shape."""
+
+    @lw.pytree
+    class Explicit(HasX):
+        x: Any
+        a: lw.Static[int] = 1
+
+        def go(self) -> Any:
+            return self.x
+
+    @lw.pytree
+    class Structural:
+        x: Any
+
+        def go(self) -> Any:
+            return self.x
+
+    assert isinstance(Explicit(1.0), HasX)
+    assert isinstance(Structural(1.0), HasX)
+    assert jax.tree.leaves(Explicit(1.0)) == [1.0]
+
+
+def test_init_subclass_and_class_getitem() -> None:
+    """`__init_subclass__` of the user still runs, with its arguments."""
+    seen: list[Any] = []
+
+    @lw.pytree
+    class A:
+        x: Any
+
+        def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
+            super().__init_subclass__(**keywords)
+            seen.append((cls.__name__, tag))
+
+    @lw.pytree
+    class B(A, tag="t"):
+        pass
+
+    assert seen == [("B", "t")]
+    assert jax.tree.leaves(B(1.0)) == [1.0]

@@ -1,0 +1,156 @@
+"""A static value that changed in place is noticed when the next instance is built from it."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = None
+
+
+class Value:
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.v == other.v
+
+    def __hash__(self) -> int:
+        return hash(self.v)
+
+
+class HashOnly:
+    v = 1
+
+    def __hash__(self) -> int:
+        return hash(self.v)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    v: Any
+
+
+class Text(str):  # it is to have a __dict__
+    """A str with state."""
+
+
+def text(value: int) -> Text:
+    """Return a str with state."""
+    made = Text("t")
+    made.v = value  # type: ignore[attr-defined]
+    return made
+
+
+MADE: dict[str, Any] = {
+    "value": Value,
+    "hash only": lambda v: HashOnly(),
+    "frozen dataclass": Frozen,
+    "str with state": text,
+}
+
+
+@pytest.mark.parametrize("nested", ["", "tuple", "partial", "dataclass", "method"])
+@pytest.mark.parametrize("name", MADE)
+def test_building_from_a_changed_object(name: str, nested: str) -> None:
+    """As long as a key of the old content lives, the next construction raises at once."""
+    value = MADE[name](1)
+    place = {
+        "": lambda v: v,
+        "tuple": lambda v: (v,),
+        "partial": lambda v: functools.partial(print, v),
+        "dataclass": Frozen,
+        "method": lambda v: Frozen(v).__repr__,
+    }[nested]
+    first = P(1.0, place(value))
+    object.__setattr__(value, "v", 2)
+    with pytest.raises(lw.StaticMutatedError, match=r"P\.a.*changed in place") as error:
+        P(2.0, place(value))
+    assert isinstance(error.value, RuntimeError)
+    assert "build a new value instead" in str(error.value)
+    assert first.x == 1.0
+
+
+def test_plain_dataclass_serves_a_stale_program() -> None:
+    """The hazard is real: plainly, the mutated object meets the program of its old content."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Plain:
+        x: Any
+        a: Any = dataclasses.field(metadata={"static": True})
+
+    value = Value(1)
+    run = jax.jit(lambda p: p.x * p.a.v)
+    assert run(Plain(1.0, value)) == 1.0
+    value.v = 5
+    assert run(Plain(1.0, value)) == 1.0
+
+
+def test_partial_whose_keywords_changed() -> None:
+    """A partial is read by its parts, and they can be changed."""
+    part = functools.partial(print, sep="a")
+    first = P(1.0, part)
+    part.keywords["sep"] = "b"
+    with pytest.raises(lw.StaticMutatedError, match=r"P\.a"):
+        P(1.0, part)
+    assert first.a is part
+
+
+def test_unchanged_objects_are_fine() -> None:
+    """Building again and again from the same objects raises nothing."""
+    value = Value(1)
+    made = [P(float(n), (value, Frozen(value))) for n in range(5)]
+    assert len({jax.tree.structure(p) for p in made}) == 1
+
+
+def test_changed_and_changed_back() -> None:
+    """An object that is again what it was is accepted."""
+    value = Value(1)
+    first = P(1.0, value)
+    value.v = 2
+    with pytest.raises(lw.StaticMutatedError):
+        P(1.0, value)
+    value.v = 1
+    assert jax.tree.structure(P(2.0, value)) == jax.tree.structure(first)
+
+
+def test_changed_after_its_instances_are_gone() -> None:
+    """Where no key of the old content lives, the new content is simply another key."""
+    value = Value(1)
+    P(1.0, value)
+    value.v = 2
+    assert P(1.0, value).a.v == 2
+
+
+def test_other_instances_still_work() -> None:
+    """The error concerns the changed object only."""
+    value, other = Value(1), Value(1)
+    first = P(1.0, value)
+    value.v = 2
+    assert jax.tree.structure(P(1.0, other)) == jax.tree.structure(P(2.0, Value(1)))
+    assert first.a is value
+
+
+def test_registered_classes_notice_too() -> None:
+    """A class under `lw.register` raises at the flatten."""
+
+    class R:
+        def __init__(self, a: Any) -> None:
+            self.x, self.a = 1.0, a
+
+    lw.register(R, dynamic=["x"], static=["a"])
+    value = Value(1)
+    structure = jax.tree.structure(R(value))
+    value.v = 2
+    with pytest.raises(lw.StaticMutatedError, match=r"R\.a"):
+        jax.tree.leaves(R(value))
+    assert structure == structure  # noqa: PLR0124  # it keeps the key alive

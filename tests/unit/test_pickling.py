@@ -1,0 +1,342 @@
+"""Pickle, cloudpickle, `copy` and `deepcopy`, of instances, treedefs and errors."""
+
+import copy
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+LOADED: list[str] = []
+
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = 1
+
+
+@lw.pytree
+class Awkward:
+    x: Any = lw.field(converter=lambda v: LOADED.append("converter") or v)
+    n: Any = lw.static_field(init=False)
+    later: Any = lw.field(init=False)
+
+    def __post_init__(self) -> None:
+        LOADED.append("post_init")
+        self.n = 3
+        self.later = 4.0
+
+
+@lw.pytree
+class OwnInit:
+    x: Any
+    a: lw.Static[str]
+
+    def __init__(self, size: int) -> None:
+        LOADED.append("init")
+        self.x = np.zeros(size)
+        self.a = "a" * size
+
+
+@lw.pytree
+class Stateful:
+    x: Any
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"x": self.x}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        object.__setattr__(self, "x", state["x"] + 1)
+
+
+@lw.pytree
+class Empty:
+    pass
+
+
+class Value:
+    def __init__(self, v: int) -> None:
+        self.v = v
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.v == other.v
+
+    def __hash__(self) -> int:
+        return hash(self.v)
+
+
+def relu(x: Any) -> Any:
+    """Stand in a static field."""
+    return x
+
+
+STATICS: dict[str, Any] = {
+    "text": "relu",
+    "nan": float("nan"),
+    "nested": (1, ("a", frozenset({1.5, None})), range(3)),
+    "function": relu,
+    "partial": functools.partial(relu, 1),
+    "dtype": np.dtype("float32"),
+    "scalar": np.float32(1),
+    "table": lw.StaticArray([1.0, 2.0]),
+    "mapping": lw.freeze({"k": [1, 2]}),
+    "value": Value(3),
+    "instance": P(None, 2),
+    "class": P,
+}
+PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
+
+
+def through_pickle(value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
+    """Send a value through pickle."""
+    return pickle.loads(pickle.dumps(value, protocol))  # noqa: S301
+
+
+@pytest.mark.parametrize("name", STATICS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_pickle(protocol: int, name: str) -> None:
+    """An instance comes back equal, with the same treedef, for any kind of static."""
+    p = P({"k": jnp.ones(2)}, STATICS[name])
+    again = through_pickle(p, protocol)
+    assert type(again) is P
+    assert again == p
+    assert hash(again) == hash(p)
+    assert jax.tree.structure(again) == jax.tree.structure(p)
+    with pytest.raises(lw.FrozenInstanceError):
+        again.x = 1
+
+
+@pytest.mark.parametrize("name", STATICS)
+def test_treedefs_pickle(name: str) -> None:
+    """A treedef comes back equal, and unflattens to an instance of the class."""
+    p = P([1.0, None], STATICS[name])
+    structure = jax.tree.structure(p)
+    again = through_pickle(structure)
+    assert again == structure
+    assert hash(again) == hash(structure)
+    assert jax.tree.unflatten(again, [1.0]) == p
+
+
+def test_other_shapes_of_class() -> None:
+    """Fields with `init=False`, own constructors and no fields at all travel too."""
+    for p in (Awkward(1.0), OwnInit(2), Empty()):
+        for again in (through_pickle(p), copy.copy(p), copy.deepcopy(p)):
+            assert again == p
+            assert jax.tree.structure(again) == jax.tree.structure(p)
+
+
+@pytest.mark.parametrize("way", [through_pickle, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("cls", [Awkward, OwnInit])
+def test_runs_no_constructor(cls: Any, way: Any) -> None:
+    """Loading and copying run neither `__init__` nor `__post_init__` nor converters."""
+    p = cls(2)
+    LOADED.clear()
+    way(p)
+    assert LOADED == []
+
+
+def test_own_getstate_wins() -> None:
+    """A class with its own `__getstate__` and `__setstate__` is pickled by them."""
+    again = through_pickle(Stateful(1))
+    assert again.x == 2
+    assert jax.tree.leaves(again) == [2]
+
+
+def test_copy_shares_and_deepcopy_does_not() -> None:
+    """`copy` shares children, `deepcopy` copies them; both keep the very statics."""
+    value = Value(1)
+    p = P([np.ones(2)], value)
+    assert copy.copy(p).x is p.x
+    deep = copy.deepcopy(p)
+    assert deep.x is not p.x
+    assert deep.x[0] is not p.x[0]
+    assert deep.a is value
+    assert jax.tree.structure(deep) == jax.tree.structure(p)
+
+
+def test_deepcopy_keeps_shared_children_shared() -> None:
+    """`deepcopy` respects what is one object within the whole."""
+    shared = [1]
+    deep = copy.deepcopy([P(shared), P(shared)])
+    assert deep[0].x is deep[1].x
+
+
+def test_loading_validates() -> None:
+    """What cannot be static is refused at loading as at construction."""
+    rebuild, arguments = P(1.0).__reduce__()[:2]
+    with pytest.raises(lw.UnhashableStaticError):
+        rebuild(arguments[0], {"x": 1.0, "a": []})
+    with pytest.raises(lw.FieldNotSetError):
+        rebuild(arguments[0], {"a": 1})
+
+
+def test_static_array_and_mapping_pickle_and_copy() -> None:
+    """`StaticArray` and `FrozenMapping` pickle by content; copies are the object itself."""
+    for value in (lw.StaticArray(np.arange(6.0).reshape(2, 3)), lw.FrozenMapping(a=1)):
+        for protocol in PROTOCOLS:
+            again = through_pickle(value, protocol)
+            assert type(again) is type(value)
+            assert again == value
+            assert hash(again) == hash(value)
+        assert copy.copy(value) is value
+    table = lw.StaticArray([1])
+    assert copy.deepcopy(table) is table
+    assert not np.asarray(through_pickle(table)).flags.writeable
+
+
+SAVE = """
+import enum, sys
+from typing import Any
+import cloudpickle, jax, jax.numpy as jnp, leafwise as lw
+
+class Color(enum.Enum):
+    RED = 1
+
+@lw.pytree
+class Base:
+    x: Any
+    color: lw.Static[Color] = Color.RED
+
+@lw.pytree(slots={slots})
+class Model(Base):
+    n: int = lw.static_field(default=2)
+    made: Any = lw.field(default_factory=lambda: 1.0, converter=float)
+    held: lw.Static[Any] = lw.static_field(default=(1, 2), freeze=True)
+
+    def __post_init__(self):
+        assert self.n != 99
+
+    def apply(self, y):
+        return self.x * self.n + y
+
+model = Model(jnp.ones(2), n=3)
+with open(sys.argv[1], "wb") as file:
+    cloudpickle.dump((model, Model, jax.tree.structure(model)), file)
+"""
+LOAD = """
+import pickle, sys
+with open(sys.argv[1], "rb") as file:
+    model, Model, structure = pickle.load(file)
+import jax, leafwise as lw
+assert type(model) is Model
+assert len(jax.tree.leaves(model)) == 2, jax.tree.leaves(model)
+assert jax.tree.structure(model) == structure
+assert jax.jit(lambda m: m.apply(1.0))(model).tolist() == [4.0, 4.0]
+other = Model(model.x, n=4)
+assert jax.tree.structure(other) != structure
+assert jax.jit(lambda m: m.apply(1.0))(other).tolist() == [5.0, 5.0]
+assert Model(model.x, n=3) == model and hash(Model(model.x, n=3)) == hash(model)
+assert jax.tree.structure(Model(model.x, n=3)) == structure
+assert Model(model.x, held=[1, [2]]).held == (1, (2,))
+assert jax.tree.leaves(Model(model.x))[1] == 1.0
+assert repr(jax.tree.map(lambda v: v, model)).startswith("Model(x=f32[2]")
+for bad in ({"n": []}, {"n": True and {}}):
+    try:
+        Model(model.x, **bad)
+    except lw.UnhashableStaticError as error:
+        assert "Model.n" in str(error)
+    else:
+        raise AssertionError
+try:
+    model.x = 1
+except lw.FrozenInstanceError:
+    pass
+else:
+    raise AssertionError
+@lw.pytree
+class Sub(Model):
+    z: lw.Static[str] = "z"
+assert jax.tree.structure(Sub(model.x)) != jax.tree.structure(Sub(model.x, z="y"))
+"""
+
+
+def run(source: str, *arguments: str) -> None:
+    """Run a script in a fresh interpreter."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(source), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_cloudpickle_of_a_class_in_main(tmp_path: Path, slots: bool) -> None:
+    """A class of `__main__` arrives in a fresh process registered, statics and all."""
+    file = str(tmp_path / "model.pickle")
+    run(SAVE.replace("{slots}", str(slots)), file)
+    run(LOAD, file)
+
+
+def test_cloudpickle_of_a_local_class() -> None:
+    """Within one process, a class pickled by value comes back as itself."""
+
+    @lw.pytree
+    class Local:
+        x: Any
+        a: lw.Static[Any] = 1
+
+    p = Local(1.0, "a")
+    again = pickle.loads(cloudpickle.dumps(p))  # noqa: S301
+    assert type(again) is Local
+    assert again == p
+
+
+ERRORS: dict[str, Exception] = {
+    kind.__name__: kind("P.a: what\n  fix: that")
+    for kind in (
+        lw.LeafwiseError,
+        lw.DefinitionError,
+        lw.UndecoratedSubclassError,
+        lw.FieldNotSetError,
+        lw.FieldCheckError,
+        lw.FrozenInstanceError,
+        lw.TracerComparisonError,
+        lw.StaticMutatedError,
+    )
+}
+
+
+@pytest.mark.parametrize("way", [through_pickle, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_survive(name: str, way: Any) -> None:
+    """Every error comes through pickle and copy with its class and message."""
+    again = way(ERRORS[name])
+    assert type(again) is type(ERRORS[name])
+    assert str(again) == str(ERRORS[name])
+
+
+@pytest.mark.parametrize("way", [through_pickle, copy.copy, copy.deepcopy])
+def test_static_field_errors_survive(way: Any) -> None:
+    """An error of several kinds keeps its kinds, findings, message and notes."""
+
+    def bad() -> Any:
+        return P({"k": jnp.ones(2)}, ([1], np.ones(2)))
+
+    with pytest.raises(lw.StaticFieldError) as caught:
+        bad()
+    error = caught.value
+    error.add_note("a note")
+    again = way(error)
+    assert type(again) is type(error)
+    assert isinstance(again, lw.UnhashableStaticError)
+    assert isinstance(again, lw.ArrayInStaticError)
+    assert again.findings == error.findings
+    assert str(again) == str(error)
+    assert again.__notes__ == ["a note"]

@@ -1,0 +1,302 @@
+"""`lw.register`: pytrees from classes that one does not own."""
+
+import collections
+import copy
+import dataclasses
+import pickle
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+try:
+    import attrs
+except ImportError:  # one of the optional packages
+    attrs = None
+
+RUNS: list[str] = []
+
+
+class Plain:
+    def __init__(self, x: Any, a: Any) -> None:
+        RUNS.append("init")
+        self.x = x
+        self.a = a
+
+
+lw.register(Plain, dynamic=["x"], static=["a"])
+
+
+class Slots:
+    __slots__ = ("a", "x")
+
+    def __init__(self, x: Any, a: Any) -> None:
+        self.x = x
+        self.a = a
+
+
+lw.register(Slots, dynamic=["x"], static=["a"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    x: Any
+    a: Any = 1
+
+    def __post_init__(self) -> None:
+        RUNS.append("post_init")
+
+
+lw.register(Frozen, dynamic=["x"], static=["a"])
+
+
+@dataclasses.dataclass
+class Open:
+    x: Any
+    a: Any = 1
+
+
+lw.register(Open, dynamic=["x"], static=["a"])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrozenSlots:
+    x: Any
+    a: Any = 1
+
+
+lw.register(FrozenSlots, dynamic=["x"], static=["a"])
+
+
+class Typed(NamedTuple):
+    a: Any
+    x: Any
+
+
+lw.register(Typed, dynamic=["x"], static=["a"])
+
+CLASSES: dict[str, Any] = {
+    "plain": Plain,
+    "slots": Slots,
+    "frozen dataclass": Frozen,
+    "dataclass": Open,
+    "slotted dataclass": FrozenSlots,
+    "namedtuple": lambda x, a: Typed(a=a, x=x),
+}
+if attrs is not None:
+
+    @attrs.define
+    class Defined:
+        x: Any
+        a: Any = 1
+
+    @attrs.frozen
+    class Attrs:
+        x: Any
+        a: Any = 1
+
+    for each in (Defined, Attrs):
+        lw.register(each, dynamic=["x"], static=["a"])
+    CLASSES |= {"attrs define": Defined, "attrs frozen": Attrs}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_is_a_pytree(name: str) -> None:
+    """Dynamic attributes are children, static ones part of a sound key."""
+    make = CLASSES[name]
+    made = make(1.0, "s")
+    assert jax.tree.leaves(made) == [1.0]
+    again = jax.tree.map(lambda v: v + 1, made)
+    assert type(again) is type(made)
+    assert (again.x, again.a) == (2.0, "s")
+    assert jax.tree.structure(made) == jax.tree.structure(make(5.0, "s"))
+    for other in ("t", b"s"):
+        assert jax.tree.structure(made) != jax.tree.structure(make(1.0, other))
+    for one, two in ((1, True), (1, 1.0), (0.0, -0.0), ((1,), (1.0,))):
+        assert jax.tree.structure(make(0, one)) != jax.tree.structure(make(0, two))
+    assert jax.tree.structure(make(0, float("nan"))) == jax.tree.structure(make(0, float("nan")))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_through_transformations(name: str) -> None:
+    """Registered instances go through jit, vmap, grad, and pickle with their treedefs."""
+    make = CLASSES[name]
+    made = make(jnp.ones(2), 3)
+    assert jax.jit(lambda p: p.x * p.a)(made).tolist() == [3.0, 3.0]
+    assert jax.vmap(lambda p: p)(made).a == 3
+    assert jax.grad(lambda p: (p.x * p.a).sum())(made).x.tolist() == [3.0, 3.0]
+    structure = jax.tree.structure(made)
+    assert pickle.loads(pickle.dumps(structure)) == structure  # noqa: S301
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_key_paths_are_attributes(name: str) -> None:
+    """Key paths are `GetAttrKey`."""
+    ((path, leaf),) = jax.tree_util.tree_leaves_with_path(CLASSES[name]([1.0], 1))
+    assert path == (jax.tree_util.GetAttrKey("x"), jax.tree_util.SequenceKey(0))
+    assert leaf == 1.0
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_statics_are_validated(name: str) -> None:
+    """A static that is no key is refused at the flatten, by class and attribute."""
+    make = CLASSES[name]
+    kind = type(make(1, 1)).__name__
+    with pytest.raises(lw.UnhashableStaticError, match=rf"{kind}\.a\[0\]: a list"):
+        jax.tree.leaves(make(1.0, ([],)))
+    with pytest.raises(lw.ArrayInStaticError, match=rf"{kind}\.a"):
+        jax.jit(lambda p: p)(make(1.0, np.ones(2)))
+    with pytest.raises(lw.TracerInStaticError, match=rf"{kind}\.a"):
+        jax.jit(lambda v: jax.tree.leaves(make(1.0, v)))(1.0)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_mismatch_names_class_and_attributes(name: str) -> None:
+    """The key's repr names the class and its static attributes in JAX's messages."""
+    make = CLASSES[name]
+    kind = type(make(1, 1)).__name__
+    assert f"{kind}(a='s')" in repr(jax.tree.structure(make(1.0, "s")))
+
+
+def test_unflatten_runs_no_constructor() -> None:
+    """Neither `__init__` nor `__post_init__` run, and any leaf is accepted."""
+    for cls in (Plain, Frozen):
+        made = cls(1.0, 2)
+        RUNS.clear()
+        leaf = object()
+        again = jax.tree.unflatten(jax.tree.structure(made), [leaf])
+        assert again.x is leaf
+        assert RUNS == []
+
+
+def test_leaf_order_is_the_order_given() -> None:
+    """Leaves come in the order of `dynamic`, not of the class."""
+
+    class P:
+        def __init__(self) -> None:
+            self.a, self.b, self.c = 1, 2, 3
+
+    assert lw.register(P, dynamic=["c", "a", "b"]) is P
+    assert jax.tree.leaves(P()) == [3, 1, 2]
+    assert jax.tree.map(lambda v: v * 2, P()).c == 6
+
+
+def test_class_stays_as_it_is() -> None:
+    """Registering adds nothing to the class."""
+
+    class P:
+        def __init__(self) -> None:
+            self.x = 1
+
+    before = dict(vars(P))
+    lw.register(P, dynamic=["x"])
+    assert dict(vars(P)) == before
+    assert copy.copy(P()).x == 1
+
+
+def test_static_mutation_between_flattens() -> None:
+    """A static attribute assigned anew is another key at the next flatten."""
+    made = Open(1.0, 1)
+    one = jax.tree.structure(made)
+    made.a = 2
+    assert jax.tree.structure(made) != one
+    assert jax.jit(lambda p: p.a)(made) == 2
+
+
+def test_plain_register_dataclass_shares_a_program() -> None:
+    """The hazard is real: JAX's own registration takes `1` for `True`."""
+
+    @dataclasses.dataclass
+    class P:
+        x: Any
+        a: Any
+
+    jax.tree_util.register_dataclass(P, data_fields=["x"], meta_fields=["a"])
+    assert jax.tree.structure(P(0, 1)) == jax.tree.structure(P(0, True))
+
+
+def local() -> type:
+    """Return a class that is registered nowhere."""
+
+    class P:
+        def __init__(self) -> None:
+            self.x = self.y = 1
+
+    return P
+
+
+BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "no class": (3, {"dynamic": ["x"]}, "register takes a class"),
+    "instance": (len, {"dynamic": ["x"]}, "register takes a class"),
+    "no name": (local(), {"dynamic": ["x y"]}, "is not the name of an attribute"),
+    "number": (local(), {"dynamic": [1]}, "is not the name of an attribute"),
+    "twice": (local(), {"dynamic": ["x"], "static": ["x"]}, "'x' is given twice"),
+    "twice dynamic": (local(), {"dynamic": ["x", "x"]}, "'x' is given twice"),
+    "text": (local(), {"dynamic": "xy"}, "register"),
+    "text static": (local(), {"dynamic": [], "static": "xy"}, "register"),
+    "known": (Plain, {"dynamic": ["x"], "static": ["a"]}, "already registered"),
+    "leafwise": (
+        lw.pytree(type("P", (), {"__annotations__": {"x": Any}})),
+        {"dynamic": ["x"]},
+        "already registered",
+    ),
+    "field lost": (
+        dataclasses.make_dataclass("P", ["x", "y"]),
+        {"dynamic": ["x"]},
+        "'y' is neither dynamic nor static",
+    ),
+    "no such field": (
+        dataclasses.make_dataclass("P", ["x"]),
+        {"dynamic": ["x", "z"]},
+        "no field 'z'",
+    ),
+    "namedtuple field lost": (
+        collections.namedtuple("P", ["x", "y"]),  # noqa: PYI024
+        {"dynamic": ["x"]},
+        "'y' is neither dynamic nor static",
+    ),
+    "known namedtuple": (Typed, {"dynamic": ["x"], "static": ["a"]}, "already registered"),
+    "builtin": (type("P", (dict,), {}), {"dynamic": ["x"]}, "a dict keeps its content"),
+    "list": (type("P", (list,), {}), {"dynamic": []}, "a list keeps its content"),
+    "int": (int, {"dynamic": []}, "register"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refusals(name: str) -> None:
+    """What cannot be registered as asked is a `DefinitionError` that says why."""
+    cls, arguments, message = BAD[name]
+    with pytest.raises(lw.DefinitionError, match=message):
+        lw.register(cls, **arguments)
+
+
+def test_refused_class_can_be_registered_rightly() -> None:
+    """After a refusal, the right call works."""
+    cls = local()
+    with pytest.raises(lw.DefinitionError):
+        lw.register(cls, dynamic=["x"], static=["x"])
+    lw.register(cls, dynamic=["x", "y"])
+    assert jax.tree.leaves(cls()) == [1, 1]
+
+
+@pytest.mark.skipif(attrs is None, reason="attrs is not installed")
+def test_attrs_field_lost() -> None:
+    """An attrs class declares its attributes, so a forgotten one is noticed."""
+    cls = attrs.make_class("P", ["x", "y"])
+    with pytest.raises(lw.DefinitionError, match="'y' is neither dynamic nor static"):
+        lw.register(cls, dynamic=["x"])
+
+
+def test_attribute_that_is_not_there() -> None:
+    """A missing attribute is an error at the flatten that names it."""
+
+    class P:
+        pass
+
+    lw.register(P, dynamic=["x"])
+    with pytest.raises(AttributeError, match="x"):
+        jax.tree.leaves(P())

@@ -1,0 +1,176 @@
+"""The repr of instances, and `lw.pformat`."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = 2
+    act: lw.Static[str] = "relu"
+
+
+@lw.pytree
+class Box:
+    inner: Any
+
+
+class Plain:
+    @lw.pytree
+    class Nested:  # noqa: D106  # a specimen
+        x: Any
+
+
+def test_arrays_are_summarised() -> None:
+    """An array is its dtype and shape, statics are their repr."""
+    assert repr(P(jnp.ones((3, 4)))) == "P(x=f32[3,4], a=2, act='relu')"
+    assert repr(P(jnp.int32(1), a=None)) == "P(x=i32[], a=None, act='relu')"
+    assert "bf16[2]" in repr(P(jnp.ones(2, jnp.bfloat16)))
+    assert "bool[0]" in repr(P(jnp.zeros(0, bool)))
+
+
+def test_numpy_arrays_are_told_apart() -> None:
+    """A numpy array is summarised too, and is not taken for a jax array."""
+    text = repr(P(np.ones((3, 4), np.float32)))
+    assert "f32[3,4]" in text
+    assert "1." not in text
+    assert text != repr(P(jnp.ones((3, 4))))
+
+
+def test_values_on_request() -> None:
+    """`pformat(full=True)` prints elements; without it, the summary."""
+    p = P(jnp.array([1.5, 2.5]))
+    assert "1.5" in lw.pformat(p, full=True)
+    assert "2.5" in lw.pformat(p, full=True)
+    assert lw.pformat(p) == repr(p)
+    assert "1.5" in lw.pformat({"k": p}, full=True)
+    assert lw.pformat([p]) == f"[{p!r}]"
+
+
+def test_pformat_width() -> None:
+    """A narrow width breaks lines, with a field a line."""
+    lines = lw.pformat(P(jnp.ones(3)), width=20).splitlines()
+    assert lines[0] == "P("
+    assert [line.strip() for line in lines[1:-1]] == ["x=f32[3],", "a=2,", "act='relu'"]
+
+
+def test_nested_and_containers() -> None:
+    """Instances inside of instances, lists and dicts are printed the same way."""
+    text = repr(Box({"k": [P(jnp.ones(2)), None]}))
+    assert text == "Box(inner={'k': [P(x=f32[2], a=2, act='relu'), None]})"
+    assert repr(Plain.Nested(1)).endswith("Nested(x=1)")
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_tracers(full: bool) -> None:
+    """Inside of jit, vmap and grad the repr works, also in full, and leaks nothing."""
+    texts: list[str] = []
+
+    def look(p: P) -> Any:
+        texts.append(lw.pformat(p, full=full))
+        texts.append(repr(p))
+        return p.x.sum()
+
+    jax.jit(look)(P(jnp.ones(3)))
+    jax.grad(look)(P(jnp.ones(3)))
+    jax.vmap(look)(P(jnp.ones((2, 3))))
+    assert all(text.startswith("P(") for text in texts)
+    assert "f32[3](traced)" in texts[1]
+
+
+LEAVES: dict[str, Any] = {
+    "None": None,
+    "object": object(),
+    "struct": jax.ShapeDtypeStruct((2, 3), jnp.float32),
+    "key": jax.random.key(0),
+    "keys": jax.random.split(jax.random.key(0)),
+    "text": "text",
+    "function": len,
+    "module": jax,
+    "StaticArray": lw.StaticArray([1, 2]),
+    "object array": np.array([object()], object),
+    "text array": np.array(["a"]),
+    "structured": np.zeros(2, [("a", "f4")]),
+    "dtype": jnp.dtype("float32"),
+    "nan": float("nan"),
+    "recarray": np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f4")]),
+    "masked": np.ma.masked_array([1, 2], [True, False]),
+    "shaped": jax.typeof(jnp.ones(2)),
+    "spec": jax.sharding.PartitionSpec("x"),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_any_leaf(name: str) -> None:
+    """Whatever an unflatten put into a field, the repr works, summarised and in full."""
+    p = jax.tree.unflatten(jax.tree.structure(P(1.0)), [LEAVES[name]])
+    assert repr(p).startswith("P(")
+    assert lw.pformat(p, full=True).startswith("P(")
+    assert str(p) == repr(p)
+
+
+def test_struct_is_summarised() -> None:
+    """A `ShapeDtypeStruct` shows dtype and shape."""
+    text = repr(jax.eval_shape(lambda p: p, P(jnp.ones((2, 3)))))
+    assert text == "P(x=f32[2,3](struct), a=2, act='relu')"
+
+
+def test_deleted_array() -> None:
+    """A summary needs no contents: a donated array is printed as well."""
+    value = jnp.ones(3)
+    p = P(value)
+    value.delete()
+    assert repr(p) == "P(x=f32[3], a=2, act='relu')"
+
+
+def test_unfinished_instance() -> None:
+    """The repr works in `__post_init__`, before all fields are there."""
+    texts: list[str] = []
+
+    @lw.pytree
+    class Q:
+        x: Any
+        y: Any = lw.field(init=False)
+
+        def __post_init__(self) -> None:
+            texts.append(repr(self))
+            self.y = 1
+
+    Q(0.5)
+    assert "x=0.5" in texts[0]
+
+
+def test_own_repr_inside_of_ours() -> None:
+    """A nested instance with a hand-written repr is printed by it."""
+
+    @lw.pytree
+    class Mine:
+        x: Any
+
+        def __repr__(self) -> str:
+            return "mine!"
+
+    assert repr(Box(Mine(1))) == "Box(inner=mine!)"
+
+
+def test_default_values_are_shown() -> None:
+    """Fields that have their default are printed, as in dataclasses."""
+    assert repr(P(None)) == "P(x=None, a=2, act='relu')"
+
+
+def test_treedef_repr_names_class_and_fields() -> None:
+    """JAX prints the key: its repr is that of a call, without the dynamic fields."""
+    assert "P(a=2, act='relu')" in repr(jax.tree.structure(P(1.0)))
+
+
+def test_mismatch_in_jax_names_class_and_fields() -> None:
+    """JAX's own message for a static mismatch shows both sides by name."""
+    with pytest.raises(ValueError, match=r"(?s)P\(a=1, act='relu'\).*P\(a=2, act='relu'\)"):
+        jax.tree.map(lambda a, b: a, P(1.0, 1), P(1.0, 2))

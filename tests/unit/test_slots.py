@@ -1,0 +1,262 @@
+"""`slots=True`: the same class, without `__dict__`."""
+
+import copy
+import dataclasses
+import functools
+import gc
+import pickle
+import sys
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+
+
+@lw.pytree(slots=True)
+class Slotted:
+    """A slotted class at module level, for pickle."""
+
+    x: Any
+    a: lw.Static[int] = 1
+    b: Any = lw.field(default_factory=lambda: 2.0)
+
+
+@lw.pytree(slots=True)
+class Derived(Slotted):
+    y: Any = 3.0
+
+    def total(self) -> Any:
+        return super().total_of_base() + self.y  # type: ignore[misc]
+
+    def me(self) -> type:
+        return __class__  # type: ignore[name-defined]
+
+
+def test_has_no_dict() -> None:
+    """Fields live in slots; leaves and statics are as without."""
+    made = Slotted(1.0)
+    assert not hasattr(made, "__dict__")
+    assert jax.tree.leaves(made) == [1.0, 2.0]
+    assert jax.tree.structure(made) != jax.tree.structure(Slotted(1.0, 2))
+    assert set(Slotted.__slots__) >= {"x", "b"}  # type: ignore[attr-defined]
+
+
+def test_plain_slots_break_super() -> None:
+    """The hazard is real: before Python 3.14, dataclasses lose zero-argument `super()`."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(slots=True)
+    class A:
+        x: Any
+
+        def text(self) -> str:
+            return super().__repr__()
+
+    if sys.version_info < (3, 14):
+        with pytest.raises(TypeError, match="super"):
+            A(1.0).text()
+
+
+def test_everything_else_works() -> None:
+    """Equality, hash, repr, replace, copy, pickle, frozen-ness and jit work with slots."""
+    made = Slotted(jnp.ones(2), 5, jnp.float32(2.0))
+    assert made == Slotted(jnp.ones(2), 5, jnp.float32(2.0))
+    assert hash(made) == hash(Slotted(jnp.zeros(2), 5, jnp.float32(3.0)))
+    assert repr(made) == "Slotted(x=f32[2], a=5, b=f32[])"
+    assert lw.replace(made, a=6).a == 6
+    for again in (
+        copy.copy(made),
+        copy.deepcopy(made),
+        *(pickle.loads(pickle.dumps(made, p)) for p in range(pickle.HIGHEST_PROTOCOL + 1)),  # noqa: S301
+    ):
+        assert again == made
+    with pytest.raises(lw.FrozenInstanceError):
+        made.a = 1
+    with pytest.raises(AttributeError):
+        made.new = 1
+    assert jax.jit(lambda p: p)(made) == made
+    assert dataclasses.asdict(Slotted(1.0)) == {"x": 1.0, "a": 1, "b": 2.0}
+
+
+def test_can_be_weakly_referenced() -> None:
+    """A slotted instance, also of a derived class, has a weak reference slot."""
+    for made in (Slotted(1.0), Derived(1.0)):
+        assert weakref.ref(made)() is made
+
+
+def test_zero_argument_super_and_class() -> None:
+    """`super()` and `__class__` in methods lead to the class that came out."""
+
+    @lw.pytree(slots=True)
+    class A:
+        x: Any
+
+        def value(self) -> Any:
+            return self.x
+
+        @property
+        def double(self) -> Any:
+            return self.value() * 2
+
+        @classmethod
+        def make(cls) -> "A":
+            return cls(1.0)
+
+    @lw.pytree(slots=True)
+    class B(A):
+        y: Any = 1.0
+
+        def value(self) -> Any:
+            return super().value() + self.y
+
+        @property
+        def double(self) -> Any:
+            return super().double + __class__(0.0).x  # type: ignore[name-defined]
+
+        @classmethod
+        def make(cls) -> "A":
+            return super().make()
+
+        @staticmethod
+        def which() -> type:
+            return __class__  # type: ignore[name-defined]
+
+        def __post_init__(self) -> None:
+            super().__setattr__("y", self.y + 1)
+
+    made = B(1.0)
+    assert (made.value(), made.double) == (3.0, 6.0)
+    assert type(B.make()) is B
+    assert B.which() is B
+    assert Derived(1.0).me() is Derived
+
+
+def test_super_behind_a_decorator() -> None:
+    """`super()` works in a method that a decorator has wrapped."""
+
+    def logged(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    @lw.pytree(slots=True)
+    class A:
+        x: Any
+
+        def value(self) -> Any:
+            return self.x
+
+    @lw.pytree(slots=True)
+    class B(A):
+        @logged
+        def value(self) -> Any:
+            return super().value() + 1
+
+        @jax.jit
+        def fast(self) -> Any:
+            return super().value() + 2
+
+        @functools.partialmethod
+        def odd(self) -> Any:
+            return super().value() + 3
+
+    assert B(1.0).value() == 2.0
+    assert B(1.0).fast() == 3.0
+    assert B(1.0).odd() == 4.0
+
+
+def test_super_in_own_init() -> None:
+    """A hand-written `__init__` with `super().__init__` works with slots."""
+
+    @lw.pytree(slots=True)
+    class P(Slotted):
+        z: Any
+
+        def __init__(self, z: Any) -> None:
+            super().__init__(z, 9)
+            self.z = z * 2
+
+    made = P(1.0)
+    assert (made.x, made.a, made.z) == (1.0, 9, 2.0)
+    assert jax.tree.leaves(made) == [1.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("base_slots", [False, True])
+@pytest.mark.parametrize("slots", [False, True])
+def test_mixed_inheritance(base_slots: bool, slots: bool) -> None:
+    """Slotted and other classes can be each other's base."""
+
+    @lw.pytree(slots=base_slots)
+    class A:
+        x: Any
+        a: lw.Static[int] = 1
+
+    @lw.pytree(slots=slots)
+    class B(A):
+        y: Any = 2.0
+        b: lw.Static[int] = 1
+
+    made = jax.jit(lambda p: p)(B(1.0, 2, 3.0, 4))
+    assert (made.x, made.a, made.y, made.b) == (1.0, 2, 3.0, 4)
+    assert jax.tree.structure(B(1.0, 2, 3.0, 4)) != jax.tree.structure(B(1.0, 2, 3.0, 5))
+    assert pickle_free_copy(made) == made
+    with pytest.raises(lw.FrozenInstanceError):
+        made.x = 1
+
+
+def pickle_free_copy(made: Any) -> Any:
+    """Copy a local class's instance."""
+    return copy.deepcopy(copy.copy(made))
+
+
+def test_undecorated_subclass_with_slots() -> None:
+    """An undecorated subclass of a slotted class is refused as well."""
+
+    class Loose(Slotted):
+        __slots__ = ()
+
+    with pytest.raises(lw.UndecoratedSubclassError):
+        Loose(1.0)
+
+
+def test_own_slots_are_refused() -> None:
+    """`__slots__` beside `slots=True` is a TypeError, as in dataclasses."""
+    with pytest.raises(TypeError, match="already specifies __slots__"):
+        lw.pytree(slots=True)(type("P", (), {"__slots__": ("x",), "__annotations__": {"x": Any}}))
+
+
+def test_own_slots_without_the_option() -> None:
+    """A class with its own `__slots__` works, or is refused with a word, not broken."""
+
+    class P:
+        __slots__ = ("x",)
+        x: Any
+
+    try:
+        cls = lw.pytree(P)
+    except TypeError as error:
+        assert "slots" in str(error)  # noqa: PT017
+    else:
+        assert jax.tree.map(lambda v: v + 1, cls(1.0)).x == 2.0
+
+
+def test_the_class_that_was_replaced_is_not_registered() -> None:
+    """Only the slotted copy is a pytree; nothing refers to the first class for long."""
+    found: list[Any] = []
+
+    class Seen:
+        def __init_subclass__(cls) -> None:
+            found.append(weakref.ref(cls))
+
+    @lw.pytree(slots=True)
+    class P(Seen):
+        x: Any
+
+    gc.collect()
+    assert [ref() for ref in found if ref() is not None] == [P]

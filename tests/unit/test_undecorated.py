@@ -1,0 +1,115 @@
+"""Subclasses that are not decorated: refused, since JAX would not see their fields."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+
+
+@lw.pytree
+class Base:
+    x: Any
+    a: int = lw.static_field(default=1)
+
+
+def test_undecorated_class_in_between() -> None:
+    """An undecorated class with fields between two decorated ones would lose them."""
+
+    class Between(Base):
+        y: Any = 1.0
+
+    with pytest.raises(lw.DefinitionError, match=r"Between .* declares y, but is not decorated"):
+
+        @lw.pytree
+        class P(Between):
+            pass
+
+
+def test_undecorated_class_without_fields_in_between() -> None:
+    """One without fields only adds methods, and is fine as a base."""
+
+    class Between(Base):
+        def twice(self) -> Any:
+            return self.x * 2
+
+    @lw.pytree
+    class P(Between):
+        y: Any = 3.0
+
+    assert P(1.0).twice() == 2.0
+    assert jax.tree.leaves(P(1.0)) == [1.0, 3.0]
+
+
+def own_init(self: Any) -> None:
+    """Set fields as usual."""
+    self.x = 1.0
+
+
+def super_init(self: Any) -> None:
+    """Call the base."""
+    Base.__init__(self, 1.0)
+
+
+def sly_init(self: Any) -> None:
+    """Set a field behind the back."""
+    object.__setattr__(self, "x", 1.0)
+
+
+def no_init(_self: Any) -> None:
+    """Do nothing at all."""
+
+
+class Foreign:
+    def __init__(self, x: Any = 1.0) -> None:
+        self.__dict__["x"] = x
+
+
+UNDECORATED: dict[str, tuple[tuple[type, ...], dict[str, Any]]] = {
+    "without a constructor": ((Base,), {}),
+    "with fields": ((Base,), {"__annotations__": {"y": int}, "y": 1}),
+    "with a constructor": ((Base,), {"__init__": own_init}),
+    "calling the base's": ((Base,), {"__init__": super_init}),
+    "setting behind the back": ((Base,), {"__init__": sly_init}),
+    "doing nothing": ((Base,), {"__init__": no_init}),
+    "constructor of a mixin": ((Foreign, Base), {}),
+    "of a subclass": ((type("Middle", (Base,), {"__init__": no_init}),), {}),
+}
+
+
+@pytest.mark.parametrize("name", UNDECORATED)
+def test_undecorated_subclass(name: str) -> None:
+    """An undecorated subclass raises when first instantiated, and the error has the fix."""
+    bases, body = UNDECORATED[name]
+    cls = type("P", bases, body)
+    arguments = (1.0,) if "__init__" not in body and "mixin" not in name else ()
+    arguments = () if name == "of a subclass" else arguments
+    for _ in range(2):
+        with pytest.raises(lw.UndecoratedSubclassError, match="P is a subclass of") as error:
+            cls(*arguments)
+        assert "fix: @lw.pytree\n       class P(Base): ..." in str(error.value)
+    assert isinstance(error.value, TypeError)
+
+
+@pytest.mark.parametrize("body", [{}, {"__init__": own_init}], ids=["inherited", "own"])
+def test_decorating_later_is_soon_enough(body: dict[str, Any]) -> None:
+    """A subclass that is decorated before its first instance works as if at once."""
+    cls = lw.pytree(type("P", (Base,), dict(body)))
+    assert jax.tree.leaves(cls() if body else cls(1.0)) == [1.0]
+
+
+def test_undecorated_subclass_of_a_plain_dataclass_is_opaque() -> None:
+    """The hazard is real: plainly, an instance of the subclass is one opaque leaf."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class A:
+        x: Any
+
+    class B(A):
+        pass
+
+    made = B(1.0)
+    assert jax.tree.leaves(made) == [made]

@@ -1,0 +1,159 @@
+"""Unflatten: no user code runs, and any leaf is accepted."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+
+RUNS: list[str] = []
+
+
+def noted(name: str, value: Any) -> Any:
+    """Note that user code ran."""
+    RUNS.append(name)
+    return value
+
+
+@lw.pytree
+class Loud:
+    x: Any = lw.field(
+        converter=lambda v: noted("converter", v),
+        check=lambda v: noted("check", True),
+    )
+    a: lw.Static[Any] = lw.static_field(
+        default=1,
+        converter=lambda v: noted("converter", v),
+        check=lambda v: noted("check", True),
+    )
+
+    def __post_init__(self) -> None:
+        noted("post_init", None)
+
+
+@lw.pytree
+class LoudInit:
+    x: Any
+    a: lw.Static[Any] = 1
+
+    def __init__(self, x: Any) -> None:
+        noted("init", None)
+        self.x = x
+        self.a = 1
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class PlainLoud:
+    x: Any
+
+    def __post_init__(self) -> None:
+        noted("post_init", None)
+
+
+LEAVES = {
+    "None": None,
+    "object": object(),
+    "struct": jax.ShapeDtypeStruct((2,), jnp.float32),
+    "text": "text",
+    "bool": True,
+}
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    RUNS.clear()
+
+
+@pytest.mark.parametrize("cls", [Loud, LoudInit])
+def test_runs_no_user_code(cls: Any) -> None:
+    """`tree.map`, `unflatten`, `jit`, `vmap` and `grad` run no `__init__` nor hooks."""
+    made = cls(1.0)
+    RUNS.clear()
+    leaves, structure = jax.tree.flatten(made)
+    jax.tree.unflatten(structure, leaves)
+    jax.tree.map(lambda v: v * 2, made)
+    jax.jit(lambda p: p)(made)
+    jax.vmap(lambda p: p)(jax.tree.map(lambda _: jnp.ones(3), made))
+    jax.grad(lambda p: p.x * 2.0)(made)
+    assert RUNS == []
+
+
+def test_plain_dataclass_runs_user_code() -> None:
+    """The hazard is real: `register_dataclass` runs `__post_init__` at unflatten."""
+    made = PlainLoud(1.0)
+    RUNS.clear()
+    jax.tree.map(lambda v: v, made)
+    assert RUNS == ["post_init"]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_accepts_any_leaf(name: str) -> None:
+    """Any object can stand in a dynamic field after unflatten, and comes out again."""
+    leaf = LEAVES[name]
+    structure = jax.tree.structure(Loud(1.0))
+    made = jax.tree.unflatten(structure, [leaf])
+    assert type(made) is Loud
+    assert made.x is leaf
+    assert made.a == 1
+    assert jax.tree.leaves(made, is_leaf=lambda v: v is leaf) == [leaf]
+
+
+def test_accepts_tracers() -> None:
+    """Inside of jit the fields hold tracers, and statics hold what they held."""
+    seen: list[Any] = []
+
+    def look(p: Loud) -> Loud:
+        seen.append((type(p.x), p.a))
+        return p
+
+    out = jax.jit(look)(Loud(jnp.ones(3)))
+    assert issubclass(seen[0][0], jax.core.Tracer)
+    assert seen[0][1] == 1
+    assert type(out) is Loud
+
+
+def test_eval_shape() -> None:
+    """`jax.eval_shape` gives an instance of `ShapeDtypeStruct`s."""
+    out = jax.eval_shape(lambda p: p, Loud(jnp.ones(3)))
+    assert type(out) is Loud
+    assert out.x == jax.ShapeDtypeStruct((3,), jnp.float32)
+
+
+def test_is_frozen_after_unflatten() -> None:
+    """What JAX rebuilt is as frozen as what the constructor made."""
+    made = jax.tree.map(lambda v: v, Loud(1.0))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.x = 2.0
+
+
+def test_wrong_number_of_children_is_an_error() -> None:
+    """JAX refuses a structure of other arity: nothing is dropped in silence."""
+    structure = jax.tree.structure(Loud(1.0))
+    with pytest.raises(ValueError, match="leaves"):
+        jax.tree.unflatten(structure, [1.0, 2.0])
+
+
+def test_statics_come_back_as_the_same_objects() -> None:
+    """Outside of jit, `tree.map` hands out the user's own static object."""
+
+    class Value:
+        def __init__(self, v: int) -> None:
+            self.v = v
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Value) and self.v == other.v
+
+        def __hash__(self) -> int:
+            return hash(self.v)
+
+    one, two = Value(1), Value(1)
+    a, b = Loud(1.0, one), Loud(1.0, two)
+    assert a.a is one
+    assert b.a is two
+    assert jax.tree.map(lambda v: v, a).a is one
+    assert jax.tree.map(lambda v: v, b).a is two
+    assert jax.tree.structure(a) == jax.tree.structure(b)

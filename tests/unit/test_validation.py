@@ -1,0 +1,389 @@
+"""Validation of statics at construction: each row of the table, at any depth."""
+
+import collections
+import dataclasses
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+Pair = collections.namedtuple("Pair", ["left", "right"])  # noqa: PYI024
+
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    held: Any
+
+    def method(self) -> None:
+        """Be bound."""
+
+
+@dataclasses.dataclass
+class Open:
+    n: int = 1
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class OpenWithHash:
+    n: int = 1
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Node:
+    leaf: Any
+
+
+class NoHash:
+    __hash__ = None  # type: ignore[assignment]
+
+
+class RaisingHash:
+    def __hash__(self) -> int:
+        msg = "no hash today"
+        raise RuntimeError(msg)
+
+
+class ChangingHash:
+    count = 0
+
+    def __hash__(self) -> int:
+        type(self).count += 1
+        return self.count
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class NeverEqual:
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class RaisingEq:
+    def __eq__(self, other: object) -> bool:
+        msg = "no answer"
+        raise RuntimeError(msg)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class EqWithoutHash:  # the point
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EqWithoutHash)
+
+
+class IntEqWithoutHash(int):  # the point
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+class StrEqWithoutHash(str):  # the point
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+UNHASHABLE: dict[str, Callable[[], Any]] = {
+    "list": lambda: [1],
+    "dict": lambda: {"k": 1},
+    "set": lambda: {1},
+    "bytearray": lambda: bytearray(b"a"),
+    "deque": lambda: collections.deque([1]),
+    "OrderedDict": lambda: collections.OrderedDict(k=1),
+    "SimpleNamespace": lambda: types.SimpleNamespace(a=1),
+    "open dataclass": Open,
+    "open dataclass with a hash": OpenWithHash,
+    "mappingproxy": lambda: types.MappingProxyType({}),
+    "no hash": NoHash,
+}
+ARRAY: dict[str, Callable[[], Any]] = {
+    "numpy": lambda: np.ones((2, 3), np.float32),
+    "jax": lambda: jnp.ones((2, 3)),
+    "0-d": lambda: jnp.float32(1),
+    "structured": lambda: np.zeros(2, [("a", "f4")]),
+    "pytree": lambda: P(jnp.ones(3)),
+    "registered dataclass": lambda: Node(np.ones(3)),
+    "nested pytree": lambda: Node([{"k": Node(jnp.ones(3))}]),
+    "unsealed StaticArray": lambda: np.array(lw.StaticArray([1, 2]), subok=True),
+}
+INCONSISTENT: dict[str, Callable[[], Any]] = {
+    "hash raises": RaisingHash,
+    "hash changes": ChangingHash,
+    "never equal": NeverEqual,
+    "eq raises": RaisingEq,
+    "eq without hash": EqWithoutHash,
+    "int subclass": lambda: IntEqWithoutHash(1),
+    "str subclass": lambda: StrEqWithoutHash("a"),
+}
+ROWS: dict[str, tuple[Callable[[], Any], type[lw.StaticFieldError]]] = {
+    **{name: (make, lw.UnhashableStaticError) for name, make in UNHASHABLE.items()},
+    **{name: (make, lw.ArrayInStaticError) for name, make in ARRAY.items()},
+    **{name: (make, lw.InconsistentHashError) for name, make in INCONSISTENT.items()},
+}
+POSITIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "itself": (lambda v: v, ""),
+    "tuple": (lambda v: (1, v), "[1]"),
+    "tuple of tuples": (lambda v: ((1, (v,)),), "[0][1][0]"),
+    "mapping": (lambda v: lw.FrozenMapping(k=v), "['k']"),
+    "frozen dataclass": (Holder, ".held"),
+    "namedtuple": (lambda v: Pair(1, v), ".right"),
+    "partial": (lambda v: functools.partial(print, 1, v), ".args[1]"),
+    "partial keyword": (lambda v: functools.partial(print, sep=v), ".keywords['sep']"),
+    "bound method": (lambda v: Holder(v).method, ".__self__.held"),
+    "slice": (lambda v: slice(1, v), ".stop"),
+    "jax Partial": (lambda v: jax.tree_util.Partial(print, (v,)), ".args[0][0]"),
+    "frozenset": (lambda v: frozenset({functools.partial(print, v)}), "{"),
+    "static of a static": (lambda v: Holder((Holder(v),)), ".held[0].held"),
+}
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("row", ROWS)
+def test_row(row: str, position: str) -> None:
+    """The value is refused wherever it stands, by class, field and path, with a reason."""
+    make, kind = ROWS[row]
+    place, path = POSITIONS[position]
+    with pytest.raises(kind, match=r"^P\.a") as error:
+        P(1.0, place(make()))
+    (finding,) = error.value.findings
+    assert type(error.value) is kind
+    assert finding.path.startswith(f"P.a{path}")
+    assert finding.reason
+    assert finding.fix
+    assert str(error.value) == str(finding)
+    assert isinstance(error.value, lw.StaticFieldError)
+    assert isinstance(error.value, TypeError)
+
+
+class Box:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def method(self) -> None:
+        """Be bound."""
+
+
+class Compared(Box):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Compared)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+TRACER_POSITIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    **{name: made for name, made in POSITIONS.items() if name != "frozenset"},
+    "pytree": (Node, ".leaf"),
+    "leafwise instance": (lambda v: P([v]), ".x[0]"),
+    "closure": (lambda v: lambda: v, ".__closure__['v']"),
+    "closure of a closure": (lambda v: lambda f=lambda: v: f, ".__defaults__[0].__closure__['v']"),
+    "default": (lambda v: lambda x=v: x, ".__defaults__[0]"),
+    "keyword default": (lambda v: eval("lambda *, x=v: x", {"v": v}), ".__kwdefaults__['x']"),  # noqa: S307
+    "plain object": (Box, ".held"),
+    "list in a closure": (lambda v: (lambda w: lambda: w)([v]), ".__closure__['w'][0]"),  # noqa: PLC3002
+    "receiver": (lambda v: Box(v).method, ".__self__.held"),
+    "compared object": (Compared, ".held"),
+}
+
+
+@pytest.mark.parametrize("position", TRACER_POSITIONS)
+def test_tracer(position: str) -> None:
+    """A tracer is refused at the user's line, at any depth, also where code hides it."""
+    place, path = TRACER_POSITIONS[position]
+    reached: list[str] = []
+
+    def traced(v: Any) -> Any:
+        reached.append("before")
+        made = P(1.0, place(v))
+        reached.append("after")
+        return made.x
+
+    with pytest.raises(lw.TracerInStaticError, match=r"^P\.a") as error:
+        jax.jit(traced)(1.0)
+    assert reached == ["before"]
+    assert error.value.findings[0].path == f"P.a{path}"
+    assert "make the field dynamic" in str(error.value)
+    assert "compute the value outside" in str(error.value)
+    frames = [frame.name for frame in error.traceback]
+    assert "traced" in frames
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad], ids=["jit", "vmap", "grad"])
+def test_tracers_of_every_transformation(transform: Any) -> None:
+    """Tracers of jit, vmap and grad alike are no static values."""
+    with pytest.raises(lw.TracerInStaticError):
+        transform(lambda v: P(v, v).x)(jnp.ones(3) if transform is jax.vmap else 1.0)
+
+
+@dataclasses.dataclass
+class Plain:
+    x: Any
+    a: Any = dataclasses.field(default=None, metadata={"static": True})
+
+
+jax.tree_util.register_dataclass(Plain)
+
+
+def test_plain_dataclass_leaks_a_tracer() -> None:
+    """The hazard is real: a plain dataclass carries the tracer out of jit."""
+    out = jax.jit(lambda v: Plain(1.0, v))(1.0)
+    assert isinstance(out.a, jax.core.Tracer)
+
+
+def test_plain_dataclass_takes_a_list_and_serves_a_stale_program() -> None:
+    """The hazard is real: a mutated static list is answered for by the old program."""
+    run = jax.jit(lambda p: p.x * p.a[0])
+    plain = Plain(1.0, [2])
+    assert run(plain) == 2.0
+    plain.a[0] = 5
+    assert run(plain) == 2.0
+
+
+def test_plain_dataclass_fails_late_for_an_array() -> None:
+    """The hazard is real: a static array works once, then fails without a name."""
+    run = jax.jit(lambda p: p.x)
+    run(Plain(1.0, np.ones(2)))
+    with pytest.raises(ValueError, match=r"comparing|equality|ambiguous") as error:
+        run(Plain(1.0, np.ones(2)))
+    assert "Plain.a" not in str(error.value)
+
+
+def test_unflatten_does_not_validate() -> None:
+    """Validation happens at construction only."""
+    structure = jax.tree.structure(P(1.0, "a"))
+    ChangingHash.count = 0
+    assert jax.tree.unflatten(structure, [object()]).a == "a"
+
+
+def test_several_fields_are_reported_together() -> None:
+    """One error names every bad value of every field, and is of every kind involved."""
+
+    @lw.pytree
+    class Q:
+        a: lw.Static[Any]
+        b: lw.Static[Any]
+        c: lw.Static[Any] = 1
+        d: lw.Static[Any] = None
+
+    with pytest.raises(lw.StaticFieldError) as error:
+        jax.jit(lambda v: Q([1], (np.ones(2), ({},)), v, RaisingHash()))(1.0)
+    found = error.value
+    paths = [finding.path for finding in found.findings]
+    assert paths == ["Q.a", "Q.b[0]", "Q.b[1][0]", "Q.c", "Q.d"]
+    for kind in (
+        lw.UnhashableStaticError,
+        lw.ArrayInStaticError,
+        lw.TracerInStaticError,
+        lw.InconsistentHashError,
+    ):
+        assert isinstance(found, kind)
+    assert str(found) == "\n".join(map(str, found.findings))
+
+
+def test_one_kind_several_times() -> None:
+    """Several findings of one kind are an error of just that kind."""
+    with pytest.raises(lw.UnhashableStaticError) as error:
+        P(1.0, ([], {}))
+    assert type(error.value) is lw.UnhashableStaticError
+    assert len(error.value.findings) == 2
+
+
+def test_cycles() -> None:
+    """A container that contains itself is refused, not read forever."""
+    holder = Holder(None)
+    object.__setattr__(holder, "held", (holder,))
+    with pytest.raises(lw.UnhashableStaticError, match="contains itself"):
+        P(1.0, holder)
+
+
+def test_shared_parts_are_no_cycle() -> None:
+    """The same part in two places is fine."""
+    part = Holder((1,))
+    assert P(1.0, (part, part, Holder(part))).a[0] is part
+
+
+def test_validated_at_every_way_of_construction() -> None:
+    """Constructor, `replace`, defaults and `__post_init__` all end in validation."""
+    with pytest.raises(lw.UnhashableStaticError):
+        lw.replace(P(1.0), a=[])
+    with pytest.raises(lw.UnhashableStaticError):
+        dataclasses.replace(P(1.0), a=[])
+
+    @lw.pytree
+    class Q:
+        a: Any = lw.static_field(default_factory=list)
+        b: Any = lw.static_field(init=False, default=1)
+
+        def __post_init__(self) -> None:
+            self.b = {}
+
+    with pytest.raises(lw.UnhashableStaticError) as error:
+        Q()
+    assert [finding.path for finding in error.value.findings] == ["Q.a", "Q.b"]
+
+
+def test_failed_construction_is_forgotten() -> None:
+    """After a refused value, good values work, and the bad one is refused again."""
+    bad: list[int] = []
+    for _ in range(3):
+        with pytest.raises(lw.UnhashableStaticError):
+            P(1.0, (1, bad))
+        assert P(1.0, (1, 2)).a == (1, 2)
+
+
+GOOD: dict[str, Any] = {
+    "jax function": jax.nn.relu,
+    "jitted": jax.jit(lambda x: x),
+    "ufunc": np.sin,
+    "builtin": len,
+    "class": int,
+    "module": jax,
+    "enum": dataclasses,
+    "device": jax.devices()[0],
+    "mesh": jax.sharding.Mesh(np.array(jax.devices()), "x"),
+    "spec": jax.sharding.PartitionSpec("x"),
+    "dtype": jnp.float32,
+    "np.dtype": np.dtype("f4"),
+    "generic alias": list[int],
+    "object": object(),
+    "Ellipsis": ...,
+    "range": range(3),
+    "treedef": jax.tree.structure([1]),
+    "frozen dataclass": Holder(1),
+    "namedtuple": Pair(1, (2,)),
+    "bytes": b"a",
+    "leafless": P(None),
+    "leaf without an array": P(1.5),
+    "StaticArray": lw.StaticArray([1]),
+    "struct": jax.ShapeDtypeStruct((2,), jnp.float32),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_values(name: str) -> None:
+    """What cannot change and has a hash is accepted, given back itself, and shares a treedef."""
+    p = P(1.0, GOOD[name])
+    assert p.a is GOOD[name]
+    assert jax.tree.structure(p) == jax.tree.structure(P(2.0, GOOD[name]))
+    assert jax.jit(lambda p: p.x)(p) == 1.0
+    assert jax.tree.map(lambda v: v, p).a is GOOD[name]
+    assert repr(jax.tree.structure(p))
