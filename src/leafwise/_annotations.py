@@ -18,18 +18,18 @@ from leafwise._freeze import StaticArray
 from leafwise.errors import DefinitionError
 
 
-class _Unknown:
+class Unknown:
     """Stands for a name that an annotation uses and nobody can find."""
 
-    def __getitem__(self, _item: object) -> "_Unknown":
+    def __getitem__(self, _item: object) -> "Unknown":
         return self
 
-    def __getattr__(self, name: str) -> "_Unknown":
+    def __getattr__(self, name: str) -> "Unknown":
         if name.startswith("__"):
             raise AttributeError(name)
         return self
 
-    def __or__(self, _other: object) -> "_Unknown":
+    def __or__(self, _other: object) -> "Unknown":
         return self
 
     __ror__ = __or__
@@ -51,7 +51,7 @@ class _Names(dict[str, Any]):
             if name in scope:
                 return scope[name]
         self.unknown.append(name)
-        return _Unknown()
+        return Unknown()
 
 
 def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
@@ -87,7 +87,7 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
     try:
         value = eval(annotation, {"__builtins__": {}}, names)  # noqa: S307  # as typing does
     except Exception:  # noqa: BLE001  # any code can stand in an annotation
-        value = _Unknown()
+        value = Unknown()
         names.unknown.append(annotation)
     if names.unknown and re.search(r"\bStatic\s*\[", annotation) and not has_mark(value):
         msg = (

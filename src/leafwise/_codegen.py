@@ -289,6 +289,7 @@ def make_properties(
     """
     namespace: dict[str, Any] = {
         "__name__": spec.cls.__module__,
+        "_lw_cls": spec.cls,
         "_lw_read_pending": read_pending,
         "_lw_write_static": write_static,
     }
@@ -297,9 +298,12 @@ def make_properties(
         lines += [
             f"def get_{index}(self):",
             "    try:",
-            f"        return self.{KEY}.values[{index}]",
+            f"        key = self.{KEY}",
             "    except AttributeError:",
             f"        return _lw_read_pending(self, {name!r})",
+            "    if key.cls is _lw_cls:",
+            f"        return key.values[{index}]",
+            f"    return key.value_of({name!r})",  # super() in a subclass with other statics
             f"def set_{index}(self, value):",
             f"    _lw_write_static(self, {name!r}, value)",
         ]

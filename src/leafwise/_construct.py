@@ -193,12 +193,16 @@ def check_all_set(spec: ClassSpec, self: Any) -> None:
 
 def store_key(spec: ClassSpec, self: Any) -> None:
     """Give an instance the key of the statics that were assigned."""
-    object.__setattr__(self, KEY, _find_key(spec, self))
+    object.__setattr__(self, KEY, current_key(spec, self))
     if _has(self, PENDING):
         object.__delattr__(self, PENDING)
 
 
-def _find_key(spec: ClassSpec, self: Any) -> StaticKey:
+def current_key(spec: ClassSpec, self: Any) -> StaticKey:
+    """Return the key of an instance, also while it is being constructed."""
+    if is_constructed(self):
+        key: StaticKey = getattr(self, KEY)
+        return key
     return key_of(spec.table, tuple(getattr(self, name) for name in spec.static_names))
 
 
@@ -209,4 +213,4 @@ def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
         FieldNotSetError: A field has no value yet.
     """
     check_all_set(spec, self)
-    return tuple(getattr(self, name) for name in spec.dynamic_names), _find_key(spec, self)
+    return tuple(getattr(self, name) for name in spec.dynamic_names), current_key(spec, self)

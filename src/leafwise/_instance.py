@@ -10,7 +10,7 @@ import numpy as np
 import wadler_lindig as wl
 
 from leafwise._codegen import KEY
-from leafwise._construct import check_all_set, store_key
+from leafwise._construct import check_all_set, current_key, store_key
 from leafwise._findings import is_tracer
 from leafwise._registry import spec_of
 from leafwise._spec import is_decorated
@@ -52,10 +52,13 @@ def copy_instance(self: Any) -> Any:
 
 def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
     """Return an instance with copied children and the same statics."""
-    values = field_values(self)
-    for name in spec_of(type(self)).dynamic_names:
-        values[name] = copy.deepcopy(values[name], memo)
-    return rebuild(type(self), values)
+    spec = spec_of(type(self))
+    made: Any = object.__new__(type(self))
+    memo[id(self)] = made  # first: a child may lead back here
+    for name in spec.dynamic_names:
+        object.__setattr__(made, name, copy.deepcopy(getattr(self, name), memo))
+    object.__setattr__(made, KEY, current_key(spec, self))
+    return made
 
 
 def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
@@ -94,7 +97,8 @@ def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
 def hash_instance(self: Any) -> int:
     """Return a hash from the class, the statics and each leaf's shape and dtype."""
     leaves, structure = jax.tree_util.tree_flatten(self)
-    return hash((structure, getattr(self, KEY), tuple(map(_aval, leaves))))
+    key = current_key(spec_of(type(self)), self)
+    return hash((structure, key, tuple(map(_aval, leaves))))
 
 
 def _aval(leaf: Any) -> tuple[object, ...]:

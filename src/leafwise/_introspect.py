@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import decimal
+import functools
 from typing import Any, Final, cast
 
 import jax
@@ -25,7 +26,14 @@ def attributes(value: Any) -> list[tuple[str, Any]]:
                 name = f"_{kind.__name__.lstrip('_')}{name}"  # noqa: PLW2901  # mangled
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 found.setdefault(name, getattr(value, name))
-    return sorted(found.items(), key=lambda pair: str(pair[0]))
+    # What a cached_property has stored was there before, only not yet asked for.
+    stated = [pair for pair in found.items() if not _is_cached(type(value), pair[0])]
+    return sorted(stated, key=lambda pair: str(pair[0]))
+
+
+def _is_cached(kind: type, name: object) -> bool:
+    found = getattr(kind, name, None) if isinstance(name, str) else None
+    return isinstance(found, functools.cached_property)
 
 
 _BASES: Final = (

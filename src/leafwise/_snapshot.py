@@ -125,7 +125,7 @@ def _token(value: Any) -> tuple[object, ...]:
     if _is_open(value):
         # An object with its own == may fill caches; one without may not grow at all.
         grows = not compares_by_identity(type(value))
-        names = () if grows else tuple(name for name, _ in _own_attributes(value))
+        names = () if grows else tuple(name for name, _ in attributes(value))
         return (type(value), names)
     return ("is", _Same(value))
 
@@ -147,7 +147,7 @@ def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
         items = value
         return [(f"{path}[{index}]", item) for index, item in enumerate(items)]
     if _is_open(value):
-        return [(f"{path}.{name}", item) for name, item in _own_attributes(value)]
+        return [(f"{path}.{name}", item) for name, item in attributes(value)]
     return []
 
 
@@ -176,12 +176,3 @@ def _is_open(value: object) -> bool:
         return False
     package = type(value).__module__.partition(".")[0]
     return package not in _CLOSED and bool(attributes(value))
-
-
-def _own_attributes(value: object) -> list[tuple[str, Any]]:
-    kind = type(value)
-    return [
-        (name, item)
-        for name, item in attributes(value)
-        if not isinstance(getattr(kind, name, None), functools.cached_property)
-    ]

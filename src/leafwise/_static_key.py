@@ -69,13 +69,14 @@ class StaticKey(Token):
 
     Attributes:
         owner: The class, and the names of its static fields.
+        cls: The class, close at hand.
         values: The static values in field order, as `jax.tree.map` hands them out.
         fixed: Whether nothing in the values can change in place.
         records: What watches the objects that could.
         snapshot: What could be reached through the values when the key was made.
     """
 
-    __slots__ = ("fixed", "owner", "records", "snapshot")
+    __slots__ = ("cls", "fixed", "owner", "records", "snapshot")
 
     def __init__(
         self, owner: StaticOwner, values: tuple[Any, ...], reading: Reading, hashed: int
@@ -83,9 +84,14 @@ class StaticKey(Token):
         """Keep what `reading` found of `values`."""
         super().__init__(reading.form, hashed, values)
         self.owner = owner
+        self.cls = owner.cls
         self.fixed = reading.fixed
         self.records: list[Record] = reading.records
         self.snapshot: Snapshot | None = None
+
+    def value_of(self, name: str) -> Any:
+        """Return the value of a static field."""
+        return self.values[self.owner.static_names.index(name)]
 
     def __repr__(self) -> str:
         """Return ``Params(a=2, act='relu')``: JAX prints it in its own messages."""
@@ -330,8 +336,8 @@ def verify(key: StaticKey) -> None:
         if change is not None:
             path, detail = change
             field = _findings.field_of(path)
-            value = key.values[owner.static_names.index(field)]
-            message = _findings.mutated(f"{owner.cls.__name__}.{field}", value, detail)
+            place = f"{owner.cls.__name__}.{field}"
+            message = _findings.mutated(place, key.value_of(field), detail)
             raise StaticMutatedError(message)
     if not key.fixed and read_statics(owner, key.values).form != key.form:
         raise StaticMutatedError(_findings.mutated(f"{key!r}", key.values))

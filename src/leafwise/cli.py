@@ -2,7 +2,10 @@
 
 import argparse
 import importlib.util
+import os
+import pathlib
 import sys
+import tempfile
 from collections.abc import Sequence
 
 import leafwise
@@ -46,6 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check(texts: list[str], *, as_json: bool) -> int:
+    # Hypothesis keeps tables on disk: not in the folder of whoever calls.
+    folder = pathlib.Path(tempfile.gettempdir(), "leafwise-hypothesis")
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
     # Loaded when asked for: they need the extra `cli`.
     from leafwise.check import report, targets  # noqa: PLC0415
 

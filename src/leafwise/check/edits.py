@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import inspect
 import re
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -95,9 +96,13 @@ class Builder:
         self.arguments = {}
         strategy = st.fixed_dictionaries({p.name: self.strategy(p) for p in required})
         try:
-            drawn: dict[str, Any] = find(strategy, lambda drawn: self.try_build(drawn) is not None)
+            return self._find(strategy, _has_leaf_in_each_field)
         except LookupError:
-            error = self._last_error
+            pass  # a field that is None whatever is drawn, say
+        try:
+            return self._find(strategy, lambda _: True)
+        except LookupError as refusal:
+            error = self._last_error or refusal
             msg = (
                 f"{self.cls.__name__}: no drawn values were accepted by its constructor; the "
                 f"last error was {type(error).__name__}: {error}\n"
@@ -105,12 +110,30 @@ class Builder:
                 f"       hypothesis.strategies.register_type_strategy({self.cls.__name__}, ...)"
             )
             raise CannotBuildError(msg) from error
-        return drawn
+
+    def _find(self, strategy: Any, wanted: Callable[[Tree], bool]) -> dict[str, Any]:
+        """Return the simplest arguments that make an instance that is wanted."""
+
+        def is_wanted(drawn: dict[str, Any]) -> bool:
+            made = self.try_build(drawn)
+            return made is not None and wanted(made)
+
+        found: dict[str, Any] = find(strategy, is_wanted)
+        return found
 
     def strategy(self, parameter: Parameter) -> Any:
         """Return a strategy for the values of one parameter."""
         where = f"{self.cls.__name__}.{parameter.name}"
         return strategy_for(parameter.kind, where, parameter.default)
+
+
+def _has_leaf_in_each_field(made: Tree) -> bool:
+    _, dynamic_names = names_of(type(made))
+    return all(any(map(_is_numeric, _leaves(getattr(made, name)))) for name in dynamic_names)
+
+
+def _leaves(tree: Tree) -> list[Any]:
+    return jax.tree_util.tree_leaves(tree)
 
 
 def edits(builder: Builder) -> Iterator[Edit]:
@@ -247,6 +270,8 @@ def _dynamic_edits(builder: Builder, name: str, parameter: Parameter | None) -> 
         if kind == "value" and _say(leaf) == _say(changed):
             words = f"{_say(leaf)}, other elements"
         yield Edit(name, kind, words, edited, static=False, must_retrace=must_retrace)
+    if parameter is not None and type(None) in typing.get_args(parameter.kind):
+        yield _structure_edit(builder, name, parameter)
 
 
 def _with_field(base: Tree, name: str, value: Any) -> Tree:
@@ -325,6 +350,8 @@ def _other_dtype(leaf: Any) -> Any:
     if _is_key(leaf):
         return None
     array = jnp.asarray(leaf)
+    if array.dtype.kind == "c":
+        array = array.real
     return array.astype("int16" if array.dtype != "int16" else "float16")
 
 

@@ -69,10 +69,13 @@ def check_class(target: Target) -> ClassReport:
     """Build an instance, change each field alone, and watch JAX."""
     try:
         builder = Builder(target.cls)
+        problem = _untraceable(builder.base)
+        rows = () if problem else tuple(observe(builder.base, edit) for edit in edits(builder))
     except CannotBuildError as error:
         return ClassReport(target.name, "", (), str(error))
-    problem = _untraceable(builder.base)
-    rows = () if problem else tuple(observe(builder.base, edit) for edit in edits(builder))
+    except Exception as error:  # noqa: BLE001  # user code runs here; the next class is checked
+        problem = f"{type(error).__name__} while it was checked: {error}"
+        return ClassReport(target.name, "", (), problem)
     return ClassReport(target.name, shorten(builder.base, 200), rows, problem)
 
 

@@ -5,6 +5,7 @@ import enum
 import functools
 import inspect
 import operator
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,10 @@ import hypothesis.errors
 import hypothesis.extra.numpy as hnp
 import jax
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
-from leafwise._annotations import resolve
+from leafwise._annotations import Unknown, resolve
 from leafwise._freeze import FrozenMapping, StaticArray
 
 _SETTINGS: Final = hypothesis.settings(
@@ -100,8 +102,8 @@ def find(strategy: st.SearchStrategy[Any], wanted: Callable[[Any], bool]) -> Any
     """
     try:
         return hypothesis.find(strategy, wanted, settings=_SETTINGS)
-    except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable) as error:
-        raise LookupError from error
+    except hypothesis.errors.HypothesisException as error:  # no such value, or no strategy
+        raise LookupError(str(error)) from error
 
 
 def strategy_for(kind: Any, where: str, default: Any = inspect.Parameter.empty) -> Any:
@@ -118,7 +120,13 @@ def strategy_for(kind: Any, where: str, default: Any = inspect.Parameter.empty) 
     """
     if typing.get_origin(kind) is Annotated:
         return strategy_for(typing.get_args(kind)[0], where, default)
-    if isinstance(kind, type) and _is_user_registered(kind):
+    if isinstance(kind, Unknown):
+        msg = (
+            f"{where}: its annotation cannot be resolved at run time\n"
+            f"  fix: import what it names at the top of the module, not for type checkers only"
+        )
+        raise CannotBuildError(msg)
+    if isinstance(_origin(kind), type) and _is_user_registered(_origin(kind)):
         return st.from_type(kind)
     for test, make in _RULES:
         if test(kind):
@@ -152,13 +160,14 @@ def _is_user_registered(kind: type) -> bool:
     from hypothesis.strategies._internal import types as known  # noqa: PLC0415  # no public way
 
     package = kind.__module__.partition(".")[0]
-    return package not in ("builtins", "numpy", "jax", "jaxlib") and kind in vars(known).get(
-        "_global_type_lookup", {}
-    )
+    registered = vars(known).get("_global_type_lookup", {})
+    return package not in {"numpy", *sys.stdlib_module_names} and kind in registered
 
 
 def arrays(shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = np.float32) -> Any:
     """Return a strategy for numpy arrays of small finite values."""
+    if dtype == "bfloat16":  # hypothesis knows numpy's own dtypes
+        return arrays(shape).map(_as_bfloat16)
     kind = np.dtype(dtype).kind
     elements: dict[str, Any] = {
         "f": st.floats(-10, 10, width=16),
@@ -167,6 +176,10 @@ def arrays(shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = np.float32) -> A
         "c": st.complex_numbers(max_magnitude=10, width=64),
     }
     return hnp.arrays(dtype, shape, elements=elements.get(kind))
+
+
+def _as_bfloat16(array: np.ndarray[Any, Any]) -> Any:
+    return np.asarray(jax.numpy.asarray(array, "bfloat16"))
 
 
 def _array(kind: Any, _where: str) -> Any:
@@ -196,7 +209,17 @@ def _jaxtyped(kind: Any, _where: str) -> Any:
 def _union(kind: Any, where: str) -> Any:
     parts = typing.get_args(kind)
     members = [part for part in parts if part is not type(None)]
-    strategies = [strategy_for(part, where) for part in members]
+    if np.number in members:  # jax.typing.ArrayLike, flattened
+        return _array(jax.Array, where) | st.floats(-10, 10, width=16)
+    strategies: list[Any] = []
+    refusal: CannotBuildError | None = None
+    for part in members:
+        try:
+            strategies.append(strategy_for(part, where))
+        except CannotBuildError as error:
+            refusal = error
+    if refusal is not None and not strategies:
+        raise refusal
     return st.one_of(*strategies, *([st.none()] if len(members) < len(parts) else []))
 
 
@@ -207,6 +230,8 @@ def _items(kind: Any, where: str) -> list[Any]:
 
 def _tuple(kind: Any, where: str) -> Any:
     items = _items(kind, where)
+    if kind == tuple[()]:
+        return st.just(())
     if not typing.get_args(kind):
         return st.lists(st.integers(0, 9), max_size=3).map(tuple)
     if typing.get_args(kind)[-1:] == (...,):
@@ -228,7 +253,13 @@ def _set(kind: Any, where: str) -> Any:
 def _mapping(kind: Any, where: str) -> Any:
     items = _items(kind, where) or [st.sampled_from(["a", "b", "c"]), st.integers(0, 9)]
     made = st.dictionaries(items[0], items[1], min_size=1, max_size=2)
-    return made.map(FrozenMapping) if _origin(kind) is FrozenMapping else made
+    if issubclass(_origin(kind), dict):
+        return made.map(_origin(kind))
+    return (
+        made.map(FrozenMapping)
+        if _origin(kind) is FrozenMapping
+        else made.map(FrozenMapping) | made
+    )
 
 
 def _builds(kind: Any, where: str) -> Any:
@@ -266,8 +297,13 @@ def _origin(kind: Any) -> Any:
     return typing.get_origin(kind) or kind
 
 
+def issubclass_of(kind: Any, *bases: type) -> bool:
+    """Return whether an annotation names a subclass of one of these."""
+    return isinstance(_origin(kind), type) and issubclass(_origin(kind), bases)
+
+
 def _is_subclass(*bases: type) -> Callable[[Any], bool]:
-    return lambda kind: isinstance(_origin(kind), type) and issubclass(_origin(kind), bases)
+    return lambda kind: issubclass_of(kind, *bases)
 
 
 def _constant(strategy: Any) -> Callable[[Any, str], Any]:
@@ -280,6 +316,25 @@ def _type_variable(kind: Any, where: str) -> Any:
     return strategy_for(kind.__bound__ or Any, where)
 
 
+def _class(kind: Any, _where: str) -> Any:
+    """Return a strategy for classes: the base that is named, and its subclasses."""
+    bases = [base for base in typing.get_args(kind) if isinstance(base, type)]
+    if not bases or bases == [object]:
+        return st.sampled_from([np.float32, np.int32])
+    below: list[type] = []
+    for base in bases:
+        below.extend(type.__subclasses__(base))
+    return st.sampled_from([*bases, *below])
+
+
+def _typed_dict(kind: Any, where: str) -> Any:
+    fields = typing.get_type_hints(kind)
+    return st.fixed_dictionaries(
+        {name: strategy_for(part, f"{where}[{name!r}]") for name, part in fields.items()}
+    )
+
+
+_DTYPE_LIKE: Final = (jax.typing.DTypeLike, npt.DTypeLike)
 _DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
 
 _RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, str], Any]]]] = (
@@ -308,11 +363,14 @@ _RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, str], Any]]]]
     ),
     (_is_origin(Literal), lambda kind, _where: st.sampled_from(typing.get_args(kind))),
     (_is_origin(typing.Union, types.UnionType), _union),
+    (lambda kind: any(kind == like for like in _DTYPE_LIKE), _constant(_DTYPES)),
     (_is_origin(tuple), _tuple),
     (_is_origin(list, Sequence), _sequence),
     (_is_origin(set, frozenset), _set),
-    (_is_origin(dict, Mapping, FrozenMapping), _mapping),
+    (typing.is_typeddict, _typed_dict),
+    (lambda kind: issubclass_of(kind, tuple) and hasattr(_origin(kind), "_fields"), _builds),
+    (lambda kind: issubclass_of(kind, dict) or _origin(kind) in (Mapping, FrozenMapping), _mapping),
     (_is_origin(Callable), _constant(st.sampled_from(FUNCTIONS))),
-    (_is_origin(type), _constant(st.sampled_from([np.float32, np.int32]))),
+    (_is_origin(type), _class),
     (lambda kind: dataclasses.is_dataclass(_origin(kind)), _builds),
 )
