@@ -1,5 +1,6 @@
 """The decorator `pytree`, and `register` for classes that one does not own."""
 
+import abc
 import dataclasses
 import functools
 import inspect
@@ -134,12 +135,14 @@ def _decorate(cls: Any, options: _Options, scopes: list[Mapping[str, Any]]) -> A
         raise DefinitionError(msg)
     made: Any = _with_room_for_key(cls, fields, options)
     _attach_methods(made, options, own)
-    # An object of its own: cloudpickle drops what a class shares with its base.
-    setattr(made, MARK, (made.__qualname__,))
-    spec = install(made, fields, has_own_init="__init__" in own)
+    spec = ClassSpec(made, fields, has_own_init="__init__" in own or not options.init)
     _attach_statics(made, spec)
     _attach_init(made, spec, options, own)
+    abc.update_abstractmethods(made)
     guard_subclasses(made)
+    # An object of its own: cloudpickle drops what a class shares with its base.
+    setattr(made, MARK, (made.__qualname__,))
+    install(spec)  # last, so that JAX never holds a class that could not be finished
     if own.get("__doc__") is None:
         signature = str(inspect.signature(made)).removesuffix(" -> None")
         made.__doc__ = made.__name__ + signature
@@ -193,11 +196,12 @@ def _check_bases(cls: type) -> None:
             )
             raise DefinitionError(msg)
         decorated_above = any(is_decorated(above) for above in base.__mro__[1:])
-        if decorated_above and not is_decorated(base) and inspect.get_annotations(base):
-            names = ", ".join(inspect.get_annotations(base))
+        declared = inspect.get_annotations(base).items()
+        lost = [name for name, kind in declared if "ClassVar" not in str(kind)]
+        if decorated_above and not is_decorated(base) and lost:
             msg = (
                 f"{cls.__name__}: its base {base.__name__} is a subclass of a pytree class "
-                f"and declares {names}, but is not decorated, so these would be lost\n"
+                f"and declares {', '.join(lost)}, but is not decorated, so these would be lost\n"
                 f"  fix: decorate {base.__name__} with @lw.pytree too"
             )
             raise DefinitionError(msg)
@@ -247,7 +251,7 @@ _COPYING: Final = {
     "__deepcopy__": _instance.deepcopy_instance,
     "__reduce__": _instance.reduce_instance,
 }
-_PICKLING: Final = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__")
+_PICKLING: Final = ("__reduce_ex__", "__getstate__", "__getnewargs__")
 
 
 def _attach_methods(cls: Any, options: _Options, own: Mapping[str, Any]) -> None:
@@ -267,7 +271,7 @@ def _attach_methods(cls: Any, options: _Options, own: Mapping[str, Any]) -> None
 
 
 def _has_own_pickling(cls: type) -> bool:
-    return any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING[1:])
+    return any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING)
 
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:
@@ -301,7 +305,6 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
         return
     if "__init__" in own:
         written = own["__init__"]
-        spec.has_own_init = True
 
         @functools.wraps(written)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
@@ -312,7 +315,6 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
                 _finish(self, cls)
 
     else:
-        spec.has_own_init = True
 
         @functools.wraps(cls.__init__)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one

@@ -20,13 +20,11 @@ _LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
 _FUNCTIONS: Final[ClassMap[Functions]] = ClassMap()
 
 
-def install(cls: type, fields: tuple[FieldSpec, ...], *, has_own_init: bool) -> ClassSpec:
+def install(spec: ClassSpec) -> None:
     """Generate the class's functions and register it with JAX."""
-    spec = ClassSpec(cls, fields, has_own_init=has_own_init)
-    _SPECS[cls] = spec
+    _SPECS[spec.cls] = spec
     _register(spec)
     _note_redefinition(spec)
-    return spec
 
 
 def _register(spec: ClassSpec) -> None:
@@ -72,7 +70,8 @@ def spec_of(cls: type) -> ClassSpec:
     spec = _SPECS.get(cls)
     if spec is None:
         _construct.check_decorated(cls)
-        spec = install(cls, _fields_again(cls), has_own_init=not _is_generated(cls))
+        spec = ClassSpec(cls, _fields_again(cls), has_own_init=not _is_generated(cls))
+        install(spec)
     return spec
 
 
