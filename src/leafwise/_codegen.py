@@ -5,7 +5,7 @@ key, so that what JAX sees and what Python sees cannot come apart.
 
 Generated code is what makes flattening as quick as JAX's own: no loops, no calls but the
 ones that must be. It is short, one statement a line, and `linecache` knows it, so that a
-traceback or a debugger shows it; `source_of` prints it.
+traceback or a debugger shows it; `leafwise.debug.source_of` prints it.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._classmap import ClassMap
 from leafwise._spec import ClassSpec, FieldSpec
 from leafwise._static_key import key_of
 
@@ -30,6 +31,12 @@ RESERVED: Final = "_lw_"
 """What every helper's name in generated code starts with, and no field's name may."""
 
 _count = itertools.count(1)
+_SOURCES: Final[ClassMap[list[str]]] = ClassMap()
+
+
+def source_of(cls: type) -> str:
+    """Return all code that was generated for a class; see `leafwise.debug.source_of`."""
+    return "\n".join(_SOURCES.get(cls) or [])
 
 
 class _Factory:
@@ -51,6 +58,7 @@ def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) 
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
+    _SOURCES.setdefault(cls, list).append(source)
     function = namespace.pop(name)
     function.__module__ = cls.__module__
     function.__qualname__ = f"{cls.__qualname__}.{name}"

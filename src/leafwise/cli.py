@@ -1,12 +1,15 @@
 """The command ``leafwise``."""
 
 import argparse
+import contextlib
 import importlib.util
+import io
 import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import TextIO
 
 import leafwise
 
@@ -56,16 +59,36 @@ def _check(texts: list[str], *, as_json: bool) -> int:
     from leafwise.check import report, targets  # noqa: PLC0415
 
     try:
-        found = targets.find_targets(texts)
+        # Standard output is for the report: what modules and constructors print is not.
+        with contextlib.redirect_stdout(sys.stderr):
+            reports = report.run_checks(targets.find_targets(texts))
     except targets.TargetError as error:
         print(f"leafwise check: {error}", file=sys.stderr)
         return 2
-    reports = report.run_checks(found)
-    if as_json:
-        print(report.as_json(reports))
-    else:
-        report.print_reports(reports, report.make_console())
+    try:
+        with _any_character(sys.stdout):
+            if as_json:
+                print(report.as_json(reports))
+            else:
+                report.print_reports(reports, report.make_console())
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        # At exit Python flushes what is left, which would raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0 if report.passed(reports) else 1
+
+
+@contextlib.contextmanager
+def _any_character(stream: TextIO) -> Generator[None, None, None]:
+    """Let a stream write what its encoding lacks as an escape, until the block ends."""
+    if not isinstance(stream, io.TextIOWrapper):
+        yield
+        return
+    errors = stream.errors
+    stream.reconfigure(errors="backslashreplace")
+    yield
+    stream.reconfigure(errors=errors)
 
 
 if __name__ == "__main__":

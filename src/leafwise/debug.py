@@ -1,11 +1,36 @@
 """Checks that cost something, for when an answer looks stale."""
 
 import contextlib
+import inspect
 from collections.abc import Generator
 
+from leafwise._codegen import source_of as generated_source
 from leafwise._registry import set_checking
+from leafwise._spec import is_decorated
 
-__all__ = ["check_statics"]
+__all__ = ["check_statics", "source_of"]
+
+
+def source_of(cls: type) -> str:
+    """Return the code that was generated for a pytree class.
+
+    Args:
+        cls: A class decorated with `leafwise.pytree`.
+
+    Returns:
+        The source of ``__init__``, flatten, unflatten and the access to statics, as
+        tracebacks and debuggers show it.
+
+    Raises:
+        TypeError: `cls` is not such a class.
+
+    Example:
+        >>> print(source_of(Params))  # doctest: +SKIP
+    """
+    if not (inspect.isclass(cls) and is_decorated(cls)):
+        msg = f"source_of takes a class decorated with @lw.pytree, got {cls!r}"
+        raise TypeError(msg)
+    return generated_source(cls)
 
 
 @contextlib.contextmanager
