@@ -1,13 +1,10 @@
 """Pytree dataclasses whose jit cache keys you can trust."""
 
-import os
-
 from leafwise import debug
 from leafwise._fields import Static, field, static_field
 from leafwise._freeze import FrozenMapping, StaticArray, freeze
-from leafwise._instance import pformat
-from leafwise._pytree import pytree, register, replace
-from leafwise._registry import set_checking
+from leafwise._instance import pformat, replace
+from leafwise._pytree import pytree, register
 from leafwise.errors import (
     ArrayInStaticError,
     DefinitionError,
@@ -54,6 +51,3 @@ __all__ = [
     "replace",
     "static_field",
 ]
-
-if os.environ.get("LEAFWISE_CHECK_STATICS", "") not in ("", "0"):
-    set_checking(on=True)

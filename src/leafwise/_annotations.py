@@ -137,8 +137,8 @@ def _as_code(annotation: Any) -> str:
         return "None"
     if annotation is jax.Array:
         return "jax.Array"
-    if annotation is np.ndarray:
-        return "np.ndarray"
+    if annotation in (np.ndarray, np.dtype):
+        return f"np.{annotation.__name__}"
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return annotation.__name__
     if typing.get_origin(annotation) is Annotated:
@@ -210,6 +210,8 @@ def _all_members(annotation: Any, test: Callable[[Any], bool]) -> bool:
         return _all_members(parts[0], test)
     if origin in (typing.Union, types.UnionType):
         members = [part for part in parts if part is not type(None)]
+    elif origin is dict:
+        members = list(parts[1:])
     elif origin in _CONTAINERS:
         members = [part for part in parts if part is not ...]
     else:

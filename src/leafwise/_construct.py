@@ -25,13 +25,20 @@ def delete_attribute(self: Any, name: str) -> None:
 def _check_open(self: Any, name: str, instead: str) -> None:
     cls = type(self)
     check_decorated(cls)
+    is_field = name in cls.__dict__["__dataclass_fields__"]
+    if is_constructed(self) and not is_field:
+        msg = (
+            f"{cls.__name__}.{name}: a pytree class is frozen, and has no such field: "
+            f"it has {_names(cls)}"
+        )
+        raise FrozenInstanceError(msg)
     if is_constructed(self):
         msg = (
             f"{cls.__name__}.{name}: a pytree class is frozen once constructed, since JAX "
             f"keeps programs for what it was\n  fix: make another instance: {instead}"
         )
         raise FrozenInstanceError(msg)
-    if name not in cls.__dict__["__dataclass_fields__"] and not _is_settable(cls, name):
+    if not is_field and not _is_settable(cls, name):
         msg = (
             f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
             f"has {_names(cls)}\n  fix: declare it: `{name}: ...` in the class body "

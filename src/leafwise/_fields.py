@@ -103,8 +103,9 @@ def field(
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store.
         check: Called with the converted value. It refuses the value by raising or by
-            returning False; any other answer accepts it. A traced answer cannot be
-            read and accepts too: under a transformation check shapes and dtypes.
+            returning False; any other answer accepts it, but for an array of more than
+            one element, which is an error. A traced answer cannot be read and accepts
+            too: under a transformation check shapes and dtypes.
         **arguments: ``default``, ``default_factory``, ``init``, ``repr``, ``hash``,
             ``compare`` and ``kw_only``, as in `dataclasses.field`.
 

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Any, TypeAlias, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -133,23 +134,35 @@ def field_of(path: str) -> str:
     return match[1] if match else "field"
 
 
-def _tracer(path: str, value: Any) -> Found:
-    field = field_of(path)
-    fix = (
-        f"make the field dynamic: `{field}: jax.Array`,\n"
-        f"or compute the value outside of the traced function"
+def _make_dynamic(path: str) -> str:
+    """Return how to make a value dynamic, which may stand deep in a static one."""
+    cls, _, way = path.partition(".")
+    if re.fullmatch(r"\w+(\[.*\])?", way) is not None:
+        return f"make the field dynamic: `{field_of(path)}: jax.Array`"
+    name = re.findall(r"\w+", way)[-1]
+    name = name if name.isidentifier() and not name.startswith("__") else "value"
+    return (
+        f"make the field dynamic, if {field_of(path)} is a pytree,\n"
+        f"or move the value out of it, into a dynamic field of {cls}: `{name}: jax.Array`"
     )
+
+
+def _tracer(path: str, value: Any) -> Found:
+    fix = f"{_make_dynamic(path)},\nor compute the value outside of the traced function"
     reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
     return TracerInStaticError, Finding(path, got(value), reason, fix)
 
 
 def _array(path: str, value: Any) -> Found:
     field = field_of(path)
-    fix = (
-        f"make the field dynamic: `{field}: jax.Array`,\n"
-        f"or, for a constant table: `{field}=lw.StaticArray(value)` or "
-        f"`{field}: ... = lw.static_field(freeze=True)`"
-    )
+    fix = _make_dynamic(path)
+    if jnp.issubdtype(getattr(value, "dtype", np.dtype("f4")), jax.dtypes.extended):
+        fix += ",\nor keep the seed, an int, and make the key where it is used"
+    elif re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is not None:
+        fix += (
+            f",\nor, for a constant table: `{field}=lw.StaticArray(value)` or "
+            f"`{field}: ... = lw.static_field(freeze=True)`"
+        )
     shape = tuple(getattr(value, "shape", ()))
     reason = f"an array ({getattr(value, 'dtype', '?')}, shape {shape}) has no hash"
     return ArrayInStaticError, Finding(path, got(value), reason, fix)

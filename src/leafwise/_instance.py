@@ -1,8 +1,9 @@
-"""What every instance can do: compare, hash, print, copy and travel."""
+"""What every instance can do: compare, hash, print, copy, travel, and be changed in a copy."""
 
 import copy
 import dataclasses
-from typing import Any, Final, cast
+import difflib
+from typing import Any, Final, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,8 @@ from leafwise._findings import is_tracer
 from leafwise._registry import spec_of
 from leafwise._spec import is_decorated
 from leafwise.errors import TracerComparisonError
+
+T = TypeVar("T")
 
 _WIDTH: Final = 88
 
@@ -33,6 +36,15 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
     check_all_set(spec, self)
     store_key(spec, self)
     return self
+
+
+def _exchange(self: Any, changes: dict[str, Any]) -> Any:
+    """Return a copy with some fields changed, without running the constructor."""
+    values = field_values(self)
+    for field in spec_of(type(self)).fields:
+        if field.name in changes:
+            values[field.name] = field.prepare(changes[field.name])
+    return rebuild(type(self), values)
 
 
 def field_values(self: Any) -> dict[str, Any]:
@@ -178,3 +190,46 @@ def pformat(tree: Any, *, width: int = _WIDTH, full: bool = False) -> str:
     if full:
         return wl.pformat(tree, width=width, short_arrays=False, hide_defaults=False)
     return wl.pformat(tree, width=width, custom=_document, hide_defaults=False)
+
+
+def replace(obj: T, /, **changes: Any) -> T:
+    """Return a copy of an instance with some fields changed.
+
+    The constructor runs, as in `dataclasses.replace`: converters, checks and the
+    validation of statics included. A constructor that was written by hand may take other
+    arguments than fields, so it does not run: the fields are exchanged, the changed ones
+    converted and checked, and the statics validated.
+
+    Args:
+        obj: An instance of a pytree class (or of any dataclass).
+        **changes: New values by field name.
+
+    Returns:
+        An instance of the same class.
+
+    Raises:
+        TypeError: A name is not a field.
+        ValueError: A field has ``init=False``, so the generated constructor does not
+            take it.
+
+    Example:
+        >>> @pytree
+        ... class Params:
+        ...     lr: float
+        >>> replace(Params(0.1), lr=0.2)
+        Params(lr=0.2)
+    """
+    names = [definition.name for definition in dataclasses.fields(cast("Any", obj))]
+    known = {*names, *cast("Any", obj).__dataclass_fields__}
+    unknown = [name for name in changes if name not in known]
+    if unknown:
+        kind = type(obj).__name__
+        near = difflib.get_close_matches(unknown[0], names, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        msg = f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
+        raise TypeError(msg)
+    if is_decorated(type(obj)) and spec_of(type(obj)).has_own_init:
+        exchanged: T = _exchange(obj, changes)
+        return exchanged
+    changed: T = dataclasses.replace(cast("Any", obj), **changes)
+    return changed

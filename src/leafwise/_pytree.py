@@ -22,7 +22,6 @@ from leafwise._spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fie
 from leafwise.errors import DefinitionError
 
 C = TypeVar("C", bound=type)
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,8 +167,9 @@ def _check_class(cls: Any) -> None:
     if "__dataclass_params__" in cls.__dict__:
         msg = (
             f"{name}: already a dataclass; its field() declarations are gone by now\n"
-            f"  fix: remove @dataclass, as @lw.pytree makes it one; for a class that is "
-            f"not yours: lw.register({name}, dynamic=[...], static=[...])"
+            f"  fix: remove @dataclass, as @lw.pytree makes it one (or the decorator or base "
+            f"class of another library that does); for a class that is not yours: "
+            f"lw.register({name}, dynamic=[...], static=[...])"
         )
         raise DefinitionError(msg)
     if jax.tree_util.is_tree_node(cls):
@@ -329,41 +329,6 @@ def _finish(self: Any, cls: type) -> None:
     _construct.finish(spec_of(cls), self)
 
 
-def replace(obj: T, /, **changes: Any) -> T:
-    """Return a copy of an instance with some fields changed.
-
-    The constructor runs, as in `dataclasses.replace`: converters, checks and the
-    validation of statics included.
-
-    Args:
-        obj: An instance of a pytree class (or of any dataclass).
-        **changes: New values by field name.
-
-    Returns:
-        An instance of the same class.
-
-    Raises:
-        TypeError: A name is not a field.
-        ValueError: A field has ``init=False``, so the constructor does not take it.
-
-    Example:
-        >>> @pytree
-        ... class Params:
-        ...     lr: float
-        >>> replace(Params(0.1), lr=0.2)
-        Params(lr=0.2)
-    """
-    names = [definition.name for definition in dataclasses.fields(typing.cast("Any", obj))]
-    known = {*names, *typing.cast("Any", obj).__dataclass_fields__}
-    unknown = [name for name in changes if name not in known]
-    if unknown:
-        kind = type(obj).__name__
-        msg = f"{kind} has no field {unknown[0]!r}: it has {', '.join(names) or 'no fields'}"
-        raise TypeError(msg)
-    changed: T = dataclasses.replace(typing.cast("Any", obj), **changes)
-    return changed
-
-
 def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -> C:
     """Register a class that one does not own as a pytree with a sound key.
 
@@ -379,8 +344,9 @@ def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -
         `cls`.
 
     Raises:
-        DefinitionError: The class is registered already, names are missing, unknown or
-            given twice, or its instances keep their state elsewhere.
+        DefinitionError: The class is registered already, a name is given twice, its
+            instances keep their state elsewhere, or (where the class declares its fields)
+            names are missing or unknown.
         StaticFieldError: (when flattening) a static value is no key.
 
     Example:

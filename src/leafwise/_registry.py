@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import threading
 import weakref
 from typing import Any, Final
@@ -114,3 +115,7 @@ def set_checking(*, on: bool) -> None:
         if _checking == (1 if on else 0):
             for functions in _FUNCTIONS.values():
                 functions.set_checked(checked=on)
+
+
+if os.environ.get("LEAFWISE_CHECK_STATICS", "") not in ("", "0"):
+    set_checking(on=True)

@@ -79,10 +79,11 @@ class FieldSpec:
                 value = freeze_but_tracers(value)
             doing = "check"
             verdict = options.check(value) if options.check is not None else None
+            refused = _is_false(verdict)
         except Exception as error:
             error.add_note(f"in the {doing} of field {self.owner}.{self.name}, given {got(value)}")
             raise
-        if _is_false(verdict):
+        if refused:
             check = getattr(options.check, "__name__", repr(options.check))
             msg = f"{self.owner}.{self.name}: its check {check} refused {got(value)}"
             raise FieldCheckError(msg)
@@ -96,6 +97,9 @@ def _is_false(verdict: object) -> bool:
     from leafwise._findings import is_tracer  # noqa: PLC0415
 
     shape = getattr(verdict, "shape", None)
+    if shape not in (None, ()):
+        msg = f"the check answers with an array of shape {shape}, not with one bool: add .all()"
+        raise FieldCheckError(msg)
     return shape == () and not is_tracer(verdict) and not verdict
 
 
@@ -220,17 +224,18 @@ def _resolve_static(
             f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
             f"`{name}: ... = lw.field(...)` for a dynamic one"
         )
-    options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
-    problems.extend(_misfit(where, name, annotation, options, static=static))
+    problems.extend(_misfit(where, definition, annotation, static=static))
     if static:
         definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
     return static
 
 
 def _misfit(
-    where: str, name: str, annotation: Any, options: FieldOptions, *, static: bool
+    where: str, definition: "dataclasses.Field[Any]", annotation: Any, *, static: bool
 ) -> list[str]:
     """Return what is wrong between a field's type and its being static or not."""
+    name = definition.name
+    options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
     kind = _annotations.without_marks(annotation)
     if static and _annotations.is_array(annotation) and not options.freeze:
         return [
@@ -241,9 +246,16 @@ def _misfit(
     if not static and _annotations.is_text(annotation):
         frozen = re.sub(r"^list\[(.*)\]$", r"tuple[\1, ...]", kind)
         frozen = re.sub(r"^set\[", "frozenset[", frozen)
+        frozen = re.sub(r"^dict\[", "lw.FrozenMapping[", frozen)
+        value = argument = ""
+        if definition.default is not dataclasses.MISSING:
+            value, argument = f" = {definition.default!r}", f"default={definition.default!r}"
+        elif definition.default_factory is not dataclasses.MISSING:
+            argument = "default_factory=..."
         return [
             f"{where}: JAX cannot trace a {kind}, so it cannot be a dynamic field\n"
-            f"  fix: `{name}: lw.Static[{frozen}]` or `{name}: {frozen} = lw.static_field()`"
+            f"  fix: `{name}: lw.Static[{frozen}]{value}` or "
+            f"`{name}: {frozen} = lw.static_field({argument})`"
         ]
     return []
 

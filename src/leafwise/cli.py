@@ -87,8 +87,10 @@ def _any_character(stream: TextIO) -> Generator[None, None, None]:
         return
     errors = stream.errors
     stream.reconfigure(errors="backslashreplace")
-    yield
-    stream.reconfigure(errors=errors)
+    try:
+        yield
+    finally:
+        stream.reconfigure(errors=errors)
 
 
 if __name__ == "__main__":

@@ -148,8 +148,8 @@ def test_every_kind_of_false(verdict: Any) -> None:
 
 @pytest.mark.parametrize(
     "verdict",
-    [None, True, jnp.array(True), np.zeros(3)],
-    ids=["None", "True", "jax", "array"],
+    [None, True, jnp.array(True), 0, ""],
+    ids=["None", "True", "jax", "zero", "empty"],
 )
 def test_every_other_answer_accepts(verdict: Any) -> None:
     """None (a check that raises instead), True, or anything that is not a False accepts."""
@@ -159,6 +159,19 @@ def test_every_other_answer_accepts(verdict: Any) -> None:
         x: Any = lw.field(check=lambda _: verdict)
 
     assert P(1).x == 1
+
+
+@pytest.mark.parametrize("verdict", [np.zeros(3), jnp.ones((1, 2)), np.zeros(0)])
+def test_array_of_answers_is_refused(verdict: Any) -> None:
+    """An answer for each element is no answer; the message says how to make it one."""
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(check=lambda _: verdict)
+
+    with pytest.raises(lw.FieldCheckError, match=r"add \.all\(\)") as error:
+        P(1.0)
+    assert "P.x" in "".join(error.value.__notes__)
 
 
 def test_traced_verdict_accepts() -> None:

@@ -1,0 +1,77 @@
+"""`lw.replace` of a class whose constructor was written by hand."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+
+
+@lw.pytree
+class Layer:
+    w: jax.Array
+    n: int = lw.static_field(converter=int, check=lambda n: n > 0)
+    runs: int = lw.static_field(default=0)
+
+    def __init__(self, key: jax.Array, n: int) -> None:
+        self.w = jax.random.normal(key, (n,))
+        self.n = n
+        self.runs = 1
+
+
+LAYER = Layer(jax.random.key(0), 3)
+
+
+def test_fields_are_exchanged() -> None:
+    """Fields change although the constructor takes other arguments, which does not run."""
+    changed = lw.replace(LAYER, w=jnp.ones(2), runs=5)
+    assert (changed.w.shape, changed.n, changed.runs) == ((2,), 3, 5)
+    assert (LAYER.n, LAYER.runs) == (3, 1)
+    assert jax.tree.structure(changed) != jax.tree.structure(LAYER)
+    assert jax.tree.structure(lw.replace(changed, runs=1)) == jax.tree.structure(LAYER)
+
+
+def test_no_change_is_equal() -> None:
+    """Without changes the copy is equal, and has the same key."""
+    assert lw.replace(LAYER) == LAYER
+    assert jax.tree.structure(lw.replace(LAYER)) == jax.tree.structure(LAYER)
+
+
+def test_changed_fields_are_converted_checked_and_validated() -> None:
+    """What changes is treated as in construction; errors name the field."""
+    assert lw.replace(LAYER, n=4.0).n == 4
+    with pytest.raises(lw.FieldCheckError, match=r"Layer\.n"):
+        lw.replace(LAYER, n=-1)
+    with pytest.raises(lw.UnhashableStaticError, match=r"Layer\.runs"):
+        lw.replace(LAYER, runs=[1])
+    with pytest.raises(TypeError, match=r"no field 'rusn' \(did you mean 'runs'\?\)"):
+        lw.replace(LAYER, rusn=1)
+
+
+def test_plain_dataclasses_replace_fails() -> None:
+    """The hazard: `dataclasses.replace` calls the constructor with field names."""
+    broken: Any = dataclasses.replace
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        broken(LAYER, n=4)
+
+
+def test_unknown_attribute_of_a_finished_instance() -> None:
+    """Assigning what is no field says so, and suggests no replace that would fail."""
+    with pytest.raises(lw.FrozenInstanceError, match="no such field: it has w, n, runs") as error:
+        LAYER.other = 1  # type: ignore[attr-defined]
+    assert "lw.replace" not in str(error.value)
+
+
+def test_fix_keeps_the_default() -> None:
+    """The repaired declaration of a text field has the default that it had."""
+    with pytest.raises(lw.DefinitionError) as error:
+
+        @lw.pytree
+        class P:
+            act: str = "relu"
+
+    assert "`act: lw.Static[str] = 'relu'`" in str(error.value)
+    assert "`act: str = lw.static_field(default='relu')`" in str(error.value)
