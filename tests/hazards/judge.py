@@ -1,0 +1,85 @@
+"""JAX as the judge: two classes of one shape, and programs that tell which trace they are."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import leafwise as lw
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Plain:
+    """What JAX offers by itself: every hazard must show here, or its test cannot fail."""
+
+    x: Any
+    s: Any = dataclasses.field(metadata={"static": True})
+
+
+@lw.pytree
+class Sound:
+    """The same fields under leafwise."""
+
+    x: Any
+    s: Any = lw.static_field()
+
+
+def structure(cls: Any, static: Any) -> Any:
+    """Return the treedef of an instance with this static."""
+    return jax.tree.structure(cls(1.0, static))
+
+
+class Verdict(NamedTuple):
+    """What JAX did with one call after another.
+
+    Attributes:
+        programs: For each call, the number of the trace that answered it, from 1.
+        statics: What each trace saw in the static field.
+    """
+
+    programs: list[int]
+    statics: list[Any]
+
+
+def calls(cls: Any, *statics: Any) -> Verdict:
+    """Call one jitted function with an instance for each static.
+
+    JAX compares the statics of a plain class with those of every program it remembers,
+    other functions' and other classes' included, and fails if one of them is an array.
+    """
+    if cls is Plain:
+        jax.clear_caches()
+    seen: list[Any] = []
+
+    @jax.jit
+    def program(p: Any) -> Any:
+        seen.append(p.s)  # runs once per trace
+        return p.x * 0 + len(seen)
+
+    x = jnp.int32(0)
+    return Verdict([int(program(cls(x, static))) for static in statics], seen)
+
+
+_EVENTS = {
+    "jaxpr_trace_duration": "traces",
+    "jaxpr_to_mlir_module_duration": "lowerings",
+    "backend_compile_duration": "compiles",
+}
+
+
+class Events:
+    """Counts of JAX's own events, by short name."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(_EVENTS.values(), 0)
+
+    def __call__(self, event: str, _duration: float, **kwargs: Any) -> None:
+        name = _EVENTS.get(event.rpartition("/")[2])
+        if name is not None and kwargs.get("fun_name", "judged") in (
+            "judged",
+            "jit_judged",
+            "jit(judged)",
+        ):
+            self.counts[name] += 1

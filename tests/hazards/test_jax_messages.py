@@ -1,0 +1,195 @@
+"""JAX's own messages on a static mismatch: the key's repr names class and fields."""
+
+import dataclasses
+import enum
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+
+from .judge import Plain
+
+
+@lw.pytree
+class Params:
+    x: Any
+    a: Any = lw.static_field(default=2)
+    act: Any = lw.static_field(default="relu")
+
+
+ONE = Params(jnp.float32(1), 2, "relu")
+TWO = Params(jnp.float32(1), 3, "tanh")
+BOTH = (r"Params\(a=2, act='relu'\)", r"Params\(a=3, act='tanh'\)")
+
+
+def scan() -> Any:
+    return jax.lax.scan(lambda p, _: (lw.replace(p, a=3, act="tanh"), None), ONE, None, length=2)
+
+
+def cond() -> Any:
+    return jax.lax.cond(True, lambda: ONE, lambda: TWO)
+
+
+def switch() -> Any:
+    return jax.lax.switch(0, [lambda: ONE, lambda: TWO])
+
+
+def while_loop() -> Any:
+    return jax.lax.while_loop(lambda p: p.x < 3, lambda p: lw.replace(TWO, x=p.x + 1), ONE)
+
+
+def fori_loop() -> Any:
+    return jax.lax.fori_loop(0, 2, lambda _, p: lw.replace(TWO, x=p.x), ONE)
+
+
+def vmap() -> Any:
+    return jax.vmap(lambda p: p.x, in_axes=(Params(0, 3, "tanh"),))(Params(jnp.ones(2), 2, "relu"))
+
+
+def tree_map() -> Any:
+    return jax.tree.map(lambda a, b: a + b, ONE, TWO)
+
+
+@pytest.mark.parametrize("call", [scan, cond, switch, while_loop, fori_loop, tree_map, vmap])
+def test_messages_name_class_and_fields(call: Any) -> None:
+    """Both keys are printed as code, with the names of class and fields."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call()
+    for text in BOTH:
+        caught.match(text)
+
+
+def test_plain_jax_names_no_field() -> None:
+    """The hazard: by position, and without the class's own words."""
+    with pytest.raises(ValueError, match=r"\(2,\)") as caught:
+        jax.tree.map(lambda a, b: a, Plain(1.0, 2), Plain(1.0, 3))
+    assert "s=2" not in str(caught.value)
+
+
+def key_repr(static: Any) -> str:
+    """Return what JAX prints for a key with this static."""
+    text = str(jax.tree.structure(Params(1.0, static)))
+    assert "Params[Params(a=" in text
+    return text
+
+
+def local_enum() -> Any:
+    class Mode(enum.Enum):
+        ON = 1
+
+    return Mode.ON
+
+
+def local_dataclass() -> Any:
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        depth: int = 1
+
+    return Config()
+
+
+def local_namedtuple() -> Any:
+    import collections
+
+    return collections.namedtuple("Pair", ["a"])(1)  # noqa: PYI024
+
+
+def local_str() -> Any:
+    class Name(str):
+        __slots__ = ()
+
+    return Name("a")
+
+
+def local_object() -> Any:
+    class Thing:
+        def __repr__(self) -> str:
+            return "Thing()"
+
+    return Thing()
+
+
+def local_class() -> Any:
+    class Thing:
+        pass
+
+    return Thing
+
+
+def local_function() -> Any:
+    def function() -> None: ...
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        local_enum,
+        local_dataclass,
+        local_namedtuple,
+        local_str,
+        local_object,
+        local_class,
+        local_function,
+        lambda: lambda: None,
+    ],
+)
+def test_look_alikes_say_why_they_differ(make: Any) -> None:
+    """What prints alike is followed by the reason that it is not the same."""
+    first, second = make(), make()
+    structures = [jax.tree.structure(Params(1.0, static)) for static in (first, second)]
+    assert structures[0] != structures[1]
+    left, right = key_repr(first), key_repr(second)
+    assert left != right
+    for text in (left, right):
+        assert any(why in text for why in ("identity", "redefined", "local", "0x"))
+
+
+@pytest.mark.parametrize(
+    ("static", "text"),
+    [
+        pytest.param(1, "a=1,", id="int"),
+        pytest.param(True, "a=True,", id="bool"),
+        pytest.param(-0.0, "a=-0.0,", id="float"),
+        pytest.param(10**5000, "a=", id="huge int"),
+        pytest.param("x" * 5000, "a='xxx", id="long text"),
+        pytest.param(tuple(range(5000)), "a=(0, 1, 2", id="long tuple"),
+        pytest.param(frozenset("ab"), "a=frozenset({'a', 'b'})", id="frozenset"),
+        pytest.param(lw.FrozenMapping(k=1), "a={'k': 1}", id="mapping"),
+        pytest.param(lw.StaticArray([1]), "a=StaticArray([1]", id="array"),
+        pytest.param(jnp.float32, "a=jax.numpy.float32", id="jnp dtype"),
+        pytest.param(len, "a=<", id="builtin"),
+    ],
+)
+def test_statics_as_text(static: Any, text: str) -> None:
+    """Statics are printed as code where they are short, and cut where they are not."""
+    printed = key_repr(static)
+    assert text in printed
+    assert len(printed) < 1000
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(10**5000, 10**5000 + 1, id="huge int"),
+        pytest.param("x" * 5000, "x" * 4999 + "y", id="long text"),
+        pytest.param(tuple(range(5000)), (*range(4999), 0), id="long tuple"),
+        pytest.param(b"x" * 5000, b"x" * 4999 + b"y", id="long bytes"),
+        pytest.param(frozenset(range(5000)), frozenset(range(1, 5001)), id="large set"),
+        pytest.param(
+            lw.StaticArray(jnp.zeros(1000)), lw.StaticArray(-jnp.zeros(1000)), id="large array"
+        ),
+        pytest.param(
+            lw.FrozenMapping({i: i for i in range(500)}),
+            lw.FrozenMapping({i: i % 499 for i in range(500)}),
+            id="large mapping",
+        ),
+    ],
+)
+def test_what_is_cut_still_differs(first: Any, second: Any) -> None:
+    """A digest tells long values apart where their text is cut."""
+    assert key_repr(first) != key_repr(second)

@@ -1,0 +1,276 @@
+"""The law of interning: keys live as long as they are used, and are never taken for others."""
+
+import functools
+import gc
+import sys
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise import _static_key
+
+from .oracle import same
+from .zoo import Config, Own, Params, Recipe, build, recipes
+
+
+def living() -> Counter[str]:
+    """Return how many objects of leafwise's own classes are alive."""
+    gc.collect()
+    modules = ("leafwise._static_key", "leafwise._reading")
+    found = [type(item) for item in gc.get_objects()]
+    return Counter(kind.__name__ for kind in found if kind.__module__ in modules)
+
+
+class Node(dict[str, Any]):
+    """A thing that can stand in a reference cycle and be watched."""
+
+
+MAKERS: dict[str, Callable[[int], Any]] = {
+    "int": lambda i: 10**9 + i,
+    "tuple": lambda i: ("layers", (10**9 + i, 2.0)),
+    "float": lambda i: i + 0.5,
+    "function": lambda i: lambda: i,
+    "config": lambda i: Config((i, "a")),
+    "own": lambda i: Own((i,)),
+    "partial": lambda i: functools.partial(min, i),
+    "frozenset": lambda i: frozenset([i, "a"]),
+    "mapping": lambda i: lw.FrozenMapping(i=i),
+    "array": lambda i: lw.StaticArray([i]),
+    "method": lambda i: Config(i).method,
+    "class": lambda i: type("C", (), {"i": i}),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_nothing_outlives_its_instances(kind: str) -> None:
+    """300 keys, made and dropped, leave no key, no record and no table entry behind."""
+    make = MAKERS[kind]
+
+    @lw.pytree
+    class Local:
+        x: Any
+        s: Any = lw.static_field()
+
+    before = living()
+    table = _static_key.table_of(Local)
+    instances = [Local(1.0, make(i)) for i in range(300)]
+    trees = [jax.tree.structure(instance) for instance in instances]
+    assert len(set(map(repr, trees))) > 1
+    assert sum(living().values()) > sum(before.values()) + 300
+    del instances, trees
+    after = living()
+    assert after - before == Counter()
+    assert len(table) == 0
+    assert len(table.tokens) == 0
+
+
+@pytest.mark.parametrize("kind", ["int", "config", "own", "function"])
+def test_programs_let_go_of_keys(kind: str) -> None:
+    """After `jax.clear_caches` a key that only compiled programs knew is gone, with its statics."""
+    before = living()
+    program = jax.jit(lambda p: jax.tree.map(lambda x: x + 1, p))
+    for i in range(3):
+        program(Params(1.0, MAKERS[kind](i)))
+    static = Own(("watched",))
+    watched = weakref.ref(static)
+    program(Params(1.0, static))
+    del static
+    gc.collect()
+    assert watched() is not None, "the program holds its output's treedef"
+    del program
+    jax.clear_caches()
+    gc.collect()
+    assert watched() is None
+    assert living() - before == Counter()
+
+
+def test_a_failed_construction_leaves_nothing() -> None:
+    """A refused static, and whatever stood beside it, is not kept."""
+    before = living()
+    for i in range(5):
+        static = Own((i,))
+        watched = weakref.ref(static)
+        with pytest.raises(lw.UnhashableStaticError):
+            Params(1.0, (static, [i]))
+        del static
+        gc.collect()
+        assert watched() is None
+    assert living() - before == Counter()
+
+
+def test_a_cycle_through_a_static_is_collected() -> None:
+    """A static function that reaches its own instance does not keep it alive."""
+
+    def make() -> weakref.ref[Any]:
+        holder: list[Any] = []
+
+        def function() -> Any:
+            return holder
+
+        holder.append(Params(1.0, function))
+        return weakref.ref(function)
+
+    watched = [make() for _ in range(20)]
+    gc.collect()
+    assert [ref() for ref in watched] == [None] * 20
+
+
+@given(st.lists(recipes, min_size=1, max_size=6))
+def test_equal_statics_share_what_jax_compares(drawn: list[Recipe]) -> None:
+    """However many equal and other instances come and go, treedefs follow the values."""
+    alive: list[tuple[Any, Any]] = []
+    for recipe in (*drawn, *drawn, *reversed(drawn)):
+        value = build(recipe)
+        alive.append((value, jax.tree.structure(Params(1.0, value))))
+        if len(alive) > 4:
+            del alive[0]
+        for other, structure in alive:
+            assert (structure == alive[-1][1]) is same(other, value)
+
+
+def _attack(make: Callable[[int], Any], read: Callable[[Any], Any]) -> int:
+    """Make and drop objects whose ids recur; return how often one did."""
+    ids: set[int] = set()
+    recurred = 0
+    for i in range(3000):
+        static = make(i)
+        recurred += id(static) in ids
+        ids.add(id(static))
+        params = Params(1.0, static)
+        (_, structure) = jax.tree.flatten(params)
+        again = jax.tree.unflatten(structure, [1.0])
+        assert read(params.s) == read(static)
+        assert read(again.s) == read(static)
+    return recurred
+
+
+@pytest.mark.parametrize(
+    ("make", "read"),
+    [
+        pytest.param(lambda i: (i, 0.5), lambda v: v, id="tuple"),
+        pytest.param(lambda i: 10.0**9 + i, lambda v: v, id="float"),
+        pytest.param(lambda i: Own(i), lambda v: v.value, id="own"),
+        pytest.param(lambda i: Config(i), lambda v: v.a, id="config"),
+        pytest.param(lambda i: lambda: i, lambda v: v(), id="function"),
+        pytest.param(lambda i: Own(i).__repr__, lambda v: v(), id="method"),
+        pytest.param(lambda i: (Own(i), lambda: i), lambda v: (v[0].value, v[1]()), id="mixed"),
+    ],
+)
+def test_recurring_ids_are_never_confused(make: Any, read: Any) -> None:
+    """A key found by the ids of dead objects would answer for others: it must not be found."""
+    assert _attack(make, read) > 100, "ids do not recur here, so that this shows nothing"
+
+
+def test_recurring_ids_with_other_keys_alive() -> None:
+    """The same, while equal statics in other objects keep the interned key alive."""
+    kept = [Params(1.0, (i % 7, 0.5)) for i in range(7)]
+    for i in range(3000):
+        static = (i % 11, 0.5)
+        params = Params(1.0, static)
+        expected = i % 11 < 7
+        assert any(params == other for other in kept) is expected
+        assert params.s == static
+
+
+def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Run work in threads that start at once; return its results, or raise its error."""
+    barrier = threading.Barrier(count)
+
+    def run(index: int) -> Any:
+        barrier.wait()
+        return work(index)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+@pytest.fixture
+def eager_switching() -> Iterator[None]:
+    """Let threads take turns as often as Python can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("eager_switching")
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind not in ("function", "class")])
+def test_threads_agree_on_treedefs(kind: str) -> None:
+    """Eight threads that make equal statics at once get one treedef for each value."""
+    make = MAKERS[kind]
+
+    def work(_index: int) -> list[Any]:
+        return [jax.tree.structure(Params(1.0, make(i))) for i in range(60)]
+
+    results = in_threads(8, work)
+    for of_value in zip(*results, strict=True):
+        assert all(structure == of_value[0] for structure in of_value)
+    distinct = results[0]
+    assert all(a != b for i, a in enumerate(distinct) for b in distinct[:i])
+
+
+@pytest.mark.usefixtures("eager_switching")
+def test_threads_that_make_and_drop() -> None:
+    """Keys that die in one thread while another makes them again never mix values up."""
+
+    def work(index: int) -> int:
+        for i in range(400):
+            static = (i % 5, "a") if index % 2 else Config((i % 5, "a"))
+            params = Params(float(index), static)
+            leaves, structure = jax.tree.flatten(params)
+            assert jax.tree.unflatten(structure, leaves).s == static
+            assert leaves == [float(index)]
+            if i % 50 == 0:
+                gc.collect()
+        return index
+
+    before = living()
+    assert in_threads(8, work) == list(range(8))
+    assert living() - before == Counter()
+
+
+@pytest.mark.usefixtures("eager_switching")
+def test_threads_share_one_compiled_program() -> None:
+    """One traced program serves all threads."""
+    traces: list[Any] = []
+
+    @jax.jit
+    def program(p: Any) -> Any:
+        traces.append(p.s)
+        return p.x + 1
+
+    program(Params(1.0, ("a", 0.5)))
+    in_threads(8, lambda i: [program(Params(float(i), ("a", 0.5))) for _ in range(20)])
+    assert len(traces) == 1
+
+
+def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead key of the same hash, collected while another is stored, takes nothing along."""
+    make_entry = _static_key._entry
+
+    def collecting(*args: Any) -> Any:
+        gc.collect()
+        return make_entry(*args)
+
+    for _ in range(20):
+        cycle = Node(params=Params(1.0, (-1, 0.5)))  # hash(-1) == hash(-2)
+        cycle["self"] = cycle
+        gc.disable()
+        del cycle
+        monkeypatch.setattr(_static_key, "_entry", collecting)
+        first = Params(1.0, (-2, 0.5))
+        monkeypatch.undo()
+        gc.enable()
+        parts = [-2, 0.5]
+        second = Params(1.0, tuple(parts))
+        assert jax.tree.structure(first) == jax.tree.structure(second)
+        assert jax.tree.structure(first) != jax.tree.structure(Params(1.0, (-1, 0.5)))

@@ -1,0 +1,112 @@
+"""The law of sound keys: one treedef exactly if the oracle says that statics are the same."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+from hypothesis import event, given
+
+import leafwise as lw
+
+from . import zoo
+from .oracle import same
+from .zoo import Params, Recipe, build, edits, recipes
+
+
+def check_law(a: Any, b: Any) -> None:
+    """Compare what leafwise says of two statics with what the oracle says."""
+    left, right = Params(1.0, a), Params(1.0, b)
+    first, second = jax.tree.structure(left), jax.tree.structure(right)
+    expected = same(a, b)
+    event(f"same: {expected}")
+    assert (first == second) is expected
+    assert (first != second) is not expected
+    assert (left == right) is expected
+    if expected:
+        assert hash(first) == hash(second)
+        assert hash(left) == hash(right)
+
+
+HOLDERS: dict[str, Callable[[Recipe], Recipe]] = {
+    "alone": lambda leaf: leaf,
+    "tuple": lambda leaf: ("tuple", leaf, ("number", "float", 1)),
+    "frozenset": lambda leaf: ("frozenset", leaf, ("number", "str", 1)),
+    "mapping": lambda leaf: ("mapping", leaf, leaf),
+    "dataclass": lambda leaf: ("config", ("named", "none"), leaf),
+    "partial": lambda leaf: ("partial", leaf, leaf),
+    "state": lambda leaf: ("text", leaf),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_all_pairs_of_leaves(holder: str) -> None:
+    """Every leaf of the zoo against every other, alone and in containers."""
+    drawn = [HOLDERS[holder](leaf) for leaf in zoo.all_leaves()]
+    first, second = ([build(recipe) for recipe in drawn] for _ in range(2))
+    structures = [jax.tree.structure(Params(1.0, value)) for value in first]
+    for value in second:
+        mine = jax.tree.structure(Params(1.0, value))
+        for other, structure in zip(first, structures, strict=True):
+            assert (mine == structure) is same(value, other)
+
+
+@given(recipes)
+def test_the_oracle_calls_a_rebuilt_value_the_same(recipe: Recipe) -> None:
+    """Two values built from one recipe are the same: the oracle at least is reflexive."""
+    assert same(build(recipe), build(recipe))
+
+
+@given(recipes)
+def test_a_rebuilt_value_has_the_same_treedef(recipe: Recipe) -> None:
+    """Building the same static again never costs a retrace."""
+    check_law(build(recipe), build(recipe))
+
+
+@given(edits())
+def test_one_change_anywhere_changes_the_treedef(pair: tuple[Recipe, Recipe]) -> None:
+    """A change of type or value in one place, at any depth, is another treedef."""
+    check_law(build(pair[0]), build(pair[1]))
+
+
+@given(recipes, recipes)
+def test_any_two_values(first: Recipe, second: Recipe) -> None:
+    """For any two statics, the treedefs are equal exactly if the values are the same."""
+    check_law(build(first), build(second))
+
+
+@given(edits())
+def test_the_order_of_construction_does_not_matter(pair: tuple[Recipe, Recipe]) -> None:
+    """A key that lives already never answers for another value, whichever came first."""
+    first, second = (build(recipe) for recipe in pair)
+    alive = [Params(1.0, build(recipe)) for recipe in (pair[1], pair[0], pair[1])]
+    check_law(first, second)
+    check_law(second, first)
+    assert (alive[0] == alive[1]) is same(first, second)
+    assert alive[0] == alive[2]
+
+
+@given(edits())
+def test_statics_beside_each_other(pair: tuple[Recipe, Recipe]) -> None:
+    """Two static fields are read apart: ``(a, b)`` is not ``(b, a)``."""
+
+    @lw.pytree
+    class Two:
+        a: Any = lw.static_field()
+        b: Any = lw.static_field()
+
+    first, second = (build(recipe) for recipe in pair)
+    expected = same(first, second)
+    one, other = jax.tree.structure(Two(first, second)), jax.tree.structure(Two(second, first))
+    assert (one == other) is expected
+    assert (one == jax.tree.structure(Two(build(pair[0]), build(pair[1])))) is True
+
+
+@given(edits())
+def test_different_values_have_different_reprs(pair: tuple[Recipe, Recipe]) -> None:
+    """JAX's messages print keys: where two differ, so does what is printed."""
+    first, second = (build(recipe) for recipe in pair)
+    if not same(first, second):
+        keys = [jax.tree.structure(Params(1.0, value)).node_data()[1] for value in (first, second)]
+        assert repr(keys[0]) != repr(keys[1])
+        assert repr(keys[0]).startswith("Params(s=")

@@ -1,0 +1,149 @@
+"""The law of travel: what is pickled is equal where it arrives, in any process."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from . import zoo
+from .oracle import same
+from .zoo import Params, Recipe, build, edits, recipes
+
+ROOT = Path(__file__).parents[2]
+PROTOCOLS = st.sampled_from([4, 5])  # older ones lose the fold of a datetime
+UNPICKLABLE = ("math", "types", "jnp.sin")
+
+FAR = """
+import pickle, sys
+import jax
+from tests.property.oracle import same
+from tests.property.zoo import Params, build
+
+received = pickle.load(sys.stdin.buffer)
+found = []
+for recipe, value, params, structure in received:
+    own = build(recipe)
+    mine = Params(1.0, own)
+    facts = [
+        same(value, own),
+        same(params.s, own),
+        jax.tree.structure(params) == jax.tree.structure(mine) == structure,
+        hash(params) == hash(mine),
+        params == mine,
+    ]
+    found.append(facts)
+count = len({jax.tree.structure(params) for _, _, params, _ in received})
+sent = [Params(1.0, build(recipe)) for recipe, *_ in received]
+sent = [(params, jax.tree.structure(params)) for params in sent]
+pickle.dump((found, count, sent), sys.stdout.buffer)
+"""
+
+
+def travels(recipe: Recipe) -> bool:
+    """Return whether pickle itself can take what stands in a recipe."""
+    kinds = [zoo.at(recipe, spot) for spot in zoo.spots(recipe)]
+    return not any(kind == ("named", name) for kind in kinds for name in UNPICKLABLE)
+
+
+portable = recipes.filter(travels)
+
+
+@given(portable, PROTOCOLS)
+def test_an_instance_and_its_treedef_come_back_equal(recipe: Recipe, protocol: int) -> None:
+    """Instances, treedefs and key paths survive pickling; statics come back the same."""
+    params = Params(np.float32(1), build(recipe))
+    structure = jax.tree.structure(params)
+    back, structure_back, value = pickle.loads(  # noqa: S301
+        pickle.dumps((params, structure, params.s), protocol)
+    )
+    assert same(value, params.s)
+    assert same(back.s, params.s)
+    assert back == params
+    assert hash(back) == hash(params)
+    assert structure_back == structure == jax.tree.structure(back)
+    rebuilt = jax.tree.unflatten(structure_back, [np.float32(1)])
+    assert rebuilt == params
+
+
+@given(edits())
+def test_different_values_stay_different(pair: tuple[Recipe, Recipe]) -> None:
+    """Two treedefs are equal after pickling exactly if they were before."""
+    if not all(map(travels, pair)):
+        return
+    structures = [jax.tree.structure(Params(1.0, build(recipe))) for recipe in pair]
+    back = pickle.loads(pickle.dumps(structures))  # noqa: S301
+    assert (back[0] == back[1]) is (structures[0] == structures[1])
+    assert back == structures
+
+
+@given(recipes)
+def test_copies_of_treedefs(recipe: Recipe) -> None:
+    """`copy` and `deepcopy` of an instance or its treedef change nothing."""
+    params = Params(1.0, build(recipe))
+    structure = jax.tree.structure(params)
+    for twin in (copy.copy(params), copy.deepcopy(params)):
+        assert twin == params
+        assert twin.s is params.s
+        assert jax.tree.structure(twin) == structure
+    assert copy.copy(structure) == structure
+
+
+def far(sent: list[Any], seed: int) -> Any:
+    """Send to a fresh process with another hash seed, and return its answer."""
+    paths = [str(ROOT), *(path for path in sys.path if path)]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": str(seed)}
+    done = subprocess.run(
+        [sys.executable, "-c", FAR],
+        input=pickle.dumps(sent),
+        env=variables,
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return pickle.loads(done.stdout)  # noqa: S301
+
+
+def many_recipes() -> list[Recipe]:
+    """Return recipes of all kinds, each kind also inside of the containers."""
+    leaves: list[Recipe] = [("named", name) for name in zoo.NAMED if name not in UNPICKLABLE]
+    leaves += [("number", kind, number) for kind in zoo.NUMBERS for number in (1, -1)]
+    leaves += [("tricky", name) for name in zoo.TRICKY]
+    leaves.append(("identity-method", "a"))
+    inner = ("tuple", ("number", "str", 1), ("tricky", "nan"))
+    for kind in zoo.BUILDERS:
+        parts = zoo.ARITY.get(kind, 1)
+        leaves.append((kind, *[("number", "str", 1), inner, ("number", "f32", 2)][:parts]))
+        leaves.append((kind, *[("number", "own", 1), inner, ("named", "low")][:parts]))
+    return [recipe for recipe in leaves if recipe[0] != "mapping"] + [
+        ("mapping", ("number", "str", 1), inner)
+    ]
+
+
+def test_other_process_other_hashes() -> None:
+    """In a process with other string hashes, what arrives equals what is made there."""
+    drawn = many_recipes()
+    sent = []
+    for recipe in drawn:
+        params = Params(1.0, build(recipe))
+        hash(params)
+        hash(params.s) if not isinstance(params.s, slice) else None
+        sent.append((recipe, params.s, params, jax.tree.structure(params)))
+    mine = len({structure for *_, structure in sent})
+    for seed in (1, 2):
+        found, count, returned = far(sent, seed)
+        wrong = {str(r): facts for r, facts in zip(drawn, found, strict=True) if not all(facts)}
+        assert wrong == {}
+        assert count == mine
+        for (_, _, params, structure), (back, structure_back) in zip(sent, returned, strict=True):
+            assert back == params
+            assert hash(back) == hash(params)
+            assert structure_back == structure
