@@ -7,10 +7,12 @@ from typing import Any
 import jax
 
 from leafwise._events import count_events
-from leafwise._text import got, shorten
-from leafwise.check.edits import Builder, Edit, edits
+from leafwise._text import got
+from leafwise.check.build import Builder
+from leafwise.check.edits import Edit, edits, while_changing
+from leafwise.check.parameters import CannotBuildError
 from leafwise.check.targets import Target
-from leafwise.check.values import CannotBuildError
+from leafwise.check.words import plain, short, tell
 
 
 class Verdict(enum.StrEnum):
@@ -71,25 +73,29 @@ def check_class(target: Target) -> ClassReport:
         builder = Builder(target.cls)
         problem = _untraceable(builder.base)
         rows = () if problem else tuple(observe(builder.base, edit) for edit in edits(builder))
+        return ClassReport(target.name, short(builder.base, 200), rows, problem)
     except CannotBuildError as error:
-        return ClassReport(target.name, "", (), str(error))
-    except Exception as error:  # noqa: BLE001  # user code runs here; the next class is checked
-        problem = f"{type(error).__name__} while it was checked: {error}"
-        return ClassReport(target.name, "", (), problem)
-    return ClassReport(target.name, shorten(builder.base, 200), rows, problem)
+        problem = plain(str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next class
+        problem = f"{target.cls.__name__}: while it was checked: {tell(error)}"
+    return ClassReport(target.name, "", (), problem)
 
 
 def _untraceable(base: Any) -> str:
     """Return what is wrong with leaves that no jitted function would take."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(base):
-        try:
-            jax.typeof(leaf)
-        except TypeError:
-            where = f"{type(base).__name__}{jax.tree_util.keystr(path)}"
-            return (
-                f"{where}: JAX cannot trace {got(leaf)}, so no jitted function takes the class\n"
-                f"  fix: make the field static: lw.static_field()"
-            )
+    try:
+        _run(_program(), base)
+    except Exception:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(base):
+            try:
+                _run(_program(), leaf)
+            except Exception:  # noqa: BLE001  # JAX has several for it
+                where = f"{type(base).__name__}{jax.tree_util.keystr(path)}"
+                return plain(
+                    f"{where}: JAX cannot trace {got(leaf)}, so no jitted function takes the "
+                    f"class\n  fix: make the field static: lw.static_field()"
+                )
+        raise
     return ""
 
 
@@ -106,15 +112,12 @@ def observe(base: Any, edit: Edit) -> Row:
     """Call a fresh jitted function with the instance and with the changed one."""
     if edit.edited is None:
         return Row(edit.field, edit.static, edit.kind, edit.words, "", 0, 0, Verdict.SKIPPED)
-    retraces = signature(base) != signature(edit.edited)
-
-    def probe(tree: Any) -> Any:
-        return tree
-
-    function = jax.jit(probe)
-    _wait(function(base))
-    with count_events() as seen:
-        answer = _wait(function(edit.edited))
+    with while_changing(type(base), edit.field):
+        retraces = signature(base) != signature(edit.edited)
+        program = _program()
+        _run(program, base)
+        with count_events() as seen:
+            answer = _run(program, edit.edited)
     verdict, note = _judge(edit, answer, seen.traces, seen.compiles, retraces=retraces)
     predicted = "retrace" if retraces else "reuse"
     return Row(
@@ -130,10 +133,19 @@ def observe(base: Any, edit: Edit) -> Row:
     )
 
 
-def _wait(tree: Any) -> Any:
-    """Return a tree once its arrays are computed."""
+def _program() -> Any:
+    """Return a jitted function that shares no program with others."""
+
+    def probe(tree: Any) -> Any:
+        return tree
+
+    return jax.jit(probe)
+
+
+def _run(program: Any, tree: Any) -> Any:
+    """Return the result once its arrays are computed."""
     wait: Any = jax.block_until_ready
-    return wait(tree)
+    return wait(program(tree))
 
 
 def _judge(

@@ -5,12 +5,14 @@ import json
 import platform
 import sys
 from collections.abc import Iterable
+from typing import Final
 
 import jax
 from rich.console import Console
-from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from leafwise.check.observe import ClassReport, Row, Verdict, check_class
 from leafwise.check.targets import Target
@@ -26,29 +28,35 @@ _STYLES = {
 def run_checks(targets: list[Target]) -> list[ClassReport]:
     """Check all classes, with progress on a terminal's standard error."""
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    description = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), description, TimeElapsedColumn())
+    # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
+    watched = sys.stderr.isatty()
+    with Progress(*columns, console=console, transient=True, disable=not watched) as bar:
         task = bar.add_task("checking", total=len(targets))
         reports: list[ClassReport] = []
         for number, target in enumerate(targets, 1):
-            bar.update(task, description=f"{number} of {len(targets)}: {escape(target.name)}")
+            bar.update(task, description=f"{number} of {len(targets)}: {target.name}")
             reports.append(check_class(target))
             bar.advance(task)
     return reports
+
+
+_NARROW: Final = 80
+"""Below this width a table would lose or fold too much."""
 
 
 def print_reports(reports: Iterable[ClassReport], console: Console) -> None:
     """Print one table a class, and a line that sums up."""
     all_reports = list(reports)
     for report in all_reports:
-        title = f"[bold]{escape(report.name)}[/bold]  [dim]{escape(report.instance)}[/dim]"
-        console.print(title, highlight=False)
+        # Texts, as markup would read brackets and emoji codes in what users wrote.
+        console.print(Text.assemble((report.name, "bold"), "  ", (report.instance, "dim")))
         if report.error:
-            console.print(
-                f"[bold red]not checked[/bold red] {escape(report.error)}", soft_wrap=True
-            )
+            error = Text.assemble(("not checked", "bold red"), " ", report.error)
+            console.print(error, soft_wrap=True)
+        elif console.width < _NARROW:
+            _print_lines(report.rows, console)
         else:
             console.print(_table(report.rows))
         console.print()
@@ -61,22 +69,41 @@ def _table(rows: Iterable[Row]) -> Table:
     for title in ("field", "kind", "changed", "change", "predicted"):
         table.add_column(title, overflow="fold")
     for title in ("traces", "compiles"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for row in rows:
         skipped = row.verdict is Verdict.SKIPPED
-        verdict = f"{row.verdict}: {row.note}" if row.note else str(row.verdict)
         table.add_row(
-            escape(row.field),
-            "[magenta]static[/magenta]" if row.static else "[cyan]dynamic[/cyan]",
+            Text(row.field),
+            _kind(row),
             row.kind,
-            escape(row.change),
+            Text(row.change),
             row.predicted,
             "" if skipped else str(row.traces),
             "" if skipped else str(row.compiles),
-            f"[{_STYLES[row.verdict]}]{escape(verdict)}[/]",
+            _verdict(row),
         )
     return table
+
+
+def _print_lines(rows: Iterable[Row], console: Console) -> None:
+    """Print what the table says, a few lines for each change."""
+    for row in rows:
+        console.print(Text.assemble(row.field, " ", _kind(row), f" {row.kind}: {row.change}"))
+        seen = f"predicted {row.predicted}, traces {row.traces}, compiles {row.compiles}"
+        lines = [] if row.verdict is Verdict.SKIPPED else [Text(seen)]
+        lines.append(Text.assemble("verdict ", _verdict(row)))
+        for line in lines:
+            console.print(Padding(line, (0, 0, 0, 2), expand=False))
+
+
+def _kind(row: Row) -> Text:
+    return Text("static", "magenta") if row.static else Text("dynamic", "cyan")
+
+
+def _verdict(row: Row) -> Text:
+    text = f"{row.verdict}: {row.note}" if row.note else str(row.verdict)
+    return Text(text, _STYLES[row.verdict])
 
 
 def passed(reports: Iterable[ClassReport]) -> bool:
@@ -119,4 +146,4 @@ def as_json(reports: list[ClassReport]) -> str:
 
 def make_console() -> Console:
     """Return the console for reports; wide where no terminal sets a width."""
-    return Console() if sys.stdout.isatty() else Console(width=120)
+    return Console(width=None if sys.stdout.isatty() else 120, emoji=False)

@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 import types
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,10 @@ def find_targets(texts: list[str]) -> list[Target]:
     """
     found: dict[type, Target] = {}
     for text in texts:
-        place, _, wanted = _split(text)
+        place, colon, wanted = _split(text)
+        if colon and not wanted:
+            msg = f"{text}: name a class after the colon, or leave the colon out"
+            raise TargetError(msg)
         module = _load(place)
         targets = [_one(module, place, wanted)] if wanted else list(_all(module, place))
         if not targets:
@@ -62,14 +66,15 @@ def is_target(value: Any) -> bool:
 def _split(text: str) -> tuple[str, str, str]:
     head, colon, tail = text.rpartition(":")
     # A colon in a path ("C:\\models.py") is no separator.
-    return (head, colon, tail) if head and tail.replace(".", "_").isidentifier() else (text, "", "")
+    is_name = not tail or tail.replace(".", "_").isidentifier()
+    return (head, colon, tail) if head and is_name else (text, "", "")
 
 
 def _load(place: str) -> types.ModuleType:
     if not place:
         msg = "an empty target: name a module, module:Class or a file"
         raise TargetError(msg)
-    is_file = place.endswith(".py") or os.sep in place
+    is_file = place.endswith(".py") or os.sep in place or place in (os.curdir, os.pardir)
     try:
         return _load_file(Path(place)) if is_file else _load_module(place)
     except TargetError:
@@ -94,16 +99,19 @@ def _load_module(name: str) -> types.ModuleType:
 
 
 def _load_file(path: Path) -> types.ModuleType:
+    if path.is_dir():
+        msg = f"{path}: this is a directory; name a file or a module in it"
+        raise TargetError(msg)
     if not path.is_file():
         msg = f"{path}: there is no such file"
         raise TargetError(msg)
     path = path.resolve()
     name = path.stem
-    loaded = sys.modules.get(name)
-    if loaded is not None:
-        if Path(getattr(loaded, "__file__", None) or "").resolve() == path:
-            return loaded
-        name = f"{name}_{abs(hash(path)):x}"  # another module has the name already
+    if name in sys.modules and _file_of(name) != path:
+        # Another module has the name; this one is the same in every process.
+        name = f"{name}_{zlib.crc32(os.fsencode(path)):08x}"
+    if name in sys.modules and _file_of(name) == path:
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         msg = f"{path}: not a Python file"
@@ -118,6 +126,10 @@ def _load_file(path: Path) -> types.ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _file_of(name: str) -> Path:
+    return Path(getattr(sys.modules[name], "__file__", None) or "").resolve()
 
 
 def _one(module: types.ModuleType, place: str, wanted: str) -> Target:

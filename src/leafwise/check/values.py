@@ -1,5 +1,7 @@
 """Values for the fields of a class, from annotations and defaults, through Hypothesis."""
 
+import collections
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -13,7 +15,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import hypothesis
 import hypothesis.errors
-import hypothesis.extra.numpy as hnp
 import jax
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,10 @@ from hypothesis import strategies as st
 
 from leafwise._annotations import Unknown, resolve
 from leafwise._freeze import FrozenMapping, StaticArray
+from leafwise.check.arrays import array_values, arrays, jaxtyped_values
+from leafwise.check.fields import prepared_by
+from leafwise.check.parameters import CannotBuildError, Parameter, call, parameters_of
+from leafwise.check.place import EndlessError, Place
 
 _SETTINGS: Final = hypothesis.settings(
     database=None,
@@ -33,100 +38,57 @@ _SETTINGS: Final = hypothesis.settings(
         hypothesis.HealthCheck.data_too_large,
     ],
 )
-_DIMENSION: Final = 3
-"""The length of an axis that the annotation does not give."""
+_TRIES: Final = 1000
+"""How many values to show to a converter or check, which are quick."""
 
 FUNCTIONS: Final = (jax.numpy.tanh, jax.numpy.sin, jax.numpy.cos)
 """What stands for a function: named ones, so that a repeated draw is the same object."""
 
 
-class CannotBuildError(Exception):
-    """No instance of a class can be made; the message says what to give."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Parameter:
-    """One parameter of a constructor.
-
-    Attributes:
-        name: The parameter's, and usually the field's, name.
-        kind: Its annotation, resolved; `inspect.Parameter.empty` if there is none.
-        default: Its default; `inspect.Parameter.empty` if it must be given.
-        by_name: Whether it is passed by keyword.
-    """
-
-    name: str
-    kind: Any
-    default: Any
-    by_name: bool
-
-
-def parameters_of(cls: Any) -> list[Parameter]:
-    """Return what the constructor of a class takes.
-
-    Raises:
-        CannotBuildError: The constructor has no signature.
-    """
-    try:
-        signature = inspect.signature(cls)
-    except (TypeError, ValueError) as error:
-        msg = f"{cls.__name__}: its constructor has no signature ({error})"
-        raise CannotBuildError(msg) from error
-    found: list[Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        kind = _field_type(cls, parameter.name)
-        if kind is parameter.empty:
-            kind = resolve(cls, parameter.name, parameter.annotation, [])
-        by_name = parameter.kind is not parameter.POSITIONAL_ONLY
-        found.append(Parameter(parameter.name, kind, parameter.default, by_name))
-    return found
-
-
-def _field_type(cls: Any, name: str) -> Any:
-    """Return the annotation that the nearest class of the MRO gives a field."""
-    for base in cls.__mro__:
-        own = inspect.get_annotations(base)
-        if name in own:
-            kind = resolve(base, name, own[name], [])
-            return kind.type if isinstance(kind, dataclasses.InitVar) else kind
-    return inspect.Parameter.empty
-
-
-def find(strategy: st.SearchStrategy[Any], wanted: Callable[[Any], bool]) -> Any:
+def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None) -> Any:
     """Return the simplest value of a strategy that is wanted, always the same one.
+
+    Args:
+        strategy: Where values come from.
+        wanted: Tells whether a value will do.
+        tries: How many values to look at; None for as many as usual.
 
     Raises:
         LookupError: None was found.
     """
+    settings = _SETTINGS if tries is None else hypothesis.settings(_SETTINGS, max_examples=tries)
     try:
-        return hypothesis.find(strategy, wanted, settings=_SETTINGS)
+        return hypothesis.find(strategy, wanted, settings=settings)
+    except hypothesis.errors.FailedHealthCheck:
+        raise  # it cannot search where it is: within a test of its own, say
     except hypothesis.errors.HypothesisException as error:  # no such value, or no strategy
         raise LookupError(str(error)) from error
 
 
-def strategy_for(kind: Any, where: str, default: Any = inspect.Parameter.empty) -> Any:
+def strategy_for(kind: Any, where: Place, default: Any = inspect.Parameter.empty) -> Any:
     """Return a strategy for the values of an annotation.
 
     Args:
         kind: The annotation, resolved.
-        where: ``Class.field``, for the message.
+        where: The place of the values.
         default: The field's default, whose type serves if the annotation says nothing.
 
     Raises:
         CannotBuildError: Nothing is known of the annotation; the message says how to
             register a strategy.
     """
-    if typing.get_origin(kind) is Annotated:
+    if typing.get_origin(kind) in (Annotated, Final):
         return strategy_for(typing.get_args(kind)[0], where, default)
+    if isinstance(kind, str | typing.ForwardRef):  # inside of another: list["Node"]
+        name = kind if isinstance(kind, str) else kind.__forward_arg__
+        kind = resolve(where.home, where.text, name, [])
     if isinstance(kind, Unknown):
         msg = (
             f"{where}: its annotation cannot be resolved at run time\n"
             f"  fix: import what it names at the top of the module, not for type checkers only"
         )
         raise CannotBuildError(msg)
-    if isinstance(_origin(kind), type) and _is_user_registered(_origin(kind)):
+    if is_user_registered(_origin(kind)):
         return st.from_type(kind)
     for test, make in _RULES:
         if test(kind):
@@ -138,7 +100,41 @@ def strategy_for(kind: Any, where: str, default: Any = inspect.Parameter.empty) 
     return _from_hypothesis(kind, where)
 
 
-def _from_hypothesis(kind: Any, where: str) -> Any:
+def argument_for(cls: Any, parameter: Parameter, where: Place) -> Any:
+    """Return a strategy for an argument that the field of its name does not refuse alone.
+
+    Raises:
+        CannotBuildError: Nothing is known of its annotation.
+    """
+    strategy = strategy_for(parameter.kind, where, parameter.default)
+    field = prepared_by(cls, parameter.name)
+    if field is None or not field.prepares:
+        return strategy
+    prepare = field.prepare
+
+    def is_accepted(drawn: Any) -> bool:
+        try:
+            prepare(drawn)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # converters and checks
+            where.errors[:] = [error]
+            return False
+        return True
+
+    try:  # first, since several picky fields are hardly ever met by chance
+        simplest = find(strategy, is_accepted, _TRIES)
+    except LookupError:
+        return strategy  # its constructor refuses it, with the better message
+    return st.just(simplest) | strategy.filter(is_accepted)
+
+
+def accepts_none(kind: Any) -> bool:
+    """Return whether an annotation is optional."""
+    if typing.get_origin(kind) in (Annotated, Final):
+        return accepts_none(typing.get_args(kind)[0])
+    return type(None) in typing.get_args(kind)
+
+
+def _from_hypothesis(kind: Any, where: Place) -> Any:
     """Ask Hypothesis, and draw once, as its refusals come late."""
     try:
         strategy = st.from_type(kind)
@@ -155,80 +151,42 @@ def _from_hypothesis(kind: Any, where: str) -> Any:
     return strategy
 
 
-def _is_user_registered(kind: type) -> bool:
+def is_user_registered(kind: Any) -> bool:
     """Return whether `register_type_strategy` was called for a class of the user's."""
     from hypothesis.strategies._internal import types as known  # noqa: PLC0415  # no public way
 
+    if not isinstance(kind, type):
+        return False
     package = kind.__module__.partition(".")[0]
     registered = vars(known).get("_global_type_lookup", {})
     return package not in {"numpy", *sys.stdlib_module_names} and kind in registered
 
 
-def arrays(shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = np.float32) -> Any:
-    """Return a strategy for numpy arrays of small finite values."""
-    if dtype == "bfloat16":  # hypothesis knows numpy's own dtypes
-        return arrays(shape).map(_as_bfloat16)
-    kind = np.dtype(dtype).kind
-    elements: dict[str, Any] = {
-        "f": st.floats(-10, 10, width=16),
-        "i": st.integers(-10, 10),
-        "u": st.integers(0, 10),
-        "c": st.complex_numbers(max_magnitude=10, width=64),
-    }
-    return hnp.arrays(dtype, shape, elements=elements.get(kind))
-
-
-def _as_bfloat16(array: np.ndarray[Any, Any]) -> Any:
-    return np.asarray(jax.numpy.asarray(array, "bfloat16"))
-
-
-def _array(kind: Any, _where: str) -> Any:
-    made = arrays()
-    return made if _origin(kind) is np.ndarray else made.map(jax.numpy.asarray)
-
-
-def _jaxtyped(kind: Any, _where: str) -> Any:
-    """Read ``Float[Array, "batch 3"]``: numbers are lengths, names have one length."""
-    shape = tuple(
-        int(word) if word.isdigit() else _DIMENSION
-        for word in str(getattr(kind, "dim_str", "")).split()
-        if not word.startswith(("*", "..."))
-    )
-    dtypes = getattr(kind, "dtypes", None)
-    names: list[str] = list(dtypes) if isinstance(dtypes, list | tuple) else []
-    dtype = "float32" if not names or "float32" in names else str(names[0])
-    if "int32" in names and "float32" not in names:
-        dtype = "int32"
-    if "prng_key" in names and len(names) == 1:
-        return st.integers(0, 9).map(jax.random.key)
-    made = arrays(shape, dtype)
-    wants_numpy = getattr(kind, "array_type", None) is np.ndarray
-    return made if wants_numpy else made.map(jax.numpy.asarray)
-
-
-def _union(kind: Any, where: str) -> Any:
+def _union(kind: Any, where: Place) -> Any:
     parts = typing.get_args(kind)
     members = [part for part in parts if part is not type(None)]
+    none = [st.none()] if len(members) < len(parts) else []
     if np.number in members:  # jax.typing.ArrayLike, flattened
-        return _array(jax.Array, where) | st.floats(-10, 10, width=16)
+        return st.one_of(array_values(jax.Array, where), st.floats(-10, 10, width=16), *none)
     strategies: list[Any] = []
-    refusal: CannotBuildError | None = None
+    refusals: list[CannotBuildError] = []
     for part in members:
         try:
             strategies.append(strategy_for(part, where))
         except CannotBuildError as error:
-            refusal = error
-    if refusal is not None and not strategies:
-        raise refusal
-    return st.one_of(*strategies, *([st.none()] if len(members) < len(parts) else []))
+            refusals.append(error)
+    ends = none and all(isinstance(error, EndlessError) for error in refusals)
+    if refusals and not strategies and not ends:
+        raise refusals[0]
+    return st.one_of(*strategies, *none)
 
 
-def _items(kind: Any, where: str) -> list[Any]:
+def _items(kind: Any, where: Place) -> list[Any]:
     parts = [part for part in typing.get_args(kind) if part is not ...]
     return [strategy_for(part, where) for part in parts]
 
 
-def _tuple(kind: Any, where: str) -> Any:
+def _tuple(kind: Any, where: Place) -> Any:
     items = _items(kind, where)
     if kind == tuple[()]:
         return st.just(())
@@ -239,48 +197,83 @@ def _tuple(kind: Any, where: str) -> Any:
     return st.tuples(*items)
 
 
-def _sequence(kind: Any, where: str) -> Any:
+def _sequence(kind: Any, where: Place) -> Any:
     items = _items(kind, where) or [st.integers(0, 9)]
     made = st.lists(items[0], min_size=1, max_size=3)
     return made if _origin(kind) is list else made.map(tuple)
 
 
-def _set(kind: Any, where: str) -> Any:
+def _set(kind: Any, where: Place) -> Any:
     items = _items(kind, where) or [st.integers(0, 9)]
     return st.frozensets(items[0], min_size=1, max_size=3)
 
 
-def _mapping(kind: Any, where: str) -> Any:
-    items = _items(kind, where) or [st.sampled_from(["a", "b", "c"]), st.integers(0, 9)]
-    made = st.dictionaries(items[0], items[1], min_size=1, max_size=2)
-    if issubclass(_origin(kind), dict):
-        return made.map(_origin(kind))
-    return (
-        made.map(FrozenMapping)
-        if _origin(kind) is FrozenMapping
-        else made.map(FrozenMapping) | made
-    )
+def _mapping(kind: Any, where: Place) -> Any:
+    items = _items(kind, where) or [st.sampled_from(["a", "b", "c"])]
+    keys, values = items if len(items) > 1 else (items[0], st.integers(0, 9))
+    made = st.dictionaries(keys, values, min_size=1, max_size=2)
+    origin = _origin(kind)
+    if issubclass(origin, collections.defaultdict):
+        return made.map(functools.partial(origin, None))
+    if issubclass(origin, dict):
+        return made.map(origin)
+    frozen = made.map(FrozenMapping)
+    return frozen if origin is FrozenMapping else frozen | made
 
 
-def _builds(kind: Any, where: str) -> Any:
+def _builds(kind: Any, where: Place) -> Any:
     """Return a strategy for a class with annotated fields: pytree class, dataclass."""
     origin = _origin(kind)
-    given = {
-        parameter.name: _argument(parameter, f"{where}.{parameter.name}")
-        for parameter in parameters_of(origin)
-    }
-    return st.builds(origin, **{name: made for name, made in given.items() if made is not None})
+    if origin in where.above:
+        msg = (
+            f"{where}: {origin.__name__} would hold another one without end\n"
+            f"  fix: give the field a default, or make it optional"
+        )
+        raise EndlessError(msg)
+    if inspect.isabstract(origin):
+        return _concrete(origin, where)
+    parameters = parameters_of(origin)
+    given: dict[str, Any] = {}
+    for parameter in parameters:
+        place = where.inside(origin, parameter.name, parameter.owner)
+        strategy = _argument(origin, parameter, place)
+        if strategy is not None:
+            given[parameter.name] = strategy
+
+    def make(arguments: dict[str, Any]) -> Any:
+        try:
+            return call(origin, parameters, arguments)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # converters, checks, the user's
+            where.errors[:] = [error]
+            hypothesis.reject()
+
+    return st.fixed_dictionaries(given).map(make)
 
 
-def _argument(parameter: Parameter, where: str) -> Any:
+def _concrete(kind: type, where: Place) -> Any:
+    """Return a strategy for the subclasses of an abstract class."""
+    made: list[Any] = []
+    below: list[type] = type.__subclasses__(kind)
+    for subclass in below:
+        with contextlib.suppress(CannotBuildError):
+            made.append(strategy_for(subclass, where))
+    if not made:
+        msg = (
+            f"{where}: {kind.__name__} is abstract, and nothing is known of its subclasses\n"
+            f"  fix: beside the class:\n"
+            f"       hypothesis.strategies.register_type_strategy({kind.__name__}, ...)"
+        )
+        raise CannotBuildError(msg)
+    return st.one_of(*made)
+
+
+def _argument(cls: Any, parameter: Parameter, where: Place) -> Any:
     """Return a strategy for an argument, its default first; None to leave it out."""
-    if parameter.default is inspect.Parameter.empty:
-        return strategy_for(parameter.kind, where)
-    if repr(parameter.default) == "<factory>":  # a mark, not a value
-        return None
-    default = st.just(parameter.default)
+    if parameter.make_default is None:
+        return argument_for(cls, parameter, where)
+    default = st.builds(parameter.make_default)
     try:
-        return default | strategy_for(parameter.kind, where, parameter.default)
+        return default | argument_for(cls, parameter, where)
     except CannotBuildError:
         return default
 
@@ -306,17 +299,17 @@ def _is_subclass(*bases: type) -> Callable[[Any], bool]:
     return lambda kind: issubclass_of(kind, *bases)
 
 
-def _constant(strategy: Any) -> Callable[[Any, str], Any]:
+def _constant(strategy: Any) -> Callable[[Any, Place], Any]:
     return lambda _kind, _where: strategy
 
 
-def _type_variable(kind: Any, where: str) -> Any:
+def _type_variable(kind: Any, where: Place) -> Any:
     if kind.__constraints__:
         return strategy_for(functools.reduce(operator.or_, kind.__constraints__), where)
     return strategy_for(kind.__bound__ or Any, where)
 
 
-def _class(kind: Any, _where: str) -> Any:
+def _class(kind: Any, _where: Place) -> Any:
     """Return a strategy for classes: the base that is named, and its subclasses."""
     bases = [base for base in typing.get_args(kind) if isinstance(base, type)]
     if not bases or bases == [object]:
@@ -327,17 +320,15 @@ def _class(kind: Any, _where: str) -> Any:
     return st.sampled_from([*bases, *below])
 
 
-def _typed_dict(kind: Any, where: str) -> Any:
+def _typed_dict(kind: Any, where: Place) -> Any:
     fields = typing.get_type_hints(kind)
-    return st.fixed_dictionaries(
-        {name: strategy_for(part, f"{where}[{name!r}]") for name, part in fields.items()}
-    )
+    return st.fixed_dictionaries({name: strategy_for(part, where) for name, part in fields.items()})
 
 
 _DTYPE_LIKE: Final = (jax.typing.DTypeLike, npt.DTypeLike)
 _DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
 
-_RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, str], Any]]]] = (
+_RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, Place], Any]]]] = (
     (_is_scalar(bool), _constant(st.booleans())),
     (_is_scalar(int), _constant(st.integers(0, 100))),
     (_is_scalar(float), _constant(st.floats(-10, 10, width=16))),
@@ -346,11 +337,11 @@ _RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, str], Any]]]]
     (_is_scalar(bytes), _constant(st.binary(max_size=3))),
     (_is_scalar(type(None)), _constant(st.none())),
     (lambda kind: kind is None, _constant(st.none())),
-    (lambda kind: kind is jax.typing.ArrayLike, _array),
-    (lambda kind: hasattr(kind, "array_type"), _jaxtyped),
+    (lambda kind: kind is jax.typing.ArrayLike, array_values),
+    (lambda kind: hasattr(kind, "array_type"), jaxtyped_values),
     (_is_scalar(StaticArray), _constant(arrays().map(StaticArray))),
-    (_is_subclass(jax.Array, np.ndarray), _array),
-    (_is_subclass(enum.Enum), lambda kind, _where: st.sampled_from(list(kind))),
+    (_is_subclass(jax.Array, np.ndarray), array_values),
+    (_is_subclass(enum.Enum), lambda kind, _where: st.one_of(*map(st.just, kind))),
     (_is_subclass(np.dtype), _constant(_DTYPES)),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),
     (
@@ -362,8 +353,8 @@ _RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, str], Any]]]]
         lambda kind, where: strategy_for(kind.__value__, where),
     ),
     (_is_origin(Literal), lambda kind, _where: st.sampled_from(typing.get_args(kind))),
-    (_is_origin(typing.Union, types.UnionType), _union),
     (lambda kind: any(kind == like for like in _DTYPE_LIKE), _constant(_DTYPES)),
+    (_is_origin(typing.Union, types.UnionType), _union),
     (_is_origin(tuple), _tuple),
     (_is_origin(list, Sequence), _sequence),
     (_is_origin(set, frozenset), _set),

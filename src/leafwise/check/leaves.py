@@ -1,0 +1,114 @@
+"""Other leaves: each differs from a leaf in one way only."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from leafwise.check.words import is_key
+
+
+def is_numeric(leaf: Any) -> bool:
+    """Return whether a leaf holds numbers, truth values or random keys."""
+    if isinstance(leaf, bool | int | float | complex):
+        return True
+    if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+        return False
+    return is_key(leaf) or leaf.dtype == bool or jnp.issubdtype(leaf.dtype, np.number)
+
+
+def other_value(leaf: Any) -> Any:
+    """Return a leaf with other elements: 1 for zeros, 0 for all else; None if it has none.
+
+    Adding one would change nothing in 1e30, and not fit where 2**31 - 1 is the largest.
+    """
+    if is_key(leaf):
+        data = jax.random.key_data(leaf) ^ 1
+        changed = jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+        return _placed_like(leaf, changed) if leaf.size else None
+    for kind in (bool, int, float, complex):
+        if isinstance(leaf, kind) and not isinstance(leaf, np.generic):
+            return kind(not leaf)
+    if not np.size(leaf):
+        return None
+    is_zero = np.asarray(leaf) == 0
+    if isinstance(leaf, jax.Array) and leaf.weak_type:
+        kind = type(_ONES[leaf.dtype.kind])
+        return _placed_like(leaf, jnp.where(is_zero, kind(1), kind(0)))
+    one = np.ones((), leaf.dtype)
+    elements = np.where(is_zero, one, np.zeros_like(one))
+    if isinstance(leaf, jax.Array):
+        return _placed_like(leaf, jnp.asarray(elements))
+    return elements[()] if isinstance(leaf, np.generic) else elements
+
+
+def other_shape(leaf: Any) -> Any:
+    """Return an array of another shape."""
+    shape = jax.typeof(leaf).shape
+    if not shape:
+        longer = 2
+    elif getattr(leaf, "committed", False):
+        longer = 2 * shape[0] or 1  # it may be split among devices, and must still be
+    else:
+        longer = shape[0] + 1
+    shape = (longer, *shape[1:])
+    if is_key(leaf):
+        data = jax.random.key_data(leaf)
+        keys = jnp.zeros((*shape, *data.shape[leaf.ndim :]), data.dtype)
+        return _placed_like(leaf, jax.random.wrap_key_data(keys, impl=jax.random.key_impl(leaf)))
+    aval = jax.typeof(leaf)
+    made = _weak(aval.dtype, shape) if aval.weak_type else jnp.ones(shape, aval.dtype)
+    return _placed_like(leaf, made)
+
+
+def other_dtype(leaf: Any) -> Any:
+    """Return an array of another dtype, and as weak; None for random keys."""
+    if is_key(leaf):
+        return None
+    aval = jax.typeof(leaf)
+    if aval.weak_type:
+        other = int if aval.dtype.kind == "f" else float
+        return _placed_like(leaf, jnp.broadcast_to(jnp.asarray(other(1)), aval.shape))
+    dtype = "int16" if aval.dtype != "int16" else "float16"
+    return _placed_like(leaf, jnp.ones(aval.shape, dtype))
+
+
+def other_weak_type(leaf: Any) -> Any:
+    """Return an array that promotes in the other way; None if there is none of this dtype."""
+    if is_key(leaf):
+        return None
+    aval = jax.typeof(leaf)
+    if not aval.weak_type:
+        made = _weak(aval.dtype, aval.shape)
+        return None if made is None else _placed_like(leaf, made)
+    with np.errstate(over="ignore"):
+        elements = np.asarray(leaf).astype(aval.dtype)
+    return _placed_like(leaf, jnp.asarray(elements))
+
+
+_ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
+
+
+def _weak(dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array that promotes like a Python scalar; None if none does of this dtype."""
+    one = _ONES.get(dtype.kind)
+    if one is None:
+        return None
+    made = jnp.broadcast_to(jnp.asarray(one), shape)
+    return made if made.dtype == dtype else None
+
+
+def _placed_like(leaf: Any, changed: Any) -> Any:
+    """Return an array where the leaf is: JAX compiles again for one committed elsewhere."""
+    return jax.device_put(changed, leaf.sharding) if getattr(leaf, "committed", False) else changed
+
+
+LEAF_EDITS: Final[tuple[tuple[str, Callable[[Any], Any], bool], ...]] = (
+    ("value", other_value, False),
+    ("shape", other_shape, True),
+    ("dtype", other_dtype, True),
+    ("weak type", other_weak_type, True),
+)
+"""The kinds of changes of a leaf, how each is made, and whether it must retrace."""

@@ -1,0 +1,38 @@
+"""Asking for the report of one class, without a file and without printing."""
+
+from typing import Any
+
+import leafwise as lw
+from leafwise.check.observe import ClassReport, Row, check_class
+from leafwise.check.targets import Target
+
+
+def report_of(cls: type) -> ClassReport:
+    """Check one class."""
+    return check_class(Target(cls, f"here:{cls.__qualname__}"))
+
+
+def with_field(annotation: Any, module: str, *default: Any) -> ClassReport:
+    """Check a class with one field of that annotation, and maybe a default."""
+    body: dict[str, Any] = {"__annotations__": {"it": annotation}, "__module__": module}
+    if default:
+        (body["it"],) = default
+    return report_of(lw.pytree(type("Asked", (), body)))
+
+
+def kinds(report: ClassReport, field: str = "it") -> dict[str, Row]:
+    """Return the rows of one field by kind; a kind comes once."""
+    rows = [row for row in report.rows if row.field == field]
+    found = {row.kind: row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def changes(report: ClassReport) -> dict[tuple[str, str], str]:
+    """Return the changes in words, by field and kind."""
+    return {(row.field, row.kind): row.change for row in report.rows}
+
+
+def verdicts(report: ClassReport) -> dict[tuple[str, str], str]:
+    """Return the verdicts by field and kind."""
+    return {(row.field, row.kind): str(row.verdict) for row in report.rows}

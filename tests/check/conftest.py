@@ -1,0 +1,94 @@
+"""Running `leafwise check` in this process, and leaving the process as it was."""
+
+import dataclasses
+import importlib
+import itertools
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leafwise.cli import main
+
+HEADER = """\
+import jax
+import jax.numpy as jnp
+import numpy as np
+import leafwise as lw
+"""
+
+_NUMBERS = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What one run of the command gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The standard output, as JSON."""
+        parsed: dict[str, Any] = json.loads(self.out)
+        return parsed
+
+    @property
+    def names(self) -> list[str]:
+        """The classes of the JSON output, without where they are from."""
+        return [entry["name"].rpartition(":")[2] for entry in self.document["classes"]]
+
+
+@pytest.fixture(autouse=True)
+def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Work in an empty directory; forget afterwards what was loaded from it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Write a module of a name of its own, and return its file name."""
+
+    def write_module(source: str, name: str = "") -> str:
+        path = tmp_path / (name or f"specimen_{next(_NUMBERS)}.py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HEADER + textwrap.dedent(source), encoding="utf-8")
+        importlib.invalidate_caches()
+        return str(path.relative_to(tmp_path))
+
+    return write_module
+
+
+@pytest.fixture
+def leafwise(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run the command line in this process."""
+
+    def run(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        try:
+            code = main(list(arguments))
+        except SystemExit as error:  # argparse's way
+            code = error.code if isinstance(error.code, int) else 1
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def check(leafwise: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Run `leafwise check` in this process."""
+    return lambda *arguments: leafwise("check", *arguments)

@@ -1,0 +1,312 @@
+"""The command line: exit codes, JSON, help, and a process of its own."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+
+from .conftest import Outcome
+
+Write = Callable[..., str]
+Check = Callable[..., Outcome]
+
+GOOD = """
+@lw.pytree
+class Good:
+    x: jax.Array
+    n: lw.Static[int] = 2
+"""
+
+NOT_BUILT = """
+class Opaque:
+    def __init__(self, *parts): raise ValueError("no")
+
+@lw.pytree
+class NotBuilt:
+    part: lw.Static[Opaque]
+"""
+
+# Without a package, every finder answers None.
+WITHOUT = """
+import sys
+
+class Without:
+    def __init__(self, finder):
+        self._finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self._finder, name)
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names}:
+            return None
+        return self._finder.find_spec(name, path, target)
+
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+from leafwise.cli import main
+sys.exit(main({argv}))
+"""
+
+
+def run(*argv: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python on `argv`, with a plain environment."""
+    names = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "JAX_ENABLE_X64")
+    plain = {name: value for name, value in os.environ.items() if name not in names}
+    return subprocess.run(
+        [sys.executable, *argv],
+        env=plain | environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+
+
+def test_exit_code_0(write: Write, check: Check) -> None:
+    """All as promised: 0, and the last line says so; standard error stays empty."""
+    outcome = check(write(GOOD))
+    assert outcome.code == 0
+    assert outcome.out.rstrip().splitlines()[-1] == "1 class, 6 changes: all as predicted"
+    assert not outcome.err
+
+
+def test_exit_code_1(write: Write, check: Check) -> None:
+    """A class that cannot be built: 1, and the others are still checked."""
+    outcome = check(write(NOT_BUILT + GOOD))
+    assert outcome.code == 1
+    assert "not checked" in outcome.out
+    last = outcome.out.rstrip().splitlines()[-1]
+    assert last.startswith("2 classes, 6 changes")
+    assert last.endswith("1 class not checked")
+    assert "Traceback" not in outcome.out + outcome.err
+
+
+def test_one_class_that_goes_wrong_leaves_the_others(write: Write, check: Check) -> None:
+    """Whatever a class raises while it is checked is that class's error."""
+    worst = """
+@lw.pytree
+class Worst:
+    x: float
+    n: lw.Static[int] = 0
+
+    def __post_init__(self) -> None:
+        if self.n:
+            raise SystemExit(5)
+"""
+    outcome = check(write(worst + GOOD), "--json")
+    assert outcome.names == ["Worst", "Good"]
+    assert outcome.document["classes"][1]["passed"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("chekc",), ("check",), ("check", "--bogus"), ("check", "json", "--bogus"), ("--json",)],
+)
+def test_exit_code_2(arguments: tuple[str, ...], leafwise: Callable[..., Outcome]) -> None:
+    """A wrong command line: 2, with the usage on standard error only."""
+    outcome = leafwise(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "usage: leafwise" in outcome.err
+
+
+def test_help(leafwise: Callable[..., Outcome]) -> None:
+    """``--help`` names targets, options and exit codes."""
+    assert "check" in leafwise("--help").out
+    outcome = leafwise("check", "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    for word in ("module:Class", "file.py", "--json", "Exit code"):
+        assert word in outcome.out
+
+
+def test_version(leafwise: Callable[..., Outcome]) -> None:
+    """``--version`` is the package's version."""
+    outcome = leafwise("--version")
+    assert (outcome.code, outcome.out.strip()) == (0, lw.__version__)
+
+
+def test_json_layout(write: Write, check: Check) -> None:
+    """The layout is fixed: a program may rely on these names and types."""
+    file = write(GOOD + NOT_BUILT)
+    document = check(file, "--json").document
+    assert list(document) == ["version", "python", "jax", "passed", "classes"]
+    assert document["version"] == 1
+    assert document["python"] == platform.python_version()
+    assert document["jax"] == jax.__version__
+    assert document["passed"] is False
+    good, bad = document["classes"]
+    assert {name: type(value) for name, value in good.items()} == {
+        "name": str,
+        "instance": str,
+        "rows": list,
+        "error": str,
+        "passed": bool,
+    }
+    assert (good["name"], good["instance"]) == (f"{file}:Good", "Good(x=f32[3], n=2)")
+    assert (good["error"], good["passed"]) == ("", True)
+    assert (bad["rows"], bad["passed"]) == ([], False)
+    assert "NotBuilt.part" in bad["error"]
+    last: dict[str, Any] = good["rows"][-1]
+    assert last == {
+        "field": "n",
+        "static": True,
+        "kind": "type",
+        "change": "2 -> 2.0 (float)",
+        "predicted": "retrace",
+        "traces": 1,
+        "compiles": 1,
+        "verdict": "ok",
+        "note": "",
+    }
+
+
+@pytest.mark.parametrize("verbose", ["print('loading')\n", ""])
+def test_json_alone_on_standard_output(verbose: str, write: Write, check: Check) -> None:
+    """What a module or a constructor prints does not spoil the JSON."""
+    source = verbose + GOOD + "\n    def __post_init__(self) -> None:\n        print('building')\n"
+    outcome = check(write(source), "--json")
+    assert outcome.document["passed"]
+    assert "building" in outcome.err
+
+
+def test_json_of_odd_text(write: Write, check: Check) -> None:
+    """Values with quotes, brackets, emoji codes and control characters survive JSON."""
+    text = ":heart: [bold]x[/bold] 'é' \"\\ \x1b[31m \n"
+    outcome = check(write(f"@lw.pytree\nclass Odd:\n    s: lw.Static[str] = {text!r}\n"), "--json")
+    assert outcome.document["passed"]
+    change: str = outcome.document["classes"][0]["rows"][0]["change"]
+    assert ":heart: [bold]x[/bold]" in change
+    assert "\x1b" not in change
+
+
+@pytest.mark.parametrize("names", [["rich"], ["hypothesis"], ["hypothesis", "rich"]])
+def test_without_the_extra(names: list[str], write: Write) -> None:
+    """Without rich or Hypothesis the message names the extra; there is no traceback."""
+    file = write(GOOD)
+    done = run("-c", WITHOUT.format(names=names, argv=["check", file]))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "leafwise[cli]" in done.stderr
+    for name in ("hypothesis", "rich"):
+        assert (name in done.stderr) is (name in names)
+    assert "Traceback" not in done.stderr
+
+
+def test_help_and_version_without_the_extra() -> None:
+    """Help and version need nothing but leafwise."""
+    source = WITHOUT.format(names=["hypothesis", "rich"], argv=["--version"])
+    done = run("-c", source)
+    assert (done.returncode, done.stdout.strip()) == (0, lw.__version__)
+
+
+def test_as_a_module(write: Write, tmp_path: Path) -> None:
+    """``python -m leafwise`` is the command; away from a terminal it is plain and quiet.
+
+    And it leaves nothing behind in the working directory.
+    """
+    file = write(
+        "@lw.pytree\nclass P:\n    x: jax.Array\n    n: lw.Static[str]\n    m: lw.Static[bytes]\n"
+    )
+    before = {path.name for path in tmp_path.iterdir()}
+    done = run("-m", "leafwise", "check", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert "all as predicted" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == before
+
+
+# Everything here once came out in another way in another process.
+RESTLESS = """
+import hypothesis.strategies as st
+from collections.abc import Callable
+
+class Unit:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+st.register_type_strategy(Unit, st.sampled_from([Unit("m"), Unit("km")]))
+
+@lw.pytree
+class Length:
+    value: jax.Array
+    unit: lw.Static[Unit]
+    names: lw.Static[frozenset[str]]
+    act: lw.Static[Callable]
+    kind: lw.Static[type] = Unit
+
+@lw.pytree
+class Untraceable:
+    f: Callable
+"""
+
+
+def test_the_same_in_every_process(write: Write) -> None:
+    """Two processes with different hash seeds print the same, addresses and all."""
+    file = write(RESTLESS, "shadows/json.py")
+    code = "from leafwise.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
+    first, second = (
+        run("-c", code, "check", file, "--json", PYTHONHASHSEED=seed) for seed in ("1", "2")
+    )
+    assert (first.returncode, first.stderr) == (1, "")
+    assert first.stdout == second.stdout
+    assert "0x" not in first.stdout
+
+
+def test_the_same_twice(write: Write, check: Check) -> None:
+    """A second run in one process says the same, as table and as JSON."""
+    file = write(GOOD + NOT_BUILT)
+    assert check(file, "--json") == check(file, "--json")
+    assert check(file) == check(file)
+
+
+def test_double_precision(write: Write) -> None:
+    """With ``JAX_ENABLE_X64`` everything holds as well."""
+    file = write(
+        """
+        @lw.pytree
+        class Wide:
+            a: jax.Array
+            b: np.ndarray
+            f: float
+            i: int
+            c: complex
+            big: int = 2**40
+            double: np.ndarray = lw.field(default_factory=lambda: np.ones(2))
+            s: lw.Static[float] = 1.0
+        """
+    )
+    done = run("-m", "leafwise", "check", file, "--json", JAX_ENABLE_X64="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(done.stdout)["classes"][0]["rows"]
+    kinds = {(row["field"], row["kind"]) for row in rows if row["verdict"] == "ok"}
+    for name in ("a", "b", "f", "i", "c", "big", "double"):
+        assert {(name, kind) for kind in ("value", "shape", "dtype")} <= kinds
+    for name in ("f", "i", "c", "big", "double"):
+        assert (name, "weak type") in kinds
+    assert any("float64" in row["change"] for row in rows)
+
+
+def test_streams_that_cannot_take_all_characters(write: Write) -> None:
+    """A value that the output cannot encode is written in another way."""
+    file = write("@lw.pytree\nclass Odd:\n    s: lw.Static[str] = 'é'\n")
+    done = run("-m", "leafwise", "check", file, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Odd(s=" in done.stdout
+
+
+def test_a_reader_that_stops_early(write: Write) -> None:
+    """``leafwise check ... | head -0`` ends without a traceback."""
+    code = (
+        "import os, sys; read, w = os.pipe(); os.close(read); os.dup2(w, 1)\n"
+        "from leafwise.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = run("-c", code, "check", write(GOOD))
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipeError" not in done.stderr

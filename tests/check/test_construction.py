@@ -1,0 +1,269 @@
+"""Classes of every make are built, and their changes judged fairly."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+from .asked import changes, kinds, report_of, verdicts
+
+T = TypeVar("T")
+
+
+@lw.pytree
+class WithInitVar:
+    n: lw.Static[int]
+    scale: dataclasses.InitVar[int]
+    other: dataclasses.InitVar[float] = 2.0
+
+    def __post_init__(self, scale: int, other: float) -> None:
+        assert type(scale) is int
+        assert other == 2.0
+
+
+@lw.pytree(kw_only=True)
+class KeywordOnly:
+    n: lw.Static[int]
+    x: jax.Array
+
+
+@lw.pytree(slots=True)
+class Slotted:
+    n: lw.Static[int]
+    x: jax.Array
+
+
+@lw.pytree
+class Box(Generic[T]):
+    it: T
+    n: lw.Static[int] = 2
+
+
+@lw.pytree
+class IntBox(Box[int]):
+    name: lw.Static[str] = "a"
+
+
+@lw.pytree
+class OwnInit:
+    n: lw.Static[int]
+    x: jax.Array
+
+    def __init__(self, n: int, /, x: float = 2.0, *rest: int, **more: int) -> None:
+        self.n = n
+        self.x = jnp.full(3, x + len(rest) + len(more))
+
+
+@lw.pytree
+class OwnInitOtherTypes:
+    size: lw.Static[int]
+    text: lw.Static[int]
+
+    def __init__(self, size: Literal["small", "big"], text: str) -> None:
+        self.size = {"small": 1, "big": 2}[size]
+        self.text = len(text)
+
+
+@lw.pytree
+class OwnInitOtherNames:
+    area: lw.Static[int]
+    x: jax.Array
+
+    def __init__(self, width: int, height: int) -> None:
+        self.area = width * height
+        self.x = jnp.ones(3)
+
+
+@lw.pytree
+class Converted:
+    dtype: Any = lw.static_field(converter=np.dtype, default="float32")
+    shape: tuple[int, ...] = lw.static_field(converter=tuple, default=(1,))
+    size: int = lw.static_field(converter=int, default=2)
+    x: jax.Array = lw.field(converter=jnp.asarray, default=1.0)
+
+
+@lw.pytree
+class Picky:
+    n: int = lw.static_field(check=lambda value: value == 77)
+    m: int = lw.static_field(check=lambda value: value % 10 == 3)
+
+
+@lw.pytree
+class Unforgiving:
+    n: lw.Static[int]
+    m: lw.Static[int]
+
+    def __post_init__(self) -> None:
+        if self.n <= self.m:
+            msg = "n must be more than m"
+            raise ValueError(msg)
+
+
+@lw.pytree
+class HoldsPicky:
+    inner: Picky
+    x: jax.Array
+
+
+@lw.pytree
+class NoFields: ...
+
+
+@lw.pytree
+class RaisingRepr:
+    n: lw.Static[int] = 2
+
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        WithInitVar,
+        KeywordOnly,
+        Slotted,
+        Box,
+        IntBox,
+        OwnInit,
+        OwnInitOtherTypes,
+        OwnInitOtherNames,
+        Converted,
+        Picky,
+        Unforgiving,
+        HoldsPicky,
+        NoFields,
+        RaisingRepr,
+    ],
+)
+def test_built(cls: type) -> None:
+    """Whatever its constructor takes, the class is built and its changes are as promised."""
+    report = report_of(cls)
+    assert report.passed, report
+    fields = [field.name for field in dataclasses.fields(cls)]
+    assert list(dict.fromkeys(row.field for row in report.rows)) == fields, "in field order"
+
+
+def test_fields_that_no_parameter_sets() -> None:
+    """They are not forgotten: a static one is skipped aloud, a dynamic one changed in place."""
+
+    @lw.pytree
+    class Derived:
+        n: lw.Static[int] = 2
+        twice: int = lw.static_field(init=False)
+        zeros: jax.Array = lw.field(init=False)
+
+        def __post_init__(self) -> None:
+            self.twice = self.n * 2
+            self.zeros = jnp.zeros(self.n)
+
+    report = report_of(Derived)
+    assert report.passed, report
+    seen = verdicts(report)
+    assert seen["twice", "value"] == "skipped"
+    assert changes(report)["twice", "value"] == "not a parameter of the constructor"
+    assert {kind: seen["zeros", kind] for kind in ("value", "shape", "dtype")} == {
+        "value": "ok",
+        "shape": "ok",
+        "dtype": "ok",
+    }
+
+
+def test_converters_in_the_twin_rows() -> None:
+    """Where a converter makes an equal value the same again, no retrace is promised."""
+    report = report_of(Converted)
+    row = kinds(report, "size")["type"]
+    assert (row.change, row.predicted) == ("2 -> 2.0 (float), converted to 2", "reuse")
+    assert kinds(report, "shape")["type"].predicted == "reuse"
+
+
+@pytest.mark.parametrize(
+    "converter",
+    [
+        lambda value: int(value) + 1,
+        lambda value: len(str(value)),
+        lambda value: type(value).__name__,
+    ],
+    ids=["adds", "counts", "names"],
+)
+def test_converters_that_are_not_idempotent(converter: Callable[[Any], Any]) -> None:
+    """A converter that makes another value of an equal one is no violation."""
+
+    @lw.pytree
+    class Odd:
+        n: Any = lw.static_field(converter=converter, default=1)
+
+    assert report_of(Odd).passed
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        lambda: jax.device_put(jnp.ones(3), jax.devices()[0]),
+        lambda: jax.device_put(1.0, jax.devices()[0]),
+        lambda: jnp.ones(3),
+        lambda: jnp.full(3, 1.0),
+    ],
+    ids=["committed", "committed weak scalar", "free", "weak"],
+)
+def test_arrays_on_a_device(array: Callable[[], jax.Array]) -> None:
+    """An array that was put on a device stays there when it is changed."""
+
+    @lw.pytree
+    class Placed:
+        x: jax.Array = lw.field(default_factory=array)
+
+    report = report_of(Placed)
+    assert report.passed, report
+
+
+@pytest.mark.parametrize("value", [2**31 - 1, -(2**31), 0, -1])
+def test_integers_at_the_edge(value: int) -> None:
+    """An int that just fits is changed to one that fits too."""
+
+    @lw.pytree
+    class Edge:
+        seed: int = value
+
+    report = report_of(Edge)
+    assert report.passed, report
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, 2**53 + 1, 2**63, -(2**63), -0.0, float("nan")],
+    ids=["10**400", "2**53+1", "2**63", "-2**63", "-0.0", "nan"],
+)  # fmt: skip
+def test_static_numbers_of_any_size(value: float) -> None:
+    """Big integers, negative zero and NaN are good statics."""
+
+    @lw.pytree
+    class Big:
+        n: lw.Static[Any] = value
+
+    report = report_of(Big)
+    assert report.passed, report
+    assert kinds(report, "n")["value"].verdict == "ok"
+
+
+def test_a_counter_as_default() -> None:
+    """A factory that never gives the same value twice does not blur the other rows."""
+    numbers = itertools.count(1000)
+
+    @lw.pytree
+    class Counted:
+        uid: int = lw.static_field(default_factory=lambda: next(numbers))
+        a: lw.Static[int] = 3
+        x: float = 1.0
+
+    report = report_of(Counted)
+    assert report.passed, report
+    before, _, after = changes(report)["a", "value"].partition(" -> ")
+    assert before == "3"
+    assert after != "3"

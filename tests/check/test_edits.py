@@ -1,0 +1,294 @@
+"""Edits: each changes one field, in the way it says, and nothing else."""
+
+import copy
+import dataclasses
+import enum
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import leafwise as lw
+from leafwise.check import edits as edits_module
+from leafwise.check.build import Builder
+from leafwise.check.edits import Edit, edits
+from leafwise.check.observe import signature
+from leafwise.check.statics import twins
+
+
+class Level(enum.IntEnum):
+    LOW = 0
+    HIGH = 1
+
+
+class Mode(enum.StrEnum):
+    FAST = "fast"
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+@lw.pytree
+class Four:
+    x: Any
+    s: lw.Static[Any]
+    y: Any
+    t: lw.Static[Any]
+
+
+DTYPES = ["float32", "float16", "bfloat16", "int32", "int8", "uint8", "bool", "complex64"]
+
+
+def _weak(number: Any, shape: tuple[int, ...]) -> jax.Array:
+    return jnp.broadcast_to(jnp.asarray(number), shape)
+
+
+def _arrays(module: Any) -> st.SearchStrategy[Any]:
+    shapes = hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3)
+    numbers = st.sampled_from([0, 1, 100, -1, 255, 1e30, math.inf, math.nan])
+
+    def make(dtype: str, shape: tuple[int, ...], number: float) -> Any:
+        with np.errstate(all="ignore"):
+            array = np.full(shape, number).astype(jnp.dtype(dtype))
+        return array if module is np else jnp.asarray(array)
+
+    return st.builds(make, st.sampled_from(DTYPES), shapes, numbers).filter(
+        lambda array: bool(np.size(array))
+    )
+
+
+SCALARS = st.one_of(
+    st.booleans(),
+    st.integers(-(2**31), 2**31 - 1),
+    st.floats(width=32),
+    st.complex_numbers(width=64),
+    st.builds(np.float32, st.floats(width=32)),
+    st.builds(np.int8, st.integers(-128, 127)),
+)
+WEAK = st.builds(_weak, st.sampled_from([1, 1.0, 1e20]), st.sampled_from([(), (2,), (2, 3)]))
+LEAVES = SCALARS | _arrays(np) | _arrays(jnp) | WEAK
+TREES = LEAVES | st.tuples(LEAVES, LEAVES) | st.dictionaries(st.text("ab", min_size=1), LEAVES,
+                                                             min_size=1, max_size=2)  # fmt: skip
+STATICS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.binary(max_size=3),
+    st.sampled_from([Level.LOW, Mode.FAST, Color.RED, np.float64(0.5), np.int64(2)]),
+    st.tuples(st.integers(), st.text(max_size=2)),
+    st.frozensets(st.integers(), max_size=2),
+)
+
+
+SIMPLEST = Builder(Four)
+
+
+def built(x: Any, s: Any, y: Any, t: Any) -> Builder:
+    """Return a builder whose instance has these values."""
+    builder = copy.copy(SIMPLEST)
+    builder.arguments = {"x": x, "s": s, "y": y, "t": t}
+    builder.base = builder.build({})
+    return builder
+
+
+def bits(leaf: Any) -> tuple[Any, ...]:
+    """Return all of a leaf that two leaves could differ in."""
+    aval = jax.typeof(leaf)
+    return type(leaf), aval.shape, aval.dtype, aval.weak_type, np.asarray(leaf).tobytes()
+
+
+def record(tree: Any, name: str) -> Any:
+    """Return all of a field: its key if it is static, else structure and leaves."""
+    if name in ("s", "t"):
+        return jax.tree.structure(dataclasses.replace(tree, **{"st".replace(name, ""): None}))
+    leaves, structure = jax.tree.flatten(getattr(tree, name))
+    return structure, [bits(leaf) for leaf in leaves]
+
+
+def first_of_few(_strategy: Any, wanted: Callable[[Any], bool]) -> Any:
+    """Search among three values: Hypothesis does not search within its own tests."""
+    for value in range(3):
+        if wanted(value):
+            return value
+    raise LookupError
+
+
+def made(builder: Builder) -> list[Edit]:
+    """Return the edits that were made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edits_module, "find", first_of_few)
+        return [edit for edit in edits(builder) if edit.edited is not None]
+
+
+@given(x=TREES, s=STATICS, y=TREES, t=STATICS)
+def test_an_edit_changes_its_field_alone(x: Any, s: Any, y: Any, t: Any) -> None:
+    """The field of an edit differs from before; no other field does."""
+    builder = built(x, s, y, t)
+    found = made(builder)
+    assert {edit.field for edit in found} == {"x", "s", "y", "t"}
+    for edit in found:
+        for name in ("x", "s", "y", "t"):
+            same = record(builder.base, name) == record(edit.edited, name)
+            assert same is (name != edit.field), (edit.field, edit.kind, edit.words, name)
+
+
+@given(leaf=LEAVES)
+def test_an_edit_of_a_leaf_does_what_it_says(leaf: Any) -> None:
+    """Of values, shape, dtype and weak type, an edit changes the one that it names."""
+    builder = built(leaf, 0, 0, 0)
+    for edit in made(builder):
+        if edit.field != "x":
+            continue
+        before, after = jax.typeof(leaf), jax.typeof(edit.edited.x)
+        changed = {
+            "shape": before.shape != after.shape,
+            "dtype": before.dtype != after.dtype,
+            "weak type": before.weak_type != after.weak_type,
+        }
+        expected = {kind: kind == edit.kind for kind in changed}
+        assert changed == expected, (edit.kind, edit.words)
+        if edit.kind == "value":
+            assert type(edit.edited.x) is type(leaf) or isinstance(leaf, jax.Array)
+            assert np.asarray(leaf).tobytes() != np.asarray(edit.edited.x).tobytes()
+
+
+@given(leaf=LEAVES)
+def test_a_number_has_all_edits(leaf: Any) -> None:
+    """Every numeric leaf gets another value, shape and dtype; the promises fit the kinds."""
+    found = {edit.kind: edit for edit in made(built(leaf, 0, 0, 0)) if edit.field == "x"}
+    assert {"value", "shape", "dtype"} <= set(found)
+    aval = jax.typeof(leaf)
+    if aval.dtype in (jnp.float32, jnp.int32, jnp.complex64):
+        assert "weak type" in found
+    for kind, edit in found.items():
+        assert not edit.static
+        assert edit.must_retrace is (kind != "value")
+        assert edit.words
+
+
+@given(shape=hnp.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=2))
+def test_an_array_without_elements_has_no_other_values(shape: tuple[int, ...]) -> None:
+    """What has no elements is not said to get other ones."""
+    assume(0 in shape)
+    found = {edit.kind for edit in made(built(jnp.zeros(shape), 0, 0, 0)) if edit.field == "x"}
+    assert "value" not in found
+    assert {"shape", "dtype"} <= found
+
+
+@given(s=STATICS)
+def test_a_static_edit_is_another_key(s: Any) -> None:
+    """A static edit has another key, with the same leaves, and promises a retrace."""
+    builder = built(1.0, s, 2, 0)
+    found = [edit for edit in made(builder) if edit.field == "s"]
+    assert [edit.kind for edit in found][:1] == ["value"]
+    for edit in found:
+        assert edit.static
+        assert edit.must_retrace
+        before, after = signature(builder.base), signature(edit.edited)
+        assert before[0] != after[0]
+        assert before[1] == after[1]
+
+
+NUMBERS = st.one_of(
+    st.booleans(),
+    st.integers(),
+    st.integers(-(2**70), 2**70),
+    st.just(10**400),
+    st.floats(),
+    st.text(max_size=3),
+    st.tuples(st.integers(), st.text(max_size=2)),
+    st.sampled_from([Level.LOW, Level.HIGH, Mode.FAST, Color.RED, np.float64(0.5), np.float64(2)]),
+    st.none(),
+    st.binary(max_size=2),
+)
+
+
+@given(value=NUMBERS)
+def test_twins_are_equal_and_of_another_type(value: Any) -> None:
+    """A twin is ``==`` to the value, in both directions, and of another type."""
+    for twin in twins(value):
+        assert twin == value
+        assert value == twin
+        assert type(twin) is not type(value)
+
+
+@given(value=NUMBERS)
+def test_twins_have_other_keys(value: Any) -> None:
+    """A twin is a good static value, and never shares a key with the value."""
+    before = jax.tree.structure(Four(0, value, 0, 0))
+    keys = [jax.tree.structure(Four(0, twin, 0, 0)) for twin in twins(value)]
+    assert before not in keys
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, 0, -3, 2.0, 0.5, -0.0, math.inf, "", "a", (), (1, "a"), Level.LOW, Mode.FAST],
+    ids=repr,
+)
+def test_what_has_twins(value: Any) -> None:
+    """Booleans, numbers, text, tuples and enum members of these have a twin."""
+    assert list(twins(value))
+
+
+@pytest.mark.parametrize("value", [None, b"a", Color.RED, 1j, frozenset()], ids=repr)
+def test_what_has_no_twin(value: Any) -> None:
+    """Values that no other type equals have none."""
+    assert not list(twins(value))
+
+
+def test_computed_fields_stay() -> None:
+    """A retrace must be due to the field that changed: what is computed from it stays."""
+
+    @lw.pytree
+    class Derived:
+        n: lw.Static[int]
+        twice: int = lw.static_field(init=False)
+        zeros: jax.Array = lw.field(init=False)
+
+        def __post_init__(self) -> None:
+            self.twice = self.n * 2
+            self.zeros = jnp.zeros(self.n + 1)
+
+    builder = Builder(Derived)
+    found = [edit.edited for edit in edits(builder) if edit.field == "n"]
+    assert len(found) == 2
+    for edited in found:
+        assert edited.twice == builder.base.twice
+        assert edited.zeros is builder.base.zeros
+
+
+def test_words() -> None:
+    """The words of an edit show both values."""
+
+    @lw.pytree
+    class P:
+        x: jax.Array = lw.field(default_factory=lambda: jnp.zeros(3))
+        y: float = 2.0
+        k: jax.Array = lw.field(default_factory=lambda: jax.random.key(0))
+        o: jax.Array | None = None
+        n: lw.Static[int] = 2
+        m: lw.Static[str] = "a"
+
+    assert [(edit.field, edit.kind, edit.words) for edit in edits(Builder(P))][:2] == [
+        ("x", "value", "float32[3], other elements"),
+        ("x", "shape", "float32[3] -> float32[4]"),
+    ]
+    words = {(edit.field, edit.kind): edit.words for edit in edits(Builder(P))}
+    assert list(dict.fromkeys(field for field, _ in words)) == ["x", "y", "k", "o", "n", "m"]
+    assert words["y", "value"].startswith("2.0 -> ")
+    assert words["k", "shape"] == "key<fry>[] -> key<fry>[2]"
+    assert words["o", "structure"] == "None -> float32[3]"
+    assert words["n", "value"] == "2 -> 0"
+    assert words["n", "type"] == "2 -> 2.0 (float)"
+    assert words["m", "type"] == "'a' -> 'a' (StrSubclass)"

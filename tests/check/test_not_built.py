@@ -1,0 +1,162 @@
+"""Classes that cannot be built, or called with: the message says what to give."""
+
+import abc
+import enum
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import leafwise as lw
+
+from .asked import kinds, report_of
+
+
+class Opaque:
+    def __init__(self, a: Any, b: Any) -> None:
+        raise ValueError(a, b)
+
+
+class Unit:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+st.register_type_strategy(Unit, st.sampled_from([Unit("m"), Unit("km")]))
+
+
+def test_message_names_field_and_strategy() -> None:
+    """What nothing is known of is named with its field, and with the call that helps."""
+
+    @lw.pytree
+    class Lost:
+        n: lw.Static[int]
+        part: lw.Static[Opaque]
+
+    report = report_of(Lost)
+    assert not report.passed
+    assert not report.rows
+    assert "Lost.part" in report.error
+    assert "register_type_strategy(" in report.error
+    assert "Opaque" in report.error.partition("register_type_strategy(")[2]
+
+
+def test_enum_without_members() -> None:
+    """A field whose type has no values at all is named, too."""
+
+    class Empty(enum.Enum): ...
+
+    @lw.pytree
+    class Lost:
+        n: lw.Static[int]
+        it: lw.Static[Empty]
+
+    report = report_of(Lost)
+    assert not report.passed
+    assert "Lost.it" in report.error
+    assert "Empty" in report.error
+    assert "fix:" in report.error
+
+
+@pytest.mark.parametrize("annotation", [Unit, Unit | None, tuple[Unit, ...]], ids=str)
+def test_a_registered_strategy_is_used(annotation: Any) -> None:
+    """A strategy that the user registered makes the class buildable."""
+
+    @lw.pytree
+    class Length:
+        value: jax.Array
+        unit: lw.Static[annotation]  # type: ignore[valid-type]
+
+    report = report_of(Length)
+    assert report.passed, report
+    assert kinds(report, "unit")["value"].verdict == "ok"
+    assert "0x" not in str(report)
+
+
+def test_a_strategy_for_the_class_itself() -> None:
+    """The fix that the message names for a class that refuses all values does help."""
+
+    @lw.pytree
+    class Fitting:
+        n: lw.Static[int]
+        m: lw.Static[int]
+
+        def __post_init__(self) -> None:
+            if (self.n, self.m) != (1000, 2000):
+                msg = "these do not fit"
+                raise ValueError(msg)
+
+    report = report_of(Fitting)
+    assert not report.passed
+    for words in ("Fitting", "these do not fit", "register_type_strategy(Fitting"):
+        assert words in report.error
+    st.register_type_strategy(Fitting, st.builds(Fitting, n=st.just(1000), m=st.just(2000)))
+    assert report_of(Fitting).instance == "Fitting(n=1000, m=2000)"
+
+
+class Shape(abc.ABC):
+    @abc.abstractmethod
+    def area(self) -> float: ...
+
+
+@lw.pytree
+class AbstractLayer(Shape):
+    n: lw.Static[int] = 2
+
+
+def test_abstract_class() -> None:
+    """An abstract class is not built, and is said to be abstract."""
+    report = report_of(AbstractLayer)
+    assert not report.passed
+    assert "abstract" in report.error
+
+
+@pytest.mark.parametrize("annotation", [AbstractLayer, list[AbstractLayer]], ids=str)
+def test_field_of_an_abstract_class(annotation: Any) -> None:
+    """A field of an abstract class without known subclasses is named."""
+
+    @lw.pytree
+    class Holder:
+        layer: annotation  # type: ignore[valid-type]
+
+    report = report_of(Holder)
+    assert not report.passed
+    assert "Holder.layer" in report.error
+    assert "fix:" in report.error
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["text", object(), len, jax.ShapeDtypeStruct((3,), jnp.float32), np.array(["a"])],
+    ids=["str", "object", "function", "ShapeDtypeStruct", "numpy text"],
+)
+def test_leaf_that_jax_cannot_trace(value: Any) -> None:
+    """A dynamic leaf that no jitted function takes is named, with the fix."""
+
+    @lw.pytree
+    class Wrong:
+        x: jax.Array
+        extra: Any = lw.field(default_factory=lambda: value)
+
+    report = report_of(Wrong)
+    assert not report.passed
+    assert not report.rows
+    assert "Wrong.extra" in report.error
+    assert "fix:" in report.error
+    assert "static_field()" in report.error
+
+
+@pytest.mark.parametrize("value", [2**40, -(2**40), 2**70])
+def test_integers_that_jax_cannot_take(value: int) -> None:
+    """An int that does not fit JAX's is such a leaf."""
+
+    @lw.pytree
+    class TooBig:
+        seed: int = value
+
+    report = report_of(TooBig)
+    assert not report.passed
+    assert "TooBig.seed" in report.error

@@ -1,0 +1,186 @@
+"""What is printed: tables of any width, colours, and progress where someone watches."""
+
+import io
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from leafwise.check import report
+from leafwise.check.observe import ClassReport, Row, Verdict
+
+from .conftest import Outcome
+
+Write = Callable[..., str]
+Check = Callable[..., Outcome]
+
+ROWS = (
+    Row("width", static=True, kind="value", change="2 -> 3", predicted="retrace", traces=7,
+        compiles=8, verdict=Verdict.OK),
+    Row("x", static=False, kind="value", change="float32[3], other elements", predicted="reuse",
+        traces=1, compiles=1, verdict=Verdict.MISMATCH, note="predicted 0 traces"),
+    Row("x", static=False, kind="shape", change=":heart: [bold]a[/bold] \\", predicted="retrace",
+        traces=1, compiles=1, verdict=Verdict.VIOLATION, note="no [retrace]"),
+    Row("y", static=False, kind="structure", change="no leaf", predicted="", traces=0,
+        compiles=0, verdict=Verdict.SKIPPED),
+)  # fmt: skip
+REPORTS = [
+    ClassReport("m.py:P", "P(width=2, x=[1], s=':heart:')", ROWS),
+    ClassReport("m.py:Q", "", (), "Q.part: no values\n  fix: lw.Static[int] :heart:"),
+]
+
+
+def printed(width: int, *, colour: bool = False) -> str:
+    """Return the reports as a console of that width shows them."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, force_terminal=colour, emoji=False)
+    report.print_reports(REPORTS, console)
+    return stream.getvalue()
+
+
+def squeezed(text: str) -> str:
+    """Return a text without blanks and line ends."""
+    return re.sub(r"\s", "", text)
+
+
+def test_wide_table() -> None:
+    """One line a change: field, kind, changed, change, predicted, counts, verdict."""
+    lines = [line.split() for line in printed(160).splitlines()]
+    assert ["width", "static", "value", "2", "->", "3", "retrace", "7", "8", "ok"] in lines
+    assert ["y", "dynamic", "structure", "no", "leaf", "skipped"] in lines, "no counts"
+    text = printed(160)
+    assert "mismatch: predicted 0 traces" in text
+    assert "violation: no [retrace]" in text
+    assert "not checked Q.part: no values" in text
+
+
+def test_markup_in_values_is_text() -> None:
+    """Brackets, backslashes and emoji codes in values are shown as they are."""
+    text = printed(160)
+    assert ":heart: [bold]a[/bold] \\" in text
+    assert "P(width=2, x=[1], s=':heart:')" in text
+    assert "lw.Static[int] :heart:" in text
+
+
+def test_the_command_shows_emoji_codes_as_text(write: Write, check: Check) -> None:
+    """The console of the command itself does so too."""
+    outcome = check(write("@lw.pytree\nclass P:\n    s: lw.Static[str] = ':heart: [b]'\n"))
+    assert ":heart: [b]" in outcome.out
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
+def test_narrow_tables_keep_everything(width: int) -> None:
+    """No width loses a name, a count or a verdict; lines are as long as asked."""
+    text = printed(width)
+    table = text[text.index("width=2") : text.index("m.py:Q")]
+    assert all(len(line) <= width for line in table.splitlines()[1:])
+    for word in ("7", "8", "ok"):
+        assert re.search(rf"\b{word}\b", table)
+    for column in ("traces", "compiles", "predicted", "verdict"):
+        folded = "".join(rf"{letter}\s*" for letter in column[:2])
+        assert re.search(folded, table, re.IGNORECASE)
+    assert "…" not in table
+
+
+def test_colours() -> None:
+    """Verdicts are coloured on a terminal, and plain elsewhere."""
+    assert "\x1b[" in printed(120, colour=True)
+    assert "\x1b[" not in printed(120)
+
+
+def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR takes the colours away."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not re.search(r"\x1b\[(\d;)?3\d", printed(120, colour=True))
+
+
+def test_summary_counts() -> None:
+    """The last line counts classes, changes tried, changes gone wrong, classes left out."""
+    assert report.summary(REPORTS) == "2 classes, 3 changes: 2 not as promised, 1 class not checked"
+    assert not report.passed(REPORTS)
+    good = [ClassReport("m:P", "P()", ROWS[:1])]
+    assert report.summary(good) == "1 class, 1 change: all as predicted"
+    assert report.passed(good)
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_which_verdicts_pass(verdict: Verdict) -> None:
+    """A mismatch or a violation fails the class; a skipped change does not."""
+    row = Row("x", static=False, kind="value", change="", predicted="", traces=0, compiles=0,
+              verdict=verdict)  # fmt: skip
+    expected = verdict in (Verdict.OK, Verdict.SKIPPED)
+    assert ClassReport("m:P", "P()", (row,)).passed is expected
+
+
+def test_an_unbuilt_class_does_not_pass() -> None:
+    """A class that was not checked fails, although no row is wrong."""
+    assert not ClassReport("m:P", "", (), "cannot be built").passed
+
+
+def in_terminal(arguments: list[str], width: int, **environment: str) -> tuple[int, str, str]:
+    """Run the command with standard output and standard error on two terminals."""
+    pty = pytest.importorskip("pty")
+    fcntl = pytest.importorskip("fcntl")
+    termios = pytest.importorskip("termios")
+    pairs = [pty.openpty(), pty.openpty()]
+    for _, slave in pairs:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    done = subprocess.run(
+        [sys.executable, "-m", "leafwise", "check", *arguments],
+        env={**os.environ, "TERM": "xterm-256color", **environment},
+        stdout=pairs[0][1],
+        stderr=pairs[1][1],
+        check=False,
+        timeout=120,
+    )
+    texts: list[str] = []
+    for master, slave in pairs:
+        os.set_blocking(master, False)
+        parts: list[bytes] = []
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            parts.append(part)
+        os.close(slave)
+        os.close(master)
+        texts.append(b"".join(parts).decode())
+    return done.returncode, texts[0], texts[1]
+
+
+ONE = "@lw.pytree\nclass P:\n    n: lw.Static[int] = 2\n"
+
+
+def test_on_a_terminal(write: Write) -> None:
+    """On a terminal: its width, colours, and progress on standard error that goes away."""
+    code, out, err = in_terminal([write(ONE)], 70)
+    assert code == 0
+    assert "\x1b[" in out
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out)
+    assert max(map(len, plain.splitlines())) <= 70
+    assert "1 of 1" in err
+    assert err.rstrip().endswith("\x1b[2K"), "the line is wiped at the end"
+
+
+def test_on_a_terminal_without_colours(write: Write) -> None:
+    """NO_COLOR is honoured on a terminal."""
+    code, out, _ = in_terminal([write(ONE)], 100, NO_COLOR="1")
+    assert code == 0
+    assert not re.search(r"\x1b\[(\d;)?3\d", out)
+
+
+def test_no_progress_in_a_file(
+    write: Write, check: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Standard error that is no terminal gets no progress, even where colours are forced."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert check(write(ONE), "--json").err == ""

@@ -1,0 +1,226 @@
+"""What is planted must be found: a check that cannot fail is no check."""
+
+import itertools
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax._src import monitoring  # the only place that lists the listeners
+
+import leafwise as lw
+from leafwise import _register
+from leafwise.check import edits, observe
+
+from .asked import kinds, report_of, verdicts
+from .conftest import Outcome
+
+Write = Callable[..., str]
+Check = Callable[..., Outcome]
+
+SOURCE = """
+@lw.pytree
+class P:
+    x: jax.Array
+    n: lw.Static[int] = 2
+"""
+
+
+@lw.pytree
+class Sound:
+    x: jax.Array
+    n: lw.Static[int] = 2
+
+
+def test_a_prediction_that_is_blind(
+    write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If all changes are predicted to reuse the program, each retrace is a mismatch."""
+    monkeypatch.setattr(observe, "signature", lambda tree: ())
+    outcome = check(write(SOURCE), "--json")
+    assert outcome.code == 1
+    rows = outcome.document["classes"][0]["rows"]
+    wrong = {(row["field"], row["kind"]) for row in rows if row["verdict"] == "mismatch"}
+    everything = {(row["field"], row["kind"]) for row in rows}
+    assert wrong == everything - {("x", "value")}
+    assert all(row["note"] for row in rows if row["verdict"] == "mismatch")
+    assert "not as promised" in check(write(SOURCE)).out
+
+
+def test_a_prediction_that_is_jumpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all changes are predicted to retrace, the reuse is a mismatch."""
+    monkeypatch.setattr(observe, "signature", lambda tree: object())
+    seen = verdicts(report_of(Sound))
+    assert {key for key, verdict in seen.items() if verdict == "mismatch"} == {("x", "value")}
+
+
+def test_jax_that_compiles_nothing() -> None:
+    """What JAX is seen to do counts: with jit disabled every predicted retrace is missing."""
+    with jax.disable_jit():
+        seen = verdicts(report_of(Sound))
+    assert seen["n", "value"] == "mismatch"
+    assert seen["x", "shape"] == "mismatch"
+    assert seen["x", "value"] == "ok"
+
+
+@jax.tree_util.register_pytree_node_class
+class Nosy:
+    """A foreign node whose key contains its leaf."""
+
+    def __init__(self, leaf: Any) -> None:
+        self.leaf = leaf
+
+    def tree_flatten(self) -> tuple[tuple[Any], str]:
+        return (self.leaf,), str(self.leaf)
+
+    @classmethod
+    def tree_unflatten(cls, _key: str, leaves: tuple[Any]) -> "Nosy":
+        return cls(*leaves)
+
+
+def test_a_dynamic_value_in_the_key() -> None:
+    """A dynamic value that retraces is a violation: as predicted, and not as promised."""
+
+    @lw.pytree
+    class Holder:
+        node: Any = lw.field(default_factory=lambda: Nosy(jnp.ones(3)))
+
+    row = kinds(report_of(Holder), "node")["value"]
+    assert (row.verdict, row.predicted, row.traces) == ("violation", "retrace", 1)
+    assert "dynamic" in row.note
+
+
+def by_hand(*, key: bool, forgets: bool = False, fuse: bool = False) -> Any:
+    """Return a class with a dynamic ``x`` and a static ``n``, registered by hand, and badly."""
+    calls = itertools.count()
+
+    class Smuggler:
+        def __init__(self, x: float, n: int) -> None:
+            self.x = x
+            self.n = n
+
+    def flatten(self: Any) -> tuple[tuple[Any], Any]:
+        return (self.x,), (self.n if key else None)
+
+    def unflatten(aux: Any, children: Any) -> Any:
+        if fuse and next(calls) > 3:
+            msg = "blown"
+            raise ValueError(msg)
+        self = object.__new__(Smuggler)
+        (self.x,) = children
+        self.n = 12345 if forgets or not key else aux
+        return self
+
+    jax.tree_util.register_pytree_node(Smuggler, flatten, unflatten)
+    _register._REGISTERED[Smuggler] = _register.Registered(Smuggler, ("n",), ("x",))
+    return Smuggler
+
+
+def test_a_static_that_is_not_in_the_key() -> None:
+    """A static whose change does not retrace is a violation, or at least no success."""
+    report = report_of(by_hand(key=False))
+    assert not report.passed
+    row = kinds(report, "n")["value"]
+    assert row.verdict in ("violation", "mismatch")
+    assert row.traces == 0
+
+
+def test_a_static_in_the_key_by_hand() -> None:
+    """The same class with its static in the key passes, but for equal keys of other types."""
+    seen = verdicts(report_of(by_hand(key=True)))
+    assert seen["n", "value"] == "ok"
+    assert seen["n", "type"] == "violation", "2 and 2.0 share a key"
+    assert seen["x", "value"] == "ok"
+
+
+def test_a_result_with_other_statics() -> None:
+    """A class that comes back from jit with another static is a mismatch."""
+    row = kinds(report_of(by_hand(key=True, forgets=True)), "n")["value"]
+    assert row.verdict == "mismatch"
+    assert "result" in row.note
+
+
+def test_a_broken_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin row that changes nothing is noticed: its promise of a retrace is not kept."""
+
+    class Loud(int): ...
+
+    def same(value: Any) -> Any:
+        yield Loud(value)
+
+    monkeypatch.setattr(edits, "twins", same)
+    assert kinds(report_of(Sound), "n")["type"].verdict == "ok"
+    monkeypatch.setattr(observe, "signature", lambda tree: jax.tree_util.tree_leaves(tree)[0].shape)
+    assert kinds(report_of(Sound), "n")["type"].verdict == "mismatch"
+
+
+def listeners() -> list[Any]:
+    """Return the listeners that JAX calls now."""
+    return list(monitoring.get_event_duration_listeners())
+
+
+def test_no_listener_stays() -> None:
+    """The listeners are gone afterwards, also if a call in between raised."""
+    before = listeners()
+    report_of(Sound)
+    assert listeners() == before
+
+    assert not report_of(by_hand(key=True, fuse=True)).passed
+    assert listeners() == before
+
+
+def test_an_error_while_a_field_is_changed() -> None:
+    """What a class raises later on is told with the field, and where it was raised."""
+    report = report_of(by_hand(key=True, fuse=True))
+    assert not report.passed
+    assert "ValueError: blown" in report.error
+    assert "test_planted.py" in report.error
+
+
+def test_random_states_stay() -> None:
+    """Drawing values leaves the random states of Python and numpy alone."""
+    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002  # the global one
+    report_of(Sound)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
+
+
+def test_with_a_compilation_cache(tmp_path: Any) -> None:
+    """Programs from JAX's cache on disk count as compiles: the verdicts stay."""
+    names = {
+        "jax_compilation_cache_dir": str(tmp_path / "cache"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in names}
+    try:
+        for name, value in names.items():
+            jax.config.update(name, value)
+        assert report_of(Sound) == report_of(Sound)
+        assert report_of(Sound).passed
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+
+
+def test_inside_of_checks_of_statics() -> None:
+    """The command works with ``LEAFWISE_CHECK_STATICS`` on."""
+    with lw.debug.check_statics():
+        assert report_of(Sound).passed
+
+
+def test_twenty_classes(write: Write, check: Check) -> None:
+    """Twenty classes in one file are checked in a few seconds."""
+    source = "\n".join(
+        f"@lw.pytree\nclass P{number}:\n    x: float\n    n: lw.Static[int]\n"
+        for number in range(20)
+    )
+    file = write(source)
+    started = time.process_time()
+    outcome = check(file, "--json")
+    seconds = time.process_time() - started
+    assert outcome.code == 0
+    assert outcome.names == [f"P{number}" for number in range(20)]
+    assert seconds < 30, "about 5, of the processor: others may be using it"
