@@ -348,3 +348,26 @@ def test_super_reads_the_right_static() -> None:
     except AttributeError:
         return  # as in a dataclass whose field has no default
     assert value in (1, "a")
+
+
+def test_an_instance_is_whole_while_it_is_being_made() -> None:
+    """In ``__post_init__`` treedef, hash and ``==`` speak of what is set so far."""
+    seen: list[Any] = []
+
+    @lw.pytree
+    class Growing:
+        x: Any
+        n: int = lw.static_field(default=1)
+
+        def __post_init__(self) -> None:
+            for n in (True, 2):
+                self.n = n
+                seen.append((jax.tree.structure(self), hash(self), jax.tree.map(lambda x: x, self)))
+
+    made = Growing(1.0)
+    (first, _, early), (last, hashed, copied) = seen
+    assert (early.n, copied.n, made.n) == (True, 2, 2)
+    assert type(early.n) is bool
+    assert first != last == jax.tree.structure(made)
+    assert hashed == hash(made)
+    assert copied == made

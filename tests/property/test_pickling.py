@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +95,25 @@ def test_copies_of_treedefs(recipe: Recipe) -> None:
         assert twin.s is params.s
         assert jax.tree.structure(twin) == structure
     assert copy.copy(structure) == structure
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.deepcopy, lambda tree: pickle.loads(pickle.dumps(tree))],  # noqa: S301
+    ids=["deepcopy", "pickle"],
+)
+def test_cycles_and_shared_parts_stay_as_they_are(duplicate: Any) -> None:
+    """A copy of a graph has the shape of the graph."""
+    inner = Params([1.0], "inner")
+    around: list[Any] = [inner, inner]
+    outer = Params(around, "outer")
+    around.append(outer)
+    twin = duplicate(outer)
+    assert twin is not outer
+    assert twin.x[2] is twin
+    assert twin.x[0] is twin.x[1]
+    assert twin.x[0].x is not inner.x
+    assert (twin.s, twin.x[0].s) == ("outer", "inner")
 
 
 def far(sent: list[Any], seed: int) -> Any:
