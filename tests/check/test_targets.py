@@ -273,3 +273,33 @@ def test_one_wrong_target_of_several(write: Write, check: Check) -> None:
     """One wrong target is a usage error: nothing is checked."""
     outcome = check(write(ONE), "missing.py")
     assert (outcome.code, outcome.out) == (2, "")
+
+
+ABSTRACT = """
+import abc
+from typing import Protocol
+
+@lw.pytree
+class Base(abc.ABC):
+    n: lw.Static[int] = 2
+
+    @abc.abstractmethod
+    def area(self) -> float: ...
+
+@lw.pytree
+class Sized(Protocol):
+    n: lw.Static[int] = 2
+
+@lw.pytree
+class Square(Base):
+    def area(self) -> float:
+        return 1.0
+"""
+
+
+def test_abstract_classes_are_left_to_their_subclasses(write: Write, check: Check) -> None:
+    """A file with an abstract base and a protocol passes; named alone, the base is an error."""
+    file = write(ABSTRACT)
+    outcome = check(file, "--json")
+    assert (outcome.code, outcome.names) == (0, ["Square"])
+    assert check(f"{file}:Base").code == 1

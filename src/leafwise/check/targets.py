@@ -63,6 +63,16 @@ def is_target(value: Any) -> bool:
     return inspect.isclass(value) and (is_decorated(value) or registered_names(value) is not None)
 
 
+def is_concrete(value: Any) -> bool:
+    """Return whether a value is a class to check that can have instances.
+
+    Abstract classes and protocols are checked through their subclasses; named on the
+    command line they are an error.
+    """
+    is_protocol = bool(getattr(value, "_is_protocol", False))
+    return is_target(value) and not inspect.isabstract(value) and not is_protocol
+
+
 def _split(text: str) -> tuple[str, str, str]:
     head, colon, tail = text.rpartition(":")
     # A colon in a path ("C:\\models.py") is no separator.
@@ -154,7 +164,7 @@ def _all(module: types.ModuleType, place: str) -> Iterator[Target]:
         if not inspect.isclass(value):
             continue
         foreign = value.__module__ != module.__name__
-        if is_target(value) and (not foreign or registered_names(value) is not None):
+        if is_concrete(value) and (not foreign or registered_names(value) is not None):
             yield Target(value, f"{place}:{name}")
         if not foreign:
             yield from _nested(value, f"{place}:{name}")
@@ -163,6 +173,6 @@ def _all(module: types.ModuleType, place: str) -> Iterator[Target]:
 def _nested(outer: type, name: str) -> Iterator[Target]:
     for inner_name, inner in list(vars(outer).items()):
         if inspect.isclass(inner) and inner.__qualname__ == f"{outer.__qualname__}.{inner_name}":
-            if is_target(inner):
+            if is_concrete(inner):
                 yield Target(inner, f"{name}.{inner_name}")
             yield from _nested(inner, f"{name}.{inner_name}")
