@@ -30,7 +30,7 @@ def count_events() -> Generator[Counts, None, None]:
     counts = Counts()
     thread = threading.get_ident()
 
-    def listen(event: str, duration_secs: float, **_: str | int) -> None:  # noqa: ARG001
+    def listen(event: str, duration_secs: float, **_: str | int) -> None:  # noqa: ARG001  # JAX's own
         name = _COUNTED.get(event)
         if name is not None and threading.get_ident() == thread:
             setattr(counts, name, getattr(counts, name) + 1)

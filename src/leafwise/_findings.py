@@ -35,7 +35,7 @@ def refused(path: str, value: Any) -> Found | None:
     if isinstance(value, type | enum.Enum | np.generic | np.dtype):
         return None
     if is_array(value):
-        return _tracer(path, value) if is_tracer(value) else _array(path, value)
+        return traced(path, value) if is_tracer(value) else array(path, value)
     if _is_open_dataclass(kind):
         fix = f"freeze its class:\n@dataclass(frozen=True)\nclass {kind.__name__}: ..."
         return _unhashable(path, value, "a dataclass that is not frozen can change in place", fix)
@@ -106,16 +106,6 @@ def cyclic(path: str, value: Any) -> Found:
     return _unhashable(path, value, "it contains itself", "break the cycle")
 
 
-def array(path: str, value: Any) -> Found:
-    """Return the finding for an array."""
-    return _array(path, value)
-
-
-def traced(path: str, value: Any) -> Found:
-    """Return the finding for a tracer."""
-    return _tracer(path, value)
-
-
 def mutated(path: str, value: Any, detail: str = "") -> str:
     """Return the message of a `StaticMutatedError`."""
     changed = f" ({detail})" if detail else ""
@@ -134,10 +124,15 @@ def field_of(path: str) -> str:
     return match[1] if match else "field"
 
 
+def _is_in_containers(path: str) -> bool:
+    """Return whether a path leads through tuples and mappings only, which freezing enters."""
+    return re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is not None
+
+
 def _make_dynamic(path: str) -> str:
     """Return how to make a value dynamic, which may stand deep in a static one."""
     cls, _, way = path.partition(".")
-    if re.fullmatch(r"\w+(\[.*\])?", way) is not None:
+    if _is_in_containers(path):
         return f"make the field dynamic: `{field_of(path)}: jax.Array`"
     name = re.findall(r"\w+", way)[-1]
     name = name if name.isidentifier() and not name.startswith("__") else "value"
@@ -147,18 +142,20 @@ def _make_dynamic(path: str) -> str:
     )
 
 
-def _tracer(path: str, value: Any) -> Found:
+def traced(path: str, value: Any) -> Found:
+    """Return the finding for a tracer."""
     fix = f"{_make_dynamic(path)},\nor compute the value outside of the traced function"
     reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
     return TracerInStaticError, Finding(path, got(value), reason, fix)
 
 
-def _array(path: str, value: Any) -> Found:
+def array(path: str, value: Any) -> Found:
+    """Return the finding for an array."""
     field = field_of(path)
     fix = _make_dynamic(path)
     if jnp.issubdtype(getattr(value, "dtype", np.dtype("f4")), jax.dtypes.extended):
         fix += ",\nor keep the seed, an int, and make the key where it is used"
-    elif re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is not None:
+    elif _is_in_containers(path):
         fix += (
             f",\nor, for a constant table: `{field}=lw.StaticArray(value)` or "
             f"`{field}: ... = lw.static_field(freeze=True)`"
@@ -173,7 +170,7 @@ def _array_leaf(path: str, value: Any) -> Found | None:
     for key_path, leaf in jax.tree_util.tree_leaves_with_path(value):
         if leaf is not value and is_array(leaf):
             where = path + jax.tree_util.keystr(key_path)
-            return _tracer(where, leaf) if is_tracer(leaf) else _array(where, leaf)
+            return traced(where, leaf) if is_tracer(leaf) else array(where, leaf)
     return None
 
 
@@ -210,8 +207,7 @@ def _freeze_fix(path: str, value: Any) -> str:
         kind = type(frozen).__name__
         code = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, 60))
         fix = f"pass a {kind}: `{code}`"
-        inside_object = re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is None
-        return fix if inside_object else f"{fix},\nor let the field convert it: {declare}"
+        return f"{fix},\nor let the field convert it: {declare}" if _is_in_containers(path) else fix
     return "use a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
 
 

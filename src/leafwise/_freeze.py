@@ -206,6 +206,7 @@ class StaticArray(np.ndarray[Any, Any]):
         """Return whether dtype, shape or bytes differ."""
         return not self == other
 
+    # An array has no hash, which is the point of this class: both checkers object.
     def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return the hash of dtype, shape and bytes, computed once."""
         try:
