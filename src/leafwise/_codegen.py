@@ -89,7 +89,7 @@ def _key_lines(spec: ClassSpec) -> list[str]:
 def make_init(
     spec: ClassSpec,
     initvars: "list[dataclasses.Field[Any]]",
-    foreign: Callable[[type, type], None],
+    foreign: Callable[[type], None],
     finish: Callable[[Any, type], None],
 ) -> Any:
     """Return the constructor of a class that has none of its own.
@@ -132,7 +132,7 @@ def make_init(
         post = [f"{self_}.__post_init__({', '.join(d.name for d in initvars)})"]
     lines = [f"def __init__({', '.join([self_, *signature])}):"]
     body = ["_lw_mine = _lw_type(" + self_ + ") is _lw_cls", "if not _lw_mine:"]
-    body += [f"    _lw_foreign(_lw_type({self_}), _lw_cls)", *prepare]
+    body += [f"    _lw_foreign(_lw_type({self_}))", *prepare]
     body += [f"_lw_put = _lw_bind({self_})", *dynamic]
     if later:
         body += [*static, *post, "if _lw_mine:", f"    _lw_finish({self_}, _lw_cls)"]

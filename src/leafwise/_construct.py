@@ -163,11 +163,6 @@ def _guard(subclass: Any) -> None:
     subclass.__init__ = __init__
 
 
-def check_subclass(cls: type, _base: type) -> None:
-    """Allow a decorated subclass to run its base's constructor."""
-    check_decorated(cls)
-
-
 def finish(spec: ClassSpec, self: Any) -> None:
     """End a construction: prepare what is left, validate statics, store the key.
 

@@ -301,7 +301,7 @@ def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str,
             for definition in cls.__dataclass_fields__.values()
             if definition._field_type.name == "_FIELD_INITVAR"  # noqa: SLF001  # no public way
         ]
-        cls.__init__ = make_init(spec, initvars, _construct.check_subclass, _finish)
+        cls.__init__ = make_init(spec, initvars, _construct.check_decorated, _finish)
         return
     if "__init__" in own:
         written = own["__init__"]
