@@ -12,7 +12,7 @@ Nothing here keeps a key alive: the tables hold weak references, and numbers.
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from leafwise import _findings
@@ -20,7 +20,7 @@ from leafwise._classmap import ClassMap
 from leafwise._describe import Look, describe
 from leafwise._reading import Reading, Record
 from leafwise._snapshot import Snapshot
-from leafwise._statics import read
+from leafwise._statics import plain_form, read
 from leafwise.errors import StaticMutatedError, static_field_error
 
 _LOCK: Final = threading.RLock()  # re-entrant: user code runs in == and in finalizers
@@ -79,14 +79,20 @@ class StaticKey(Token):
     __slots__ = ("cls", "fixed", "owner", "records", "snapshot")
 
     def __init__(
-        self, owner: StaticOwner, values: tuple[Any, ...], reading: Reading, hashed: int
+        self,
+        owner: StaticOwner,
+        values: tuple[Any, ...],
+        form: tuple[Any, ...],
+        reading: Reading | None,
     ) -> None:
-        """Keep what `reading` found of `values`."""
-        super().__init__(reading.form, hashed, values)
+        """Keep what `reading` found of `values`; none was needed for plain ones."""
+        self.form = form
+        self.hash = hash(form)
+        self.values = values
         self.owner = owner
         self.cls = owner.cls
-        self.fixed = reading.fixed
-        self.records: list[Record] = reading.records
+        self.fixed = reading is None or reading.fixed
+        self.records: Sequence[Record] = () if reading is None else reading.records
         self.snapshot: Snapshot | None = None
 
     def value_of(self, name: str) -> Any:
@@ -158,6 +164,24 @@ def _entry(value: T, table: dict[Any, Any], place: object) -> _Entry[T]:
     return entry
 
 
+class _PlainEntry(_Entry[StaticKey]):
+    """The entry of a key of plain values, which stands in two tables of its class."""
+
+    __slots__ = ()
+
+    table: "KeyTable"
+
+
+def _forget_plain(entry: _PlainEntry, lock: Any = _LOCK) -> None:
+    with lock:
+        place, form = entry.place
+        table = entry.table
+        if table.get(place) is entry:
+            del table[place]
+        if table.plain.get(form) is entry:
+            del table.plain[form]
+
+
 class KeyTable(dict[Any, _Entry[StaticKey]]):
     """The keys of one class, by the ids of the static objects they hold.
 
@@ -166,12 +190,15 @@ class KeyTable(dict[Any, _Entry[StaticKey]]):
 
     Attributes:
         cls: The class whose keys these are.
-        tokens: The interned forms, by hash.
+        plain: The keys of plain values, by their form. Plain values lead nowhere, so that
+            the table may hold them.
+        tokens: The other interned forms, by hash.
     """
 
-    __slots__ = ("_owner", "cls", "tokens")
+    __slots__ = ("_owner", "cls", "plain", "tokens")
 
     cls: type
+    plain: dict[tuple[Any, ...], _PlainEntry]
     tokens: dict[int, list[_Entry[Token]]]
     _owner: StaticOwner | None
 
@@ -179,6 +206,7 @@ class KeyTable(dict[Any, _Entry[StaticKey]]):
         """Start empty."""
         super().__init__()
         self.cls = cls
+        self.plain = {}
         self.tokens = {}
         self._owner = None
 
@@ -235,20 +263,25 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     known = entry() if entry is not None else None
     if known is not None and known.fixed:
         return known
-    reading = read_statics(table.owner, values)
+    owner = table.owner
+    form = plain_form(id(owner.cls), values)
+    if form is not None:
+        return _plain_key(table, values, place, form)
+    reading = read_statics(owner, values)
     if known is not None and known.form == reading.form:
         return known
-    hashed = hash(reading.form)
+    form = reading.form
     tokens: Any = table.tokens
     key: StaticKey
     if reading.fixed:
-        key = _intern(tokens, reading.form, hashed, _maker(table, values, reading, hashed))
+        make = functools.partial(_make_key, owner, values, reading)
+        key = _intern(tokens, form, hash(form), make)
         if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
             return key
     else:
-        own = OwnStaticKey(table.owner, values, reading, hashed)
-        make_token = functools.partial(Token, reading.form, hashed, values)
-        own.token = _intern(tokens, reading.form, hashed, make_token)
+        own = OwnStaticKey(owner, values, form, reading)
+        make_token = functools.partial(Token, form, own.hash, values)
+        own.token = _intern(tokens, form, own.hash, make_token)
         key = _with_snapshot(own, reading)
     with _LOCK:
         # Another thread may have made the key of the same objects meanwhile.
@@ -260,10 +293,28 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     return key
 
 
-def _maker(
-    table: KeyTable, values: tuple[Any, ...], reading: Reading, hashed: int
-) -> Callable[[], StaticKey]:
-    return lambda: _with_snapshot(StaticKey(table.owner, values, reading, hashed), reading)
+def _plain_key(
+    table: KeyTable, values: tuple[Any, ...], place: object, form: tuple[Any, ...]
+) -> StaticKey:
+    """Return the key of plain values, which cannot be refused, and cannot change."""
+    entry = table.plain.get(form)
+    found = entry() if entry is not None else None
+    if found is not None:
+        return found
+    made = StaticKey(table.owner, values, form, None)
+    mine = _PlainEntry(made, _forget_plain)
+    mine.table, mine.place = table, (place, form)
+    with _LOCK:
+        entry = table.plain.get(form)
+        found = entry() if entry is not None else None
+        if found is not None:
+            return found
+        table.plain[form] = table[place] = mine
+    return made
+
+
+def _make_key(owner: StaticOwner, values: tuple[Any, ...], reading: Reading) -> StaticKey:
+    return _with_snapshot(StaticKey(owner, values, reading.form, reading), reading)
 
 
 def _with_snapshot(key: StaticKey, reading: Reading) -> StaticKey:

@@ -50,26 +50,64 @@ def read(reading: Reading, value: Any, path: str) -> None:
         _read_other(reading, value, path)
 
 
+def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the form of plain values at once, as `read` would make it.
+
+    Args:
+        start: The first token.
+        values: The static values of an instance.
+
+    Returns:
+        The form, or None unless all values are plain: numbers, text, None, and tuples of
+        these, which nothing can forbid and nothing can change.
+    """
+    form: list[Any] = [start]
+    for value in values:
+        kind = type(value)
+        mark = _FLAT.get(kind)
+        if mark is not None:
+            form += (mark, value)
+        elif kind is float:
+            form += _float_tokens(value)
+        elif kind is tuple and (tokens := _flat_tokens(value)) is not None:
+            form += tokens
+        else:
+            return None
+    return tuple(form)
+
+
 def _read_plain(reading: Reading, value: Any, _path: str) -> None:
     reading.push(id(type(value)), value)
 
 
-def _read_float(reading: Reading, value: float, _path: str) -> None:
+def _float_tokens(value: float) -> tuple[Any, ...]:
     usual = value != 0.0 and value == value  # noqa: PLR0124  # not NaN
-    reading.push(id(float), value if usual else struct.pack("d", value))
+    return id(float), value if usual else struct.pack("d", value)
+
+
+def _read_float(reading: Reading, value: float, _path: str) -> None:
+    reading.push(*_float_tokens(value))
 
 
 def _read_complex(reading: Reading, value: complex, _path: str) -> None:
     reading.push(id(complex), struct.pack("dd", value.real, value.imag))
 
 
-_FLAT: Final = frozenset({int, str, bytes, bool, type(None)})
+_FLAT: Final = {kind: id(kind) for kind in (int, str, bytes, bool, type(None))}
+
+
+def _flat_tokens(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the tokens of the usual long tuples, without a loop in Python."""
+    kinds = list(map(type, value))
+    if not _FLAT.keys() >= set(kinds):
+        return None
+    return id(tuple), ~len(value), *map(id, kinds), *value
 
 
 def _read_tuple(reading: Reading, value: tuple[Any, ...], path: str) -> None:
-    kinds = list(map(type, value))
-    if _FLAT.issuperset(kinds):  # the usual long ones, without a loop in Python
-        reading.push(id(tuple), ~len(value), *map(id, kinds), *value)
+    flat = _flat_tokens(value)
+    if flat is not None:
+        reading.push(*flat)
         return
     reading.push(id(tuple), len(value))
     reading.inside(value, path, lambda: _read_items(reading, value, path))

@@ -70,6 +70,7 @@ def test_nothing_outlives_its_instances(kind: str) -> None:
     after = living()
     assert after - before == Counter()
     assert len(table) == 0
+    assert len(table.plain) == 0
     assert len(table.tokens) == 0
 
 
