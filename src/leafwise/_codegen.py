@@ -70,6 +70,9 @@ def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
+_SPREAD: Final = f"{KEY}.spread"
+"""Where the extra child of a class with ``many_statics`` is read."""
+
 _BIND: Final = object.__setattr__.__get__
 """Binding it to an instance once is quicker than passing the instance each time."""
 
@@ -224,6 +227,7 @@ class Functions:
     ) -> None:
         """Generate the unchecked functions; the checked ones wait until asked for."""
         self.spec = spec
+        names = [*spec.dynamic_names, *([_SPREAD] if spec.spread else [])]
         self._namespace: dict[str, Any] = {
             "__name__": spec.cls.__module__,
             "_lw_cls": spec.cls,
@@ -231,10 +235,11 @@ class Functions:
             "_lw_bind": _BIND,
             "_lw_unfinished": unfinished,
             "_lw_verify": verify,
-            "_lw_paths": tuple(map(jax.tree_util.GetAttrKey, spec.dynamic_names)),
+            "_lw_paths": tuple(map(jax.tree_util.GetAttrKey, names)),
             "_lw_zip": zip,
             "_lw_tuple": tuple,
             **{f"_lw_path_{n}": jax.tree_util.GetAttrKey(n) for n in spec.dynamic_names},
+            "_lw_spread_path": jax.tree_util.GetAttrKey(_SPREAD),
         }
         self.flatten = self._make("flatten", checked=False)
         self.flatten_with_keys = self._make("flatten_with_keys", checked=False)
@@ -243,10 +248,14 @@ class Functions:
 
     def _make(self, name: str, *, checked: bool) -> Any:
         """Generate ``flatten`` or ``flatten_with_keys``."""
+        spread = self.spec.spread is not None
+        key = "key" if spread else f"self.{KEY}"
         children = [f"self.{child}" for child in self.spec.dynamic_names]
+        children += ["key.spread"] if spread else []
         unfinished = "_lw_unfinished(self)"
         if name == "flatten_with_keys":
             children = [f"(_lw_path_{child}, self.{child})" for child in self.spec.dynamic_names]
+            children += ["(_lw_spread_path, key.spread)"] if spread else []
             lines = [
                 "        children, key = _lw_unfinished(self)",
                 "        return _lw_tuple(_lw_zip(_lw_paths, children)), key",
@@ -257,7 +266,8 @@ class Functions:
             f"def {name}(self):",
             *(["    _lw_verify(self)"] if checked else []),
             "    try:",
-            f"        return {_tuple(children)}, self.{KEY}",
+            *([f"        key = self.{KEY}"] if spread else []),
+            f"        return {_tuple(children)}, {key}",
             "    except AttributeError:",
             *lines,
         ]
@@ -268,7 +278,9 @@ class Functions:
         lines = ["def unflatten(_lw_key, _lw_children):", "    _lw_self = _lw_new(_lw_cls)"]
         lines += ["    _lw_put = _lw_bind(_lw_self)"]
         if names:
-            lines += [f"    {_tuple([f'v_{name}' for name in names])} = _lw_children"]
+            taken = [f"v_{name}" for name in names]
+            taken += ["_lw_spread"] if self.spec.spread is not None else []
+            lines += [f"    {_tuple(taken)} = _lw_children"]
         lines += [f"    _lw_put({name!r}, v_{name})" for name in names]
         return [*lines, f"    _lw_put({KEY!r}, _lw_key)", "    return _lw_self"]
 

@@ -215,4 +215,6 @@ def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
         FieldNotSetError: A field has no value yet.
     """
     check_all_set(spec, self)
-    return tuple(getattr(self, name) for name in spec.dynamic_names), current_key(spec, self)
+    children = tuple(getattr(self, name) for name in spec.dynamic_names)
+    key = current_key(spec, self)
+    return (children if key.spread is None else (*children, key.spread)), key

@@ -34,6 +34,7 @@ class _Options:
     repr: bool
     eq: bool
     init: bool
+    many_statics: bool
 
 
 @overload
@@ -50,6 +51,7 @@ def pytree(
     eq: bool = ...,
     init: bool = ...,
     frozen: Literal[True] = ...,
+    many_statics: bool = ...,
 ) -> Callable[[C], C]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
 def pytree(
@@ -63,6 +65,7 @@ def pytree(
     eq: bool = True,
     init: bool = True,
     frozen: bool = True,
+    many_statics: bool = False,
 ) -> C | Callable[[C], C]:
     """Make a class a frozen dataclass and a JAX pytree with a sound jit cache key.
 
@@ -82,6 +85,11 @@ def pytree(
         eq: Whether to add ``==`` that answers with one bool, and a hash that agrees.
         init: Whether to add ``__init__``, unless the class has one.
         frozen: Only True: see Raises.
+        many_statics: Whether calls stay as quick when one jitted function has seen hundreds
+            of static values of this class (JAX searches its programs one by one). Instances
+            then have one more child, a node without leaves: `jax.tree.leaves` and paths do
+            not show it, ``is_leaf=lambda x: x is not tree`` and ``treedef.children()`` do.
+            A subclass decides for itself.
 
     Returns:
         The class (with ``slots=True`` a copy of it), registered with JAX.
@@ -106,7 +114,7 @@ def pytree(
             "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
         )
         raise DefinitionError(msg)
-    options = _Options(kw_only, slots, order, repr, eq, init)
+    options = _Options(kw_only, slots, order, repr, eq, init, many_statics)
     scopes = caller_scopes(2)
     if cls is not None:
         return typing.cast("C", _decorate(cls, options, scopes))
@@ -134,13 +142,18 @@ def _decorate(cls: Any, options: _Options, scopes: list[Mapping[str, Any]]) -> A
         raise DefinitionError(msg)
     made: Any = _with_room_for_key(cls, fields, options)
     _attach_methods(made, options, own)
-    spec = ClassSpec(made, fields, has_own_init="__init__" in own or not options.init)
+    spec = ClassSpec(
+        made,
+        fields,
+        has_own_init="__init__" in own or not options.init,
+        many_statics=options.many_statics,
+    )
     _attach_statics(made, spec)
     _attach_init(made, spec, options, own)
     abc.update_abstractmethods(made)
     guard_subclasses(made)
     # An object of its own: cloudpickle drops what a class shares with its base.
-    setattr(made, MARK, (made.__qualname__,))
+    setattr(made, MARK, (made.__qualname__, options.many_statics))
     install(spec)  # last, so that JAX never holds a class that could not be finished
     if own.get("__doc__") is None:
         signature = str(inspect.signature(made)).removesuffix(" -> None")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 import jax
@@ -21,6 +21,7 @@ class Registered:
     static_names: tuple[str, ...]
     dynamic_names: tuple[str, ...]
     note: str = ""
+    spread: Callable[[tuple[Any, ...]], object] | None = None
 
 
 _REGISTERED: Final[ClassMap[Registered]] = ClassMap()

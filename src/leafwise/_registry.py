@@ -13,7 +13,7 @@ from leafwise import _construct
 from leafwise._classmap import ClassMap
 from leafwise._codegen import KEY, Functions
 from leafwise._fields import OPTIONS, FieldOptions
-from leafwise._spec import REDEFINED, ClassSpec, FieldSpec, is_static_metadata
+from leafwise._spec import MARK, REDEFINED, ClassSpec, FieldSpec, is_static_metadata
 from leafwise._static_key import find_owners_with, key_of, verify
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
@@ -71,7 +71,9 @@ def spec_of(cls: type) -> ClassSpec:
     spec = _SPECS.get(cls)
     if spec is None:
         _construct.check_decorated(cls)
-        spec = ClassSpec(cls, _fields_again(cls), has_own_init=not _is_generated(cls))
+        _, many_statics = cls.__dict__[MARK]
+        own_init = not _is_generated(cls)
+        spec = ClassSpec(cls, _fields_again(cls), has_own_init=own_init, many_statics=many_statics)
         install(spec)
     return spec
 

@@ -7,7 +7,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -115,9 +115,17 @@ class ClassSpec:
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
         is_redefined: Whether a newer class has taken its name.
+        spread: What picks the extra child by the statics, if the class has ``many_statics``.
     """
 
-    def __init__(self, cls: type, fields: tuple[FieldSpec, ...], *, has_own_init: bool) -> None:
+    def __init__(
+        self,
+        cls: type,
+        fields: tuple[FieldSpec, ...],
+        *,
+        has_own_init: bool,
+        many_statics: bool = False,
+    ) -> None:
         """Keep what was resolved."""
         self.cls = cls
         self.fields = fields
@@ -127,6 +135,11 @@ class ClassSpec:
         self.empty_key: StaticKey | None = None
         self.has_own_init = has_own_init
         self.is_redefined = False
+        self.spread: Callable[[tuple[Any, ...]], object] | None = None
+        if many_statics:
+            from leafwise._spread import spread_of  # noqa: PLC0415  # see there
+
+            self.spread = spread_of
 
     @property
     def note(self) -> str:

@@ -13,36 +13,20 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from leafwise import _findings
 from leafwise._classmap import ClassMap
 from leafwise._describe import Look, describe
+from leafwise._owner import StaticOwner, read_statics, take_snapshot
 from leafwise._reading import Reading, Record
-from leafwise._snapshot import Snapshot
-from leafwise._statics import plain_form, read
+from leafwise._statics import plain_form
 from leafwise.errors import StaticMutatedError, static_field_error
 
+if TYPE_CHECKING:
+    from leafwise._snapshot import Snapshot
+
 _LOCK: Final = threading.RLock()  # re-entrant: user code runs in == and in finalizers
-
-
-class StaticOwner(Protocol):
-    """What a key needs to know about the class it belongs to."""
-
-    @property
-    def cls(self) -> type:
-        """The class."""
-        ...
-
-    @property
-    def static_names(self) -> tuple[str, ...]:
-        """Its static fields, in order."""
-        ...
-
-    @property
-    def note(self) -> str:
-        """Words that tell this class from others of its name; usually empty."""
-        ...
 
 
 class Token:
@@ -51,15 +35,20 @@ class Token:
     Attributes:
         form: The canonical form.
         values: The values whose types' and objects' ids stand in the form.
+        spread: The extra child of instances whose class has ``many_statics``. It is one for
+            all keys of this token: equal node data must not come with unequal children.
     """
 
-    __slots__ = ("__weakref__", "form", "hash", "values")
+    __slots__ = ("__weakref__", "form", "hash", "spread", "values")
 
-    def __init__(self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...]) -> None:
+    def __init__(
+        self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...], spread: object
+    ) -> None:
         """Keep the form, its hash, and the values alive."""
         self.form = form
         self.hash = hashed
         self.values = values
+        self.spread = spread
 
 
 class StaticKey(Token):
@@ -86,9 +75,8 @@ class StaticKey(Token):
         reading: Reading | None,
     ) -> None:
         """Keep what `reading` found of `values`; none was needed for plain ones."""
-        self.form = form
-        self.hash = hash(form)
-        self.values = values
+        spread = None if owner.spread is None else owner.spread(values)
+        super().__init__(form, hash(form), values, spread)
         self.owner = owner
         self.cls = owner.cls
         self.fixed = reading is None or reading.fixed
@@ -169,13 +157,11 @@ class _PlainEntry(_Entry[StaticKey]):
 
     __slots__ = ()
 
-    table: "KeyTable"
-
 
 def _forget_plain(entry: _PlainEntry, lock: Any = _LOCK) -> None:
     with lock:
         place, form = entry.place
-        table = entry.table
+        table: Any = entry.table
         if table.get(place) is entry:
             del table[place]
         if table.plain.get(form) is entry:
@@ -280,8 +266,9 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
             return key
     else:
         own = OwnStaticKey(owner, values, form, reading)
-        make_token = functools.partial(Token, form, own.hash, values)
+        make_token = functools.partial(Token, form, own.hash, values, own.spread)
         own.token = _intern(tokens, form, own.hash, make_token)
+        own.spread = own.token.spread
         key = _with_snapshot(own, reading)
     with _LOCK:
         # Another thread may have made the key of the same objects meanwhile.
@@ -354,24 +341,6 @@ def _find(table: dict[int, list[_Entry[T]]], form: tuple[Any, ...], hashed: int)
         if token is not None and token.form == form:
             return token
     return None
-
-
-def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Reading:
-    """Read and validate the statics of one instance."""
-    reading = Reading()
-    reading.push(id(owner.cls))
-    for name, value in zip(owner.static_names, values, strict=True):
-        read(reading, value, f"{owner.cls.__name__}.{name}")
-    reading.raise_findings()
-    return reading
-
-
-def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
-    """Look at all that can be reached through the statics of one instance."""
-    snapshot = Snapshot()
-    for name, value in zip(owner.static_names, values, strict=True):
-        snapshot.look(value, f"{owner.cls.__name__}.{name}")
-    return snapshot
 
 
 def verify(key: StaticKey) -> None:

@@ -11,21 +11,22 @@ import leafwise as lw
 
 from . import zoo
 from .oracle import same
-from .zoo import Params, Recipe, build, edits, recipes
+from .zoo import Many, Params, Recipe, build, edits, recipes
 
 
 def check_law(a: Any, b: Any) -> None:
     """Compare what leafwise says of two statics with what the oracle says."""
-    left, right = Params(1.0, a), Params(1.0, b)
-    first, second = jax.tree.structure(left), jax.tree.structure(right)
     expected = same(a, b)
     event(f"same: {expected}")
-    assert (first == second) is expected
-    assert (first != second) is not expected
-    assert (left == right) is expected
-    if expected:
-        assert hash(first) == hash(second)
-        assert hash(left) == hash(right)
+    for cls in (Params, Many):
+        left, right = cls(1.0, a), cls(1.0, b)
+        first, second = jax.tree.structure(left), jax.tree.structure(right)
+        assert (first == second) is expected
+        assert (first != second) is not expected
+        assert (left == right) is expected
+        if expected:
+            assert hash(first) == hash(second)
+            assert hash(left) == hash(right)
 
 
 HOLDERS: dict[str, Callable[[Recipe], Recipe]] = {
@@ -39,14 +40,15 @@ HOLDERS: dict[str, Callable[[Recipe], Recipe]] = {
 }
 
 
+@pytest.mark.parametrize("cls", [Params, Many])
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_all_pairs_of_leaves(holder: str) -> None:
+def test_all_pairs_of_leaves(holder: str, cls: type[Params]) -> None:
     """Every leaf of the zoo against every other, alone and in containers."""
     drawn = [HOLDERS[holder](leaf) for leaf in zoo.all_leaves()]
     first, second = ([build(recipe) for recipe in drawn] for _ in range(2))
-    structures = [jax.tree.structure(Params(1.0, value)) for value in first]
+    structures = [jax.tree.structure(cls(1.0, value)) for value in first]
     for value in second:
-        mine = jax.tree.structure(Params(1.0, value))
+        mine = jax.tree.structure(cls(1.0, value))
         for other, structure in zip(first, structures, strict=True):
             assert (mine == structure) is same(value, other)
 

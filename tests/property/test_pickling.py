@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from . import zoo
 from .oracle import same
-from .zoo import Params, Recipe, build, edits, recipes
+from .zoo import Many, Params, Recipe, build, edits, recipes
 
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = st.sampled_from([4, 5])  # older ones lose the fold of a datetime
@@ -26,23 +26,24 @@ FAR = """
 import pickle, sys
 import jax
 from tests.property.oracle import same
-from tests.property.zoo import Params, build
+from tests.property.zoo import build
 
 received = pickle.load(sys.stdin.buffer)
 found = []
 for recipe, value, params, structure in received:
     own = build(recipe)
-    mine = Params(1.0, own)
+    mine = type(params)(1.0, own)
     facts = [
         same(value, own),
         same(params.s, own),
         jax.tree.structure(params) == jax.tree.structure(mine) == structure,
         hash(params) == hash(mine),
         params == mine,
+        jax.tree.structure(jax.tree.unflatten(structure, [1.0])) == structure,
     ]
     found.append(facts)
 count = len({jax.tree.structure(params) for _, _, params, _ in received})
-sent = [Params(1.0, build(recipe)) for recipe, *_ in received]
+sent = [type(params)(1.0, build(recipe)) for recipe, _, params, _ in received]
 sent = [(params, jax.tree.structure(params)) for params in sent]
 pickle.dump((found, count, sent), sys.stdout.buffer)
 """
@@ -148,12 +149,13 @@ def many_recipes() -> list[Recipe]:
     ]
 
 
-def test_other_process_other_hashes() -> None:
+@pytest.mark.parametrize("cls", [Params, Many])
+def test_other_process_other_hashes(cls: type[Params]) -> None:
     """In a process with other string hashes, what arrives equals what is made there."""
     drawn = many_recipes()
     sent = []
     for recipe in drawn:
-        params = Params(1.0, build(recipe))
+        params = cls(1.0, build(recipe))
         hash(params)
         hash(params.s) if not isinstance(params.s, slice) else None
         sent.append((recipe, params.s, params, jax.tree.structure(params)))

@@ -36,6 +36,11 @@ class Params:
     s: Any = lw.static_field()
 
 
+@lw.pytree(many_statics=True)
+class Many(Params):
+    """The same class, whose treedefs have a node by the statics' digest."""
+
+
 @lw.pytree
 class Leafless:
     """An instance without leaves is a static value like any other."""

@@ -78,6 +78,15 @@ class WrittenLayer:
     __call__ = Layer.__call__
 
 
+@lw.pytree(many_statics=True)
+class ManyLayer(Layer):
+    """The same fields, and a leafless child beside them."""
+
+    def __post_init__(self) -> None:
+        RUNS["ManyLayer"] += 1
+        self.rank = jnp.ndim(self.w)
+
+
 class ForeignLayer:
     """A class that is not ours."""
 
@@ -91,7 +100,7 @@ class ForeignLayer:
 
 lw.register(ForeignLayer, dynamic=["w", "b"], static=["act", "config", "rank"])
 
-CLASSES = [Layer, SlottedLayer, WrittenLayer, ForeignLayer]
+CLASSES = [Layer, SlottedLayer, WrittenLayer, ManyLayer, ForeignLayer]
 
 
 def statics_of(layer: Any) -> tuple[Any, ...]:

@@ -1,0 +1,280 @@
+"""`many_statics=True`: the hash of a treedef tells the statics apart, and little else shows."""
+
+import enum
+import functools
+import inspect
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import chex
+import cloudpickle
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import export
+
+import leafwise as lw
+
+
+@lw.pytree
+class Plain:
+    x: Any
+    a: Any = lw.static_field(default=1)
+    y: Any = 2.0
+
+
+@lw.pytree(many_statics=True)
+class Many:
+    x: Any
+    a: Any = lw.static_field(default=1)
+    y: Any = 2.0
+
+
+@lw.pytree(many_statics=True, slots=True)
+class Slotted:
+    x: Any
+    a: Any = lw.static_field(default=1)
+    y: Any = 2.0
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def hashes(cls: Any, statics: list[Any]) -> int:
+    """Count the hashes of the treedefs of instances with these statics."""
+    return len({hash(jax.tree.structure(cls(1.0, static))) for static in statics})
+
+
+@pytest.mark.parametrize("cls", [Many, Slotted])
+def test_hashes_tell_statics_apart(cls: Any) -> None:
+    """1,000 static values have one hash without the option, and about 250 with it."""
+    assert hashes(Plain, list(range(1000))) == 1
+    assert hashes(cls, list(range(1000))) > 200
+    assert hashes(cls, [("layer", str(i), i / 2) for i in range(1000)]) > 200
+
+
+@pytest.mark.parametrize(
+    "statics",
+    [
+        [Color.RED, Color.BLUE],
+        [len, functools.partial(max, 1), functools.partial(max, 2)],
+        [lw.StaticArray([i]) for i in range(3)],
+        [lw.FrozenMapping(a=i) for i in range(3)],
+        [int, str],
+        [1, True, 1.0],
+        [0.0, -0.0],
+    ],
+    ids=["enum", "partial", "array", "mapping", "type", "one", "zero"],
+)
+def test_values_of_many_kinds_have_digests(statics: list[Any]) -> None:
+    """What is read value by value is digested value by value."""
+    assert hashes(Many, statics) == len(statics)
+
+
+@pytest.mark.parametrize("cls", [Many, Slotted])
+def test_leaves_and_paths_are_as_without(cls: Any) -> None:
+    """No leaf, no path, no repr shows the extra child."""
+    plain, many = Plain(1.0), cls(1.0)
+    assert jax.tree.leaves(many) == jax.tree.leaves(plain)
+    flattened = jax.tree_util.tree_flatten_with_path
+    assert flattened(many)[0] == flattened(plain)[0]
+    assert repr(many) == f"{cls.__name__}(x=1.0, a=1, y=2.0)"
+    assert lw.pformat(many) == repr(many)
+    assert jax.tree.structure(many).num_leaves == 2
+    assert lw.replace(many, x=3.0).x == 3.0
+    assert jax.tree.map(lambda x: x + 1, many) == cls(2.0, 1, 3.0)
+    assert jax.tree.unflatten(jax.tree.structure(many), [4, 5]) == cls(4, 1, 5)
+
+
+def test_where_the_child_shows() -> None:
+    """One-level idioms see it, last, under a path that leads to it; what becomes of it is lost."""
+    many = Many(1.0)
+    one_level = {"is_leaf": lambda x: x is not many}
+    paths = jax.tree_util.tree_flatten_with_path(many, **one_level)[0]
+    assert [jax.tree_util.keystr(path) for path, _ in paths[:2]] == [".x", ".y"]
+    path, child = paths[2]
+    assert eval("many" + jax.tree_util.keystr(path)) is child  # noqa: S307
+    assert jax.tree.map(str, many, **one_level) == Many("1.0", 1, "2.0")
+    children = jax.tree.structure(many).children()
+    assert [each.num_leaves for each in children] == [1, 1, 0]
+    leaves, structure = eqx.tree_flatten_one_level(many)
+    assert leaves[:2] == [1.0, 2.0]
+    assert jax.tree.unflatten(structure, leaves) == many
+
+
+def test_prefix_trees() -> None:
+    """`in_axes`, `out_axes` and tree prefixes are written as without."""
+    many = Many(jnp.ones(3), y=jnp.float32(2))
+    axes = Many(0, 1, None)
+    assert jax.vmap(lambda p: p.x + p.y, in_axes=(axes,))(many).shape == (3,)
+    out = jax.vmap(lambda p: p, in_axes=(axes,), out_axes=Many(0, 1, None))(many)
+    assert out.x.shape == (3,)
+    with pytest.raises(ValueError, match="Many"):
+        jax.vmap(lambda p: p.x, in_axes=(Many(0, 2, None),))(many)
+
+
+def test_neighbours() -> None:
+    """Equinox and chex take instances as they take any other."""
+    many = Many(jnp.float32(1))
+    assert eqx.tree_equal(many, Many(jnp.float32(1)))
+    assert eqx.tree_at(lambda p: p.x, many, 7.0).x == 7.0
+    assert eqx.filter_jit(lambda p: p.x + p.y)(many) == 3.0
+    arrays, rest = eqx.partition(many, eqx.is_array)
+    assert eqx.combine(arrays, rest) == many
+    chex.assert_trees_all_equal(many, Many(jnp.float32(1)))
+    chex.assert_trees_all_equal_structs(many, Many(jnp.float32(2)))
+    with pytest.raises(AssertionError):
+        chex.assert_trees_all_equal_structs(many, Many(jnp.float32(1), 2))
+
+
+def test_one_trace_for_equal_statics() -> None:
+    """Equal statics share a program, others do not, and outputs carry theirs."""
+    traced: list[Any] = []
+
+    @jax.jit
+    def program(p: Many) -> Many:
+        traced.append(p.a)
+        return jax.tree.map(lambda x: x + 1, p)
+
+    for static in (("a", 1), ("a", 1.0), ("a", True)) * 2:
+        out = program(Many(1.0, (*static,)))
+        assert [type(part) for part in out.a] == [type(part) for part in static]
+    assert len(traced) == 3
+
+
+def test_unfinished_instances_flatten_the_same_way() -> None:
+    """In ``__post_init__`` an instance has the treedef that it has afterwards."""
+    seen: list[Any] = []
+
+    @lw.pytree(many_statics=True)
+    class Early:
+        x: Any
+        a: Any = lw.static_field(default=1)
+
+        def __post_init__(self) -> None:
+            seen.append(jax.tree.structure(self))
+            seen.append(jax.tree_util.tree_flatten_with_path(self)[1])
+
+    assert {*seen, jax.tree.structure(Early(1.0))} == {jax.tree.structure(Early(2.0))}
+
+
+class Loose:
+    """Equal whatever it holds."""
+
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Loose)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_equal_statics_have_one_child() -> None:
+    """Statics that are equal by their own ``==`` never come with unequal children."""
+    one, two = Many(1.0, Loose(1)), Many(1.0, Loose(2))
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+    assert hash(jax.tree.structure(one)) == hash(jax.tree.structure(two))
+
+
+def test_renaming_a_class_in_between() -> None:
+    """A digest that would come out differently now does not part equal keys."""
+    kind = type("Kind", (), {})
+    one = Many(1.0, (kind, Loose(1)))
+    kind.__qualname__ = "Renamed"
+    two = Many(1.0, (kind, Loose(2)))
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+
+
+def test_subclasses_decide_for_themselves() -> None:
+    """Neither the option nor its absence is inherited."""
+
+    @lw.pytree
+    class Back(Many):
+        pass
+
+    @lw.pytree(many_statics=True)
+    class Forth(Plain):
+        pass
+
+    assert jax.tree.structure(Back(1.0)).num_nodes == 3
+    assert jax.tree.structure(Forth(1.0)).num_nodes == 4
+
+
+def test_without_statics_or_children() -> None:
+    """A class without static or without dynamic fields works as well."""
+
+    @lw.pytree(many_statics=True)
+    class NoStatics:
+        x: Any
+
+    @lw.pytree(many_statics=True)
+    class OnlyStatics:
+        a: Any = lw.static_field()
+
+    for made in (NoStatics(1.0), OnlyStatics(1)):
+        leaves, structure = jax.tree.flatten(made)
+        assert jax.tree.unflatten(structure, leaves) == made
+
+
+ARRIVE = """
+import pickle, sys
+make, treedef = pickle.load(sys.stdin.buffer)
+made = make(1.0, ("a", 1))
+import jax
+assert jax.tree.structure(made) == treedef, (jax.tree.structure(made), treedef)
+assert treedef.num_nodes == 4
+"""
+
+
+def test_by_value_to_another_process() -> None:
+    """A class that cloudpickle carries along keeps its option."""
+
+    @lw.pytree(many_statics=True)
+    class Local:
+        x: Any
+        a: Any = lw.static_field(default=1)
+        y: Any = 2.0
+
+    # In this order: JAX must know the class before it reads a treedef of it.
+    sent = cloudpickle.dumps((Local, jax.tree.structure(Local(1.0, ("a", 1)))))
+    command = [sys.executable, "-c", ARRIVE]
+    done = subprocess.run(command, input=sent, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_exported_programs_can_be_written() -> None:
+    """`jax.export` needs no word about the extra child."""
+    pytest.importorskip("flatbuffers")
+
+    @lw.pytree(many_statics=True)
+    class Sent:
+        x: Any
+        a: Any = lw.static_field(default=1)
+
+    def load(data: bytes) -> Any:
+        static: int = pickle.loads(data)  # noqa: S301
+        return jax.tree.structure(Sent(0, static)).node_data()[1]
+
+    export.register_pytree_node_serialization(
+        Sent,
+        serialized_name="test_many_statics.Sent",
+        serialize_auxdata=lambda key: pickle.dumps(key.values[0]),
+        deserialize_auxdata=load,
+    )
+    exported = export.export(jax.jit(lambda p: jax.tree.map(lambda x: x * 2, p)))(Sent(1.0, 5))
+    result = export.deserialize(exported.serialize()).call(Sent(3.0, 5))
+    assert (result.x, result.a) == (6.0, 5)
+
+
+def test_is_part_of_the_signature() -> None:
+    """The option is off by default, and keyword-only."""
+    parameter = inspect.signature(lw.pytree).parameters["many_statics"]
+    assert parameter.default is False
+    assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
