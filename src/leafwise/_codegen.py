@@ -78,13 +78,14 @@ _BIND: Final = object.__setattr__.__get__
 
 
 def _key_lines(spec: ClassSpec) -> list[str]:
-    """Return the lines that look the key of the statics up, by identity."""
-    ids = [f"_lw_id({name})" for name in spec.static_names]
-    place = ids[0] if len(ids) == 1 else _tuple(ids)
+    """Return the lines that look the key of the statics up: most often it is the last one."""
+    tests = ["_lw_found is None"]
+    for index, name in enumerate(spec.static_names):
+        values = "_lw_values" if index else "(_lw_values := _lw_found.values)"
+        tests.append(f"{values}[{index}] is not {name}")
     return [
-        f"_lw_entry = _lw_table.get({place})",
-        "_lw_found = _lw_entry() if _lw_entry is not None else None",
-        "if _lw_found is None or not _lw_found.fixed:",
+        "_lw_found = _lw_table.last()",
+        f"if {' or '.join(tests)}:",
         f"    _lw_found = _lw_key_of(_lw_table, {_tuple(list(spec.static_names))})",
     ]
 
@@ -109,7 +110,6 @@ def make_init(
         "__name__": cls.__module__,
         "_lw_cls": cls,
         "_lw_type": type,
-        "_lw_id": id,
         "_lw_bind": _BIND,
         "_lw_table": spec.table,
         "_lw_key_of": key_of,

@@ -11,6 +11,7 @@ Nothing here keeps a key alive: the tables hold weak references, and numbers.
 
 import functools
 import threading
+import typing
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -132,69 +133,64 @@ class _Entry(weakref.ref[T]):
     __slots__ = ("place", "table")
 
     place: Any
-    table: dict[Any, Any]
+    table: Any
 
 
-def _forget(entry: _Entry[Any], lock: Any = _LOCK) -> None:
+def _forget_token(entry: _Entry[Any], lock: Any = _LOCK) -> None:
     with lock:  # a default, since globals are gone when the interpreter ends
         held = entry.table.get(entry.place)
-        if held is entry:
-            del entry.table[entry.place]
-        elif isinstance(held, list):
+        if held is not None:
             held[:] = [other for other in held if other is not entry]
             if not held:
                 del entry.table[entry.place]
 
 
-def _entry(value: T, table: dict[Any, Any], place: object) -> _Entry[T]:
-    entry = _Entry(value, _forget)
-    entry.table, entry.place = table, place
+def _forget_key(entry: _Entry[StaticKey], lock: Any = _LOCK) -> None:
+    with lock:
+        place, form = entry.place
+        table: KeyTable = entry.table
+        if table.known.get(place) is entry:
+            del table.known[place]
+        if form is not None and table.plain.get(form) is entry:
+            del table.plain[form]
+        if table.last is entry:
+            table.last = _no_key
+
+
+def _token_entry(token: T, table: dict[int, list[_Entry[T]]], hashed: int) -> _Entry[T]:
+    entry = _Entry(token, _forget_token)
+    entry.table, entry.place = table, hashed
     return entry
 
 
-class _PlainEntry(_Entry[StaticKey]):
-    """The entry of a key of plain values, which stands in two tables of its class."""
-
-    __slots__ = ()
+def _no_key() -> None:
+    """Stand where there was no key yet."""
 
 
-def _forget_plain(entry: _PlainEntry, lock: Any = _LOCK) -> None:
-    with lock:
-        place, form = entry.place
-        table: Any = entry.table
-        if table.get(place) is entry:
-            del table[place]
-        if table.plain.get(form) is entry:
-            del table.plain[form]
-
-
-class KeyTable(dict[Any, _Entry[StaticKey]]):
-    """The keys of one class, by the ids of the static objects they hold.
-
-    An id is proof only while its object lives: an entry leads to the very key that
-    holds those objects, and goes with it.
+class KeyTable:
+    """The keys of one class.
 
     Attributes:
         cls: The class whose keys these are.
+        known: The keys by the ids of the static objects they hold. An id is proof only
+            while its object lives: an entry leads to the very key that holds those
+            objects, and goes with it.
+        last: Leads to the last fixed key that was asked for, or to None.
         plain: The keys of plain values, by their form. Plain values lead nowhere, so that
             the table may hold them.
         tokens: The other interned forms, by hash.
     """
 
-    __slots__ = ("_owner", "cls", "plain", "tokens")
-
-    cls: type
-    plain: dict[tuple[Any, ...], _PlainEntry]
-    tokens: dict[int, list[_Entry[Token]]]
-    _owner: StaticOwner | None
+    __slots__ = ("_owner", "cls", "known", "last", "plain", "tokens")
 
     def __init__(self, cls: type) -> None:
         """Start empty."""
-        super().__init__()
         self.cls = cls
-        self.plain = {}
-        self.tokens = {}
-        self._owner = None
+        self.known: dict[tuple[int, ...], _Entry[StaticKey]] = {}
+        self.last: Callable[[], StaticKey | None] = _no_key
+        self.plain: dict[tuple[Any, ...], _Entry[StaticKey]] = {}
+        self.tokens: dict[int, list[_Entry[Any]]] = {}
+        self._owner: StaticOwner | None = None
 
     @property
     def owner(self) -> StaticOwner:
@@ -210,6 +206,18 @@ class KeyTable(dict[Any, _Entry[StaticKey]]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as the class's name only: ids mean nothing in another process."""
         return table_of, (self.cls,)
+
+    def place(
+        self, key: StaticKey, ids: tuple[int, ...], form: tuple[Any, ...] | None = None
+    ) -> None:
+        """Let a key be found by the ids of its values, and by its form if that is plain."""
+        entry = _Entry(key, _forget_key)
+        entry.table, entry.place = self, (ids, form)
+        self.known[ids] = entry
+        if form is not None:
+            self.plain[form] = entry
+        if key.fixed:
+            self.last = entry
 
 
 _finders: Final[list[Callable[[type], StaticOwner]]] = []
@@ -232,11 +240,6 @@ def _load_key(cls: type, values: tuple[Any, ...]) -> StaticKey:
     return key_of(table_of(cls), values)
 
 
-def ids_of(values: tuple[Any, ...]) -> Any:
-    """Return the place of these objects in a `KeyTable`."""
-    return id(values[0]) if len(values) == 1 else tuple(map(id, values))
-
-
 def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     """Return the key of static values: an existing one, or one made after validation.
 
@@ -244,44 +247,44 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
         StaticFieldError: A value cannot be static (all findings in one error).
         StaticMutatedError: A value changed in place since a key was made from it.
     """
-    place = ids_of(values)
-    entry = table.get(place)
+    ids = tuple(map(id, values))
+    entry = table.known.get(ids)
     known = entry() if entry is not None else None
     if known is not None and known.fixed:
+        table.last = typing.cast("_Entry[StaticKey]", entry)
         return known
     owner = table.owner
     form = plain_form(id(owner.cls), values)
     if form is not None:
-        return _plain_key(table, values, place, form)
+        return _plain_key(table, values, ids, form)
     reading = read_statics(owner, values)
     if known is not None and known.form == reading.form:
         return known
     form = reading.form
-    tokens: Any = table.tokens
     key: StaticKey
     if reading.fixed:
         make = functools.partial(_make_key, owner, values, reading)
-        key = _intern(tokens, form, hash(form), make)
+        key = _intern(table.tokens, form, hash(form), make)
         if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
             return key
     else:
         own = OwnStaticKey(owner, values, form, reading)
         make_token = functools.partial(Token, form, own.hash, values, own.spread)
-        own.token = _intern(tokens, form, own.hash, make_token)
+        own.token = _intern(table.tokens, form, own.hash, make_token)
         own.spread = own.token.spread
         key = _with_snapshot(own, reading)
     with _LOCK:
         # Another thread may have made the key of the same objects meanwhile.
-        entry = table.get(place)
+        entry = table.known.get(ids)
         other = entry() if entry is not None else None
         if other is not None and other.form == key.form:
             return other
-        table[place] = _entry(key, table, place)
+        table.place(key, ids)
     return key
 
 
 def _plain_key(
-    table: KeyTable, values: tuple[Any, ...], place: object, form: tuple[Any, ...]
+    table: KeyTable, values: tuple[Any, ...], ids: tuple[int, ...], form: tuple[Any, ...]
 ) -> StaticKey:
     """Return the key of plain values, which cannot be refused, and cannot change."""
     entry = table.plain.get(form)
@@ -289,14 +292,12 @@ def _plain_key(
     if found is not None:
         return found
     made = StaticKey(table.owner, values, form, None)
-    mine = _PlainEntry(made, _forget_plain)
-    mine.table, mine.place = table, (place, form)
     with _LOCK:
         entry = table.plain.get(form)
         found = entry() if entry is not None else None
         if found is not None:
             return found
-        table.plain[form] = table[place] = mine
+        table.place(made, ids, form)
     return made
 
 
@@ -330,7 +331,7 @@ def _intern(
         if found is not None:
             return found
         # Made first: a collection while it is made can empty, and so remove, the list.
-        entry = _entry(made, table, hashed)
+        entry = _token_entry(made, table, hashed)
         table.setdefault(hashed, []).append(entry)
     return made
 

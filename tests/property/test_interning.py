@@ -69,7 +69,7 @@ def test_nothing_outlives_its_instances(kind: str) -> None:
     del instances, trees
     after = living()
     assert after - before == Counter()
-    assert len(table) == 0
+    assert len(table.known) == 0
     assert len(table.plain) == 0
     assert len(table.tokens) == 0
 
@@ -256,18 +256,18 @@ def test_threads_share_one_compiled_program() -> None:
 
 def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dead key of the same hash, collected while another is stored, takes nothing along."""
-    make_entry = _static_key._entry
+    make_token_entry = _static_key._token_entry
 
     def collecting(*args: Any) -> Any:
         gc.collect()
-        return make_entry(*args)
+        return make_token_entry(*args)
 
     for _ in range(20):
         cycle = Node(params=Params(1.0, (-1, 0.5)))  # hash(-1) == hash(-2)
         cycle["self"] = cycle
         gc.disable()
         del cycle
-        monkeypatch.setattr(_static_key, "_entry", collecting)
+        monkeypatch.setattr(_static_key, "_token_entry", collecting)
         first = Params(1.0, (-2, 0.5))
         monkeypatch.undo()
         gc.enable()
