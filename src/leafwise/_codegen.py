@@ -52,14 +52,20 @@ class _Factory:
 FACTORY: Final = _Factory()
 
 
-def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> Any:
-    """Run the source of a function and return the function."""
+def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
+    """Run the source of functions, so that the namespace holds them."""
     source = "\n".join(lines) + "\n"
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
     _SOURCES.setdefault(cls, list).append(source)
-    function = namespace.pop(name)
+
+
+def _take(cls: type, name: str, namespace: dict[str, Any]) -> Any:
+    return _named(cls, name, namespace.pop(name))
+
+
+def _named(cls: type, name: str, function: Any) -> Any:
     function.__module__ = cls.__module__
     function.__qualname__ = f"{cls.__qualname__}.{name}"
     return function
@@ -143,7 +149,8 @@ def make_init(
         keyed = [*_key_lines(spec), f"_lw_put({KEY!r}, _lw_found)"]
         body += ["if _lw_mine:", *(f"    {line}" for line in keyed)]
         body += ["else:", *(f"    {line}" for line in static)] if static else []
-    init = _compile(cls, "__init__", lines + [f"    {line}" for line in body], namespace)
+    _compile(cls, "__init__", lines + [f"    {line}" for line in body], namespace)
+    init = _take(cls, "__init__", namespace)
     init.__annotations__ = {d.name: _parameter_type(d) for d in parameters} | {"return": None}
     init.__doc__ = f"Construct a {cls.__name__}; statics are validated."
     return init
@@ -228,6 +235,7 @@ class Functions:
         """Generate the unchecked functions; the checked ones wait until asked for."""
         self.spec = spec
         names = [*spec.dynamic_names, *([_SPREAD] if spec.spread else [])]
+        paths = tuple(map(jax.tree_util.GetAttrKey, names))
         self._namespace: dict[str, Any] = {
             "__name__": spec.cls.__module__,
             "_lw_cls": spec.cls,
@@ -235,43 +243,48 @@ class Functions:
             "_lw_bind": _BIND,
             "_lw_unfinished": unfinished,
             "_lw_verify": verify,
-            "_lw_paths": tuple(map(jax.tree_util.GetAttrKey, names)),
+            "_lw_paths": paths,
             "_lw_zip": zip,
             "_lw_tuple": tuple,
-            **{f"_lw_path_{n}": jax.tree_util.GetAttrKey(n) for n in spec.dynamic_names},
-            "_lw_spread_path": jax.tree_util.GetAttrKey(_SPREAD),
+            **dict(zip((f"_lw_path_{name}" for name in spec.dynamic_names), paths, strict=False)),
+            "_lw_spread_path": paths[-1] if spec.spread else None,
         }
-        self.flatten = self._make("flatten", checked=False)
-        self.flatten_with_keys = self._make("flatten_with_keys", checked=False)
-        self.unflatten = _compile(spec.cls, "unflatten", self._unflatten(), self._namespace)
+        _compile(spec.cls, "flatten", self._flatten(checked=False), self._namespace)
+        self.flatten = _take(spec.cls, "flatten", self._namespace)
+        self.flatten_with_keys = _take(spec.cls, "flatten_with_keys", self._namespace)
+        self.unflatten = _take(spec.cls, "unflatten", self._namespace)
         self._plain = (self.flatten.__code__, self.flatten_with_keys.__code__)
 
-    def _make(self, name: str, *, checked: bool) -> Any:
-        """Generate ``flatten`` or ``flatten_with_keys``."""
+    def _flatten(self, *, checked: bool) -> list[str]:
+        """Return all three functions: compiling them at once is quicker."""
+        verify = ["    _lw_verify(self)"] if checked else []
         spread = self.spec.spread is not None
+        read_key = [f"        key = self.{KEY}"] if spread else []
         key = "key" if spread else f"self.{KEY}"
-        children = [f"self.{child}" for child in self.spec.dynamic_names]
-        children += ["key.spread"] if spread else []
-        unfinished = "_lw_unfinished(self)"
-        if name == "flatten_with_keys":
-            children = [f"(_lw_path_{child}, self.{child})" for child in self.spec.dynamic_names]
-            children += ["(_lw_spread_path, key.spread)"] if spread else []
-            lines = [
-                "        children, key = _lw_unfinished(self)",
-                "        return _lw_tuple(_lw_zip(_lw_paths, children)), key",
-            ]
-        else:
-            lines = [f"        return {unfinished}"]
-        lines = [
-            f"def {name}(self):",
-            *(["    _lw_verify(self)"] if checked else []),
+        names = self.spec.dynamic_names
+        children = [f"self.{name}" for name in names] + ["key.spread"] * spread
+        with_keys = [f"(_lw_path_{name}, self.{name})" for name in names]
+        with_keys += ["(_lw_spread_path, key.spread)"] * spread
+        return [
+            "def flatten(self):",
+            *verify,
             "    try:",
-            *([f"        key = self.{KEY}"] if spread else []),
+            *read_key,
             f"        return {_tuple(children)}, {key}",
             "    except AttributeError:",
-            *lines,
+            "        return _lw_unfinished(self)",
+            "",
+            "def flatten_with_keys(self):",
+            *verify,
+            "    try:",
+            *read_key,
+            f"        return {_tuple(with_keys)}, {key}",
+            "    except AttributeError:",
+            "        children, key = _lw_unfinished(self)",
+            "        return _lw_tuple(_lw_zip(_lw_paths, children)), key",
+            "",
+            *self._unflatten(),
         ]
-        return _compile(self.spec.cls, name, lines, self._namespace)
 
     def _unflatten(self) -> list[str]:
         names = self.spec.dynamic_names
@@ -286,8 +299,9 @@ class Functions:
 
     @functools.cached_property
     def _checked(self) -> tuple[Any, Any]:
-        flatten = self._make("flatten", checked=True)
-        return flatten.__code__, self._make("flatten_with_keys", checked=True).__code__
+        namespace = dict(self._namespace)
+        _compile(self.spec.cls, "flatten", self._flatten(checked=True), namespace)
+        return namespace["flatten"].__code__, namespace["flatten_with_keys"].__code__
 
     def set_checked(self, *, checked: bool) -> None:
         """Exchange the code of the functions that JAX holds: off, checking is not there."""
@@ -311,29 +325,47 @@ def make_properties(
         "__name__": spec.cls.__module__,
         "_lw_cls": spec.cls,
         "_lw_read_pending": read_pending,
-        "_lw_write_static": write_static,
     }
     lines: list[str] = []
     for index, name in enumerate(spec.static_names):
-        lines += [
-            f"def get_{index}(self):",
-            "    try:",
-            f"        key = self.{KEY}",
-            "    except AttributeError:",
-            f"        return _lw_read_pending(self, {name!r})",
-            "    if key.cls is _lw_cls:",
-            f"        return key.values[{index}]",
-            f"    return key.value_of({name!r})",  # super() in a subclass with other statics
-            f"def set_{index}(self, value):",
-            f"    _lw_write_static(self, {name!r}, value)",
-        ]
-    lines += ["def statics():", "    return ["]
-    lines += [f"        (get_{i}, set_{i})," for i in range(len(spec.static_names))]
-    pairs = _compile(spec.cls, "statics", [*lines, "    ]"], namespace)()
+        lines += _getter(f"get_{index}", name, f"values[{index}]")
+    if lines:
+        _compile(spec.cls, "statics", lines, namespace)
     properties: dict[str, property] = {}
-    for name, (get, put) in zip(spec.static_names, pairs, strict=True):
-        for function in (get, put):
-            function.__module__ = spec.cls.__module__
-            function.__qualname__ = f"{spec.cls.__qualname__}.{name}"
+    for index, name in enumerate(spec.static_names):
+        get = _named(spec.cls, name, namespace.pop(f"get_{index}"))
+        put = _named(spec.cls, name, _setter(name, write_static))
         properties[name] = property(get, put, doc=f"The static field {name!r}, kept in the key.")
     return properties
+
+
+def _setter(name: str, write_static: Callable[[Any, str, Any], None]) -> Callable[[Any, Any], None]:
+    return lambda self, value: write_static(self, name, value)
+
+
+def _getter(function: str, name: str, value: str) -> list[str]:
+    return [
+        f"def {function}(self):",
+        "    try:",
+        f"        return self.{KEY}.{value}",
+        "    except AttributeError:",
+        f"        return _lw_read_pending(self, {name!r})",
+        "",
+    ]
+
+
+_BY_NAME: Final = "get_by_name"
+
+
+def read_by_name(static: property, name: str) -> None:
+    """Let a property find its field in keys of subclasses that keep it at another place.
+
+    ``super()`` leads there. It takes a little longer, so that others do without.
+    """
+    getter: Any = static.fget
+    if getter.__code__.co_name == _BY_NAME:
+        return
+    namespace = getter.__globals__
+    lines = _getter(_BY_NAME, name, f"value_of({name!r})")
+    _compile(namespace["_lw_cls"], "statics", lines, namespace)
+    getter.__code__ = namespace.pop(_BY_NAME).__code__

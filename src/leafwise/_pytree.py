@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, dataclass_transform, overload
@@ -12,7 +13,7 @@ import jax
 
 from leafwise import _construct, _instance
 from leafwise._annotations import caller_scopes
-from leafwise._codegen import KEY, PENDING, RESERVED, make_init, make_properties
+from leafwise._codegen import KEY, PENDING, RESERVED, make_init, make_properties, read_by_name
 from leafwise._construct import WRITTEN, Unset, guard_subclasses
 from leafwise._fields import field, static_field
 from leafwise._register import register_class
@@ -156,9 +157,18 @@ def _decorate(cls: Any, options: _Options, scopes: list[Mapping[str, Any]]) -> A
     setattr(made, MARK, (made.__qualname__, options.many_statics))
     install(spec)  # last, so that JAX never holds a class that could not be finished
     if own.get("__doc__") is None:
-        signature = str(inspect.signature(made)).removesuffix(" -> None")
-        made.__doc__ = made.__name__ + signature
+        made.__doc__ = made.__name__ + _signature_text(made)
     return made
+
+
+def _signature_text(cls: Any) -> str:
+    """Return how a class is called, as `dataclasses.dataclass` documents it."""
+    if cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__:
+        text = str(inspect.signature(cls.__init__))  # much quicker than that of the class
+        text = re.sub(r"^\(\w+(, )?", "(", text)
+    else:
+        text = str(inspect.signature(cls))
+    return text.removesuffix(" -> None")
 
 
 def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: _Options) -> Any:
@@ -242,13 +252,15 @@ def _make_dataclass(cls: type, options: _Options, own: Mapping[str, Any]) -> Non
                 f"  fix: remove {name}"
             )
             raise DefinitionError(msg)
+    # `frozen` compiles a __setattr__ that ours replaces; below a dataclass it has to be.
+    below = any("__dataclass_params__" in base.__dict__ for base in cls.__mro__[1:])
     try:
         dataclasses.dataclass(
             init=False,
             repr=False,
             eq=options.order,
             order=options.order,
-            frozen=True,
+            frozen=below,
             kw_only=options.kw_only,
         )(cls)
     except (TypeError, ValueError) as error:
@@ -256,6 +268,7 @@ def _make_dataclass(cls: type, options: _Options, own: Mapping[str, Any]) -> Non
         raise
     params = typing.cast("Any", cls).__dataclass_params__
     params.init, params.repr, params.eq = options.init, options.repr, options.eq
+    params.frozen = True
 
 
 _EQUALITY: Final = {"__eq__": _instance.equal, "__hash__": _instance.hash_instance}
@@ -292,6 +305,10 @@ def _attach_statics(cls: Any, spec: ClassSpec) -> None:
     properties = make_properties(spec, _construct.read_pending, _construct.write_static)
     for name, static in properties.items():
         setattr(cls, name, static)
+    for base in filter(is_decorated, cls.__mro__[1:]):
+        for index, name in enumerate(spec_of(base).static_names):
+            if spec.static_names[index : index + 1] != (name,):
+                read_by_name(base.__dict__[name], name)
     for name in spec.dynamic_names:
         if name not in cls.__dict__ and _static_of_base(cls, name) is not None:
             setattr(cls, name, Unset(name))

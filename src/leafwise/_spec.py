@@ -157,8 +157,10 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
     """
     problems: list[str] = []
     fields: list[FieldSpec] = []
+    declared = [(base, inspect.get_annotations(base).keys()) for base in cls.__mro__]
     for definition in dataclasses.fields(cls):
-        declared_by = _declaring_class(cls, definition.name)
+        # The class whose body annotates the field.
+        declared_by = next((base for base, names in declared if definition.name in names), cls)
         if declared_by is not cls:
             problems.extend(_silent_override(cls, definition))
         if declared_by is cls or not is_decorated(declared_by):
@@ -173,14 +175,6 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
     if problems:
         raise DefinitionError("\n".join(problems))
     return tuple(fields)
-
-
-def _declaring_class(cls: type, name: str) -> type:
-    """Return the class whose body annotates a field."""
-    for base in cls.__mro__:
-        if name in inspect.get_annotations(base):
-            return base
-    return cls
 
 
 def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
@@ -249,14 +243,15 @@ def _misfit(
     """Return what is wrong between a field's type and its being static or not."""
     name = definition.name
     options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
-    kind = _annotations.without_marks(annotation)
     if static and _annotations.is_array(annotation) and not options.freeze:
+        kind = _annotations.without_marks(annotation)
         return [
             f"{where}: a static field cannot hold an array ({kind})\n"
             f"  fix: make it dynamic: `{name}: {kind}`, or, for a constant table, "
             f"`{name}: lw.Static[lw.StaticArray]` or `{name}: ... = lw.static_field(freeze=True)`"
         ]
     if not static and _annotations.is_text(annotation):
+        kind = _annotations.without_marks(annotation)
         frozen = re.sub(r"^list\[(.*)\]$", r"tuple[\1, ...]", kind)
         frozen = re.sub(r"^set\[", "frozenset[", frozen)
         frozen = re.sub(r"^dict\[", "lw.FrozenMapping[", frozen)

@@ -346,3 +346,41 @@ def test_init_subclass_and_class_getitem() -> None:
 
     assert seen == [("B", "t")]
     assert jax.tree.leaves(B(1.0)) == [1.0]
+
+
+def test_super_reads_statics_that_moved() -> None:
+    """`super()` finds a static field by name where a subclass keeps it at another place."""
+
+    @lw.pytree
+    class Base:
+        x: Any = 0.0
+        a: Any = lw.static_field(default="a")
+        y: Any = 0.0
+        b: Any = lw.static_field(default="b")
+
+    class Reading:
+        def above(self) -> tuple[Any, ...]:
+            bound = super()
+            return tuple(getattr(bound, name) for name in ("a", "b"))
+
+    @lw.pytree
+    class Shifted(Reading, Base):
+        x: Any = lw.static_field(default="x")
+
+    @lw.pytree
+    class Dropped(Reading, Base):
+        a: Any = lw.field(default=1.0)
+
+    @lw.pytree
+    class Further(Shifted):
+        y: Any = lw.static_field(default="y")
+
+    before = Base()
+    assert (before.a, before.b) == ("a", "b")
+    assert Shifted(a=1, b=2).above() == (1, 2)
+    assert Further(a=3, b=4).above() == (3, 4)
+    assert Further(y=5).y == 5
+    assert Dropped(b=6).b == 6
+    assert Base.b.__get__(Dropped(b=6)) == 6  # type: ignore[attr-defined]
+    assert (Base(a=7).a, Base(b=8).b) == (7, 8)
+    assert jax.tree.map(lambda leaf: leaf, Shifted(a=9)).above() == (9, "b")
