@@ -3,12 +3,11 @@
 import copy
 import dataclasses
 import difflib
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import wadler_lindig as wl
 
 from leafwise._codegen import KEY
 from leafwise._construct import check_all_set, current_key, store_key
@@ -16,6 +15,9 @@ from leafwise._findings import is_tracer
 from leafwise._registry import spec_of
 from leafwise._spec import is_decorated
 from leafwise.errors import TracerComparisonError
+
+if TYPE_CHECKING:
+    import wadler_lindig
 
 T = TypeVar("T")
 
@@ -144,9 +146,15 @@ def _as_numpy(array: Any) -> np.ndarray[Any, Any]:
     return np.asarray(array)
 
 
+def _print(tree: Any, **options: Any) -> str:
+    import wadler_lindig  # noqa: PLC0415  # a quarter of our own time to import
+
+    return wadler_lindig.pformat(tree, hide_defaults=False, **options)
+
+
 def represent(self: Any) -> str:
     """Return ``Params(x=f32[3,4], a=2)``: code, with arrays summarised."""
-    text = wl.pformat(self, width=_WIDTH, custom=_document, hide_defaults=False)
+    text = _print(self, width=_WIDTH, custom=_document)
     # JAX 0.10 prints an instance where its class is not the expected one. A function that
     # makes classes has redefined nothing worth telling here.
     local = "<locals>" in type(self).__qualname__
@@ -157,8 +165,10 @@ def _class_name(cls: type) -> str:
     return cls.__name__ if is_decorated(cls) else cls.__qualname__.rpartition("<locals>.")[2]
 
 
-def _document(value: Any) -> wl.AbstractDoc | None:
+def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     """Return how to print what wadler-lindig would print otherwise."""
+    import wadler_lindig as wl  # noqa: PLC0415  # as above
+
     if isinstance(value, type):
         return wl.TextDoc(_class_name(value))
     if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
@@ -188,8 +198,8 @@ def pformat(tree: Any, *, width: int = _WIDTH, full: bool = False) -> str:
         {'w': f32[2,3]}
     """
     if full:
-        return wl.pformat(tree, width=width, short_arrays=False, hide_defaults=False)
-    return wl.pformat(tree, width=width, custom=_document, hide_defaults=False)
+        return _print(tree, width=width, short_arrays=False)
+    return _print(tree, width=width, custom=_document)
 
 
 def replace(obj: T, /, **changes: Any) -> T:

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-CORE = ("jax", "numpy", "wadler_lindig")
+CORE = ("jax", "numpy")
 PROGRAM = f"""
 import json, sys
 import {", ".join(CORE)}
@@ -15,7 +15,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 def test_import_loads_nothing_else() -> None:
-    """`import leafwise` loads its core dependencies and the standard library only."""
+    """`import leafwise` loads jax, numpy and the standard library only; printing loads more."""
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
