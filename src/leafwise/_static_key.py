@@ -136,6 +136,12 @@ class _Entry(weakref.ref[T]):
     table: Any
 
 
+def _let_go(table: dict[Any, Any]) -> None:
+    """Free what an empty dict keeps for as many entries as it once had."""
+    if not table:
+        table.clear()
+
+
 def _forget_token(entry: _Entry[Any], lock: Any = _LOCK) -> None:
     with lock:  # a default, since globals are gone when the interpreter ends
         held = entry.table.get(entry.place)
@@ -143,6 +149,7 @@ def _forget_token(entry: _Entry[Any], lock: Any = _LOCK) -> None:
             held[:] = [other for other in held if other is not entry]
             if not held:
                 del entry.table[entry.place]
+                _let_go(entry.table)
 
 
 def _forget_key(entry: _Entry[StaticKey], lock: Any = _LOCK) -> None:
@@ -151,8 +158,10 @@ def _forget_key(entry: _Entry[StaticKey], lock: Any = _LOCK) -> None:
         table: KeyTable = entry.table
         if table.known.get(place) is entry:
             del table.known[place]
+            _let_go(table.known)
         if form is not None and table.plain.get(form) is entry:
             del table.plain[form]
+            _let_go(table.plain)
         if table.last is entry:
             table.last = _no_key
 

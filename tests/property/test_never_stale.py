@@ -66,6 +66,11 @@ class WithInit:
         self.b, self.y, self.a, self.x = b, y, a, x
 
 
+@lw.pytree(many_statics=True)
+class Many(Params):
+    pass
+
+
 class Foreign:
     """A mutable class that was registered by hand."""
 
@@ -80,7 +85,7 @@ class Foreign:
 
 lw.register(Foreign, dynamic=["x", "y"], static=["a", "b"])
 
-CLASSES = [Params, SlottedParams, Derived, SlottedDerived, WithInit, Foreign]
+CLASSES = [Params, SlottedParams, Derived, SlottedDerived, WithInit, Many, Foreign]
 
 
 class Freshness(RuleBasedStateMachine):

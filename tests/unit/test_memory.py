@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
+from leafwise import _static_key
 
 
 @lw.pytree
@@ -73,6 +74,36 @@ def test_no_growth_over_many_keys() -> None:
     live = sum(1 for each in gc.get_objects() if type(each).__name__ in ("Record", "OwnStaticKey"))
     assert live < 100
     assert keep.a == -1
+
+
+@pytest.mark.parametrize(
+    ("make", "rounds", "at_once"),
+    [(lambda i: i, 10, 100_000), (lambda i: ("a", (i, 0.5)), 2, 10_000), (Value, 2, 10_000)],
+    ids=["a-million-plain", "nested", "own"],
+)
+def test_keys_created_and_dropped_leave_nothing(make: Any, rounds: int, at_once: int) -> None:
+    """When a million keys have come and gone, the tables are as small as they were."""
+
+    @lw.pytree
+    class Local:
+        x: Any
+        s: Any = lw.static_field()
+
+    def sizes() -> list[int]:
+        return [sys.getsizeof(each) for each in (table.known, table.plain, table.tokens)]
+
+    table = _static_key.table_of(Local)
+    Local(0.0, make(-1))
+    gc.collect()
+    before, blocks = sizes(), sys.getallocatedblocks()
+    for _ in range(rounds):
+        kept = [Local(0.0, make(number)) for number in range(at_once)]
+        assert len(table.known) == at_once
+        assert sum(sizes()) > 10 * sum(before)
+        del kept
+    gc.collect()
+    assert sizes() == before
+    assert sys.getallocatedblocks() - blocks < 1000
 
 
 def test_failed_constructions_keep_nothing() -> None:
@@ -182,3 +213,31 @@ def test_interning_shares_only_what_cannot_be_told_apart() -> None:
     other = P(1.0, (Value(1),))
     assert part.a[0] is not other.a[0]
     assert jax.tree.map(lambda v: v, other).a[0] is other.a[0]
+
+
+def test_threads_construct_and_flatten_different_statics() -> None:
+    """Eight threads at once, with eight statics in turn, and no lock where a key is known."""
+    values = [(number, "a", number / 2) for number in range(8)]
+    keep = [P(0.0, value) for value in values]
+    expected = [jax.tree.structure(each) for each in keep]
+    assert len(set(expected)) == 8
+    barrier = threading.Barrier(8)
+    wrong: list[int] = []
+
+    def work(index: int) -> None:
+        barrier.wait()
+        for number in range(3000):
+            place = (index + number) % 8
+            leaves, structure = jax.tree.flatten(P(number, values[place]))
+            if leaves != [number] or structure != expected[place]:
+                wrong.append(number)
+            if jax.tree.unflatten(structure, leaves).a is not values[place]:
+                wrong.append(number)
+
+    # Held, it would stop whoever asks for it: known keys are found without.
+    with _static_key._LOCK:
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+        [thread.start() for thread in threads]
+        [thread.join(timeout=60) for thread in threads]
+        assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
