@@ -238,8 +238,7 @@ class Functions:
         paths = tuple(map(jax.tree_util.GetAttrKey, names))
         self._namespace: dict[str, Any] = {
             "__name__": spec.cls.__module__,
-            "_lw_cls": spec.cls,
-            "_lw_new": object.__new__,
+            "_lw_new": functools.partial(object.__new__, spec.cls),  # quicker than to call it so
             "_lw_bind": _BIND,
             "_lw_unfinished": unfinished,
             "_lw_verify": verify,
@@ -288,7 +287,7 @@ class Functions:
 
     def _unflatten(self) -> list[str]:
         names = self.spec.dynamic_names
-        lines = ["def unflatten(_lw_key, _lw_children):", "    _lw_self = _lw_new(_lw_cls)"]
+        lines = ["def unflatten(_lw_key, _lw_children):", "    _lw_self = _lw_new()"]
         lines += ["    _lw_put = _lw_bind(_lw_self)"]
         if names:
             taken = [f"v_{name}" for name in names]
