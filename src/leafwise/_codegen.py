@@ -216,6 +216,21 @@ def _prepare_lines(
     return lines
 
 
+def _dict_setter(spec: ClassSpec) -> Any:
+    """Return what gives an instance its ``__dict__``, unless some children live elsewhere.
+
+    A dict at once is quicker than an attribute at a time by a third of an unflatten. It is
+    larger than what CPython shares between instances, and a fifth slower to read from.
+    """
+
+    def find(name: str) -> Any:
+        return next((b.__dict__[name] for b in spec.cls.__mro__ if name in b.__dict__), None)
+
+    if any(hasattr(type(find(name)), "__set__") for name in (*spec.dynamic_names, KEY)):
+        return None
+    return getattr(find("__dict__"), "__set__", None)
+
+
 class Functions:
     """Flatten and unflatten of one class, as registered with JAX.
 
@@ -240,6 +255,7 @@ class Functions:
             "__name__": spec.cls.__module__,
             "_lw_new": functools.partial(object.__new__, spec.cls),  # quicker than to call it so
             "_lw_bind": _BIND,
+            "_lw_set_dict": _dict_setter(spec),
             "_lw_unfinished": unfinished,
             "_lw_verify": verify,
             "_lw_paths": paths,
@@ -288,13 +304,18 @@ class Functions:
     def _unflatten(self) -> list[str]:
         names = self.spec.dynamic_names
         lines = ["def unflatten(_lw_key, _lw_children):", "    _lw_self = _lw_new()"]
-        lines += ["    _lw_put = _lw_bind(_lw_self)"]
         if names:
             taken = [f"v_{name}" for name in names]
             taken += ["_lw_spread"] if self.spec.spread is not None else []
             lines += [f"    {_tuple(taken)} = _lw_children"]
-        lines += [f"    _lw_put({name!r}, v_{name})" for name in names]
-        return [*lines, f"    _lw_put({KEY!r}, _lw_key)", "    return _lw_self"]
+        pairs = [*((name, f"v_{name}") for name in names), (KEY, "_lw_key")]
+        if self._namespace["_lw_set_dict"] is not None:
+            items = ", ".join(f"{name!r}: {value}" for name, value in pairs)
+            lines += [f"    _lw_set_dict(_lw_self, {{{items}}})"]
+        else:
+            lines += ["    _lw_put = _lw_bind(_lw_self)"]
+            lines += [f"    _lw_put({name!r}, {value})" for name, value in pairs]
+        return [*lines, "    return _lw_self"]
 
     @functools.cached_property
     def _checked(self) -> tuple[Any, Any]:

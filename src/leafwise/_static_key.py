@@ -64,9 +64,10 @@ class StaticKey(Token):
         fixed: Whether nothing in the values can change in place.
         records: What watches the objects that could.
         snapshot: What could be reached through the values when the key was made.
+        alias: Equal values that were met last, if they are long ones.
     """
 
-    __slots__ = ("cls", "fixed", "owner", "records", "snapshot")
+    __slots__ = ("alias", "cls", "fixed", "owner", "records", "snapshot")
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class StaticKey(Token):
         self.fixed = reading is None or reading.fixed
         self.records: Sequence[Record] = () if reading is None else reading.records
         self.snapshot: Snapshot | None = None
+        self.alias: tuple[Any, ...] | None = None
 
     def value_of(self, name: str) -> Any:
         """Return the value of a static field."""
@@ -228,6 +230,19 @@ class KeyTable:
         if key.fixed:
             self.last = entry
 
+    def alias(self, key: StaticKey, ids: tuple[int, ...], values: tuple[Any, ...]) -> None:
+        """Let a key be found by equal values, too: the last ones, which it keeps alive."""
+        with _LOCK:
+            if key.alias is not None:
+                self.known.pop(tuple(map(id, key.alias)), None)
+            key.alias = values
+            entry = _Entry(key, _forget_key)
+            entry.table, entry.place = self, (ids, None)
+            self.known[ids] = entry
+
+
+_LONG: Final = 32
+"""A form of so many tokens takes longer to make again than an alias to keep."""
 
 _finders: Final[list[Callable[[type], StaticOwner]]] = []
 
@@ -299,6 +314,8 @@ def _plain_key(
     entry = table.plain.get(form)
     found = entry() if entry is not None else None
     if found is not None:
+        if len(form) >= _LONG:
+            table.alias(found, ids, values)
         return found
     made = StaticKey(table.owner, values, form, None)
     with _LOCK:

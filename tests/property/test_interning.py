@@ -275,3 +275,25 @@ def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch
         second = Params(1.0, tuple(parts))
         assert jax.tree.structure(first) == jax.tree.structure(second)
         assert jax.tree.structure(first) != jax.tree.structure(Params(1.0, (-1, 0.5)))
+
+
+def test_a_long_equal_value_is_read_once() -> None:
+    """Of equal long statics the first and the last are known by identity; any is right."""
+    gc.collect()
+    first, second, third = (tuple(range(100)) for _ in range(3))
+    table = _static_key.table_of(Params)
+    before = len(table.known)
+    params = Params(1.0, first)
+    for static in (first, second, second, third, third, second, first):
+        again = Params(1.0, static)
+        assert jax.tree.structure(again) == jax.tree.structure(params)
+        assert again.s is first
+        assert len(table.known) <= before + 2
+    # An id that the key no longer holds alive leads nowhere.
+    for _ in range(200):
+        other = Params(1.0, (*range(99), -1))
+        assert other.s[-1] == -1
+        assert Params(1.0, tuple(range(100))).s is first
+    del params, again, other, first
+    gc.collect()
+    assert len(table.known) == before
