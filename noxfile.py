@@ -156,7 +156,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=NEWEST, default=False)
 def bench(session: nox.Session) -> None:
-    """Measure against other libraries."""
+    """Measure against other libraries; `-P 3.11` in front of `--` chooses the Python."""
     _install(session, "bench", pins=[])
     session.run("python", "bench/run.py", *session.posargs)
 

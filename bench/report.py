@@ -1,175 +1,193 @@
-"""The tables as aligned text, Markdown and JSON."""
+"""All that one run found, and how it reads: text, Markdown and JSON."""
 
+import dataclasses
 import importlib.metadata
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from contestants import BASELINE, OURS, WITHOUT_STATICS, Contestant
-from cost import Row
-from growth import Line
+import cost
+import jax
+from libraries import BASELINE, OURS, SLOTS, Library
+from rows import FACTOR, Figure, Row
 
-NOTE: Final = (
-    f"Median over rounds, ± half of the interquartile range; ratios are taken within a round. "
-    f"{BASELINE} is `jax.tree_util.register_dataclass` over a frozen dataclass. "
-    f"{WITHOUT_STATICS} has no static fields: its class has the five dynamic ones only, and it "
-    f"is never the best peer. jdc is jax_dataclasses, jarp is liblaf-jarp."
+NOTES: Final = (
+    "Median over rounds, ± half of the interquartile range; ratios are leafwise's time over the "
+    "other's, taken within a round.",
+    "The best peer is the quickest other library that does the same work.",
+    f"{BASELINE} is `jax.tree_util.register_dataclass` over a frozen dataclass; slots is leafwise "
+    "with slots=True; jdc is jax_dataclasses, jarp is liblaf-jarp; chex has no static fields, so "
+    "its class has the five dynamic ones only.",
+    "ready and empty are bounds, not libraries: classes whose functions in Python only return an "
+    "object made beforehand, with five children and without.",
 )
 
-Table = Sequence[Sequence[str]]
+Cells = Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that was measured.
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Where the run took place.
 
     Attributes:
-        contestants: The libraries, ours and jax first.
+        python: The version.
+        device: What JAX computes on.
+        machine: Cores and architecture.
+        versions: Distributions and their versions, by short name.
         skipped: Why a library was left out.
-        rows: The cost table.
-        lines: The growth table.
     """
 
-    contestants: Sequence[Contestant]
+    python: str
+    device: str
+    machine: str
+    versions: Mapping[str, str]
     skipped: Mapping[str, str]
+
+    @classmethod
+    def here(cls, libraries: Mapping[str, Library], skipped: Mapping[str, str]) -> Self:
+        """Return the setting of this process."""
+        versions = {name: each.version for name, each in libraries.items() if name != SLOTS}
+        versions["jaxlib"] = f"jaxlib {importlib.metadata.version('jaxlib')}"
+        versions["optax"] = f"optax {importlib.metadata.version('optax')}"
+        machine = f"{os.cpu_count()} cores, {platform.machine()}"
+        device = jax.devices()[0].device_kind
+        return cls(platform.python_version(), device, machine, versions, skipped)
+
+    @property
+    def minor(self) -> str:
+        """The Python version without its last part."""
+        return self.python.rpartition(".")[0]
+
+    @property
+    def line(self) -> str:
+        """All of it on one line."""
+        where = [f"device {self.device}", self.machine]
+        return ", ".join([f"Python {self.python}", *self.versions.values(), *where])
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """All that was measured."""
+
+    setting: Setting
     rows: Sequence[Row]
-    lines: Sequence[Line]
 
     @property
     def over(self) -> list[Row]:
-        """The rows in which leafwise exceeds its limit."""
+        """The rows over their target."""
         return [row for row in self.rows if row.is_over]
 
-    @property
-    def names(self) -> list[str]:
-        """The contestants' names."""
-        return [each.name for each in self.contestants]
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as data."""
+        rows = [row.as_json() for row in self.rows]
+        over = [row.name for row in self.over]
+        return {"setting": dataclasses.asdict(self.setting), "rows": rows, "over_target": over}
 
-    @property
-    def setting(self) -> str:
-        """Versions, on one line."""
-        versions = [each.version for each in self.contestants]
-        python = f"Python {platform.python_version()}"
-        jaxlib = f"jaxlib {importlib.metadata.version('jaxlib')}"
-        return ", ".join([python, *versions, jaxlib, f"{os.cpu_count()} cores"])
-
-    def tables(self) -> dict[str, Table]:
-        """Return title and cells of each table, its head first."""
-        rounds = len(self.rows[0].samples[OURS].seconds)
-        return {
-            f"Cost, µs a call ({rounds} rounds)": self._times(),
-            f"Cost, in multiples of {BASELINE}": self._ratios(),
-            "Growth (informative, no limit)": _growth(self.lines),
-        }
-
-    def _times(self) -> Table:
-        def cell(row: Row, name: str) -> str:
-            samples = row.samples[name]
-            return f"{samples.microseconds:.3g} ±{samples.spread:.0%}"
-
-        body = [[row.name, *(cell(row, name) for name in self.names)] for row in self.rows]
-        return [["", *self.names], *body]
-
-    def _ratios(self) -> Table:
-        others = [name for name in self.names if name not in (OURS, BASELINE)]
-        head = ["", OURS, "limit", "best peer", f"{OURS} / best", *others]
-        body: list[list[str]] = []
-        for row in self.rows:
-            best = row.best_peer
-            mark = " !" if row.is_over else ""
-            ours = [f"{row.ratio():.2f}{mark}", f"{row.limit:.2f}"]
-            ours += [best, f"{row.ratio(to=best):.2f}"]
-            body.append([row.name, *ours, *(f"{row.ratio(name):.2f}" for name in others)])
-        return [head, *body]
-
-    def footnotes(self) -> list[str]:
-        """Return what a reader must know beside the tables."""
-        left_out = [f"Left out: {reason}." for reason in self.skipped.values()]
-        over = [
-            f"Over the limit: {row.name}, {row.ratio():.2f} > {row.limit:.2f}." for row in self.over
-        ]
-        return [NOTE, *left_out, *over]
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the report that `as_json` was asked for."""
+        return cls(Setting(**data["setting"]), [Row.from_json(row) for row in data["rows"]])
 
 
-def _growth(lines: Sequence[Line]) -> Table:
-    head = ["", "unit", OURS, "reference", "ratio", "reference is"]
+def tables(report: Report) -> dict[str, Cells]:
+    """Return title and cells of each table, its head first."""
+    made: dict[str, Cells] = {"Rows and targets": overview(report.rows)}
+    for name in dict.fromkeys(row.table for row in report.rows):
+        made[f"By contestant: {name}"] = by_contestant(report.rows, name)
+    made[f"By contestant: {cost.TABLE}, in multiples of {BASELINE}"] = multiples(report.rows)
+    return made
+
+
+def overview(rows: Sequence[Row]) -> Cells:
+    """Return every row with its score and its target."""
     body: list[list[str]] = []
-    for line in lines:
-        no_reference = line.reference is None
-        reference = "-" if no_reference else f"{line.reference:.3g}"
-        ratio = "-" if line.ratio is None else f"{line.ratio:.2f}"
-        body.append(
-            [line.name, line.unit, f"{line.ours:.3g}", reference, ratio, line.reference_name]
-        )
-    return [head, *body]
+    for row in rows:
+        against = row.against or next((name for name in row.figures if name != OURS), None)
+        other, ratio = "-", "-"
+        if against is not None:
+            other = f"{against} {amount(row.figures[against].value, row.unit)}"
+            ratio = times(row.ratio_to(against))
+        ours = f"{amount(row.ours.value, row.unit)}"
+        body.append([row.name, ours, other, ratio, f"±{row.spread:.0%}", target_of(row)])
+    return [["", OURS, "best peer or reference", "ratio", "spread", "target"], *body]
+
+
+def target_of(row: Row) -> str:
+    """Return a row's target, marked if it is missed."""
+    if row.target is None:
+        return "-"
+    unit = "" if row.against is not None else row.unit
+    limit = times(row.target) if unit in ("", FACTOR) else amount(row.target, unit)
+    return f"≤ {limit}{' !' if row.is_over else ''}"
+
+
+def amount(value: float, unit: str) -> str:
+    """Return a figure with its unit."""
+    digits = max(0, 2 - len(str(int(abs(value)))) + 1) if value else 0
+    return f"{value:,.{digits}f} {unit}"
+
+
+def times(ratio: float | None) -> str:
+    """Return a ratio as it is shown."""
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def by_contestant(rows: Sequence[Row], table: str) -> Cells:
+    """Return the figures of one table, a column for each contestant."""
+    chosen = [row for row in rows if row.table == table]
+    names = list(dict.fromkeys(name for row in chosen for name in row.figures))
+
+    def cell(figure: Figure | None, unit: str) -> str:
+        return f"{amount(figure.value, unit)} ±{figure.spread:.0%}" if figure else "-"
+
+    body = [[row.name, *(cell(row.figures.get(n), row.unit) for n in names)] for row in chosen]
+    return [["", *names], *body]
+
+
+def multiples(rows: Sequence[Row]) -> Cells:
+    """Return the cost table in multiples of jax's own."""
+    chosen = [row for row in rows if row.table == cost.TABLE]
+    names = list(dict.fromkeys(name for row in chosen for name in row.figures))
+    body = [[row.name, *(times(row.relative(n, BASELINE)) for n in names)] for row in chosen]
+    return [["", *names], *body]
+
+
+def footnotes(report: Report) -> list[str]:
+    """Return what a reader must know beside the tables."""
+    left_out = [f"Left out: {reason}." for reason in report.setting.skipped.values()]
+    return [*NOTES, *left_out, *map(missed, report.over)]
+
+
+def missed(row: Row) -> str:
+    """Return the sentence about a row over its target."""
+    unit = row.unit if row.against is None else ""
+    shown = amount(row.score or 0.0, unit) if unit not in ("", FACTOR) else times(row.score)
+    to = f" of {row.against}" if row.against else ""
+    return f"Over the target: {row.name}, {shown}{to}, {target_of(row).removesuffix(' !')}."
 
 
 def as_text(report: Report) -> str:
     """Return the report for a terminal."""
-    parts = [report.setting]
-    for title, table in report.tables().items():
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    parts = [report.setting.line]
+    for title, cells in tables(report).items():
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in table
+            for row in cells
         ]
         parts.append("\n".join([title, *(line.rstrip() for line in lines)]))
-    return "\n\n".join([*parts, "\n".join(report.footnotes())]) + "\n"
+    return "\n\n".join([*parts, "\n".join(footnotes(report))]) + "\n"
 
 
 def as_markdown(report: Report) -> str:
     """Return the report as Markdown."""
-    parts = ["# Benchmark", report.setting]
-    for title, table in report.tables().items():
-        rule = ["---", *["---:"] * (len(table[0]) - 1)]
-        lines = [f"| {' | '.join(row)} |" for row in (table[0], rule, *table[1:])]
-        parts.append("\n".join([f"## {title}", "", *lines]))
-    return "\n\n".join([*parts, *report.footnotes()]) + "\n"
+    parts = ["# Benchmark", report.setting.line]
+    parts += [f"## {title}\n\n{markdown(cells)}" for title, cells in tables(report).items()]
+    return "\n\n".join([*parts, *footnotes(report)]) + "\n"
 
 
-def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as data: microseconds, fractions and ratios."""
-    return {
-        "python": platform.python_version(),
-        "machine": {"cores": os.cpu_count(), "architecture": platform.machine()},
-        "versions": {each.name: each.version for each in report.contestants},
-        "skipped": dict(report.skipped),
-        "baseline": BASELINE,
-        "cost": [_row(row) for row in report.rows],
-        "growth": [_line(line) for line in report.lines],
-        "over_limit": [row.name for row in report.over],
-    }
-
-
-def _row(row: Row) -> dict[str, Any]:
-    best = row.best_peer
-    return {
-        "measure": row.measure,
-        "instances": row.count,
-        "rounds": len(row.samples[OURS].seconds),
-        "limit": row.limit,
-        "ratio": row.ratio(),
-        "best_peer": best,
-        "ratio_to_best_peer": row.ratio(to=best),
-        "times": {
-            name: {
-                "microseconds": samples.microseconds,
-                "spread": samples.spread,
-                "ratio": row.ratio(name),
-            }
-            for name, samples in row.samples.items()
-        },
-    }
-
-
-def _line(line: Line) -> dict[str, Any]:
-    return {
-        "name": line.name,
-        "unit": line.unit,
-        OURS: line.ours,
-        "reference": line.reference,
-        "reference_name": line.reference_name,
-        "ratio": line.ratio,
-    }
+def markdown(cells: Cells) -> str:
+    """Return a table as Markdown."""
+    rule = ["---", *["---:"] * (len(cells[0]) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (cells[0], rule, *cells[1:]))

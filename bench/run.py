@@ -1,21 +1,27 @@
 """Measure leafwise against other pytree classes.
 
-Run `python bench/run.py`: about two minutes, or 20 seconds with `--quick`. All contestants
-take turns in one process, so that a busy machine slows all of them alike; the ratios to
-jax's own `register_dataclass` are what counts.
+Run `python bench/run.py`: about five minutes, or one with `--quick`. All contestants take
+turns in one process, so that a busy machine slows all of them alike; ratios are what counts.
 """
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-import contestants
+import compare
 import cost
+import curves
+import draw
 import growth
+import instances
+import libraries
 import report
+import training
 from timing import Effort
 
 
@@ -25,45 +31,126 @@ class Plan:
 
     cost: Effort
     growth: Effort
-    scale: growth.Scale
+    instances: Effort
+    training: training.Plan
+    scales: tuple[growth.Scale, instances.Scale, training.Scale]
 
 
-FULL = Plan(Effort(60.0), Effort(15.0), growth.FULL)
-QUICK = Plan(Effort(6.0, slot=0.002), Effort(2.0, slot=0.002), growth.QUICK)
+FULL: Final = Plan(
+    Effort(75.0),
+    Effort(25.0),
+    Effort(6.0),
+    training.Plan(Effort(25.0), Effort(15.0), Effort(8.0)),
+    (growth.FULL, instances.FULL, training.FULL),
+)
+_SHORT: Final = 0.002
+QUICK: Final = Plan(
+    Effort(6.0, _SHORT),
+    Effort(3.0, _SHORT),
+    Effort(1.0, _SHORT),
+    training.Plan(Effort(4.0), Effort(4.0), Effort(1.0)),
+    (growth.QUICK, instances.QUICK, training.QUICK),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     options = _parse(argv)
-    plan = QUICK if options.quick else FULL
-    if options.loops is not None:
-        effort = Effort(0.0, loops=options.loops)
-        plan = Plan(effort, effort, growth.TINY)
-    found, skipped = contestants.load()
-    rows = cost.measure(found, plan.cost)
-    lines = growth.measure(found, plan.growth, plan.scale)
-    result = report.Report(found, skipped, rows, lines)
+    found, skipped = libraries.load()
+    setting = report.Setting.here(found, skipped)
+    if options.curves is not None:
+        effort, scale = _curve_plan(options)
+        measured = curves.measure(found, effort, scale)
+        curves.write(setting, measured, options.curves)
+        if importlib.util.find_spec("matplotlib") is None:
+            print("Nothing is drawn: matplotlib is not installed.")
+        else:
+            shown = options.curves == compare.RESULTS
+            draw.draw_growth(options.curves, draw.IMAGES if shown else options.curves)
+        return 0
+    before = None
+    if options.check:
+        try:
+            before = compare.committed(setting.minor, setting.device)
+        except compare.NoComparisonError as error:
+            print(error, file=sys.stderr)
+            return 2
+    result = report.Report(setting, _measure(found, _plan(options)))
     print(report.as_text(result), end="")
-    if options.json:
-        text = json.dumps(report.as_json(result), indent=2, ensure_ascii=False)
-        options.json.write_text(text + "\n", encoding="utf-8")
+    _write(result, options)
+    return 0 if before is None else _compare(result, before)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    if options.loops is None:
+        return QUICK if options.quick else FULL
+    once = Effort(0.0, loops=options.loops)
+    scales = (growth.TINY, instances.TINY, training.TINY)
+    return Plan(once, once, once, training.Plan(once, once, once), scales)
+
+
+def _curve_plan(options: argparse.Namespace) -> tuple[Effort, curves.Scale]:
+    if options.loops is not None:
+        return Effort(0.0, loops=options.loops), curves.TINY
+    if options.quick:
+        return Effort(8.0, _SHORT), curves.QUICK
+    return Effort(60.0), curves.FULL
+
+
+def _measure(found: dict[str, libraries.Library], plan: Plan) -> list[report.Row]:
+    python = sys.version_info[:2]
+    grown, made, trained = plan.scales
+    return [
+        *cost.measure(found, plan.cost, python),
+        *growth.measure(found, plan.growth, grown),
+        *instances.measure(found, plan.instances, made, python),
+        *training.measure(found, plan.training, trained),
+    ]
+
+
+def _write(result: report.Report, options: argparse.Namespace) -> None:
+    files: list[Path] = [options.json] if options.json else []
+    if options.save:
+        files.append(compare.RESULTS / f"{result.setting.minor}.json")
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        text = json.dumps(result.as_json(), indent=1, ensure_ascii=False)
+        file.write_text(text + "\n", encoding="utf-8")
     if options.markdown:
         options.markdown.write_text(report.as_markdown(result), encoding="utf-8")
-    return exit_status(result) if options.check else 0
 
 
-def exit_status(result: report.Report) -> int:
-    """Return what `--check` exits with."""
-    return 1 if result.over else 0
+def _compare(result: report.Report, before: report.Report) -> int:
+    """Say what became worse, and return the exit status."""
+    worse = compare.regressions(result, before)
+    if left := compare.not_compared(result, before):
+        print(f"Not compared: {'; '.join(left)}.")
+    print(*worse or ["No row is worse than the committed one."], sep="\n")
+    return 1 if worse else 0
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="measure for about 20 seconds")
+    parser.add_argument("--quick", action="store_true", help="measure for about a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here")
     parser.add_argument(
-        "--check", action="store_true", help="exit 1 if leafwise exceeds a limit (cost.LIMITS)"
+        "--check",
+        action="store_true",
+        help="exit 1 if a row is worse than the committed one (bench/compare.py), 2 without one",
+    )
+    parser.add_argument(
+        "--save",
+        action="store_true",
+        help=f"commit to these: write {compare.RESULTS.name}/X.Y.json",
+    )
+    parser.add_argument(
+        "--curves",
+        type=Path,
+        nargs="?",
+        const=compare.RESULTS,
+        metavar="FOLDER",
+        help="measure how costs grow instead, and draw it (default: where the documentation is)",
     )
     parser.add_argument("--loops", type=int, help=argparse.SUPPRESS)
     return parser.parse_args(argv)

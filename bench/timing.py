@@ -13,7 +13,6 @@ import timeit
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-MICRO: Final = 1e6
 _FEWEST_ROUNDS: Final = 5
 
 
@@ -34,25 +33,34 @@ class Effort:
 
 @dataclasses.dataclass(frozen=True)
 class Samples:
-    """Seconds per call, one figure a round."""
+    """One figure a round: seconds per call, or what was computed from such."""
 
     seconds: tuple[float, ...]
 
     @property
-    def microseconds(self) -> float:
+    def median(self) -> float:
         """The median."""
-        return statistics.median(self.seconds) * MICRO
+        return statistics.median(self.seconds)
 
     @property
     def spread(self) -> float:
         """Half of the interquartile range, as a fraction of the median."""
         low, middle, high = statistics.quantiles(self.seconds, n=4)
-        return (high - low) / 2 / middle
+        return (high - low) / 2 / abs(middle) if middle else 0.0
+
+    def over(self, other: "Samples") -> "Samples":
+        """Return this contestant's time over the other's, round by round."""
+        pairs = zip(self.seconds, other.seconds, strict=True)
+        return Samples(tuple(mine / its for mine, its in pairs))
+
+    def minus(self, other: "Samples") -> "Samples":
+        """Return what this contestant takes beyond the other, round by round."""
+        pairs = zip(self.seconds, other.seconds, strict=True)
+        return Samples(tuple(mine - its for mine, its in pairs))
 
     def ratio_to(self, other: "Samples") -> float:
         """Return the median over rounds of this contestant's time over the other's."""
-        pairs = zip(self.seconds, other.seconds, strict=True)
-        return statistics.median(mine / its for mine, its in pairs)
+        return self.over(other).median
 
 
 @dataclasses.dataclass
