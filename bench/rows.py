@@ -66,8 +66,10 @@ class Row:
 
     @property
     def is_over(self) -> bool:
-        """Whether the target is missed."""
-        return None not in (self.target, self.score) and self.score > self.target
+        """Whether the target is missed, by as many digits as the tables show."""
+        if self.target is None or self.score is None:
+            return False
+        return round(self.score, 2) > self.target
 
     def ratio_to(self, name: str) -> float | None:
         """Return our time over that of another contestant, if both are there."""
