@@ -157,13 +157,14 @@ def _decorate(cls: Any, options: _Options, scopes: list[Mapping[str, Any]]) -> A
     setattr(made, MARK, (made.__qualname__, options.many_statics))
     install(spec)  # last, so that JAX never holds a class that could not be finished
     if own.get("__doc__") is None:
-        made.__doc__ = made.__name__ + _signature_text(made)
+        generated = "__init__" not in own and options.init
+        made.__doc__ = made.__name__ + _signature_text(made, generated=generated)
     return made
 
 
-def _signature_text(cls: Any) -> str:
+def _signature_text(cls: Any, *, generated: bool) -> str:
     """Return how a class is called, as `dataclasses.dataclass` documents it."""
-    if cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__:
+    if generated and cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__:
         text = str(inspect.signature(cls.__init__))  # much quicker than that of the class
         text = re.sub(r"^\(\w+(, )?", "(", text)
     else:

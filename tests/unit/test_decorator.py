@@ -337,3 +337,35 @@ def test_class_without_fields() -> None:
     assert type(jax.tree.map(lambda x: x, P())) is P
     assert P() == P()
     assert P() != Q()
+
+
+def test_docstring_of_a_class_without_one() -> None:
+    """It shows how the class is called, whoever wrote the constructor, as dataclasses do."""
+
+    @lw.pytree
+    class Generated:
+        x: Any
+        n: int = lw.static_field(default=1, kw_only=True)
+
+    @lw.pytree
+    class Empty:
+        pass
+
+    @lw.pytree
+    class Annotated:
+        x: Any
+
+        def __init__(self: Any, x: Any) -> None:
+            self.x = x
+
+    @lw.pytree
+    class Positional:
+        x: Any
+
+        def __init__(self, /, x: Any) -> None:
+            self.x = x
+
+    for cls in (Generated, Empty, Annotated, Positional):
+        signature = str(inspect.signature(cls)).removesuffix(" -> None")
+        assert cls.__doc__ == cls.__name__ + signature
+    assert Annotated.__doc__ == "Annotated(x: Any)"
