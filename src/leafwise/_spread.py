@@ -23,7 +23,7 @@ import numpy as np
 from jax import export
 
 from leafwise._freeze import FrozenMapping, StaticArray
-from leafwise._introspect import record_fields
+from leafwise._introspect import builtin_base, record_fields
 
 COUNT: Final = 256
 """How many types there are: 1,000 statics then meet 4 others, on average, of their type."""
@@ -91,8 +91,8 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 def _inside(value: Any, kind: type) -> Iterable[Any]:
     """Return the values that a container, or another object that is read by parts, holds."""
-    if kind is tuple:
-        return value  # type: ignore[no-any-return]
+    if builtin_base(kind) is tuple:  # named ones, too
+        return tuple.__iter__(value)
     if kind is FrozenMapping:
         return value.items()  # type: ignore[no-any-return]
     if isinstance(value, functools.partial):

@@ -59,7 +59,6 @@ class StaticKey(Token):
 
     Attributes:
         owner: The class, and the names of its static fields.
-        cls: The class, close at hand.
         values: The static values in field order, as `jax.tree.map` hands them out.
         fixed: Whether nothing in the values can change in place.
         records: What watches the objects that could.
@@ -67,7 +66,7 @@ class StaticKey(Token):
         alias: Equal values that were met last, if they are long ones.
     """
 
-    __slots__ = ("alias", "cls", "fixed", "owner", "records", "snapshot")
+    __slots__ = ("alias", "fixed", "owner", "records", "snapshot")
 
     def __init__(
         self,
@@ -80,7 +79,6 @@ class StaticKey(Token):
         spread = None if owner.spread is None else owner.spread(values)
         super().__init__(form, hash(form), values, spread)
         self.owner = owner
-        self.cls = owner.cls
         self.fixed = reading is None or reading.fixed
         self.records: Sequence[Record] = () if reading is None else reading.records
         self.snapshot: Snapshot | None = None

@@ -289,6 +289,7 @@ def test_a_long_equal_value_is_read_once() -> None:
         assert jax.tree.structure(again) == jax.tree.structure(params)
         assert again.s is first
         assert len(table.known) <= before + 2
+        assert table.known[(id(static),)]() is table.known[(id(first),)]()
     # An id that the key no longer holds alive leads nowhere.
     for _ in range(200):
         other = Params(1.0, (*range(99), -1))

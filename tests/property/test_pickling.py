@@ -40,6 +40,7 @@ for recipe, value, params, structure in received:
         hash(params) == hash(mine),
         params == mine,
         jax.tree.structure(jax.tree.unflatten(structure, [1.0])) == structure,
+        hash(jax.tree.structure(mine)) == hash(structure),
     ]
     found.append(facts)
 count = len({jax.tree.structure(params) for _, _, params, _ in received})

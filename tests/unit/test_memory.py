@@ -3,6 +3,7 @@
 import gc
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -238,6 +239,7 @@ def test_threads_construct_and_flatten_different_statics() -> None:
     with _static_key._LOCK:
         threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
         [thread.start() for thread in threads]
-        [thread.join(timeout=60) for thread in threads]
+        end = time.monotonic() + 60
+        [thread.join(timeout=max(0.0, end - time.monotonic())) for thread in threads]
         assert not any(thread.is_alive() for thread in threads)
     assert wrong == []
