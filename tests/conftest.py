@@ -6,6 +6,9 @@ is set and `dev` elsewhere.
 
 import os
 
+# Read when JAX first needs a device: shardings are tried on eight of them.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
 from hypothesis import HealthCheck, Phase, settings
 
 # Compiling makes one example slow and the next one fast: time per example means nothing.

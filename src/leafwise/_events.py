@@ -1,18 +1,106 @@
-"""Counting what JAX does: traces, lowerings and compiles, through `jax.monitoring`."""
+"""What JAX does, as it happens: traces, lowerings and compiles, through `jax.monitoring`.
+
+JAX keeps its listeners in plain lists, and one that is removed while another thread walks
+over the list makes that thread skip a neighbour. So there is one listener for all who ask,
+registered while somebody does.
+"""
 
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Generator
-from typing import Final
+from collections.abc import Callable, Generator
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 import jax
 
-_COUNTED: Final = {
-    "/jax/core/compile/jaxpr_trace_duration": "traces",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lowerings",
-    "/jax/core/compile/backend_compile_duration": "compiles",
+
+class EventKind(StrEnum):
+    """What JAX did."""
+
+    TRACE = "trace"
+    LOWERING = "lowering"
+    COMPILE = "compile"
+
+
+class RawEvent(NamedTuple):
+    """One thing that JAX did, as it says.
+
+    Attributes:
+        kind: What it did.
+        name: The name of the jitted function.
+        seconds: How long it took.
+        cached: Whether the persistent compilation cache answered a compile.
+    """
+
+    kind: EventKind
+    name: str
+    seconds: float
+    cached: bool
+
+
+Subscriber = Callable[[RawEvent], None]
+
+_KINDS: Final = {
+    "/jax/core/compile/jaxpr_trace_duration": EventKind.TRACE,
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": EventKind.LOWERING,
+    "/jax/core/compile/backend_compile_duration": EventKind.COMPILE,
 }
+_CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
+
+_LOCK: Final = threading.RLock()
+_HERE: Final = threading.local()
+_subscribers: tuple[Subscriber, ...] = ()
+
+
+def subscribe(subscriber: Subscriber) -> None:
+    """Call `subscriber` with every event from now on, on the thread where it happens."""
+    global _subscribers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    with _LOCK:
+        if not _subscribers:
+            jax.monitoring.register_event_duration_secs_listener(_on_duration)
+            jax.monitoring.register_event_listener(_on_event)
+        _subscribers = (*_subscribers, subscriber)
+
+
+def unsubscribe(subscriber: Subscriber) -> None:
+    """Stop calling `subscriber`."""
+    global _subscribers  # noqa: PLW0603  # as above
+    with _LOCK:
+        left = tuple(each for each in _subscribers if each is not subscriber)
+        if _subscribers and not left:
+            jax.monitoring.unregister_event_duration_listener(_on_duration)
+            jax.monitoring.unregister_event_listener(_on_event)
+        _subscribers = left
+
+
+def _on_event(event: str, **_: str | int) -> None:
+    if event == _CACHE_HIT:  # said just before the compile that it answers
+        _HERE.cached = True
+
+
+def _on_duration(event: str, duration_secs: float, **details: str | int) -> None:
+    kind = _KINDS.get(event)
+    if kind is None:
+        return
+    cached = False
+    if kind is EventKind.COMPILE:
+        cached, _HERE.cached = getattr(_HERE, "cached", False), False
+    found = RawEvent(kind, _plain_name(str(details.get("fun_name", ""))), duration_secs, cached)
+    raised: Exception | None = None
+    for subscriber in _subscribers:
+        try:
+            subscriber(found)
+        except Exception as error:  # noqa: BLE001  # raised below: all others hear it first
+            raised = raised or error
+    if raised is not None:
+        raise raised
+
+
+def _plain_name(name: str) -> str:
+    """Return the function's name: JAX says ``jit(f)`` once it is traced."""
+    start, bracket, rest = name.partition("(")
+    return rest[:-1] if bracket and start.isidentifier() and rest.endswith(")") else name
 
 
 @dataclasses.dataclass
@@ -30,13 +118,12 @@ def count_events() -> Generator[Counts, None, None]:
     counts = Counts()
     thread = threading.get_ident()
 
-    def listen(event: str, duration_secs: float, **_: str | int) -> None:  # noqa: ARG001  # JAX's own
-        name = _COUNTED.get(event)
-        if name is not None and threading.get_ident() == thread:
-            setattr(counts, name, getattr(counts, name) + 1)
+    def count(event: RawEvent) -> None:
+        if threading.get_ident() == thread:
+            setattr(counts, f"{event.kind}s", getattr(counts, f"{event.kind}s") + 1)
 
-    jax.monitoring.register_event_duration_secs_listener(listen)
+    subscribe(count)
     try:
         yield counts
     finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
+        unsubscribe(count)

@@ -4,16 +4,17 @@ import argparse
 import contextlib
 import importlib.util
 import io
+import json
 import os
 import pathlib
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 import leafwise
 
-_NEEDED = ("hypothesis", "rich")
+_NEEDED = {"check": ("hypothesis", "rich"), "explain": ("rich",)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,14 +42,74 @@ def main(argv: Sequence[str] | None = None) -> int:
         "targets", nargs="+", metavar="TARGET", help="module, module:Class, or file.py[:Class]"
     )
     check.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    _add_explain(commands)
     options = parser.parse_args(argv)
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    needed = _NEEDED[options.command]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        parser.exit(
-            2,
-            f"leafwise check needs {' and '.join(missing)}: pip install 'leafwise[cli]'\n",
-        )
-    return _check(options.targets, as_json=options.json)
+        names = " and ".join(missing)
+        parser.exit(2, f"leafwise {options.command} needs {names}: pip install 'leafwise[cli]'\n")
+    if options.command == "check":
+        return _check(options.targets, as_json=options.json)
+    return _explain(options)
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="run a script and say why JAX traced and compiled",
+        usage="%(prog)s [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        description=(
+            "Runs a script unchanged, with every jax.jit under watch, and prints at the end "
+            "what was traced and compiled, the line that called, and the reason."
+        ),
+        epilog="Exit code: the script's own; 2 if it cannot be found, or a file not be written.",
+    )
+    explain.add_argument("-m", dest="module", action="store_true", help="run a module")
+    explain.add_argument("--json", metavar="FILE", help="write the report as JSON")
+    explain.add_argument("--html", metavar="FILE", help="write the report as one HTML page")
+    explain.add_argument("--perfetto", metavar="FILE", help="write Chrome trace events")
+    explain.add_argument("target", metavar="SCRIPT", help="the script, or the module after -m")
+    explain.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def _explain(options: argparse.Namespace) -> int:
+    # Loaded when asked for: they need the extra `cli`.
+    from rich.console import Console  # noqa: PLC0415
+
+    from leafwise import _script  # noqa: PLC0415
+    from leafwise.report import page, perfetto, tables  # noqa: PLC0415
+
+    target = _script.Target(options.target, options.arguments, options.module)
+    files = [name for name in (options.json, options.html, options.perfetto) if name]
+    problem = _script.problem(target) or _unwritable(files)
+    if problem:
+        print(f"leafwise explain: {problem}", file=sys.stderr)
+        return 2
+    report, ended = _script.run(target, leafwise.__version__)
+    with contextlib.suppress(BrokenPipeError), _any_character(sys.stdout):
+        tables.print_report(report, Console())
+        sys.stdout.flush()
+    if options.json:
+        _write(options.json, json.dumps(report, indent=1))
+    if options.html:
+        _write(options.html, page.page(report))
+    if options.perfetto:
+        _write(options.perfetto, json.dumps(perfetto.trace_events(report)))
+    return ended.code
+
+
+def _write(name: str, text: str) -> None:
+    pathlib.Path(name).write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _unwritable(names: list[str]) -> str | None:
+    """Say which of the files cannot be written, before a long script has run."""
+    for name in names:
+        file = pathlib.Path(name).resolve()
+        if not file.parent.is_dir() or not os.access(file.parent, os.W_OK) or file.is_dir():
+            return f"cannot write {name}"
+    return None
 
 
 def _check(texts: list[str], *, as_json: bool) -> int:

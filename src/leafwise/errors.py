@@ -47,6 +47,26 @@ class StaticMutatedError(LeafwiseError, RuntimeError):
     """
 
 
+class RetraceError(LeafwiseError, AssertionError):
+    """JAX traced, lowered or compiled more often than a budget allows.
+
+    Attributes:
+        explanations: Why, for each event that has an explanation.
+    """
+
+    def __init__(self, message: str, explanations: tuple[Any, ...] = ()) -> None:
+        super().__init__(message, explanations)
+        self.explanations = explanations
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
+
+
+class RetraceStormWarning(UserWarning):
+    """One field, or one argument, causes trace after trace."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """One static value that cannot be part of a jit cache key.

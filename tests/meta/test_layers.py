@@ -38,10 +38,32 @@ LAYERS = {
     "_register": 11,
     "_pytree": 12,
     "debug": 13,
-    "": 14,  # leafwise/__init__.py
-    "check": 15,
-    "cli": 16,
-    "__main__": 17,
+    # The oracle.
+    "_jaxcompat": 0,
+    "_sites": 0,
+    "report": 0,
+    "_values": 8,
+    "_nodes": 8,
+    "_leaves": 9,
+    "_reasons": 9,
+    "_signature": 10,
+    "_advice": 10,
+    "_callee": 11,
+    "_static_reasons": 11,
+    "_leaf_reasons": 11,
+    "_call_reasons": 12,
+    "_compare": 13,
+    "_explain": 14,
+    "_storm": 14,
+    "_memory": 15,
+    "_watching": 16,
+    "_jit": 17,
+    "_watch": 17,
+    "_script": 18,
+    "": 19,  # leafwise/__init__.py
+    "check": 20,
+    "cli": 21,
+    "__main__": 22,
 }
 
 

@@ -1,0 +1,105 @@
+"""Whose call it is: the user's function and arguments behind those that JAX sees."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from leafwise._signature import Signature, StaticArguments, labels_of, record
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Callee:
+    """A function as `jax.jit` got it, with the arguments that are static.
+
+    Attributes:
+        name: Its name.
+        find: Returns the function, which this need not keep alive.
+        statics: The static arguments, by position and by name.
+        placed: Whether shardings or a device were given, so that JAX moves the arguments.
+    """
+
+    name: str
+    find: Callable[[], Callable[..., Any] | None]
+    statics: StaticArguments
+    placed: bool = False
+
+    @property
+    def fun(self) -> Callable[..., Any]:
+        """The function.
+
+        Raises:
+            ReferenceError: It was deleted, and every jitted function of it, too.
+        """
+        fun = self.find()
+        if fun is None:
+            msg = f"the function {self.name} does not exist any more"
+            raise ReferenceError(msg)
+        return fun
+
+    def record(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False
+    ) -> Signature:
+        """Record a call of it, as the user wrote it; `abstract` if nothing is run."""
+        if _is_equinox(self.fun, args):
+            return _record_filtered(*args)
+        labels = labels_of(self.fun, args, kwargs)
+        return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
+
+
+def static_arguments(
+    fun: Callable[..., Any],
+    numbers: int | Iterable[int] | None,
+    names: str | Iterable[str] | None,
+) -> StaticArguments:
+    """Resolve static arguments as `jax.jit` does: the one from the other, if one is given."""
+    given = StaticArguments.checked(numbers, names)
+    if (numbers is None) == (names is None):
+        return given
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return given
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    if names is None:
+        count = len(parameters)
+        chosen = [parameters[number] for number in given.numbers if -count <= number < count]
+        named = tuple(each.name for each in chosen if each.kind is either)
+        return StaticArguments(given.numbers, named)
+    places = [
+        place
+        for place, each in enumerate(parameters)
+        if each.kind is either and each.name in given.names
+    ]
+    return StaticArguments(tuple(places), given.names)
+
+
+def _is_equinox(fun: Callable[..., Any], args: Sequence[Any]) -> bool:
+    """Whether this is what `equinox.filter_jit` hands to `jax.jit`."""
+    return getattr(fun, "__module__", None) == "equinox._jit" and len(args) == _EQUINOX_ARGUMENTS
+
+
+_EQUINOX_ARGUMENTS = 3
+
+
+def _record_filtered(donated: Any, kept: Any, static: Any) -> Signature:
+    """Record a call under `equinox.filter_jit`, which takes the arguments apart."""
+    dynamic = {**donated, **kept}
+    fun, first, (rest, kwargs) = (
+        _combined(dynamic[name], part)
+        for name, part in zip(("fun", "first", "rest"), static, strict=True)
+    )
+    # There is one more argument at the end, so that there always is a first one.
+    args = (first, *rest)[:-1]
+    named = labels_of(fun, args, kwargs)
+    labels = {f"args[{int(path[5:-1]) + 1}]": label for path, label in named.items()}
+    labels["args[0]"] = getattr(fun, "__name__", type(fun).__name__)
+    return record((fun, *args), kwargs, StaticArguments(), filtered=True, labels=labels)
+
+
+def _combined(dynamic: Any, static: Any) -> Any:
+    leaves, treedef = static
+    pairs = zip(dynamic, leaves, strict=True)
+    return jax.tree.unflatten(treedef, [mine if its is None else its for mine, its in pairs])

@@ -1,0 +1,265 @@
+"""The differences between two signatures, and what JAX makes of each."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final
+
+from leafwise import _advice
+from leafwise._call_reasons import call_reasons
+from leafwise._leaf_reasons import leaf_reasons
+from leafwise._leaves import Leaf, LeafKind
+from leafwise._nodes import Node
+from leafwise._reasons import ABSENT, Outcome, Reason, ReasonKind, Said
+from leafwise._signature import Signature
+from leafwise._static_reasons import static_reason
+from leafwise._values import is_redefinition, jax_equal, same_entry, told_apart
+
+Place = Node | int
+"""A node, or the place of a leaf among all leaves."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Differences:
+    """What differs between two calls.
+
+    Attributes:
+        outcome: What JAX does for the second call after the first.
+        reasons: The differences that JAX acts upon, ranked.
+        unsound: Those that it does not see, though the statics are not the same value.
+    """
+
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+    unsound: tuple[Reason, ...]
+
+
+def differences(before: Signature, after: Signature, *, placed: bool = False) -> Differences:
+    """Compare the record of an earlier call with that of a later one.
+
+    Args:
+        before: The earlier call.
+        after: The later call.
+        placed: Whether the function says itself where its arguments lie (``in_shardings``,
+            ``device``): JAX then moves them, and does not compile for where they were.
+    """
+    found = list(call_reasons(before, after))
+    config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
+    trees = _Trees(before, after, config_differs=config_differs)
+    found += trees.compare()
+    found = _settled(found, raises=trees.equal is None)
+    found = [dataclasses.replace(each, path=after.show(each.path)) for each in found]
+    if placed:
+        found = [each for each in map(_where_placed, found) if each is not None]
+    acted = [each for each in found if each.outcome is not Outcome.REUSE]
+    unsound = tuple(each for each in found if each.outcome is Outcome.REUSE)
+    severity = max((each.outcome.severity for each in acted), default=0)
+    outcome = tuple(Outcome)[severity]
+    if outcome is not Outcome.ERROR and (_is_undecided(before) or _is_undecided(after)):
+        outcome = Outcome.UNKNOWN
+    return Differences(outcome, tuple(sorted(acted, key=lambda each: each.rank)), unsound)
+
+
+def _where_placed(reason: Reason) -> Reason | None:
+    """Return what is left of a reason where the function places its arguments itself."""
+    if reason.kind is ReasonKind.DEVICES:
+        return None
+    if reason.outcome is Outcome.RECOMPILE and reason.kind is not ReasonKind.LEAF_KIND:
+        return dataclasses.replace(reason, outcome=Outcome.DISPATCH)
+    return reason
+
+
+def _is_undecided(call: Signature) -> bool:
+    """Whether JAX's answer hangs on more than what was recorded."""
+    kinds = {leaf.kind for leaf in call.leaf_records}
+    return not kinds.isdisjoint(_UNDECIDED) or bool(dict(call.config).get("jax_disable_jit"))
+
+
+_UNDECIDED: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}
+
+_HASHED: Final = frozenset(
+    {
+        ReasonKind.ARGUMENTS,
+        ReasonKind.CLASS,
+        ReasonKind.STRUCTURE,
+        ReasonKind.SHAPE,
+        ReasonKind.DTYPE,
+        ReasonKind.WEAK_TYPE,
+        ReasonKind.CONFIG,
+    }
+)
+"""What reaches the hash of JAX's keys, so that no static is compared where it differs."""
+
+
+def _settled(found: list[Reason], *, raises: bool) -> list[Reason]:
+    """Decide whether JAX gets as far as a comparison that raises."""
+    hashed = any(reason.kind in _HASHED for reason in found)
+    if raises and not hashed:
+        return found
+    return [
+        dataclasses.replace(reason, outcome=Outcome.RETRACE)
+        if reason.kind is ReasonKind.COMPARISON
+        else reason
+        for reason in found
+    ]
+
+
+class _Trees:
+    """The dynamic arguments of two calls, under comparison.
+
+    Attributes:
+        equal: Whether their structures are equal to JAX; None if comparing them raises.
+    """
+
+    def __init__(self, before: Signature, after: Signature, *, config_differs: bool) -> None:
+        self.before = before
+        self.after = after
+        self.config_differs = config_differs
+        # Their hash tells classes apart that `==` does not: those of registered dataclasses.
+        self.equal = same_entry(before.treedef, after.treedef)
+
+    def compare(self) -> Iterator[Reason]:
+        """Yield all differences."""
+        before, after = self.before, self.after
+        mine, its = before.root, after.root
+        if self.equal is True and mine.steps == its.steps:
+            yield from self._same_structure("", mine, its)
+            return
+        for step, places, trees in _common(mine, its, (before.treedef, after.treedef)):
+            yield from self._subtree(step, *places, trees)
+
+    def _subtree(self, path: str, mine: Place, its: Place, trees: "_Pair") -> Iterator[Reason]:
+        """Compare what stands at one place of both trees."""
+        if not (isinstance(mine, Node) and isinstance(its, Node)):
+            if isinstance(mine, int) and isinstance(its, int):
+                yield from self._leaf(path, mine, its)
+            else:
+                yield self._other(path, mine, its)
+            return
+        if same_entry(*trees) is True:
+            yield from self._same_structure(path, mine, its)
+            return
+        found = list(self._node(path, mine, its))
+        if mine.cls is its.cls or mine.steps == its.steps:
+            for step, places, below in _common(mine, its, trees):
+                found += self._subtree(path + step, *places, below)
+        if all(each.outcome is Outcome.REUSE for each in found):
+            advice = _advice.NODE_DATA
+            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine.aux, its.aux, advice)
+        yield from found
+
+    def _node(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Compare two nodes, without what is below them."""
+        if mine.cls is its.cls:
+            yield from _steps(path, mine, its)
+            yield from _statics(path, mine, its)
+        elif is_redefinition(mine.cls, its.cls):
+            words, advice = (mine.cls, its.cls), _advice.REDEFINED
+            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *words, advice)
+        else:
+            yield self._other(path, mine, its)
+
+    def _other(self, path: str, mine: Place, its: Place) -> Reason:
+        """Name two things of different kinds at one place."""
+        words = Said(_in_words(self.before, mine)), Said(_in_words(self.after, its))
+        advice = _advice.structure(*words)
+        return Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, advice)
+
+    def _same_structure(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
+        pairs = zip(range(mine.start, mine.stop), range(its.start, its.stop), strict=True)
+        one, other = self.before.leaf_records, self.after.leaf_records
+        for here, there in pairs:
+            if not _alike(one[here], other[there]):
+                yield from self._leaf(self.after.leaf_paths[there], here, there)
+        todo = [(path, mine, its)]
+        while todo:
+            where, a, b = todo.pop()
+            yield from _unseen(where, a, b)
+            for step, left, right in zip(b.steps, a.children, b.children, strict=True):
+                if isinstance(left, Node) and isinstance(right, Node):
+                    todo.append((where + step, left, right))
+
+    def _leaf(self, path: str, mine: int, its: int) -> Iterator[Reason]:
+        """Compare two leaves."""
+        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
+        kinds = {one.kind, other.kind}
+        if LeafKind.INVALID in kinds:
+            return
+        if kinds == {LeafKind.STATIC}:
+            equal = same_entry(one.value, other.value)
+            yield from static_reason(path, one.value, other.value, equal=equal)
+        elif LeafKind.STATIC in kinds:
+            words, advice = (Said(one), Said(other)), _advice.FILTERED
+            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
+        else:
+            yield from leaf_reasons(path, one, other, config_differs=self.config_differs)
+
+
+_Pair = tuple[Any, Any]
+
+
+def _common(
+    mine: Node, its: Node, trees: _Pair
+) -> Iterator[tuple[str, tuple[Place, Place], _Pair]]:
+    """Yield step, places and structures of the children that both nodes have."""
+    before, after = trees[0].children(), trees[1].children()
+    later = {step: place for place, step in enumerate(its.steps)}
+    for place, step in enumerate(mine.steps):
+        other = later.get(step)
+        if other is not None and not mine.is_spread(place):
+            places = mine.children[place], its.children[other]
+            yield step, places, (before[place], after[other])
+
+
+def _alike(one: Leaf, other: Leaf) -> bool:
+    """Whether two leaves are the same record, for certain."""
+    return one is other or (one.value is None and one == other)
+
+
+def _in_words(call: Signature, place: Place) -> str:
+    """Return what stands at a place."""
+    if isinstance(place, int):
+        return str(call.leaf_records[place])
+    return "None" if place.cls is type(None) else place.cls.__qualname__
+
+
+def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    """Name the children that only one of two nodes of one class has."""
+    kind, retrace = ReasonKind.STRUCTURE, Outcome.RETRACE
+    if mine.steps == its.steps:
+        return
+    if set(mine.steps) == set(its.steps):  # an OrderedDict
+        orders = Said(", ".join(mine.steps)), Said(", ".join(its.steps))
+        yield Reason(path, kind, retrace, *orders, _advice.ORDER)
+    elif issubclass(mine.cls, list | tuple):
+        lengths = Said(f"{len(mine.steps)} elements"), Said(f"{len(its.steps)} elements")
+        yield Reason(path, kind, retrace, *lengths, _advice.LENGTH)
+    else:
+        advice = _advice.missing(mine.cls)
+        for step in mine.steps:
+            if step not in its.steps:
+                yield Reason(path + step, kind, retrace, Said("there"), ABSENT, advice)
+        for step in its.steps:
+            if step not in mine.steps:
+                yield Reason(path + step, kind, retrace, ABSENT, Said("there"), advice)
+
+
+def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    """Compare the statics of two nodes of one class."""
+    earlier = dict(zip(mine.names, mine.values, strict=True))
+    for name, value in zip(its.names, its.values, strict=True):
+        old = earlier.pop(name, ABSENT)
+        if its.is_keyed:  # a key of ours compares types and values
+            equal: bool | None = mine.aux is its.aux or told_apart(old, value) is False
+        else:
+            equal = jax_equal(old, value)
+        yield from static_reason(path + name, old, value, equal=equal)
+    for name, old in earlier.items():
+        yield from static_reason(path + name, old, ABSENT, equal=False)
+
+
+def _unseen(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    """Yield statics that JAX takes for equal though they are not."""
+    if path and mine.aux is not its.aux and not its.is_keyed and mine.names == its.names:
+        for name, one, other in zip(its.names, mine.values, its.values, strict=True):
+            yield from static_reason(path + name, one, other, equal=True)

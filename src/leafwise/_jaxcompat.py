@@ -1,0 +1,121 @@
+"""The one home of `jax._src`, and of what differs between versions of JAX.
+
+Each function here says more with JAX's internals than without, and still answers when
+they are not those it knows: another version of JAX, or a name that moved.
+"""
+
+import contextlib
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import jax
+
+_KNOWN: Final = (0, 10) <= jax.__version_info__[:2] < (0, 13)
+"""Whether JAX's internals are those that were read and tested here."""
+
+_PUBLIC_CONFIG: Final = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_device",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_threefry_partitionable",
+    "jax_disable_jit",
+    "jax_debug_key_reuse",
+    "jax_explicit_x64_dtypes",
+    "jax_softmax_custom_jvp",
+    "jax_random_seed_offset",
+    "jax_use_shardy_partitioner",
+)
+"""The options of `jax.config` that reach the key of a trace, and have a name everywhere."""
+
+UNNAMED_CONFIG: Final = "trace context"
+"""What stands for all options together where JAX does not tell their names."""
+
+Config = tuple[tuple[str, Any], ...]
+"""What of JAX's configuration reaches the key of a trace: names and values."""
+
+
+def trace_config() -> Config:
+    """Return the configuration of this thread that a trace depends on."""
+    internal = _internal_config()
+    public = [(name, getattr(jax.config, name, None)) for name in _PUBLIC_CONFIG]
+    return (*public, *internal, ("mesh", _concrete_mesh()))
+
+
+def _internal_config() -> Config:
+    """Return all of the trace context: with names since JAX 0.12, as one value before."""
+    if not _KNOWN:
+        return ()
+    try:
+        from jax._src import config  # noqa: PLC0415  # after the check of the version
+
+        values: tuple[Any, ...] = config.trace_context()
+        names: Any = getattr(config, "trace_context_names", None)
+        if names is not None:
+            return tuple(zip(names(), values, strict=True))
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return ()
+    return ((UNNAMED_CONFIG, values),)
+
+
+def _concrete_mesh() -> Any:
+    """Return the mesh set by `jax.set_mesh`; None if there is none."""
+    mesh: Any = None
+    with contextlib.suppress(ImportError, AttributeError, ValueError):
+        if _KNOWN:
+            from jax._src import mesh as internal  # noqa: PLC0415  # after the check
+
+            mesh = internal.get_concrete_mesh()
+        else:  # which is refused inside of a trace
+            mesh = jax.sharding.get_mesh()
+    return None if mesh is None or mesh.empty else mesh
+
+
+class RunningCall(NamedTuple):
+    """A call of a jitted function that is missing its caches right now.
+
+    Attributes:
+        fun: The function that was handed to `jax.jit`.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        frame: The Python frame that called.
+        runs: Whether it is a call: not `lower`, `trace` or `eval_shape`.
+    """
+
+    fun: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    frame: types.FrameType | None
+    runs: bool
+
+
+_MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
+"""The functions of JAX that hold the arguments of a call, and whether they run it."""
+
+
+def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]:
+    """Yield the calls of jitted functions on this thread's stack, the innermost first.
+
+    JAX tells its listeners the name of a function, not what it was called with. The
+    arguments are in a frame between here and the caller's.
+    """
+    if not _KNOWN:
+        return
+    frame = inspect.currentframe() if start is None else start
+    while frame is not None:
+        runs = _MISSES.get(frame.f_code.co_name)
+        if runs is not None and frame.f_globals.get("__name__") == "jax._src.pjit":
+            found = frame.f_locals
+            fun = found.get("fun") or getattr(found.get("jit_func"), "_fun", None)
+            if fun is not None and "args" in found and "kwargs" in found:
+                yield RunningCall(fun, found["args"], found["kwargs"], frame.f_back, runs)
+        frame = frame.f_back
+
+
+def dispatch_entries(jitted: Any) -> int:
+    """Return how many dispatch entries a jitted function has; -1 where JAX does not say."""
+    count: Callable[[], int] | None = getattr(jitted, "_cache_size", None)
+    return -1 if count is None else count()

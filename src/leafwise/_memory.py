@@ -1,0 +1,131 @@
+"""What a jitted function remembers: every program that JAX made for it, and why."""
+
+import dataclasses
+import inspect
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leafwise import _advice, _storm
+from leafwise._callee import Callee
+from leafwise._explain import Explanation, nearest
+from leafwise._jaxcompat import RunningCall
+from leafwise._leaves import LeafKind
+from leafwise._reasons import ABSENT, Outcome, Reason, ReasonKind
+from leafwise._signature import Signature
+from leafwise._sites import Site, site_of
+
+
+@dataclasses.dataclass(eq=False)
+class Program:
+    """One program that JAX made for a function, or a trace that it made on the way.
+
+    Attributes:
+        outcome: ``"retrace"``, or ``"recompile"`` if there was no trace.
+        signature: The arguments; None where they could not be seen.
+        explanation: Why it was made, against the nearest earlier one.
+        site: The line of the user's code that called; None if there is none.
+        time: When it began, in seconds, as `time.time` says it.
+        thread: The name of the thread.
+        trace_seconds: How long the trace took; 0.0 for a recompile.
+        lower_seconds: How long the lowering took; 0.0 if there was none so far.
+        compile_seconds: How long the compile took; 0.0 if there was none so far.
+        cached: Whether the persistent compilation cache answered.
+        ran: Whether the function was called, rather than traced or lowered ahead of time.
+    """
+
+    outcome: Outcome
+    signature: Signature | None
+    explanation: Explanation
+    site: Site | None
+    time: float = dataclasses.field(default_factory=time.time)
+    thread: str = dataclasses.field(default_factory=lambda: threading.current_thread().name)
+    trace_seconds: float = 0.0
+    lower_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    cached: bool = False
+    ran: bool = True
+
+    @property
+    def seconds(self) -> float:
+        """How long all of it took."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+    def __str__(self) -> str:
+        """Return the calling line, and the explanation."""
+        return f"{self.site or 'called from no file'}\n{self.explanation}"
+
+
+class Memory:
+    """The programs of one function.
+
+    Attributes:
+        callee: The function, and which of its arguments are static.
+        name: Its name.
+        programs: What was made for it, in order.
+    """
+
+    def __init__(self, callee: Callee) -> None:
+        self.callee = callee
+        self.name = callee.name
+        self.programs: list[Program] = []
+        self._lock = threading.Lock()
+
+    def signatures(self) -> list[Signature]:
+        """Return the calls that programs were made for."""
+        return [each.signature for each in list(self.programs) if each.signature is not None]
+
+    def explain(self, signature: Signature) -> Explanation:
+        """Explain a call against what is remembered."""
+        return nearest(self.signatures(), signature, placed=self.callee.placed)
+
+    def explain_now(self, signature: Signature, entries: int) -> Explanation:
+        """Explain a call that was not made, where JAX has so many dispatch entries."""
+        found = self.explain(signature)
+        made = [each for each in list(self.programs) if each.ran and each.compile_seconds]
+        # JAX says nothing of dispatch entries: one more than programs may be this call's. And
+        # none at all where there were programs: the caches of the process were cleared.
+        unseen = found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made)
+        cleared = bool(made) and not entries
+        if unseen or (cleared and found.outcome is not Outcome.ERROR):
+            return dataclasses.replace(found, outcome=Outcome.UNKNOWN)
+        return found
+
+    def new_program(
+        self,
+        outcome: Outcome,
+        call: RunningCall | None,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Program:
+        """Make the record of a program for these arguments; it is not kept yet."""
+        abstract = call is not None and not call.runs
+        signature = self.callee.record(args, kwargs, abstract=abstract)
+        found = self.explain(signature)
+        if found.nearest is not None and found.outcome is not outcome:
+            found = _unexpected(outcome, found, signature)
+        # Without JAX's frame: from here, past leafwise's own.
+        frame = call.frame if call is not None else inspect.currentframe()
+        return Program(outcome, signature, found, site_of(frame), ran=not abstract)
+
+    def keep(self, program: Program) -> None:
+        """Remember a program that was made, and warn if one cause keeps coming back."""
+        with self._lock:
+            self.programs.append(program)
+        if program.signature is not None:
+            reasons = program.explanation.reasons
+            _storm.count(self.name, program.signature, reasons, program.site)
+
+    def forget(self) -> None:
+        """Remember nothing, as after `clear_cache`."""
+        with self._lock:
+            self.programs.clear()
+
+
+def _unexpected(outcome: Outcome, found: Explanation, signature: Signature) -> Explanation:
+    """Explain a program that the arguments do not explain."""
+    traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
+    advice = _advice.TRANSFORMED if traced else _advice.NO_DIFFERENCE
+    cause = Reason("(not an argument)", ReasonKind.CACHE, outcome, ABSENT, ABSENT, advice)
+    return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, cause))

@@ -1,0 +1,161 @@
+"""The nodes of an argument tree: their classes, their statics by name, and their steps."""
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import jax
+
+from leafwise._classmap import ClassMap
+from leafwise._static_key import StaticKey
+
+_REGISTRY: Final = jax.tree_util.default_registry
+_MISSING: Final = object()
+
+
+@dataclasses.dataclass(slots=True)
+class Node:
+    """One node of a pytree, without the data of its leaves.
+
+    Attributes:
+        cls: Its class.
+        aux: Its node data, which JAX compares with ``!=``.
+        names: The names of its statics, each the next step of a path: ``.n``.
+        values: Their values.
+        steps: The next step of the path to each child: ``.a``, ``[0]``, ``['k']``.
+        children: Nodes, and the places of leaves among the leaves of the whole tree.
+        start: The place of its first leaf.
+        stop: The place behind its last leaf.
+    """
+
+    cls: type
+    aux: Any
+    names: tuple[str, ...]
+    values: tuple[Any, ...]
+    steps: tuple[str, ...]
+    children: list["Node | int"]
+    start: int
+    stop: int
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its node data is a key of leafwise, which compares types, too."""
+        return isinstance(self.aux, StaticKey)
+
+    def is_spread(self, place: int) -> bool:
+        """Whether a child only carries bits of the statics (``many_statics=True``)."""
+        child = self.children[place]
+        return isinstance(child, Node) and child.cls.__module__ == "leafwise._spread"
+
+
+class Walk:
+    """A walk over argument trees that collects their leaves.
+
+    Attributes:
+        leaves: What `look` made of each leaf, in JAX's order.
+    """
+
+    def __init__(self, look: Callable[[Any], Any], plain: AbstractSet[type]) -> None:
+        """Start with no leaf.
+
+        Args:
+            look: What to do with a leaf.
+            plain: Types that are known to be leaves.
+        """
+        self.leaves: list[Any] = []
+        self._look = look
+        self._plain = plain
+
+    def node_or_leaf(self, value: Any) -> Node | int:
+        """Walk over one subtree; return its node, or the place of a leaf."""
+        leaves = self.leaves
+        level: Any = None
+        if type(value) not in self._plain:
+            level = _REGISTRY.flatten_one_level_with_keys(value)
+        if level is None:
+            leaves.append(self._look(value))
+            return len(leaves) - 1
+        pairs, aux = level
+        start = len(leaves)
+        children = [self.node_or_leaf(child) for _, child in pairs]
+        cls: type = type(value)
+        steps = _steps_of(value, cls, pairs)
+        names, values = _statics_of(value, cls, aux, steps)
+        return Node(cls, aux, names, values, steps, children, start, len(leaves))
+
+
+def _steps_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> tuple[str, ...]:
+    fields = getattr(cls, "_fields", None)
+    if fields is not None and issubclass(cls, tuple) and len(fields) == len(pairs):
+        # JAX 0.10 names every child of a namedtuple after the first.
+        return tuple([f".{name}" for name in fields])
+    if cls is jax.tree_util.Partial:
+        return (".args", ".keywords")
+    steps = tuple([_step(key) for key, _ in pairs])
+    if steps and steps[0].startswith("[<flat") and dataclasses.is_dataclass(cls):
+        return _field_names(value, [child for _, child in pairs]) or steps
+    return steps
+
+
+def _field_names(value: Any, children: list[Any]) -> tuple[str, ...] | None:
+    """Return the names of children that were registered without, if that is certain."""
+    ids = set(map(id, children))
+    fields = [field.name for field in dataclasses.fields(value)]
+    names = [name for name in fields if id(getattr(value, name, _MISSING)) in ids]
+    found = [getattr(value, name) for name in names]
+    if len(found) != len(children):
+        return None
+    same = all(one is other for one, other in zip(found, children, strict=True))
+    return tuple(f".{name}" for name in names) if same else None
+
+
+def _step(key: Any) -> str:
+    kind = type(key)
+    if kind is jax.tree_util.GetAttrKey:
+        return f".{key.name}"
+    if kind is jax.tree_util.SequenceKey:
+        return f"[{key.idx}]"
+    if kind is jax.tree_util.DictKey:
+        return f"[{key.key!r}]"
+    if kind is jax.tree_util.FlattenedIndexKey:
+        return f"[<flat index {key.key}>]"
+    return str(key)  # a key type of the user's own
+
+
+def _statics_of(
+    value: Any, cls: type, aux: Any, steps: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Return the statics of a node by name, as far as names can be found."""
+    if aux is None or cls is dict:
+        return (), ()
+    if isinstance(aux, StaticKey):
+        return tuple(f".{name}" for name in aux.owner.static_names), aux.values
+    if dataclasses.is_dataclass(cls):
+        pairs = [(name, getattr(value, name, _MISSING)) for name in _fields_but(cls, steps)]
+        found = [(f".{name}", item) for name, item in pairs if item is not _MISSING]
+        return tuple(name for name, _ in found), tuple(item for _, item in found)
+    if cls is jax.tree_util.Partial:
+        return (".func",), (aux,)
+    if cls is defaultdict:
+        return (".default_factory",), (aux[0],)
+    return (), ()
+
+
+_STATIC_FIELDS: Final[ClassMap[dict[tuple[str, ...], tuple[str, ...]]]] = ClassMap()
+
+
+def _fields_but(cls: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the fields of a dataclass that are no children; none if children have no names."""
+    known = _STATIC_FIELDS.setdefault(cls, dict)
+    if steps not in known:
+        children = {_FIELD_STEP.sub(r"\1", step) for step in steps}
+        named = children.isdisjoint(steps)  # an index is no name
+        names = [field.name for field in dataclasses.fields(cls) if field.name not in children]
+        known[steps] = tuple(names) if named else ()
+    return known[steps]
+
+
+_FIELD_STEP: Final = re.compile(r"^(?:\.|\[')(\w+)(?:'\])?$")

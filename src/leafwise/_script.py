@@ -1,0 +1,259 @@
+"""Running a script, unchanged, with `jax.jit` under watch, and reporting what JAX did."""
+
+import contextlib
+import functools
+import importlib.util
+import inspect
+import os
+import platform
+import runpy
+import sys
+import time
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from leafwise import _storm
+from leafwise._events import EventKind
+from leafwise._jit import jit
+from leafwise._sites import Site
+from leafwise._watch import watch
+from leafwise._watching import Event
+from leafwise.report import shape
+
+
+class Target(NamedTuple):
+    """A script or a module, with its arguments.
+
+    Attributes:
+        name: The path of the script, or the name of the module.
+        arguments: What it finds in ``sys.argv`` behind its own name.
+        is_module: Whether it is a module.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    is_module: bool
+
+    def __str__(self) -> str:
+        """Return the command line."""
+        return " ".join([*(["-m"] if self.is_module else []), self.name, *self.arguments])
+
+
+class Ended(NamedTuple):
+    """How a script ended.
+
+    Attributes:
+        code: Its exit code.
+        words: The code, or the error, in words.
+    """
+
+    code: int
+    words: str
+
+
+def problem(target: Target) -> str | None:
+    """Say why a target cannot be run, if that is known beforehand."""
+    if not target.is_module:
+        return None if Path(target.name).exists() else f"there is no file {target.name}"
+    try:
+        with _path_of(target):
+            found = importlib.util.find_spec(target.name)
+    except (ImportError, ValueError) as error:
+        return f"cannot find the module {target.name}: {error}"
+    return None if found is not None else f"there is no module {target.name}"
+
+
+@contextlib.contextmanager
+def _path_of(target: Target) -> Generator[None, None, None]:
+    """Let imports look where they do for a script, until the block ends."""
+    old = sys.path[:]
+    folder = Path.cwd() if target.is_module else Path(target.name).parent.resolve()
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path[:] = old
+
+
+def run(target: Target, version: str) -> tuple[shape.Report, Ended]:
+    """Run a script, with every `jax.jit` under watch.
+
+    Args:
+        target: What to run.
+        version: The version of leafwise, for the report.
+
+    Returns:
+        The report, and how the script ended; it never raises what the script raised.
+    """
+    already = len(_storm.GIVEN)
+    start = time.time()
+    with watch() as log, _jit_replaced():
+        ended = _run(target)
+    seconds = time.time() - start
+    report: shape.Report = {
+        "leafwise": version,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "program": str(target),
+        "seconds": seconds,
+        "exit": ended.words,
+        "functions": _functions(log.events),
+        "events": [_event(event, start) for event in log.events],
+        "warnings": _storm.GIVEN[already:],
+    }
+    return report, ended
+
+
+@contextlib.contextmanager
+def _jit_replaced() -> Generator[None, None, None]:
+    """Let `jax.jit` be `leafwise.jit`, until the block ends."""
+    original: Callable[..., Any] = jax.jit
+
+    @functools.wraps(original)
+    def watched(*fun: Any, **options: Any) -> Any:
+        wrong = len(fun) > 1 or (fun and not callable(fun[0]))
+        return original(*fun, **options) if wrong else jit(*fun, **options)
+
+    namespace: Any = jax
+    namespace.jit = watched
+    try:
+        yield
+    finally:
+        namespace.jit = original
+
+
+def _run(target: Target) -> Ended:
+    """Run the script as Python would."""
+    old = sys.argv
+    sys.argv = [target.name, *target.arguments]
+    try:
+        with _path_of(target):
+            if target.is_module:
+                runpy.run_module(target.name, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(target.name, run_name="__main__")
+    except SystemExit as error:
+        return _exit(error)
+    except KeyboardInterrupt:
+        return Ended(130, "interrupted")
+    except BaseException as error:  # noqa: BLE001  # the report comes, whatever it raised
+        _print_error(error)
+        return Ended(1, f"{type(error).__name__}: {error}")
+    finally:
+        sys.argv = old
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+    return Ended(0, "0")
+
+
+def _exit(error: SystemExit) -> Ended:
+    """Do with the code of a `SystemExit` what Python does."""
+    code = error.code
+    if code is None:
+        return Ended(0, "0")
+    if isinstance(code, int):
+        return Ended(code, str(code))
+    sys.stderr.write(f"{code}\n")
+    return Ended(1, str(code))
+
+
+def _print_error(error: BaseException) -> None:
+    """Print an error as Python does, without the frames that run the script."""
+    frames = error.__traceback__
+    while frames is not None and _is_ours(frames.tb_frame.f_globals.get("__name__", "")):
+        frames = frames.tb_next
+    traceback.print_exception(error.with_traceback(frames))
+
+
+def _is_ours(module: str) -> bool:
+    return module in ("runpy", __name__) or module.startswith("importlib")
+
+
+def _functions(events: Sequence[Event]) -> list[shape.Function]:
+    """Sum up the events of each function, the most seconds first."""
+    groups: dict[Any, list[Event]] = {}
+    for event in events:
+        fun = event.fun
+        key = None if event.eager else (event.name, id(fun) if fun is not None else 0)
+        groups.setdefault(key, []).append(event)
+    # An event of which JAX told the name only belongs to the one function of that name.
+    for name, place in [key for key in groups if key is not None and not key[1]]:
+        same = [key for key in groups if key is not None and key[0] == name and key[1]]
+        if len(same) == 1:
+            groups[same[0]] += groups.pop((name, place))
+    functions = [_function(each) for each in groups.values()]
+    return sorted(functions, key=lambda each: -sum(_numbers(each["seconds"])))
+
+
+def _numbers(seconds: shape.Seconds) -> tuple[float, float, float]:
+    return seconds["trace"], seconds["lower"], seconds["compile"]
+
+
+def _function(events: Sequence[Event]) -> shape.Function:
+    first = events[0]
+    found = next((event.fun for event in events if event.fun is not None), None)
+    file, line = ("", 0) if first.eager else _definition(found)
+    compiles = [event for event in events if event.kind is EventKind.COMPILE]
+    hits = sum(event.cached for event in compiles)
+
+    def count(kind: EventKind) -> int:
+        return sum(event.kind is kind for event in events)
+
+    def seconds(kind: EventKind) -> float:
+        return sum(event.seconds for event in events if event.kind is kind)
+
+    return {
+        "name": "eager operations" if first.eager else first.name,
+        "file": file,
+        "line": line,
+        "eager": first.eager,
+        "traces": count(EventKind.TRACE),
+        "lowerings": count(EventKind.LOWERING),
+        "compiles": len(compiles) - hits,
+        "cache_hits": hits,
+        "seconds": {
+            "trace": seconds(EventKind.TRACE),
+            "lower": seconds(EventKind.LOWERING),
+            "compile": seconds(EventKind.COMPILE),
+        },
+    }
+
+
+def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
+    """Return the file and line where a function is defined, as far as there is one."""
+    plain: Any = fun
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    code = getattr(inspect.unwrap(plain), "__code__", None) if plain is not None else None
+    return (_short(code.co_filename), code.co_firstlineno) if code is not None else ("", 0)
+
+
+def _short(file: str) -> str:
+    """Return a path relative to the working directory, if it is below it."""
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") or file.startswith("<") else relative
+
+
+def _event(event: Event, start: float) -> shape.Event:
+    why: Any = event.explanation.as_dict() if event.explanation is not None else None
+    return {
+        "kind": "cache hit" if event.cached else event.kind.value,
+        "name": event.name,
+        "eager": event.eager,
+        "start": max(0.0, event.time - event.seconds - start),
+        "seconds": event.seconds,
+        "thread": event.thread,
+        "site": _site(event.site),
+        "explanation": why,
+    }
+
+
+def _site(site: Site | None) -> shape.Site | None:
+    if site is None:
+        return None
+    file = _short(site.file)
+    return {"file": file, "line": site.line, "function": site.function, "text": site.text}

@@ -1,0 +1,59 @@
+"""The line of the user's code that a call came from."""
+
+import linecache
+import types
+from typing import Final, NamedTuple
+
+
+class Site(NamedTuple):
+    """A line of code.
+
+    Attributes:
+        file: The path of the file.
+        line: The number of the line, from 1.
+        function: The name of the function around it.
+    """
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def text(self) -> str:
+        """The source of the line; empty where there is none."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        """Return ``train.py:12 in main``."""
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+_NOT_THE_USERS: Final = frozenset(
+    {
+        "jax",
+        "jaxlib",
+        "leafwise",
+        "equinox",
+        "flax",
+        "chex",
+        "optax",
+        "contextlib",
+        "functools",
+        "importlib",
+        "runpy",
+        "threading",
+        "concurrent",
+    }
+)
+"""Packages that call jitted functions for somebody else."""
+
+
+def site_of(frame: types.FrameType | None) -> Site | None:
+    """Return the innermost line of the user's code, from a frame outwards."""
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in _NOT_THE_USERS:
+            code = frame.f_code
+            return Site(code.co_filename, frame.f_lineno, code.co_qualname)
+        frame = frame.f_back
+    return None

@@ -1,0 +1,259 @@
+"""Watching what JAX does in a block, and budgets for it."""
+
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from leafwise._events import EventKind
+from leafwise._text import got
+from leafwise._watching import Event, unwatch_events, watch_events
+from leafwise.errors import RetraceError
+
+
+class Log:
+    """The events of a block, in order; it grows until the block ends.
+
+    Attributes:
+        events: All of them.
+    """
+
+    def __init__(self, *, eager: bool) -> None:
+        """Start with none."""
+        self.events: list[Event] = []
+        self._eager = eager
+
+    def add(self, event: Event) -> None:
+        """Note an event, unless it is one that is not wanted."""
+        if self._eager or not event.eager:
+            self.events.append(event)
+
+    def _of(self, kind: EventKind) -> list[Event]:
+        return [event for event in list(self.events) if event.kind is kind]
+
+    @property
+    def traces(self) -> list[Event]:
+        """The traces."""
+        return self._of(EventKind.TRACE)
+
+    @property
+    def lowerings(self) -> list[Event]:
+        """The lowerings."""
+        return self._of(EventKind.LOWERING)
+
+    @property
+    def compiles(self) -> list[Event]:
+        """The compiles, those that the persistent compilation cache answered included."""
+        return self._of(EventKind.COMPILE)
+
+    @property
+    def cache_hits(self) -> list[Event]:
+        """The compiles that the persistent compilation cache answered."""
+        return [event for event in self.compiles if event.cached]
+
+    @property
+    def seconds(self) -> float:
+        """How long all of it took."""
+        return sum(event.seconds for event in list(self.events))
+
+    def of(self, function: Callable[..., Any] | str) -> list[Event]:
+        """Return the events of one function, or of all functions of one name."""
+        return [event for event in list(self.events) if is_of(event, function)]
+
+    def __len__(self) -> int:
+        """Return how many events there are."""
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Iterate over the events so far."""
+        return iter(list(self.events))
+
+    def __str__(self) -> str:
+        """Return the counts, and a line for each event."""
+        counts = f"{len(self.traces)} traces, {len(self.lowerings)} lowerings, "
+        counts += f"{len(self.compiles)} compiles ({len(self.cache_hits)} from the cache)"
+        return "\n".join([counts, *(f"  {event}" for event in self)])
+
+
+def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
+    """Whether an event belongs to a function, or to a function of that name."""
+    if isinstance(function, str):
+        names = {event.name, getattr(event.fun, "__qualname__", event.name)}
+        return function in names
+    wanted = getattr(function, "__wrapped__", function)
+    if event.fun is None:  # JAX said its name only
+        return event.name == getattr(wanted, "__name__", None)
+    return getattr(event.fun, "__wrapped__", event.fun) == wanted or event.fun == function
+
+
+class watch:  # noqa: N801  # a context manager, used like a function
+    """Count the traces, lowerings and compiles of every jitted function, in a block.
+
+    Counts all threads; each event names its own. Functions under `leafwise.jit` come with
+    explanations. Blocks can be nested, and used on several threads at once.
+
+    Args:
+        eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside of any
+            jitted function.
+
+    Example:
+        >>> with watch() as log:
+        ...     jax.jit(lambda x: x + 1)(1.0)  # doctest: +SKIP
+        >>> len(log.traces), len(log.compiles)  # doctest: +SKIP
+        (1, 1)
+    """
+
+    def __init__(self, *, eager: bool = True) -> None:
+        """Get ready; nothing is counted before the block begins."""
+        self._eager = eager
+        self._logs: list[Log] = []
+
+    def __enter__(self) -> Log:
+        """Begin to count."""
+        log = Log(eager=self._eager)
+        self._logs.append(log)
+        watch_events(log.add)
+        return log
+
+    def __exit__(self, *_: object) -> None:
+        """Stop counting."""
+        unwatch_events(self._logs.pop().add)
+
+
+class budget:  # noqa: N801  # as above
+    """Allow only so many traces, lowerings and compiles in a block.
+
+    Args:
+        traces: How many traces are allowed; None for any number.
+        lowerings: How many lowerings.
+        compiles: How many compiles, those that the persistent cache answers included: what
+            is on disk does not decide whether a test passes.
+        of: Count one function only: the jitted function, the function that was jitted, or
+            the name. By default all of them count.
+        strict: Whether to raise at once, in the call that is over the budget, rather than at
+            the end of the block.
+        eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside of any
+            jitted function.
+
+    Raises:
+        RetraceError: (on leaving, or at once) There were more; it names each event that is
+            over the budget, the calling line, and for functions under `leafwise.jit` why.
+        TypeError: A number is not an integer of 0 or more, or `of` is no function or name.
+
+    Example:
+        >>> with budget(traces=1, compiles=1, of="step"):
+        ...     for batch in batches:
+        ...         state = step(state, batch)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        traces: int | None = None,
+        lowerings: int | None = None,
+        compiles: int | None = None,
+        of: Callable[..., Any] | str | None = None,
+        strict: bool = False,
+        eager: bool = True,
+    ) -> None:
+        """Get ready; nothing is counted before the block begins."""
+        self._allowed = {
+            EventKind.TRACE: _checked("traces", traces),
+            EventKind.LOWERING: _checked("lowerings", lowerings),
+            EventKind.COMPILE: _checked("compiles", compiles),
+        }
+        function: object = of
+        if not (function is None or isinstance(function, str) or callable(function)):
+            msg = f"budget(of=...) takes a function or a name, got {got(function)}"
+            raise TypeError(msg)
+        self._function = of
+        self._strict = strict
+        self._eager = eager
+        self._log = Log(eager=eager)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Log:
+        """Begin to count."""
+        self._log = Log(eager=self._eager)
+        watch_events(self._count)
+        return self._log
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop counting, and raise if there was more than is allowed."""
+        unwatch_events(self._count)
+        if error is None:
+            self._settle()
+
+    def _count(self, event: Event) -> None:
+        if self._function is None or is_of(event, self._function):
+            with self._lock:
+                self._log.add(event)
+            if self._strict:
+                self._settle()
+
+    def _settle(self) -> None:
+        over: list[Event] = []
+        counts: list[str] = []
+        for kind, allowed in self._allowed.items():
+            events = [event for event in list(self._log.events) if event.kind is kind]
+            if allowed is not None and len(events) > allowed:
+                counts.append(f"{_number(len(events), kind)}, {allowed} allowed")
+                over += events[allowed:]
+        if not over:
+            return
+        whose = f" of {_name(self._function)}" if self._function is not None else ""
+        lines = [f"over budget{whose}: {'; '.join(counts)}"]
+        lines += [str(event).replace("\n", "\n  ") for event in over[:_SHOWN]]
+        lines += [f"... and {len(over) - _SHOWN} more"] if len(over) > _SHOWN else []
+        why = tuple(event.explanation for event in over if event.explanation is not None)
+        raise RetraceError("\n  ".join(lines), why)
+
+
+_SHOWN = 20
+
+
+def _number(count: int, kind: EventKind) -> str:
+    return f"{count} {kind}" if count == 1 else f"{count} {kind}s"
+
+
+def _name(function: Callable[..., Any] | str) -> str:
+    if isinstance(function, str):
+        return function
+    return str(getattr(function, "__qualname__", function))
+
+
+def _checked(name: str, number: int | None) -> int | None:
+    given: object = number
+    wrong = not isinstance(given, int) or isinstance(given, bool) or given < 0
+    if given is not None and wrong:
+        msg = f"budget({name}=...) takes a number of 0 or more, or None, got {got(given)}"
+        raise TypeError(msg)
+    return number
+
+
+def no_retrace(
+    *, of: Callable[..., Any] | str | None = None, strict: bool = False, eager: bool = True
+) -> budget:
+    """Allow no trace, no lowering and no compile in a block: a budget of zero.
+
+    Recompiles without a trace, of arrays that are committed to a device, are seen too.
+
+    Args:
+        of: As for `budget`.
+        strict: As for `budget`.
+        eager: As for `budget`.
+
+    Raises:
+        RetraceError: (on leaving, or at once) There was one.
+
+    Example:
+        >>> step(state, batch)  # doctest: +SKIP
+        >>> with no_retrace(of=step):
+        ...     step(state, next_batch)  # doctest: +SKIP
+    """
+    return budget(traces=0, lowerings=0, compiles=0, of=of, strict=strict, eager=eager)

@@ -1,0 +1,98 @@
+"""The shape of a report: plain values, which `json.dumps` takes."""
+
+from typing import Literal, TypeAlias, TypedDict
+
+EventKind: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
+"""What JAX did: a cache hit is a compilation that JAX's cache on disk saved."""
+
+
+class Seconds(TypedDict):
+    """The seconds of one function, by what they went into."""
+
+    trace: float
+    lower: float
+    compile: float
+
+
+class Function(TypedDict):
+    """What JAX did for one function in all.
+
+    The operations that JAX runs outside of any jitted function are one entry, with ``eager``.
+    """
+
+    name: str
+    file: str
+    line: int
+    eager: bool
+    traces: int
+    lowerings: int
+    compiles: int
+    cache_hits: int
+    seconds: Seconds
+
+
+class Site(TypedDict):
+    """The line of the program that made a call, and its source text."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+
+class Reason(TypedDict):
+    """One difference between two calls: a `leafwise.Reason` as words."""
+
+    path: str
+    kind: str
+    outcome: str
+    before: str
+    after: str
+    advice: str
+
+
+class Explained(TypedDict):
+    """What JAX did for a call, and why: what `Explanation.as_dict` returns.
+
+    ``nearest`` is None for the first call of a function.
+    """
+
+    outcome: str
+    nearest: int | None
+    reasons: list[Reason]
+    unsound: list[Reason]
+
+
+class Event(TypedDict):
+    """One trace, lowering or compilation; ``start`` counts from the start of the program.
+
+    An explanation is on a trace, or on a lowering that had none.
+    """
+
+    kind: EventKind
+    name: str
+    eager: bool
+    start: float
+    seconds: float
+    thread: str
+    site: Site | None
+    explanation: Explained | None
+
+
+class Report(TypedDict):
+    """What JAX did while a program ran.
+
+    ``seconds`` is how long the program took, ``exit`` how it ended: ``"0"``, an error or
+    ``"interrupted"``. The functions come with the most seconds first, the events in order
+    of time.
+    """
+
+    leafwise: str
+    jax: str
+    python: str
+    program: str
+    seconds: float
+    exit: str
+    functions: list[Function]
+    events: list[Event]
+    warnings: list[str]

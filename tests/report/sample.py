@@ -1,0 +1,147 @@
+"""Reports to render."""
+
+import itertools
+from typing import Any, cast
+
+from leafwise.report.shape import Event, EventKind, Explained, Function, Reason, Report, Site
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    'it\'s "quoted" & <b>bold</b> &amp; </pre></style></svg>',
+    "[red]not markup[/red] [/] :boom:",
+    "two\nlines\tand\x1b[31mcolour\x00",
+    "\ud800 half \u202e turned \U0001f600 ünïcode",
+    "",
+)
+
+
+def site(line: int = 40, text: str = "state = train_step(state, batch)") -> Site:
+    return {"file": "churn.py", "line": line, "function": "main", "text": text}
+
+
+def reason(path: str = "state.opt.lr", **changed: str) -> Reason:
+    base: Reason = {
+        "path": path,
+        "kind": "static",
+        "outcome": "retrace",
+        "before": "0.1",
+        "after": "0.2",
+        "advice": "Make it an array.",
+    }
+    return cast("Reason", base | changed)
+
+
+def explained(
+    *reasons: Reason,
+    outcome: str = "retrace",
+    nearest: int | None = 0,
+    unsound: tuple[Reason, ...] = (),
+) -> Explained:
+    return {
+        "outcome": outcome,
+        "nearest": nearest,
+        "reasons": list(reasons),
+        "unsound": list(unsound),
+    }
+
+
+FIRST = explained(nearest=None)
+
+
+def event(
+    kind: EventKind = "trace", start: float = 0.0, seconds: float = 0.1, **more: Any
+) -> Event:
+    base: dict[str, Any] = {
+        "kind": kind,
+        "name": "train_step",
+        "eager": False,
+        "start": start,
+        "seconds": seconds,
+        "thread": "MainThread",
+        "site": site(),
+        "explanation": None,
+    }
+    return cast("Event", base | more)
+
+
+def call(start: float, why: Explained | None, **more: Any) -> list[Event]:
+    """Return what one call that traces leads to: 0.6 s in all."""
+    return [
+        event("trace", start, 0.1, explanation=why, **more),
+        event("lowering", start + 0.1, 0.2, **more),
+        event("compile", start + 0.3, 0.3, **more),
+    ]
+
+
+def function(name: str = "train_step", *, eager: bool = False, **more: Any) -> Function:
+    base: dict[str, Any] = {
+        "name": name,
+        "file": "churn.py",
+        "line": 12,
+        "eager": eager,
+        "traces": 3,
+        "lowerings": 4,
+        "compiles": 4,
+        "cache_hits": 0,
+        "seconds": {"trace": 0.25, "lower": 0.5, "compile": 1.5},
+    }
+    return cast("Function", base | more)
+
+
+def report(
+    events: list[Event] | None = None, functions: list[Function] | None = None, **more: Any
+) -> Report:
+    every = events or []
+    names = dict.fromkeys(each["name"] for each in every)
+    base: dict[str, Any] = {
+        "leafwise": "0.1.0",
+        "jax": "0.12.0.1",
+        "python": "3.12.1",
+        "program": "examples/churn.py --fast",
+        "seconds": 10.0,
+        "exit": "0",
+        "functions": [function(name) for name in names] if functions is None else functions,
+        "events": every,
+        "warnings": [],
+    }
+    return cast("Report", base | more)
+
+
+def usual() -> Report:
+    """Return a first call, and two retraces of one line with the same reason."""
+    changed = [explained(reason(before=f"0.{n}", after=f"0.{n + 1}")) for n in (1, 2)]
+    return report([*call(0.5, FIRST), *call(2, changed[0]), *call(4, changed[1])])
+
+
+def crowded(events: int = 5000, threads: int = 4, functions: int = 60) -> Report:
+    """Return a report with much more than can be shown, each call of a line of its own."""
+    why = explained(*(reason(f"state.layers[{n}].{'x' * 300}") for n in range(40)))
+    made = [
+        event(
+            "trace" if n % 2 else "compile",
+            n / 100,
+            0.015,
+            name=f"step_{n % functions}",
+            thread=f"worker-{n % threads}",
+            site=site(n + 1),
+            explanation=why if n % 2 else None,
+        )
+        for n in range(events)
+    ]
+    return report(made, seconds=events / 100)
+
+
+def hostile() -> Report:
+    """Return a report with the worst texts in every place that holds a text."""
+    made: list[Event] = []
+    for place, (text, other) in enumerate(itertools.product(HOSTILE, HOSTILE)):
+        worst: dict[str, str] = dict.fromkeys(("kind", "before", "after", "advice"), text)
+        bad = reason(other, **worst)
+        why = explained(bad, outcome=text, unsound=(bad,))
+        where: Site = {"file": text, "line": 1, "function": other, "text": text}
+        made += call(place / 10, why, name=text, thread=other, site=where)
+    functions = [function(text, file=text) for text in HOSTILE]
+    functions.append(function(HOSTILE[0], eager=True))
+    texts = dict.fromkeys(("leafwise", "jax", "python", "program", "exit"), " ".join(HOSTILE))
+    return report(made, functions, warnings=list(HOSTILE), **texts)

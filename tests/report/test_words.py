@@ -1,0 +1,173 @@
+"""The words and the sums that all forms of a report share."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leafwise.report.repeats import busy, covered, first_calls, repeats
+from leafwise.report.words import clean, count, cut, duration, sentence
+
+from .sample import FIRST, call, event, explained, reason, report, site
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (1e-8, "under 1 us"),
+        (0.00085, "850 us"),
+        (0.01234, "12.3 ms"),
+        (0.09996, "100 ms"),
+        (0.9996, "1.00 s"),
+        (3.214, "3.21 s"),
+        (9.996, "10.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (119.7, "2 min 0 s"),
+        (7384, "123 min 4 s"),
+    ],
+)
+def test_durations_have_three_digits(seconds: float, words: str) -> None:
+    """A duration is given in the unit that suits it, never as 1000 ms or 60 s."""
+    assert duration(seconds) == words
+
+
+@given(st.text())
+def test_clean_texts_can_be_written(text: str) -> None:
+    """A clean text is one line of UTF-8 without controls, and stays what it is."""
+    assert clean(text).encode().decode().splitlines() in ([], [clean(text)])
+    assert clean(clean(text)) == clean(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["plain", "ünïcode", "\U0001f468\u200d\U0001f469", "a\\nb", "日本"]
+)
+def test_what_can_be_shown_is_kept(text: str) -> None:
+    """Letters of any script and composed emoji stay as they are."""
+    assert clean(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["\n", "\x00", "\x1b", "\x9b", "\u2028", "\u202e", "\u2066", "\ud800"]
+)
+def test_what_cannot_be_shown_is_spelled_out(text: str) -> None:
+    """Controls, marks that turn the direction, and halves of surrogate pairs are written out."""
+    assert clean(f"a{text}b") == f"a{ascii(text)[1:-1]}b"
+
+
+def test_long_texts_say_how_long() -> None:
+    """What is cut says its length; what fits is whole."""
+    assert cut("x" * 10, 10) == "x" * 10
+    assert cut("x" * 2000, 3) == "xxx... (2,000 characters)"
+
+
+def test_counts() -> None:
+    """One is singular; thousands have a comma."""
+    assert [count(n, "trace") for n in (0, 1, 2000)] == ["0 traces", "1 trace", "2,000 traces"]
+    assert count(2, "entry", "entries") == "2 entries"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        ("retrace", "traced, lowered and compiled again"),
+        ("recompile", "lowered and compiled again, without a trace"),
+        ("new in some later version", "new in some later version"),
+    ],
+)
+def test_sentences(outcome: str, words: str) -> None:
+    """Each outcome has its sentence, and one that is not known stands for itself."""
+    assert sentence(explained(outcome=outcome)) == words
+
+
+def test_sentences_are_those_of_the_library() -> None:
+    """A report says of each outcome what the explanation itself says."""
+    from leafwise._explain import Explanation
+    from leafwise._reasons import Outcome
+
+    for outcome in Outcome:
+        for nearest in (None, 0):
+            own = Explanation(outcome, nearest=nearest)
+            as_dict: Any = own.as_dict()
+            assert sentence(as_dict) == own.sentence
+
+
+def test_covered_counts_once() -> None:
+    """What overlaps counts once, gaps not at all."""
+    assert covered([(0, 2), (1, 3), (1.5, 1.6), (5, 6)]) == 4
+    assert covered([]) == 0
+
+
+def test_busy_is_over_all_threads() -> None:
+    """Two threads that trace at the same time are one second of the program."""
+    made = report([event(seconds=1, thread="a"), event(seconds=1, thread="b")])
+    assert busy(made) == 1
+
+
+def test_repeat_takes_what_follows_its_trace() -> None:
+    """A retrace costs its trace and the lowering and compilation after it, on its thread."""
+    other = event("compile", 2.3, 0.05, thread="other")
+    inner = event("compile", 2.5, 0.05, name="inner")
+    made = report([*call(0.5, FIRST), *call(2, explained(reason())), other, inner])
+    (found,) = repeats(made)
+    assert found.seconds == pytest.approx(0.6)
+    assert len(found.intervals) == 3
+
+
+def test_order_of_events_does_not_matter() -> None:
+    """JAX reports an outer trace after its inner one; what belongs together is found by time."""
+    made = report([*call(0.5, FIRST), *call(2, explained(reason()))])
+    made["events"].reverse()
+    (found,) = repeats(made)
+    assert [start for start, _ in found.intervals] == pytest.approx([2, 2.1, 2.3])
+
+
+def test_repeat_ends_with_the_next_call() -> None:
+    """What follows a trace without an explanation, or a first call, is not a repeat's."""
+    for why in (None, FIRST):
+        made = report([*call(0, explained(reason())), *call(2, why)])
+        (found,) = repeats(made)
+        assert found.seconds == pytest.approx(0.6)
+
+
+def test_recompilation_is_a_repeat() -> None:
+    """A lowering without a trace has an explanation of its own."""
+    why = explained(reason(kind="sharding"), outcome="recompile")
+    made = report([event("lowering", 1, 0.5, explanation=why), event("compile", 1.5, 0.5)])
+    (found,) = repeats(made)
+    assert (found.outcome, found.seconds) == ("recompile", 1.0)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"site": site(41)},
+        {"name": "other"},
+        {"explanation": explained(reason("state.step"))},
+        {"explanation": explained(reason(kind="shape"))},
+        {"explanation": explained(reason(), outcome="recompile")},
+        {"explanation": explained(unsound=(reason(),))},
+        {"site": None},
+    ],
+)
+def test_what_differs_is_another_repeat(changed: dict[str, object]) -> None:
+    """Line, function, outcome, and the paths and kinds of the reasons tell repeats apart."""
+    why = explained(reason())
+    same = report([event(explanation=why), event(start=1, explanation=why)])
+    other = report([event(explanation=why), event(start=1, **{"explanation": why} | changed)])
+    assert (len(repeats(same)), len(repeats(other))) == (1, 2)
+
+
+def test_first_calls_are_counted() -> None:
+    """Events that say they are a function's first call are counted, and no others."""
+    assert first_calls(report([*call(0, FIRST), *call(1, explained(reason()))])) == 1
+
+
+def test_report_is_left_alone() -> None:
+    """Looking for repeats changes nothing of the report, the order of its events included."""
+    made = report([*call(2, explained(reason())), *call(0, FIRST)])
+    before = repr(made)
+    repeats(made)
+    assert repr(made) == before
