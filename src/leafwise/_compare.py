@@ -1,7 +1,7 @@
 """The differences between two signatures, and what JAX makes of each."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from leafwise import _advice
@@ -47,7 +47,8 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     trees = _Trees(before, after, config_differs=config_differs)
     found += trees.compare()
     found = _settled(found, raises=trees.equal is None)
-    found = [dataclasses.replace(each, path=after.show(each.path)) for each in found]
+    if after.labels:
+        found = [each._replace(path=after.show(each.path)) for each in found]
     if placed:
         found = [each for each in map(_where_placed, found) if each is not None]
     acted = [each for each in found if each.outcome is not Outcome.REUSE]
@@ -64,7 +65,7 @@ def _where_placed(reason: Reason) -> Reason | None:
     if reason.kind is ReasonKind.DEVICES:
         return None
     if reason.outcome is Outcome.RECOMPILE and reason.kind is not ReasonKind.LEAF_KIND:
-        return dataclasses.replace(reason, outcome=Outcome.DISPATCH)
+        return reason._replace(outcome=Outcome.DISPATCH)
     return reason
 
 
@@ -96,9 +97,7 @@ def _settled(found: list[Reason], *, raises: bool) -> list[Reason]:
     if raises and not hashed:
         return found
     return [
-        dataclasses.replace(reason, outcome=Outcome.RETRACE)
-        if reason.kind is ReasonKind.COMPARISON
-        else reason
+        reason._replace(outcome=Outcome.RETRACE) if reason.kind is ReasonKind.COMPARISON else reason
         for reason in found
     ]
 
@@ -114,6 +113,7 @@ class _Trees:
         self.before = before
         self.after = after
         self.config_differs = config_differs
+        self._pairs: dict[tuple[int, int], list[Reason]] = {}
         # Their hash tells classes apart that `==` does not: those of registered dataclasses.
         self.equal = same_entry(before.treedef, after.treedef)
 
@@ -166,11 +166,11 @@ class _Trees:
 
     def _same_structure(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
-        pairs = zip(range(mine.start, mine.stop), range(its.start, its.stop), strict=True)
-        one, other = self.before.leaf_records, self.after.leaf_records
-        for here, there in pairs:
-            if not _alike(one[here], other[there]):
-                yield from self._leaf(self.after.leaf_paths[there], here, there)
+        paths = self.after.leaf_paths
+        for here, there in zip(
+            range(mine.start, mine.stop), range(its.start, its.stop), strict=True
+        ):
+            yield from self._leaf(paths[there], here, there)
         todo = [(path, mine, its)]
         while todo:
             where, a, b = todo.pop()
@@ -179,20 +179,27 @@ class _Trees:
                 if isinstance(left, Node) and isinstance(right, Node):
                     todo.append((where + step, left, right))
 
-    def _leaf(self, path: str, mine: int, its: int) -> Iterator[Reason]:
+    def _leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
         """Compare two leaves."""
         one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
-        kinds = {one.kind, other.kind}
-        if LeafKind.INVALID in kinds:
-            return
-        if kinds == {LeafKind.STATIC}:
+        if LeafKind.STATIC in (one.kind, other.kind):
+            return self._static_leaf(path, one, other)
+        pair = id(one), id(other)  # many leaves share one record
+        found = self._pairs.get(pair)
+        if found is None:
+            reasons = leaf_reasons("", one, other, config_differs=self.config_differs)
+            invalid = LeafKind.INVALID in (one.kind, other.kind)
+            found = self._pairs[pair] = [] if invalid or one == other else list(reasons)
+        return [reason._replace(path=path) for reason in found] if found else ()
+
+    def _static_leaf(self, path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
+        """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
+        if one.kind is other.kind:
             equal = same_entry(one.value, other.value)
             yield from static_reason(path, one.value, other.value, equal=equal)
-        elif LeafKind.STATIC in kinds:
+        elif LeafKind.INVALID not in (one.kind, other.kind):
             words, advice = (Said(one), Said(other)), _advice.FILTERED
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
-        else:
-            yield from leaf_reasons(path, one, other, config_differs=self.config_differs)
 
 
 _Pair = tuple[Any, Any]
@@ -211,11 +218,6 @@ def _common(
             yield step, places, (before[place], after[other])
 
 
-def _alike(one: Leaf, other: Leaf) -> bool:
-    """Whether two leaves are the same record, for certain."""
-    return one is other or (one.value is None and one == other)
-
-
 def _in_words(call: Signature, place: Place) -> str:
     """Return what stands at a place."""
     if isinstance(place, int):
@@ -228,7 +230,8 @@ def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     kind, retrace = ReasonKind.STRUCTURE, Outcome.RETRACE
     if mine.steps == its.steps:
         return
-    if set(mine.steps) == set(its.steps):  # an OrderedDict
+    old, new = set(mine.steps), set(its.steps)
+    if old == new:  # an OrderedDict
         orders = Said(", ".join(mine.steps)), Said(", ".join(its.steps))
         yield Reason(path, kind, retrace, *orders, _advice.ORDER)
     elif issubclass(mine.cls, list | tuple):
@@ -237,10 +240,10 @@ def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     else:
         advice = _advice.missing(mine.cls)
         for step in mine.steps:
-            if step not in its.steps:
+            if step not in new:
                 yield Reason(path + step, kind, retrace, Said("there"), ABSENT, advice)
         for step in its.steps:
-            if step not in mine.steps:
+            if step not in old:
                 yield Reason(path + step, kind, retrace, ABSENT, Said("there"), advice)
 
 

@@ -42,7 +42,7 @@ def trace_config() -> Config:
     """Return the configuration of this thread that a trace depends on."""
     internal = _internal_config()
     public = [(name, getattr(jax.config, name, None)) for name in _PUBLIC_CONFIG]
-    return (*public, *internal, ("mesh", _concrete_mesh()))
+    return (*public, ("mesh", _concrete_mesh()), *internal)
 
 
 def _internal_config() -> Config:

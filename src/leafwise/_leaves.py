@@ -85,29 +85,56 @@ class Leaf(NamedTuple):
         return self.sharding if self.committed else None
 
 
-def leaf_of(value: Any, *, filtered: bool = False, abstract: bool = False) -> Leaf:
-    """Look at one argument leaf.
+class Look:
+    """A look at the leaves of one call, of which many are alike: they share a record."""
 
-    Args:
-        value: The leaf.
-        filtered: Whether all that is no array is static, as under `equinox.filter_jit`.
-        abstract: Whether only its abstract value counts, as in `lower` and `eval_shape`.
-    """
-    kind = _KINDS.get(type(value)) or _kind_of(value)
-    array_types: Any = (jax.Array, np.ndarray, np.generic)  # Any: it says nothing of `value`
-    if filtered and not isinstance(value, array_types):
-        return Leaf(LeafKind.STATIC, None, type(value), value=value)
-    try:
-        aval = jax.typeof(value)
-        if abstract:
-            return Leaf(LeafKind.TRACER, aval, getattr(value, "dtype", type(value)))
-        if kind in _ON_DEVICE:
-            if value.is_deleted():
-                return Leaf(LeafKind.INVALID, aval, value=_DELETED)
-            return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
-    except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
-        return Leaf(LeafKind.INVALID, None, value=_refusal(value, error))
-    return Leaf(kind, aval, getattr(value, "dtype", type(value)))
+    def __init__(self, *, filtered: bool = False, abstract: bool = False) -> None:
+        """Start with no record.
+
+        Args:
+            filtered: Whether all that is no array is static, as under `equinox.filter_jit`.
+            abstract: Whether only the abstract value counts, as in `lower` and `eval_shape`.
+        """
+        self._filtered = filtered
+        self._abstract = abstract
+        self._usual = not (filtered or abstract)
+        self._known: dict[Any, Leaf] = {}
+
+    def __call__(self, value: Any) -> Leaf:
+        """Return the record of one leaf."""
+        key: Any = None
+        kind: type = type(value)
+        if not self._usual:
+            return self._look(value)
+        if kind in _ARRAYS and not value.is_deleted():
+            key = value.aval, value.sharding, value.committed
+        elif kind is float or kind is bool or (kind is int and _SMALL <= value < -_SMALL):
+            key = kind
+        elif kind is np.ndarray:
+            key = value.shape, value.dtype
+        if key is None:
+            return self._look(value)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._look(value)
+        return found
+
+    def _look(self, value: Any) -> Leaf:
+        kind = _KINDS.get(type(value)) or _kind_of(value)
+        array_types: Any = (jax.Array, np.ndarray, np.generic)  # Any: it says nothing of `value`
+        if self._filtered and not isinstance(value, array_types):
+            return Leaf(LeafKind.STATIC, None, type(value), value=value)
+        try:
+            aval = jax.typeof(value)
+            if self._abstract:
+                return Leaf(LeafKind.TRACER, aval, getattr(value, "dtype", type(value)))
+            if kind in _ON_DEVICE:
+                if value.is_deleted():
+                    return Leaf(LeafKind.INVALID, aval, value=_DELETED)
+                return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
+        except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
+            return Leaf(LeafKind.INVALID, None, value=_refusal(value, error))
+        return Leaf(kind, aval, getattr(value, "dtype", type(value)))
 
 
 def say_sharding(sharding: Any) -> str:
@@ -161,7 +188,13 @@ def same_dispatch(one: Leaf, other: Leaf) -> bool:
 
 
 _DELETED: Final = "an array that was deleted or donated"
+_SMALL: Final = -(2**31)
+"""An integer beyond this needs 64 bits: it may be refused."""
+
 _ON_DEVICE: Final = frozenset({LeafKind.JAX_ARRAY, LeafKind.PRNG_KEY})
+
+_ARRAYS: Final[set[type]] = set()
+"""The types of JAX's arrays that have been met: there is one."""
 
 _KINDS: Final[dict[type, LeafKind]] = {
     bool: LeafKind.PYTHON_SCALAR,
@@ -185,6 +218,8 @@ def _kind_of(value: Any) -> LeafKind:
         found = LeafKind.PRNG_KEY
     if kind.__module__.partition(".")[0] in _KEPT_ALIVE:
         _KINDS[kind] = found
+        if found is LeafKind.JAX_ARRAY and hasattr(value, "aval"):
+            _ARRAYS.add(kind)
     return found
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,6 +71,7 @@ class Memory:
         self.callee = callee
         self.name = callee.name
         self.programs: list[Program] = []
+        self._causes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def signatures(self) -> list[Signature]:
@@ -114,8 +116,8 @@ class Memory:
         with self._lock:
             self.programs.append(program)
         if program.signature is not None:
-            reasons = program.explanation.reasons
-            _storm.count(self.name, program.signature, reasons, program.site)
+            found, site = program.explanation, program.site
+            _storm.count(self._causes, self.name, program.signature, found, site)
 
     def forget(self) -> None:
         """Remember nothing, as after `clear_cache`."""

@@ -16,29 +16,54 @@ _REGISTRY: Final = jax.tree_util.default_registry
 _MISSING: Final = object()
 
 
-@dataclasses.dataclass(slots=True)
 class Node:
     """One node of a pytree, without the data of its leaves.
 
     Attributes:
         cls: Its class.
         aux: Its node data, which JAX compares with ``!=``.
-        names: The names of its statics, each the next step of a path: ``.n``.
-        values: Their values.
-        steps: The next step of the path to each child: ``.a``, ``[0]``, ``['k']``.
+        values: Its statics.
         children: Nodes, and the places of leaves among the leaves of the whole tree.
         start: The place of its first leaf.
         stop: The place behind its last leaf.
     """
 
-    cls: type
-    aux: Any
-    names: tuple[str, ...]
-    values: tuple[Any, ...]
-    steps: tuple[str, ...]
-    children: list["Node | int"]
-    start: int
-    stop: int
+    __slots__ = ("_keys", "_names", "_steps", "aux", "children", "cls", "start", "stop", "values")
+
+    def __init__(  # noqa: PLR0917  # made for each node: positions are quicker
+        self,
+        cls: type,
+        aux: Any,
+        statics: "Statics | None",
+        keys: Sequence[Any],
+        children: list["Node | int"],
+        start: int,
+        stop: int,
+    ) -> None:
+        """Keep it all; names of statics and steps are made when they are asked for."""
+        self.cls = cls
+        self.aux = aux
+        self._names = None if statics is None else statics[0]
+        self.values: tuple[Any, ...] = aux.values if statics is None else statics[1]
+        self._keys = keys
+        self._steps: tuple[str, ...] | None = None
+        self.children = children
+        self.start = start
+        self.stop = stop
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its statics, each the next step of a path: ``.n``."""
+        if self._names is None:
+            self._names = tuple(f".{name}" for name in self.aux.owner.static_names)
+        return self._names
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The next step of the path to each child: ``.a``, ``[0]``, ``['k']``."""
+        if self._steps is None:
+            self._steps = tuple([_step(key) for key in self._keys])
+        return self._steps
 
     @property
     def is_keyed(self) -> bool:
@@ -49,6 +74,10 @@ class Node:
         """Whether a child only carries bits of the statics (``many_statics=True``)."""
         child = self.children[place]
         return isinstance(child, Node) and child.cls.__module__ == "leafwise._spread"
+
+
+Statics = tuple[tuple[str, ...], tuple[Any, ...]]
+"""The names of statics, and their values."""
 
 
 class Walk:
@@ -82,25 +111,30 @@ class Walk:
         start = len(leaves)
         children = [self.node_or_leaf(child) for _, child in pairs]
         cls: type = type(value)
-        steps = _steps_of(value, cls, pairs)
-        names, values = _statics_of(value, cls, aux, steps)
-        return Node(cls, aux, names, values, steps, children, start, len(leaves))
+        if isinstance(aux, StaticKey):
+            keys: Sequence[Any] = [key for key, _ in pairs]
+            statics = None
+        else:
+            keys = _keys_of(value, cls, pairs)
+            statics = _statics_of(value, cls, aux, keys)
+        return Node(cls, aux, statics, keys, children, start, len(leaves))
 
 
-def _steps_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> tuple[str, ...]:
+def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
+    """Return the keys of the children, as JAX names them; texts where it has no names."""
+    keys: list[Any] = [key for key, _ in pairs]
     fields = getattr(cls, "_fields", None)
     if fields is not None and issubclass(cls, tuple) and len(fields) == len(pairs):
         # JAX 0.10 names every child of a namedtuple after the first.
-        return tuple([f".{name}" for name in fields])
+        return [f".{name}" for name in fields]
     if cls is jax.tree_util.Partial:
-        return (".args", ".keywords")
-    steps = tuple([_step(key) for key, _ in pairs])
-    if steps and steps[0].startswith("[<flat") and dataclasses.is_dataclass(cls):
-        return _field_names(value, [child for _, child in pairs]) or steps
-    return steps
+        return [".args", ".keywords"]
+    if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey and dataclasses.is_dataclass(cls):
+        return _field_names(value, [child for _, child in pairs]) or keys
+    return keys
 
 
-def _field_names(value: Any, children: list[Any]) -> tuple[str, ...] | None:
+def _field_names(value: Any, children: list[Any]) -> list[str] | None:
     """Return the names of children that were registered without, if that is certain."""
     ids = set(map(id, children))
     fields = [field.name for field in dataclasses.fields(value)]
@@ -109,7 +143,7 @@ def _field_names(value: Any, children: list[Any]) -> tuple[str, ...] | None:
     if len(found) != len(children):
         return None
     same = all(one is other for one, other in zip(found, children, strict=True))
-    return tuple(f".{name}" for name in names) if same else None
+    return [f".{name}" for name in names] if same else None
 
 
 def _step(key: Any) -> str:
@@ -122,18 +156,18 @@ def _step(key: Any) -> str:
         return f"[{key.key!r}]"
     if kind is jax.tree_util.FlattenedIndexKey:
         return f"[<flat index {key.key}>]"
-    return str(key)  # a key type of the user's own
+    return str(key)  # a text of ours, or a key type of the user's own
 
 
-def _statics_of(
-    value: Any, cls: type, aux: Any, steps: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+_NOTHING: Final[Statics] = ((), ())
+
+
+def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics:
     """Return the statics of a node by name, as far as names can be found."""
     if aux is None or cls is dict:
-        return (), ()
-    if isinstance(aux, StaticKey):
-        return tuple(f".{name}" for name in aux.owner.static_names), aux.values
+        return _NOTHING
     if dataclasses.is_dataclass(cls):
+        steps = tuple([_step(key) for key in keys])
         pairs = [(name, getattr(value, name, _MISSING)) for name in _fields_but(cls, steps)]
         found = [(f".{name}", item) for name, item in pairs if item is not _MISSING]
         return tuple(name for name, _ in found), tuple(item for _, item in found)
@@ -141,7 +175,7 @@ def _statics_of(
         return (".func",), (aux,)
     if cls is defaultdict:
         return (".default_factory",), (aux[0],)
-    return (), ()
+    return _NOTHING
 
 
 _STATIC_FIELDS: Final[ClassMap[dict[tuple[str, ...], tuple[str, ...]]]] = ClassMap()

@@ -1,8 +1,7 @@
 """What JAX does for a call, and the reasons for it, as values."""
 
-import dataclasses
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from leafwise._describe import describe
 
@@ -69,8 +68,7 @@ class ReasonKind(StrEnum):
 _RANK = {kind: place for place, kind in enumerate(ReasonKind)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """One difference between two calls.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._jaxcompat import Config, trace_config
-from leafwise._leaves import LEAF_TYPES, Leaf, leaf_of, same_program
+from leafwise._leaves import LEAF_TYPES, Leaf, Look, same_program
 from leafwise._nodes import Node, Walk
 from leafwise._text import got, shorten
 from leafwise._values import same_entry
@@ -192,19 +192,13 @@ def record(
     static_places = statics.resolved(len(args))
     named = [(f"args[{place}]", place in static_places, arg) for place, arg in enumerate(args)]
     named += [(f"kwargs[{name!r}]", name in statics.names, kwargs[name]) for name in sorted(kwargs)]
-    walk = Walk(functools.partial(leaf_of, filtered=filtered, abstract=abstract), LEAF_TYPES)
+    walk = Walk(Look(filtered=filtered, abstract=abstract), LEAF_TYPES)
     dynamic = [(path, value) for path, static, value in named if not static]
     children = [walk.node_or_leaf(value) for _, value in dynamic]
-    root = Node(
-        cls=tuple,
-        aux=None,
-        names=tuple(path for path, static, _ in named if static),
-        values=tuple(value for _, static, value in named if static),
-        steps=tuple(path for path, _ in dynamic),
-        children=children,
-        start=0,
-        stop=len(walk.leaves),
-    )
+    names = tuple(path for path, static, _ in named if static)
+    values = tuple(value for _, static, value in named if static)
+    steps = [path for path, _ in dynamic]
+    root = Node(tuple, None, (names, values), steps, children, 0, len(walk.leaves))
     treedef = jax.tree.structure([value for _, value in dynamic])
     return Signature(treedef, trace_config(), root, tuple(walk.leaves), labels)
 

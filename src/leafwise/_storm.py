@@ -4,10 +4,11 @@ import os
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any, Final
 
 from leafwise import _advice
+from leafwise._classmap import ClassMap
+from leafwise._explain import Explanation
 from leafwise._reasons import Outcome, Reason, ReasonKind, Said, say
 from leafwise._signature import Signature
 from leafwise._sites import Site
@@ -16,7 +17,8 @@ from leafwise.errors import RetraceStormWarning
 
 _USUAL: Final = 8
 _LOCK: Final = threading.Lock()
-_COUNTS: Final[Counter[str]] = Counter()
+_BY_CLASS: Final[ClassMap[Counter[str]]] = ClassMap()
+"""How often each field of a class has caused a trace, of whatever function."""
 
 GIVEN: Final[list[str]] = []
 """The warnings so far: at most one for each field and argument."""
@@ -34,7 +36,7 @@ _threshold: int | None = _from_environment()
 def storm_guard(traces: int | None = _USUAL) -> None:
     """Set after how many traces that one field or argument caused there is a warning.
 
-    The counts start again from zero. The environment variable ``LEAFWISE_STORM_GUARD``
+    What was counted before stays. The environment variable ``LEAFWISE_STORM_GUARD``
     sets the number for a whole process; 0 turns the guard off.
 
     Args:
@@ -52,38 +54,43 @@ def storm_guard(traces: int | None = _USUAL) -> None:
     if number is not None and (not isinstance(number, int) or number < 1):
         msg = f"storm_guard takes a positive number of traces, or None, got {got(traces)}"
         raise ValueError(msg)
-    with _LOCK:
-        _threshold = traces
-        _COUNTS.clear()
+    _threshold = traces
 
 
 def count(
-    function: str, signature: Signature, reasons: tuple[Reason, ...], site: Site | None
+    counts: Counter[str], function: str, signature: Signature, found: Explanation, site: Site | None
 ) -> None:
-    """Count the causes of one trace, and warn of those that keep coming back."""
+    """Count the causes of one trace, and warn of those that keep coming back.
+
+    Args:
+        counts: How often each argument of this function has caused a trace so far.
+        function: Its name.
+        signature: The call that was traced.
+        found: Why.
+        site: The line that called.
+    """
     if _threshold is None:
         return
-    causes = [reason for reason in reasons if reason.outcome is Outcome.RETRACE]
+    causes = [reason for reason in found.reasons if reason.outcome is Outcome.RETRACE]
     classes = signature.classes if causes else {}
-    owners = {_owner(function, classes, reason.path): reason for reason in reversed(causes)}
-    for owner, reason in owners.items():
+    places: dict[str, tuple[Counter[str], str, Reason]] = {}
+    for reason in reversed(causes):
+        holder, _, name = reason.path.rpartition(".")
+        cls = classes.get(holder)
+        if cls is not None and name.isidentifier():
+            owner, counted = f"{cls.__qualname__}.{name}", _BY_CLASS.setdefault(cls, Counter)
+        else:
+            owner, counted = f"{reason.path} of {function}", counts
+        places[owner] = counted, owner, reason
+    for counted, owner, reason in places.values():
         with _LOCK:
-            _COUNTS[owner] += 1
-            reached = _COUNTS[owner] == _threshold
+            counted[owner] += 1
+            reached = counted[owner] == _threshold
         if reached:
             file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
             text = _message(owner, function, reason, _threshold)
             GIVEN.append(text)
             warnings.warn_explicit(text, RetraceStormWarning, file, line)
-
-
-def _owner(function: str, classes: Mapping[str, type], path: str) -> str:
-    """Return the field of a class, or the argument of a function, that a path leads to."""
-    holder, _, name = path.rpartition(".")
-    cls = classes.get(holder)
-    if cls is not None and name.isidentifier():
-        return f"{cls.__qualname__}.{name}"
-    return f"{path} of {function}"
 
 
 def _message(owner: str, function: str, reason: Reason, times: int) -> str:

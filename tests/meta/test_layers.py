@@ -54,16 +54,16 @@ LAYERS = {
     "_call_reasons": 12,
     "_compare": 13,
     "_explain": 14,
-    "_storm": 14,
-    "_memory": 15,
-    "_watching": 16,
-    "_jit": 17,
-    "_watch": 17,
-    "_script": 18,
-    "": 19,  # leafwise/__init__.py
-    "check": 20,
-    "cli": 21,
-    "__main__": 22,
+    "_storm": 15,
+    "_memory": 16,
+    "_watching": 17,
+    "_jit": 18,
+    "_watch": 18,
+    "_script": 19,
+    "": 20,  # leafwise/__init__.py
+    "check": 21,
+    "cli": 22,
+    "__main__": 23,
 }
 
 

@@ -397,6 +397,23 @@ def edits(draw: st.DrawFn) -> tuple[CallRecipe, CallRecipe, set[str]]:
 
 
 @st.composite
+def histories(draw: st.DrawFn) -> list[CallRecipe]:
+    """Draw calls, each a change of an earlier one, without a change of configuration."""
+    history = [dataclasses.replace(draw(calls()), context="")]
+    for _ in range(draw(st.integers(1, 4))):
+        history.append(_changed(draw, draw(st.sampled_from(history))))
+    return history
+
+
+def _changed(draw: st.DrawFn, call: CallRecipe) -> CallRecipe:
+    every = spots(call)
+    path, way = draw(st.sampled_from(every))
+    old = at(call, way)
+    new, _ = draw(leaf_edits(old, path) if isinstance(old, LeafRecipe) else node_edits(old, path))
+    return put(call, way, new)
+
+
+@st.composite
 def leaf_edits(draw: st.DrawFn, old: LeafRecipe, path: str) -> tuple[Any, set[str]]:
     """Draw a leaf with one aspect changed."""
     aspects = ["form", "form", "shape", "dtype", "weak", *["where"] * 4, "none", "odd"]

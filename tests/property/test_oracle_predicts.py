@@ -1,59 +1,71 @@
 """Law: what the oracle predicts for a pair of calls is what JAX does."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
-from hypothesis import assume, event, given
+import pytest
+from hypothesis import assume, event, given, settings
 
+import leafwise as lw
 from leafwise._events import count_events
 from leafwise._explain import Explanation, explain
 from leafwise._reasons import Outcome, Reason, ReasonKind
 from leafwise._signature import Signature, signature
 
-from .calls import CallRecipe, context, edits, fresh_paths
+from .calls import CallRecipe, context, edits, fresh_paths, histories
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_storm_guard() -> Iterator[None]:
+    """Let thousands of traces pass without a warning."""
+    lw.storm_guard(None)
+    yield
+    lw.storm_guard()
+
+
+def everything(*args: Any, **kwargs: Any) -> list[Any]:
+    """Use all arguments: JAX drops those that are not used before it lowers."""
+    leaves = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
+    is_key = [jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
+    return [
+        jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, is_key, strict=True)
+    ]
+
+
+def fresh() -> Any:
+    """Return a function that JAX has not seen."""
+    return lambda *args, **kwargs: everything(*args, **kwargs)
+
+
+def see(function: Any, args: Any, kwargs: Any) -> Outcome:
+    """Call a jitted function; return what JAX did."""
+    entries = function._cache_size()
+    with count_events() as counts:
+        try:
+            function(*args, **kwargs)
+        except Exception:  # noqa: BLE001  # whatever JAX raises
+            return Outcome.ERROR
+    if counts.traces:
+        return Outcome.RETRACE
+    if counts.lowerings or counts.compiles:
+        return Outcome.RECOMPILE
+    return Outcome.DISPATCH if function._cache_size() > entries else Outcome.REUSE
 
 
 def observe(before: CallRecipe, after: CallRecipe) -> tuple[Outcome, Explanation, bool]:
-    """Call a function that uses all of its arguments; return what JAX did, and the prediction."""
-
-    def everything(*args: Any, **kwargs: Any) -> list[Any]:
-        leaves = jax.tree.leaves((args[first:], kwargs))
-        is_key = [jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
-        return [
-            jax.random.key_data(leaf) if key else leaf
-            for leaf, key in zip(leaves, is_key, strict=True)
-        ]
-
-    first = before.offset
-    statics = (0,) if first else ()
-    function = jax.jit(everything, static_argnums=statics)
+    """Make two calls; return what JAX did for the second, the prediction, and equality."""
+    statics = (0,) if before.offset else ()
+    function = jax.jit(fresh(), static_argnums=statics)
     with context(before.context):
         args, kwargs = before.build()
         earlier = sign(args, kwargs, statics)
-        try:
-            function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001  # a call that cannot be made tells nothing
-            event(f"first call raises {type(error).__name__}")
-            assume(False)
-    with context(before.context):
+        assume(see(function, args, kwargs) is not Outcome.ERROR)
         args, kwargs = after.build()
     with context(after.context):
         later = sign(args, kwargs, statics)
-        entries = function._cache_size()
-        with count_events() as counts:
-            try:
-                function(*args, **kwargs)
-                raised = False
-            except Exception:  # noqa: BLE001  # whatever JAX raises
-                raised = True
-    if raised:
-        seen = Outcome.ERROR
-    elif counts.traces:
-        seen = Outcome.RETRACE
-    elif counts.lowerings or counts.compiles:
-        seen = Outcome.RECOMPILE
-    else:
-        seen = Outcome.DISPATCH if function._cache_size() > entries else Outcome.REUSE
+        seen = see(function, args, kwargs)
     return seen, explain(earlier, later), earlier == later
 
 
@@ -61,6 +73,17 @@ def sign(args: Any, kwargs: Any, statics: tuple[int, ...]) -> Signature:
     return signature(*args, static_argnums=statics, **kwargs)
 
 
+pytestmark = [
+    # Equinox takes a NumPy scalar for an array, which should not be static.
+    pytest.mark.filterwarnings("ignore:A JAX array is being set as static"),
+    # JAX has no 64 bits unless they are asked for, and says so.
+    pytest.mark.filterwarnings("ignore:Explicitly requested dtype"),
+]
+EXAMPLES = {"ci": 200, "thorough": 20_000}
+many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 25))
+
+
+@many
 @given(edits())
 def test_prediction_is_what_jax_does(edit: tuple[CallRecipe, CallRecipe, set[str]]) -> None:
     """The predicted outcome is the observed one, and one change names its path alone."""
@@ -73,6 +96,68 @@ def test_prediction_is_what_jax_does(edit: tuple[CallRecipe, CallRecipe, set[str
         assert explanation.reasons, "there is a reason"
     named = {path_of(reason) for reason in explanation.reasons}
     assert named <= paths | {"devices"} | fresh_paths(before) | fresh_paths(after), str(explanation)
+
+
+@given(histories())
+def test_history_decides(history: list[CallRecipe]) -> None:
+    """Of several earlier calls the least costly decides, and `lw.jit` remembers enough to say."""
+    statics = (0,) if history[0].offset else ()
+    function = lw.jit(fresh(), static_argnums=statics)
+    signatures: list[Signature] = []
+    for call in history:
+        args, kwargs = call.build()
+        later = sign(args, kwargs, statics)
+        remembered = function.explain(*args, **kwargs)
+        entries, made = function.cache_size(), len(function.traces) + len(function.recompiles)
+        seen = see(function, args, kwargs)
+        predicted = explain(signatures, later)
+        assert predicted.outcome is seen, str(predicted)
+        if remembered.outcome is Outcome.UNKNOWN:  # an entry that JAX did not tell of
+            assert seen in (Outcome.DISPATCH, Outcome.REUSE)
+            assert entries > made
+        else:
+            assert remembered.outcome is seen, str(remembered)
+        if seen is not Outcome.ERROR:
+            signatures.append(later)
+    event(f"{len(function.traces)} traces")
+
+
+@given(edits())
+def test_filter_jit(edit: tuple[CallRecipe, CallRecipe, set[str]]) -> None:
+    """Under `equinox.filter_jit` the prediction holds too: leaves that are no arrays are static."""
+    before, after, _ = edit
+    function = eqx.filter_jit(fresh())
+    assume(before.static is None)
+    with context(before.context):
+        args, kwargs = before.build()
+        earlier = lw.signature(*args, filter_jit=True, **kwargs)
+        with count_events() as counts:
+            assume(can(function, args, kwargs))
+        assume(counts.traces)
+        args, kwargs = after.build()
+    with context(after.context):
+        later = lw.signature(*args, filter_jit=True, **kwargs)
+        with count_events() as counts:
+            raised = not can(function, args, kwargs)
+    found = explain(earlier, later).outcome
+    event(f"{found}")
+    if raised:
+        assert found is Outcome.ERROR
+    elif counts.traces:
+        assert found is Outcome.RETRACE
+    elif counts.compiles:
+        assert found is Outcome.RECOMPILE
+    else:
+        assert found in (Outcome.DISPATCH, Outcome.REUSE)
+
+
+def can(function: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call does not raise."""
+    try:
+        function(*args, **kwargs)
+    except Exception:  # noqa: BLE001  # whatever JAX raises
+        return False
+    return True
 
 
 def path_of(reason: Reason) -> str:
