@@ -1,5 +1,8 @@
 """Pytree dataclasses whose jit cache keys you can trust."""
 
+import importlib
+from typing import TYPE_CHECKING
+
 from leafwise import debug
 from leafwise._fields import Static, field, static_field
 from leafwise._freeze import FrozenMapping, StaticArray, freeze
@@ -14,6 +17,8 @@ from leafwise.errors import (
     FrozenInstanceError,
     InconsistentHashError,
     LeafwiseError,
+    RetraceError,
+    RetraceStormWarning,
     StaticFieldError,
     StaticMutatedError,
     TracerComparisonError,
@@ -22,18 +27,88 @@ from leafwise.errors import (
     UnhashableStaticError,
 )
 
+if TYPE_CHECKING:
+    from leafwise._events import EventKind
+    from leafwise._explain import Explanation, explain
+    from leafwise._jit import JitFunction, Programs, jit
+    from leafwise._leaves import Leaf, LeafKind
+    from leafwise._memory import Program
+    from leafwise._reasons import Outcome, Reason, ReasonKind
+    from leafwise._signature import Signature, signature
+    from leafwise._sites import Site
+    from leafwise._storm import storm_guard
+    from leafwise._watch import Log, budget, no_retrace, watch
+    from leafwise._watching import Event
+
 __version__ = "0.1.0"
+
+# The oracle, which few programs ask: loaded with its first name.
+_LAZY = {
+    "Event": "_watching",
+    "EventKind": "_events",
+    "Explanation": "_explain",
+    "JitFunction": "_jit",
+    "Leaf": "_leaves",
+    "LeafKind": "_leaves",
+    "Log": "_watch",
+    "Outcome": "_reasons",
+    "Program": "_memory",
+    "Programs": "_jit",
+    "Reason": "_reasons",
+    "ReasonKind": "_reasons",
+    "Signature": "_signature",
+    "Site": "_sites",
+    "budget": "_watch",
+    "explain": "_explain",
+    "jit": "_jit",
+    "no_retrace": "_watch",
+    "signature": "_signature",
+    "storm_guard": "_storm",
+    "watch": "_watch",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what belongs to the oracle when it is asked for."""
+    if name not in _LAZY:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    found: object = getattr(importlib.import_module(f"leafwise.{_LAZY[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return all names, those that are not loaded yet included."""
+    return sorted({*globals(), *_LAZY})
+
 
 __all__ = [
     "ArrayInStaticError",
     "DefinitionError",
+    "Event",
+    "EventKind",
+    "Explanation",
     "FieldCheckError",
     "FieldNotSetError",
     "Finding",
     "FrozenInstanceError",
     "FrozenMapping",
     "InconsistentHashError",
+    "JitFunction",
+    "Leaf",
+    "LeafKind",
     "LeafwiseError",
+    "Log",
+    "Outcome",
+    "Program",
+    "Programs",
+    "Reason",
+    "ReasonKind",
+    "RetraceError",
+    "RetraceStormWarning",
+    "Signature",
+    "Site",
     "Static",
     "StaticArray",
     "StaticFieldError",
@@ -42,12 +117,19 @@ __all__ = [
     "TracerInStaticError",
     "UndecoratedSubclassError",
     "UnhashableStaticError",
+    "budget",
     "debug",
+    "explain",
     "field",
     "freeze",
+    "jit",
+    "no_retrace",
     "pformat",
     "pytree",
     "register",
     "replace",
+    "signature",
     "static_field",
+    "storm_guard",
+    "watch",
 ]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -23,6 +24,15 @@ NODE_DATA: Final = "The node's own data differs."
 FILTERED: Final = (
     "Under filter_jit an array is traced and anything else is static: pass one of them."
 )
+NOT_CALLED: Final = "The earlier call cannot have been made with this."
+OTHER: Final = "Whether JAX takes a value of this type, it alone knows."
+JIT_IS_OFF: Final = "jit is off (`jax_disable_jit`): the function runs as it is written."
+UNKNOWN_ENTRY: Final = (
+    "JAX does not tell which dispatch entries it has: this is one slower call, or none."
+)
+CLEARED: Final = "There are no dispatch entries: the caches were cleared, or cannot be used."
+UNSEEN_CALLS: Final = "This version of JAX does not show the arguments of a call that it makes."
+SIGNATURE: Final = "The function does not take these arguments."
 NO_DIFFERENCE: Final = (
     "The arguments are those of an earlier call: a cache was cleared or is full, or the earlier "
     "call failed."
@@ -45,8 +55,10 @@ def config(name: str) -> str:
     return f"`{name}` differs: make all calls under one setting."
 
 
-def argument(before: str | None, after: str | None) -> str:
+def argument(path: str, before: str | None, after: str | None) -> str:
     """Advise on an argument that is given once and not the other time."""
+    if path.endswith("]") and not path.startswith(("args[", "kwargs[")):  # one of `*args`
+        return "Each number of arguments has a program of its own."
     if before is None:
         return "Not given before: a default and an argument are two programs."
     if after is None:
@@ -72,9 +84,11 @@ def comparison(value: Any) -> str:
 def structure(before: str, after: str) -> str:
     """Advise on a place where another thing stands than before."""
     if before == "None":
-        return "None became something else: None is structure; keep an array there."
+        what = "an array" if after.endswith(")") else after
+        return f"None became {what}: None is structure; keep an array there."
     if after == "None":
-        return "Something became None: None is structure; keep an array there."
+        what = "an array" if before.endswith(")") else before
+        return f"{what} became None: None is structure; keep an array there."
     return "Keep one structure: the types of all nodes are part of the key."
 
 
@@ -100,7 +114,9 @@ def dtype(before: Leaf, after: Leaf) -> str:
     if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR}:
         types_ = f"{_python_type(before)} and {_python_type(after)}"
         return f"{types_} are two dtypes: pass one type of number."
-    return f"Convert to one dtype: `x.astype({before.dtype})`."
+    if after.kind is LeafKind.PYTHON_SCALAR:
+        return f"Convert to one dtype: `jnp.asarray(x, dtype='{before.dtype}')`."
+    return f"Convert to one dtype: `x.astype('{before.dtype}')`."
 
 
 def _python_type(leaf: Leaf) -> str:
@@ -146,17 +162,25 @@ def static(before: Any, after: Any) -> str:
 def _cure(one: Any, other: Any) -> str | None:
     if _is_function(one) and _is_function(other) and _same_definition(one, other):
         return _fresh(other)
-    if isinstance(one, float) and isinstance(other, float) and one != one and other != other:  # noqa: PLR0124  # NaN
+    if _is_nan(one) and _is_nan(other):
         return "NaN is not equal to itself: keep one NaN object, or use None"
+    if _is_function(one) and _is_function(other):
+        if "<locals>" in getattr(other, "__qualname__", ""):
+            return _fresh(other)
+        return "another function: each has a program of its own"
     if type(one) is not type(other):
         got, was = (f"`{_short(each)}` ({_type_name(each)})" for each in (other, one))
         return f"differs by type: {got} is not {was}"
-    if compares_by_identity(type(one)) and not _is_function(one):
+    if compares_by_identity(type(one)):
         name = _type_name(other)
         return f"{name} compares by identity: keep one object, or make it a frozen dataclass"
     if isinstance(other, int | float | complex) and not isinstance(other, bool):
         return "each number has a program: make it dynamic if it keeps changing"
     return None
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value  # noqa: PLR0124  # NaN
 
 
 def cause_of(before: Any, after: Any) -> str:
@@ -203,7 +227,10 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType | types.MethodType | functools.partial)
+    """Whether a value is a function, or something that stands for one: jitted, say."""
+    if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+        return True
+    return callable(value) and not isinstance(value, type) and hasattr(value, "__name__")
 
 
 def _same_definition(one: Any, other: Any) -> bool:
@@ -214,9 +241,9 @@ def _code(value: Any) -> Any:
     """Return what is the same for all functions that one piece of code makes."""
     if isinstance(value, functools.partial):
         return _code(value.func)
-    code = getattr(value, "__code__", None)
+    code = getattr(inspect.unwrap(value), "__code__", None)
     if code is None:
-        return None
+        return value if hasattr(value, "__name__") else None
     return code.co_filename, code.co_firstlineno, code.co_qualname, code.co_code
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from leafwise import _advice
 from leafwise._jaxcompat import UNNAMED_CONFIG
-from leafwise._leaves import LeafKind, device_order
+from leafwise._leaves import Leaf, LeafKind, device_order
 from leafwise._reasons import ABSENT, Outcome, Reason, ReasonKind, Said
 from leafwise._signature import Signature
 from leafwise._static_reasons import static_reason
@@ -15,7 +15,7 @@ from leafwise._values import jax_equal, same_entry
 def call_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield the reasons that are not in the trees of the dynamic arguments."""
     yield from _config_reasons(before, after)
-    yield from _refused(after)
+    yield from _refused(before, after)
     yield from _devices(before, after)
     yield from _arguments(before, after)
     yield from _static_arguments(before, after)
@@ -40,8 +40,9 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, advice)
 
 
-def _refused(after: Signature) -> Iterator[Reason]:
+def _refused(before: Signature, after: Signature) -> Iterator[Reason]:
     """Find the leaves that no jitted function takes."""
+    earlier: dict[str, Leaf] = {}
     for place, leaf in enumerate(after.leaf_records):
         if leaf.kind is LeafKind.INVALID:
             got, advice = leaf.value, _advice.INVALID
@@ -50,7 +51,9 @@ def _refused(after: Signature) -> Iterator[Reason]:
         else:
             continue
         path = after.leaf_paths[place]
-        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, ABSENT, Said(got), advice)
+        earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
+        was = Said(earlier[path]) if path in earlier else ABSENT
+        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Said(got), advice)
 
 
 def _devices(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -96,7 +99,7 @@ def _arguments(before: Signature, after: Signature) -> Iterator[Reason]:
             yield Reason(shown, kind, retrace, *words, _advice.MOVED)
         else:
             old_way, new_way = (ABSENT if each is None else Said(each) for each in given)
-            yield Reason(shown, kind, retrace, old_way, new_way, _advice.argument(*given))
+            yield Reason(shown, kind, retrace, old_way, new_way, _advice.argument(shown, *given))
 
 
 def _way(path: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 
+from leafwise import _advice
+from leafwise._reasons import ABSENT, Outcome, Reason, ReasonKind, Said
 from leafwise._signature import Signature, StaticArguments, labels_of, record
 
 
@@ -38,6 +40,19 @@ class Callee:
             msg = f"the function {self.name} does not exist any more"
             raise ReferenceError(msg)
         return fun
+
+    def refusal(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reason | None:
+        """Return why the function does not take these arguments, if it does not."""
+        try:
+            parameters = inspect.signature(self.fun)
+        except (TypeError, ValueError):  # a builtin, or something that only looks callable
+            return None
+        try:
+            parameters.bind(*args, **kwargs)
+        except TypeError as error:
+            kind, words = ReasonKind.ARGUMENTS, Said(error)
+            return Reason(self.name, kind, Outcome.ERROR, ABSENT, words, _advice.SIGNATURE)
+        return None
 
     def record(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False

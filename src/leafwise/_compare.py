@@ -47,6 +47,7 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     trees = _Trees(before, after, config_differs=config_differs)
     found += trees.compare()
     found = _settled(found, raises=trees.equal is None)
+    found += _undecided(before, after)
     if after.labels:
         found = [each._replace(path=after.show(each.path)) for each in found]
     if placed:
@@ -55,8 +56,6 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     unsound = tuple(each for each in found if each.outcome is Outcome.REUSE)
     severity = max((each.outcome.severity for each in acted), default=0)
     outcome = tuple(Outcome)[severity]
-    if outcome is not Outcome.ERROR and (_is_undecided(before) or _is_undecided(after)):
-        outcome = Outcome.UNKNOWN
     return Differences(outcome, tuple(sorted(acted, key=lambda each: each.rank)), unsound)
 
 
@@ -69,10 +68,21 @@ def _where_placed(reason: Reason) -> Reason | None:
     return reason
 
 
-def _is_undecided(call: Signature) -> bool:
-    """Whether JAX's answer hangs on more than what was recorded."""
-    kinds = {leaf.kind for leaf in call.leaf_records}
-    return not kinds.isdisjoint(_UNDECIDED) or bool(dict(call.config).get("jax_disable_jit"))
+def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield why JAX's answer hangs on more than what was recorded."""
+    off = [bool(dict(each.config).get("jax_disable_jit")) for each in (before, after)]
+    if any(off):
+        path, advice = "config.jax_disable_jit", _advice.JIT_IS_OFF
+        yield Reason(path, ReasonKind.CONFIG, Outcome.UNKNOWN, off[0], off[1], advice)
+    if _UNDECIDED.isdisjoint(leaf.kind for leaf in (*before.leaf_records, *after.leaf_records)):
+        return
+    kind, unknown = ReasonKind.INVALID, Outcome.UNKNOWN
+    for path, leaf in zip(before.leaf_paths, before.leaf_records, strict=True):
+        if leaf.kind in _UNDECIDED:
+            yield Reason(path, kind, unknown, Said(leaf), ABSENT, _advice.NOT_CALLED)
+    for path, leaf in zip(after.leaf_paths, after.leaf_records, strict=True):
+        if leaf.kind is LeafKind.OTHER:
+            yield Reason(path, kind, unknown, ABSENT, Said(leaf), _advice.OTHER)
 
 
 _UNDECIDED: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}

@@ -9,6 +9,7 @@ from leafwise._compare import Differences, differences
 from leafwise._reasons import Outcome, Reason, say
 from leafwise._signature import Signature
 from leafwise._text import got
+from leafwise.report.words import sentence_of
 
 _SHOWN: Final = 12
 
@@ -34,15 +35,14 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """What JAX does, as a sentence."""
-        if self.nearest is None:
-            return "the first call: traced, lowered and compiled"
-        words = _SENTENCES[self.outcome]
-        return f"{words}; shared, but unsound" if self.unsound else words
+        return sentence_of(self.outcome, first=self.nearest is None, unsound=bool(self.unsound))
 
     def __str__(self) -> str:
         """Return the outcome, and a line for each reason."""
         lines = [f"{self.outcome}: {self.sentence}"]
-        every = (*self.reasons, *self.unsound)
+        dispatch = Outcome.DISPATCH  # which goes without saying where more is at stake
+        shown = [each for each in self.reasons if each.outcome is not dispatch]
+        every = (*(shown or self.reasons), *self.unsound)
         lines += [f"  {reason}" for reason in every[:_SHOWN]]
         if len(every) > _SHOWN:
             lines.append(f"  ... and {len(every) - _SHOWN} more")
@@ -72,16 +72,6 @@ class Explanation:
         from leafwise.report import tables  # noqa: PLC0415  # rich asks, so rich is there
 
         return tables.explanation(self.as_dict())
-
-
-_SENTENCES: Final = {
-    Outcome.REUSE: "the dispatch entry is there, nothing is done in Python",
-    Outcome.DISPATCH: "a new dispatch entry, for the program that is there",
-    Outcome.RECOMPILE: "lowered and compiled again, without a trace",
-    Outcome.RETRACE: "traced, lowered and compiled again",
-    Outcome.ERROR: "the call raises",
-    Outcome.UNKNOWN: "not decided by the arguments",
-}
 
 
 def _reason_as_dict(reason: Reason) -> dict[str, str]:
@@ -131,7 +121,7 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
     best: tuple[tuple[Any, ...], int, Differences] | None = None
     for place, before in enumerate(earlier):
         found = differences(before, after, placed=placed)
-        weight = sum(1 << (8 - reason.rank[1] // 2) for reason in found.reasons)
+        weight = sum(_weight(reason) for reason in found.reasons)
         order = (found.outcome.severity, len(found.reasons), weight, -place)
         if best is None or order < best[0]:
             best = order, place, found
@@ -139,3 +129,8 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
         return Explanation(Outcome.RETRACE)
     _, place, found = best
     return Explanation(found.outcome, found.reasons, found.unsound, place)
+
+
+def _weight(reason: Reason) -> float:
+    """Return how much lies between two values: a kind of reason, and within it the type."""
+    return 2.0 ** -reason.rank[1] + (type(reason.before) is not type(reason.after)) * 2.0**-20

@@ -92,6 +92,11 @@ class RunningCall(NamedTuple):
     runs: bool
 
 
+def calls_are_seen() -> bool:
+    """Whether `running_calls` finds what JAX calls."""
+    return bool(_KNOWN)
+
+
 _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
 """The functions of JAX that hold the arguments of a call, and whether they run it."""
 

@@ -246,6 +246,9 @@ def _with_memory(jitted: Any, memory: Memory) -> Any:
     def explain(*args: Any, **kwargs: Any) -> Explanation:
         now = find()
         entries = 0 if now is None else dispatch_entries(now)
+        refused = memory.callee.refusal(args, kwargs)
+        if refused is not None:
+            return Explanation(Outcome.ERROR, (refused,))
         return memory.explain_now(memory.callee.record(args, kwargs), entries)
 
     def signature(*args: Any, **kwargs: Any) -> Signature:

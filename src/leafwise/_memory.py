@@ -6,12 +6,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from leafwise import _advice, _storm
 from leafwise._callee import Callee
 from leafwise._explain import Explanation, nearest
-from leafwise._jaxcompat import RunningCall
+from leafwise._jaxcompat import RunningCall, calls_are_seen
 from leafwise._leaves import LeafKind
 from leafwise._reasons import ABSENT, Outcome, Reason, ReasonKind
 from leafwise._signature import Signature
@@ -58,6 +58,9 @@ class Program:
         return f"{self.site or 'called from no file'}\n{self.explanation}"
 
 
+_ELSEWHERE: Final = "(not an argument)"
+
+
 class Memory:
     """The programs of one function.
 
@@ -88,11 +91,20 @@ class Memory:
         made = [each for each in list(self.programs) if each.ran and each.compile_seconds]
         # JAX says nothing of dispatch entries: one more than programs may be this call's. And
         # none at all where there were programs: the caches of the process were cleared.
-        unseen = found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made)
-        cleared = bool(made) and not entries
-        if unseen or (cleared and found.outcome is not Outcome.ERROR):
-            return dataclasses.replace(found, outcome=Outcome.UNKNOWN)
-        return found
+        why = ""
+        if found.outcome in (Outcome.ERROR, Outcome.UNKNOWN):
+            return found
+        if made and not entries:
+            why = _advice.CLEARED
+        elif self.programs and not calls_are_seen() and found.outcome is not Outcome.RETRACE:
+            why = _advice.UNSEEN_CALLS
+        elif found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made):
+            why = _advice.UNKNOWN_ENTRY
+        if not why:
+            return found
+        unknown = Outcome.UNKNOWN
+        cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, ABSENT, ABSENT, why)
+        return dataclasses.replace(found, outcome=unknown, reasons=(*found.reasons, cause))
 
     def new_program(
         self,
@@ -129,5 +141,5 @@ def _unexpected(outcome: Outcome, found: Explanation, signature: Signature) -> E
     """Explain a program that the arguments do not explain."""
     traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
     advice = _advice.TRANSFORMED if traced else _advice.NO_DIFFERENCE
-    cause = Reason("(not an argument)", ReasonKind.CACHE, outcome, ABSENT, ABSENT, advice)
+    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, ABSENT, ABSENT, advice)
     return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, cause))

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import jax
 
@@ -58,7 +58,10 @@ class Ended(NamedTuple):
 def problem(target: Target) -> str | None:
     """Say why a target cannot be run, if that is known beforehand."""
     if not target.is_module:
-        return None if Path(target.name).exists() else f"there is no file {target.name}"
+        file = Path(target.name)
+        if file.is_dir() and not (file / "__main__.py").exists():
+            return f"there is no __main__.py in {target.name}"
+        return None if file.exists() else f"there is no file {target.name}"
     try:
         with _path_of(target):
             found = importlib.util.find_spec(target.name)
@@ -103,7 +106,7 @@ def run(target: Target, version: str) -> tuple[shape.Report, Ended]:
         "exit": ended.words,
         "functions": _functions(log.events),
         "events": [_event(event, start) for event in log.events],
-        "warnings": _storm.GIVEN[already:],
+        "warnings": [*_storm.GIVEN[already:], *_jitted_anew(log.events)],
     }
     return report, ended
 
@@ -177,14 +180,15 @@ def _functions(events: Sequence[Event]) -> list[shape.Function]:
     """Sum up the events of each function, the most seconds first."""
     groups: dict[Any, list[Event]] = {}
     for event in events:
-        fun = event.fun
-        key = None if event.eager else (event.name, id(fun) if fun is not None else 0)
+        place = _definition(event.fun)
+        known = place if place[0] or event.fun is None else id(event.fun)
+        key = None if event.eager else (event.name, known if event.fun is not None else None)
         groups.setdefault(key, []).append(event)
     # An event of which JAX told the name only belongs to the one function of that name.
-    for name, place in [key for key in groups if key is not None and not key[1]]:
+    for name, _ in [key for key in groups if key is not None and key[1] is None]:
         same = [key for key in groups if key is not None and key[0] == name and key[1]]
         if len(same) == 1:
-            groups[same[0]] += groups.pop((name, place))
+            groups[same[0]] += groups.pop((name, None))
     functions = [_function(each) for each in groups.values()]
     return sorted(functions, key=lambda each: -sum(_numbers(each["seconds"])))
 
@@ -223,13 +227,35 @@ def _function(events: Sequence[Event]) -> shape.Function:
     }
 
 
+_OFTEN: Final = 3
+
+
+def _jitted_anew(events: Sequence[Event]) -> list[str]:
+    """Warn of functions that are jitted again and again: JAX traces each as another one."""
+    made: dict[tuple[str, str, int], dict[int, Event]] = {}
+    for event in events:
+        if event.kind is EventKind.TRACE and event.fun is not None and not event.eager:
+            file, line = _definition(event.fun)
+            if file:
+                made.setdefault((event.name, file, line), {})[id(event.fun)] = event
+    return [
+        f"{name} ({file}:{line}) was made and jitted {len(each)} times, and traced each time: "
+        "make it, and call jax.jit, once, outside of the loop"
+        for (name, file, line), each in made.items()
+        if len(each) >= _OFTEN
+    ]
+
+
 def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     """Return the file and line where a function is defined, as far as there is one."""
     plain: Any = fun
     while isinstance(plain, functools.partial):
         plain = plain.func
     code = getattr(inspect.unwrap(plain), "__code__", None) if plain is not None else None
-    return (_short(code.co_filename), code.co_firstlineno) if code is not None else ("", 0)
+    # Of a function under `filter_jit` JAX sees what equinox makes of it.
+    if code is None or plain.__module__ == "equinox._jit":
+        return "", 0
+    return _short(code.co_filename), code.co_firstlineno
 
 
 def _short(file: str) -> str:

@@ -153,21 +153,32 @@ class StaticArguments:
         Raises:
             TypeError: They are something else.
         """
-        several: tuple[Any, ...] = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
-        named: tuple[Any, ...] = (names,) if isinstance(names, str) else tuple(names or ())
-        for expected, given, kind in (
-            ("static_argnums takes integers", several, int),
-            ("static_argnames takes names", named, str),
-        ):
-            wrong = [item for item in given if not isinstance(item, kind)]
-            if wrong:
-                msg = f"{expected}, got {got(wrong[0])}"
-                raise TypeError(msg)
+        several = _checked("static_argnums takes integers", numbers, int)
+        named = _checked("static_argnames takes names", names, str)
         return cls(several, named)
 
     def resolved(self, count: int) -> frozenset[int]:
         """Return the positions in a call of `count` arguments, counted from the start."""
         return frozenset(number + count if number < 0 else number for number in self.numbers)
+
+
+def _checked(expected: str, given: Any, kind: type) -> tuple[Any, ...]:
+    """Return one thing, several or None as a tuple.
+
+    Raises:
+        TypeError: They are of another kind.
+    """
+    several: Any = (given,) if isinstance(given, kind) else given
+    items = tuple(() if several is None else several) if _is_listing(several) else (several,)
+    wrong = [item for item in items if not isinstance(item, kind)]
+    if wrong:
+        msg = f"{expected}, got {got(wrong[0])}"
+        raise TypeError(msg)
+    return items
+
+
+def _is_listing(value: Any) -> bool:
+    return value is None or (isinstance(value, Iterable) and not isinstance(value, str | bytes))
 
 
 def record(

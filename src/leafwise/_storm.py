@@ -99,6 +99,7 @@ def _message(owner: str, function: str, reason: Reason, times: int) -> str:
     static = reason.kind is ReasonKind.STATIC and not described
     cause = _advice.cause_of(*words) if static else f"changing {reason.kind}"
     return (
-        f"{owner} has caused {times} traces of {function}: {cause}, now {say(reason.after)}. "
+        f"{owner} has caused {times} traces, the last one of {function}: {cause}, now "
+        f"{say(reason.after)}. "
         f"{reason.advice}\n(path: {reason.path}; leafwise.storm_guard(None) turns this off)"
     )

@@ -185,6 +185,7 @@ class budget:  # noqa: N801  # as above
         traceback: TracebackType | None,
     ) -> None:
         """Stop counting, and raise if there was more than is allowed."""
+        __tracebackhide__ = True
         unwatch_events(self._count)
         if error is None:
             self._settle()
@@ -197,6 +198,7 @@ class budget:  # noqa: N801  # as above
                 self._settle()
 
     def _settle(self) -> None:
+        __tracebackhide__ = True
         over: list[Event] = []
         counts: list[str] = []
         for kind, allowed in self._allowed.items():

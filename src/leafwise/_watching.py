@@ -135,7 +135,7 @@ def _on_event(raw: RawEvent) -> None:
     memory: Memory | None = getattr(call.fun, "memory", None) if call is not None else None
     program: Program | None = None
     if raw.kind is EventKind.TRACE:
-        program = _traced(raw, call, memory)
+        memory, program = _traced(raw, call, memory)
         first = program is not None
     else:
         _say_nested()
@@ -144,7 +144,9 @@ def _on_event(raw: RawEvent) -> None:
     _tell(_event(raw, call, memory, explanation))
 
 
-def _traced(raw: RawEvent, call: RunningCall | None, memory: Memory | None) -> Program | None:
+def _traced(
+    raw: RawEvent, call: RunningCall | None, memory: Memory | None
+) -> tuple[Memory | None, Program | None]:
     """Find the program whose trace JAX speaks of: the last body that ran, if it is of it."""
     ran = _HERE.ran
     found: Program | None = None
@@ -152,11 +154,11 @@ def _traced(raw: RawEvent, call: RunningCall | None, memory: Memory | None) -> P
         mine, program = ran[-1]
         if mine is memory or (memory is None and mine.name == raw.name):
             ran.pop()
-            found = program
+            memory, found = mine, program
             found.trace_seconds = raw.seconds
             _HERE.current = (id(call.args), mine, found) if call is not None else None
     _say_nested()
-    return found
+    return memory, found
 
 
 def _made(

@@ -8,12 +8,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
-NEEDED = {"train_digits.py": ("optax", "sklearn")}
+NEEDED = dict.fromkeys(("churn.py", "train_digits.py"), ("optax", "sklearn"))
 
 
 def test_scripts_are_found() -> None:
-    """All five examples are there, so that the next test runs them."""
+    """All examples are there, so that the next test runs them."""
     assert SCRIPTS == [
+        "churn.py",
         "control_flow.py",
         "flags.py",
         "scan_params.py",

@@ -40,7 +40,7 @@ def page(report: Report) -> str:
         does not show all, a sentence says how much is left out.
 
     Example:
-        >>> Path("report.html").write_text(page(report), encoding="utf-8")
+        >>> Path("report.html").write_text(page(report), encoding="utf-8")  # doctest: +SKIP
     """
     again = repeats(report)
     body = [_headline(report, again)]

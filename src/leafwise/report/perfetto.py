@@ -34,7 +34,7 @@ def trace_events(report: Report) -> dict[str, Any]:
         A JSON object, for a file that ui.perfetto.dev opens.
 
     Example:
-        >>> Path("trace.json").write_text(json.dumps(trace_events(report)))
+        >>> Path("trace.json").write_text(json.dumps(trace_events(report)))  # doctest: +SKIP
     """
     threads: dict[str, int] = {}
     tracks: dict[int, list[Event]] = {}

@@ -1,11 +1,11 @@
 """What JAX did again, and why: calls of one line with the same reasons are one repeat."""
 
 import dataclasses
-import itertools
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from leafwise.report.shape import Event, Explained, Reason, Report, Site
+from leafwise.report.shape import Event, Explained, Report, Site
 from leafwise.report.words import is_repeat
 
 Interval: TypeAlias = tuple[float, float]
@@ -18,16 +18,22 @@ class Change:
     Attributes:
         path: Where in the arguments.
         kind: What differs there.
-        advice: What to do about it: that of the first call.
+        advices: What to do about it, in order of time.
         unsound: Whether JAX took the two values for equal.
         values: What it was and what it is now, once each, in order of time.
     """
 
     path: str
     kind: str
-    advice: str
+    advices: list[str]
     unsound: bool
     values: dict[tuple[str, str], None]
+
+    @property
+    def advice(self) -> str:
+        """What to do about it: what was said most often, and of these the latest."""
+        counts = Counter(reversed(self.advices))  # the first of equals wins
+        return counts.most_common(1)[0][0]
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,14 +63,22 @@ class Repeat:
 
 
 def changes(explanation: Explained) -> list[Change]:
-    """Return the reasons of one explanation, and then the unsound ones."""
-    every = [(reason, False) for reason in explanation["reasons"]]
+    """Return the reasons of one explanation, and then the unsound ones.
+
+    What costs a dispatch entry only is left out where more is at stake.
+    """
+    graver = explanation["outcome"] != "dispatch"
+    every = [
+        (reason, False)
+        for reason in explanation["reasons"]
+        if not (graver and reason["outcome"] == "dispatch")
+    ]
     every += [(reason, True) for reason in explanation["unsound"]]
     return [
         Change(
             reason["path"],
             reason["kind"],
-            reason["advice"],
+            [reason["advice"]],
             unsound,
             {(reason["before"], reason["after"]): None},
         )
@@ -125,13 +139,8 @@ def covered(intervals: Iterable[Interval]) -> float:
 def _key(event: Event, explanation: Explained) -> tuple[Any, ...]:
     site = event["site"]
     line = (site["file"], site["line"], site["text"]) if site else None
-    reasons = tuple(_look(reason) for reason in explanation["reasons"])
-    unsound = tuple(_look(reason) for reason in explanation["unsound"])
-    return event["name"], explanation["outcome"], line, reasons, unsound
-
-
-def _look(reason: Reason) -> tuple[str, str]:
-    return reason["path"], reason["kind"]
+    looks = tuple((each.path, each.kind, each.unsound) for each in changes(explanation))
+    return event["name"], explanation["outcome"], line, looks
 
 
 def _repeat(event: Event, explanation: Explained) -> Repeat:
@@ -141,6 +150,8 @@ def _repeat(event: Event, explanation: Explained) -> Repeat:
 def _add(repeat: Repeat, event: Event, explanation: Explained) -> None:
     repeat.events.append(event)
     repeat.intervals.append(interval(event))
-    every = itertools.chain(explanation["reasons"], explanation["unsound"])
-    for change, reason in zip(repeat.changes, every, strict=True):
-        change.values[reason["before"], reason["after"]] = None
+    if len(repeat.events) == 1:  # whose changes these are
+        return
+    for change, other in zip(repeat.changes, changes(explanation), strict=True):
+        change.values.update(other.values)
+        change.advices.extend(other.advices)

@@ -81,10 +81,16 @@ def is_empty(report: Report) -> bool:
 
 def sentence(explanation: Explained) -> str:
     """Say what JAX does for a call."""
-    if explanation["nearest"] is None:
+    first, unsound = explanation["nearest"] is None, bool(explanation["unsound"])
+    return sentence_of(explanation["outcome"], first=first, unsound=unsound)
+
+
+def sentence_of(outcome: str, *, first: bool, unsound: bool) -> str:
+    """Say what JAX does for a call, by what is known of it."""
+    if first and outcome == "retrace":
         return "the first call: traced, lowered and compiled"
-    words = _SENTENCES.get(explanation["outcome"], clean(explanation["outcome"]))
-    return f"{words}; shared, but unsound" if explanation["unsound"] else words
+    words = _SENTENCES.get(outcome, clean(outcome))
+    return f"{words}; shared, but unsound" if unsound else words
 
 
 _SENTENCES: Final = {
