@@ -32,6 +32,8 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     earlier, later = dict(before.config), dict(after.config)
     seen: set[str] = set()
     for name, its in later.items():
+        if name == "jax_disable_jit":  # nothing is jitted then: see `_compare`
+            continue
         mine, shown = earlier.get(name, ABSENT), _CONFIG_NAMES.get(name, name)
         if shown in seen or (seen and name == UNNAMED_CONFIG) or jax_equal(mine, its):
             continue

@@ -123,7 +123,7 @@ class _Trees:
         self.before = before
         self.after = after
         self.config_differs = config_differs
-        self._pairs: dict[tuple[int, int], list[Reason]] = {}
+        self._pairs: dict[tuple[int, int], tuple[Reason, ...]] = {}
         # Their hash tells classes apart that `==` does not: those of registered dataclasses.
         self.equal = same_entry(before.treedef, after.treedef)
 
@@ -135,15 +135,18 @@ class _Trees:
             yield from self._same_structure("", mine, its)
             return
         for step, places, trees in _common(mine, its, (before.treedef, after.treedef)):
-            yield from self._subtree(step, *places, trees)
+            yield from self._place(step, *places, trees)
+
+    def _place(self, path: str, mine: Place, its: Place, trees: "_Pair") -> Iterable[Reason]:
+        """Compare what stands at one place of both trees."""
+        if isinstance(mine, int) and isinstance(its, int):
+            return self._leaf(path, self.before.leaf_records[mine], self.after.leaf_records[its])
+        return self._subtree(path, mine, its, trees)
 
     def _subtree(self, path: str, mine: Place, its: Place, trees: "_Pair") -> Iterator[Reason]:
-        """Compare what stands at one place of both trees."""
+        """Compare two trees, or a tree with a leaf."""
         if not (isinstance(mine, Node) and isinstance(its, Node)):
-            if isinstance(mine, int) and isinstance(its, int):
-                yield from self._leaf(path, mine, its)
-            else:
-                yield self._other(path, mine, its)
+            yield self._other(path, mine, its)
             return
         if same_entry(*trees) is True:
             yield from self._same_structure(path, mine, its)
@@ -151,7 +154,7 @@ class _Trees:
         found = list(self._node(path, mine, its))
         if mine.cls is its.cls or mine.steps == its.steps:
             for step, places, below in _common(mine, its, trees):
-                found += self._subtree(path + step, *places, below)
+                found += self._place(path + step, *places, below)
         if all(each.outcome is Outcome.REUSE for each in found):
             advice = _advice.NODE_DATA
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine.aux, its.aux, advice)
@@ -176,11 +179,12 @@ class _Trees:
 
     def _same_structure(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
-        paths = self.after.leaf_paths
-        for here, there in zip(
-            range(mine.start, mine.stop), range(its.start, its.stop), strict=True
-        ):
-            yield from self._leaf(paths[there], here, there)
+        before = self.before.leaf_records[mine.start : mine.stop]
+        after = self.after.leaf_records[its.start : its.stop]
+        known = self._pairs  # most pairs of leaves are pairs of records that were met before
+        for place, (one, other) in enumerate(zip(before, after, strict=True), its.start):
+            if known.get((id(one), id(other))) != () and not self._alike(one, other):
+                yield from self._leaf(self.after.leaf_paths[place], one, other)
         todo = [(path, mine, its)]
         while todo:
             where, a, b = todo.pop()
@@ -189,18 +193,27 @@ class _Trees:
                 if isinstance(left, Node) and isinstance(right, Node):
                     todo.append((where + step, left, right))
 
-    def _leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
-        """Compare two leaves."""
-        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
+    def _alike(self, one: Leaf, other: Leaf) -> bool:
+        """Whether two leaves give no reason; False where that takes their path to say."""
         if LeafKind.STATIC in (one.kind, other.kind):
-            return self._static_leaf(path, one, other)
-        pair = id(one), id(other)  # many leaves share one record
+            return False
+        return not self._leaf_reasons(one, other)
+
+    def _leaf_reasons(self, one: Leaf, other: Leaf) -> tuple[Reason, ...]:
+        """Return the reasons of two traced leaves, without their path."""
+        pair = id(one), id(other)
         found = self._pairs.get(pair)
         if found is None:
             reasons = leaf_reasons("", one, other, config_differs=self.config_differs)
             invalid = LeafKind.INVALID in (one.kind, other.kind)
-            found = self._pairs[pair] = [] if invalid or one == other else list(reasons)
-        return [reason._replace(path=path) for reason in found] if found else ()
+            found = self._pairs[pair] = () if invalid or one == other else tuple(reasons)
+        return found
+
+    def _leaf(self, path: str, one: Leaf, other: Leaf) -> Iterable[Reason]:
+        """Compare two leaves."""
+        if LeafKind.STATIC in (one.kind, other.kind):
+            return self._static_leaf(path, one, other)
+        return [Reason(path, *reason[1:]) for reason in self._leaf_reasons(one, other)]
 
     def _static_leaf(self, path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
         """Compare leaves of which one is static under `equinox.filter_jit`, or both."""

@@ -118,6 +118,9 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
     The nearest is one whose program JAX takes up at the least cost; among these the one with
     the fewest reasons, then the slightest ones, then the latest.
     """
+    if len(earlier) == 1:  # nothing to choose from
+        found = differences(earlier[0], after, placed=placed)
+        return Explanation(found.outcome, found.reasons, found.unsound, 0)
     best: tuple[tuple[Any, ...], int, Differences] | None = None
     for place, before in enumerate(earlier):
         found = differences(before, after, placed=placed)

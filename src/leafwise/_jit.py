@@ -5,7 +5,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, overload
 
 import jax
 
@@ -23,6 +23,8 @@ _JAX_JIT: Final = jax.jit
 """The one of JAX: `leafwise explain` puts ours in its place."""
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+S = TypeVar("S")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -76,6 +78,16 @@ class JitFunction(Protocol[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function, as under `jax.jit`."""
+        ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: "JitFunction[Concatenate[S, Q], R_co]", instance: S, owner: type | None = None
+    ) -> "JitFunction[Q, R_co]": ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Return a bound method, for a function that is defined in a class."""
         ...
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:

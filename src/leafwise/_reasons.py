@@ -65,7 +65,11 @@ class ReasonKind(StrEnum):
     """Where the data of a leaf lies: in JAX, in NumPy, in Python."""
 
 
-_RANK = {kind: place for place, kind in enumerate(ReasonKind)}
+_PLACES = {
+    (outcome, kind): (-outcome.severity, place)
+    for outcome in Outcome
+    for place, kind in enumerate(ReasonKind)
+}
 
 
 class Reason(NamedTuple):
@@ -91,7 +95,7 @@ class Reason(NamedTuple):
     @property
     def rank(self) -> tuple[int, int]:
         """The place among other reasons: the lowest is the first."""
-        return -self.outcome.severity, _RANK[self.kind]
+        return _PLACES[self.outcome, self.kind]
 
     def __str__(self) -> str:
         """Return one line: path, kind, what changed, and the advice."""

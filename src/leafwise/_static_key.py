@@ -142,38 +142,40 @@ def _let_go(table: dict[Any, Any]) -> None:
         table.clear()
 
 
-def _forget_token(entry: _Entry[Any], lock: Any = _LOCK) -> None:
-    with lock:  # a default, since globals are gone when the interpreter ends
+def _no_key() -> None:
+    """Stand where there was no key yet."""
+
+
+def _forget_token(entry: _Entry[Any], lock: Any = _LOCK, let_go: Any = _let_go) -> None:
+    with lock:  # defaults, since globals are gone when the interpreter ends
         held = entry.table.get(entry.place)
         if held is not None:
             held[:] = [other for other in held if other is not entry]
             if not held:
                 del entry.table[entry.place]
-                _let_go(entry.table)
+                let_go(entry.table)
 
 
-def _forget_key(entry: _Entry[StaticKey], lock: Any = _LOCK) -> None:
+def _forget_key(
+    entry: _Entry[StaticKey], lock: Any = _LOCK, let_go: Any = _let_go, no_key: Any = _no_key
+) -> None:
     with lock:
         place, form = entry.place
         table: KeyTable = entry.table
         if table.known.get(place) is entry:
             del table.known[place]
-            _let_go(table.known)
+            let_go(table.known)
         if form is not None and table.plain.get(form) is entry:
             del table.plain[form]
-            _let_go(table.plain)
+            let_go(table.plain)
         if table.last is entry:
-            table.last = _no_key
+            table.last = no_key
 
 
 def _token_entry(token: T, table: dict[int, list[_Entry[T]]], hashed: int) -> _Entry[T]:
     entry = _Entry(token, _forget_token)
     entry.table, entry.place = table, hashed
     return entry
-
-
-def _no_key() -> None:
-    """Stand where there was no key yet."""
 
 
 class KeyTable:

@@ -1,0 +1,70 @@
+"""The oracle: what a checker sees of functions under `lw.jit`, of watches and of answers."""
+
+from collections.abc import Mapping
+from typing import Any, assert_type
+
+import jax
+
+import leafwise as lw
+
+
+@lw.jit
+def double(x: jax.Array, times: int = 1) -> jax.Array:
+    return x * 2 * times
+
+
+@lw.jit(static_argnames="times")
+def triple(x: jax.Array, times: int = 1) -> jax.Array:
+    return x * 3 * times
+
+
+class Trainer:
+    @lw.jit
+    def step(self, x: jax.Array) -> jax.Array:
+        return x
+
+
+def bound(trainer: Trainer, x: jax.Array) -> None:
+    assert_type(trainer.step(x), jax.Array)
+    assert_type(Trainer.step(trainer, x), jax.Array)
+    trainer.step("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def asked(x: jax.Array) -> None:
+    assert_type(double(x), jax.Array)
+    assert_type(triple(x, times=2), jax.Array)
+    assert_type(double.traces[-1], lw.Program)
+    assert_type(double.traces[1:], list[lw.Program])
+    assert_type(double.traces[0].explanation, lw.Explanation)
+    assert_type(double.recompiles, lw.Programs)
+    assert_type(double.explain(x), lw.Explanation)
+    assert_type(double.signature(x, times=2), lw.Signature)
+    assert_type(double.cache_size(), int)
+    double("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    double.explain(x, rate=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def compared(x: jax.Array) -> None:
+    before = lw.signature(x, 1.0, static_argnums=1, rate=2)
+    assert_type(before, lw.Signature)
+    assert_type(before.leaves, Mapping[str, lw.Leaf])
+    assert_type(before.statics, Mapping[str, Any])
+    answer = lw.explain([before, before], before)
+    assert_type(answer.outcome, lw.Outcome)
+    assert_type(answer.reasons[0], lw.Reason)
+    assert_type(answer.nearest, int | None)
+    lw.explain(before, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def watched() -> None:
+    with lw.watch(eager=False) as log:
+        assert_type(log, lw.Log)
+        assert_type(log.traces, list[lw.Event])
+        assert_type(log.events[0].site, lw.Site | None)
+        assert_type(log.events[0].kind, lw.EventKind)
+    with lw.budget(traces=1, compiles=1, of=double, strict=True) as within:
+        assert_type(within, lw.Log)
+    with lw.no_retrace(of="double"):
+        pass
+    lw.budget(traces="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lw.storm_guard(None)
