@@ -1,11 +1,11 @@
 """Is this run worse than the committed one?"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from report import Report
+from report import Report, Setting
 from rows import Row
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -16,6 +16,7 @@ RELATIVE: Final[Mapping[str, float]] = {
     "cost": 0.10,
     "growth": 0.15,
     "instances": 0.20,
+    "oracle": 0.15,
     "training": 0.15,
 }
 """By what fraction a ratio may be worse, by table; others are not compared."""
@@ -31,13 +32,13 @@ class NoComparisonError(Exception):
     """There is nothing that this run can be compared with; the message says what to do."""
 
 
-def committed(minor: str, device: str, folder: Path = RESULTS) -> Report:
+def committed(minor: str, device: str, folder: Path | None = None) -> Report:
     """Return the committed results for a Python.
 
     Raises:
         NoComparisonError: There are none, or they come from another kind of device.
     """
-    path = folder / f"{minor}.json"
+    path = (folder or RESULTS) / f"{minor}.json"
     if not path.exists():
         msg = f"no results to compare with: {path} is missing; --save writes it"
         raise NoComparisonError(msg)
@@ -46,6 +47,38 @@ def committed(minor: str, device: str, folder: Path = RESULTS) -> Report:
         msg = f"{path} was measured on {report.setting.device}, and this is {device}"
         raise NoComparisonError(msg)
     return report
+
+
+def same_setting(setting: Setting, folder: Path | None = None) -> Report:
+    """Return the committed results that a run of some tables can become part of.
+
+    Raises:
+        NoComparisonError: There are none, or they were measured on other versions.
+    """
+    report = committed(setting.minor, setting.device, folder)
+    if report.setting != setting:
+        msg = f"{setting.minor}.json is of another setting, save all rows: {report.setting.line}"
+        raise NoComparisonError(msg)
+    return report
+
+
+def part(report: Report, tables: Iterable[str]) -> Report:
+    """Return the rows of these tables."""
+    chosen = set(tables)
+    return Report(report.setting, [row for row in report.rows if row.table in chosen])
+
+
+def merged(now: Report, before: Report, groups: Iterable[Sequence[str]]) -> Report:
+    """Return a run, and of an earlier one the tables that it lacks.
+
+    Args:
+        now: The run.
+        before: The earlier one.
+        groups: All tables that are measured together, in the order of the results.
+    """
+    new = {row.table for row in now.rows}
+    parts = [part(before if new.isdisjoint(tables) else now, tables) for tables in groups]
+    return Report(now.setting, [row for each in parts for row in each.rows])
 
 
 def tolerance(row: Row) -> float | None:

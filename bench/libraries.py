@@ -25,6 +25,7 @@ EMPTY: Final = "empty"
 READY: Final = "ready"
 DICT: Final = "dict"
 FROZEN: Final = "frozen dataclass"
+AGAIN: Final = "jax again"
 
 _METADATA: Final = {"static": True}
 

@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from libraries import EMPTY, MANY, OURS, READY, SLOTS, WITHOUT_STATICS
+from libraries import AGAIN, EMPTY, MANY, OURS, READY, SLOTS, WITHOUT_STATICS
 from timing import Samples
 
 FLAT: Final = "flat"
-NO_PEERS: Final = frozenset({OURS, SLOTS, MANY, WITHOUT_STATICS, EMPTY, READY, FLAT})
-"""Never the best peer: ourselves, bounds, and chex, which carries five fields, not eight."""
+NO_PEERS: Final = frozenset({OURS, SLOTS, MANY, WITHOUT_STATICS, EMPTY, READY, FLAT, AGAIN})
+"""Never the best peer: ourselves, bounds, controls, and chex, which has five fields, not eight."""
 
 _PER_SECOND: Final = {"ns": 1e9, "µs": 1e6, "ms": 1e3}
 STEPS: Final = "steps/s"

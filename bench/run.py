@@ -1,6 +1,6 @@
 """Measure leafwise against other pytree classes.
 
-Run `python bench/run.py`: about five minutes, or one with `--quick`. All contestants take
+Run `python bench/run.py`: about six minutes, or one with `--quick`. All contestants take
 turns in one process, so that a busy machine slows all of them alike; ratios are what counts.
 """
 
@@ -9,7 +9,7 @@ import dataclasses
 import importlib.util
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ import draw
 import growth
 import instances
 import libraries
+import oracle
 import report
 import training
 from timing import Effort
@@ -33,23 +34,26 @@ class Plan:
     growth: Effort
     instances: Effort
     training: training.Plan
-    scales: tuple[growth.Scale, instances.Scale, training.Scale]
+    oracle: oracle.Plan
+    scales: tuple[growth.Scale, instances.Scale, training.Scale, oracle.Scale]
 
 
+_SHORT: Final = 0.002
 FULL: Final = Plan(
     Effort(75.0),
     Effort(25.0),
     Effort(6.0),
     training.Plan(Effort(25.0), Effort(15.0), Effort(8.0)),
-    (growth.FULL, instances.FULL, training.FULL),
+    oracle.Plan(Effort(20.0, _SHORT), Effort(15.0), Effort(30.0)),
+    (growth.FULL, instances.FULL, training.FULL, oracle.FULL),
 )
-_SHORT: Final = 0.002
 QUICK: Final = Plan(
     Effort(6.0, _SHORT),
     Effort(3.0, _SHORT),
     Effort(1.0, _SHORT),
     training.Plan(Effort(4.0), Effort(4.0), Effort(1.0)),
-    (growth.QUICK, instances.QUICK, training.QUICK),
+    oracle.Plan(Effort(6.0, _SHORT), Effort(3.0), Effort(6.0)),
+    (growth.QUICK, instances.QUICK, training.QUICK, oracle.QUICK),
 )
 
 
@@ -68,16 +72,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             shown = options.curves == compare.RESULTS
             draw.draw_growth(options.curves, draw.IMAGES if shown else options.curves)
         return 0
-    before = None
-    if options.check:
-        try:
-            before = compare.committed(setting.minor, setting.device)
-        except compare.NoComparisonError as error:
-            print(error, file=sys.stderr)
-            return 2
-    result = report.Report(setting, _measure(found, _plan(options)))
+    groups: Sequence[str] = options.only or list(TABLES)
+    before = kept = None
+    try:
+        if options.check:
+            whole = compare.committed(setting.minor, setting.device)
+            before = compare.part(whole, _tables(groups))
+        if options.save and options.only:
+            kept = compare.same_setting(setting)
+    except compare.NoComparisonError as error:
+        print(error, file=sys.stderr)
+        return 2
+    result = report.Report(setting, _measure(found, _plan(options), groups))
     print(report.as_text(result), end="")
-    _write(result, options)
+    _write(result, options, kept)
     return 0 if before is None else _compare(result, before)
 
 
@@ -85,8 +93,9 @@ def _plan(options: argparse.Namespace) -> Plan:
     if options.loops is None:
         return QUICK if options.quick else FULL
     once = Effort(0.0, loops=options.loops)
-    scales = (growth.TINY, instances.TINY, training.TINY)
-    return Plan(once, once, once, training.Plan(once, once, once), scales)
+    scales = (growth.TINY, instances.TINY, training.TINY, oracle.TINY)
+    trained, asked = training.Plan(once, once, once), oracle.Plan(once, once, once)
+    return Plan(once, once, once, trained, asked, scales)
 
 
 def _curve_plan(options: argparse.Namespace) -> tuple[Effort, curves.Scale]:
@@ -97,27 +106,49 @@ def _curve_plan(options: argparse.Namespace) -> tuple[Effort, curves.Scale]:
     return Effort(60.0), curves.FULL
 
 
-def _measure(found: dict[str, libraries.Library], plan: Plan) -> list[report.Row]:
+TABLES: Final[Mapping[str, Sequence[str]]] = {
+    "cost": (cost.TABLE,),
+    "growth": (growth.TABLE,),
+    "instances": (instances.TABLE,),
+    "training": (training.TABLE, training.BEYOND),
+    "oracle": (oracle.TABLE,),
+}
+"""The tables of each group of measurements, in the order of the results."""
+
+
+def _measure(
+    found: dict[str, libraries.Library], plan: Plan, groups: Sequence[str]
+) -> list[report.Row]:
     python = sys.version_info[:2]
-    grown, made, trained = plan.scales
-    return [
-        *cost.measure(found, plan.cost, python),
-        *growth.measure(found, plan.growth, grown),
-        *instances.measure(found, plan.instances, made, python),
-        *training.measure(found, plan.training, trained),
-    ]
+    grown, made, trained, asked = plan.scales
+    measures: dict[str, Callable[[], list[report.Row]]] = {
+        "cost": lambda: cost.measure(found, plan.cost, python),
+        "growth": lambda: growth.measure(found, plan.growth, grown),
+        "instances": lambda: instances.measure(found, plan.instances, made, python),
+        "training": lambda: training.measure(found, plan.training, trained),
+        "oracle": lambda: oracle.measure(found, plan.oracle, asked),
+    }
+    return [row for group in TABLES if group in groups for row in measures[group]()]
 
 
-def _write(result: report.Report, options: argparse.Namespace) -> None:
-    files: list[Path] = [options.json] if options.json else []
+def _write(result: report.Report, options: argparse.Namespace, kept: report.Report | None) -> None:
+    if options.json:
+        _write_json(options.json, result)
     if options.save:
-        files.append(compare.RESULTS / f"{result.setting.minor}.json")
-    for file in files:
-        file.parent.mkdir(exist_ok=True)
-        text = json.dumps(result.as_json(), indent=1, ensure_ascii=False)
-        file.write_text(text + "\n", encoding="utf-8")
+        whole = result if kept is None else compare.merged(result, kept, TABLES.values())
+        _write_json(compare.RESULTS / f"{result.setting.minor}.json", whole)
     if options.markdown:
         options.markdown.write_text(report.as_markdown(result), encoding="utf-8")
+
+
+def _write_json(file: Path, result: report.Report) -> None:
+    file.parent.mkdir(exist_ok=True)
+    text = json.dumps(result.as_json(), indent=1, ensure_ascii=False)
+    file.write_text(text + "\n", encoding="utf-8")
+
+
+def _tables(groups: Iterable[str]) -> list[str]:
+    return [table for group in groups for table in TABLES[group]]
 
 
 def _compare(result: report.Report, before: report.Report) -> int:
@@ -143,6 +174,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--save",
         action="store_true",
         help=f"commit to these: write {compare.RESULTS.name}/X.Y.json",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=TABLES,
+        metavar="GROUP",
+        help=f"measure only these of {', '.join(TABLES)}; --save keeps the other rows",
     )
     parser.add_argument(
         "--curves",

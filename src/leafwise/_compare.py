@@ -183,8 +183,12 @@ class _Trees:
         after = self.after.leaf_records[its.start : its.stop]
         known = self._pairs  # most pairs of leaves are pairs of records that were met before
         for place, (one, other) in enumerate(zip(before, after, strict=True), its.start):
-            if known.get((id(one), id(other))) != () and not self._alike(one, other):
+            found = known.get((id(one), id(other)))
+            if found is None:
                 yield from self._leaf(self.after.leaf_paths[place], one, other)
+            elif found:
+                where = self.after.leaf_paths[place]
+                yield from [Reason(where, *reason[1:]) for reason in found]
         todo = [(path, mine, its)]
         while todo:
             where, a, b = todo.pop()
@@ -192,12 +196,6 @@ class _Trees:
             for step, left, right in zip(b.steps, a.children, b.children, strict=True):
                 if isinstance(left, Node) and isinstance(right, Node):
                     todo.append((where + step, left, right))
-
-    def _alike(self, one: Leaf, other: Leaf) -> bool:
-        """Whether two leaves give no reason; False where that takes their path to say."""
-        if LeafKind.STATIC in (one.kind, other.kind):
-            return False
-        return not self._leaf_reasons(one, other)
 
     def _leaf_reasons(self, one: Leaf, other: Leaf) -> tuple[Reason, ...]:
         """Return the reasons of two traced leaves, without their path."""

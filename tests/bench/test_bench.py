@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+import leafwise as lw
+
 MEASURES = ("construct", "flatten", "unflatten", "tree.map", "jit in", "jit in+out")
 COST = [f"{measure}{count}" for count in ("", ", 50") for measure in MEASURES]
-NO_PEERS = {"leafwise", "slots", "many_statics", "chex", "empty", "ready", "flat"}
+NO_PEERS = {"leafwise", "slots", "many_statics", "chex", "empty", "ready", "flat", "jax again"}
 
 CONSTRUCT = 1.2 if sys.version_info[:2] == (3, 12) else 1.0
 TARGETS = {
@@ -36,6 +38,14 @@ if sys.version_info[:2] == (3, 13):
     READS = [f"read a {what} attribute" for what in ("dynamic", "static")]
     TARGETS |= {f"{read}, {how}": 1.1 for read in READS for how in ("constructed", "slots")}
 
+TREES = ("a dict of arrays", "instances of 5 arrays", "a list of floats")
+HOW = ("equal", "one shape differs", "every leaf differs", "one part missing")
+CALLS = [f"call under lw.jit, {what}" for what in ("one array", "an instance")]
+CALLS += ["call under lw.jit, two keyword arguments", "call a compiled function, under a watch"]
+SIGNATURES = [f"signature of 10 leaves, {tree}" for tree in TREES]
+EXPLAINS = [f"explain 10 leaves, {tree}, {how}" for tree in TREES for how in HOW]
+TARGETS |= dict.fromkeys(CALLS, 1.02) | dict.fromkeys([*SIGNATURES, *EXPLAINS], 50.0)
+
 WITHOUT_TARGET = (
     "dispatch, 1 cached static value",
     "dispatch, 2 cached static values over 1",
@@ -46,6 +56,9 @@ WITHOUT_TARGET = (
     "adam step, 14 leaves",
     "adam step, 14 leaves, beyond bare leaves",
     "training step of a small MLP",
+    "first call of a function, under a watch",
+    "first call of a function, under lw.jit",
+    "trace of a function, under lw.jit",
 )
 
 
@@ -107,6 +120,36 @@ def test_tables_show_what_the_json_holds(written: Any) -> None:
         starts = [line.removeprefix(edge) for line in shown.splitlines()]
         for name in names:
             assert sum(line.startswith((f"{name} ", f"{name}\t")) for line in starts) >= 2, name
+
+
+def test_calls_have_a_control(written: Any) -> None:
+    """What is within noise is said beside the noise: the same calls of jax, once more."""
+    rows = {row["name"]: row for row in written.data["rows"] if row["table"] == "oracle"}
+    assert len(rows) == len(CALLS) + len(SIGNATURES) + len(EXPLAINS) + 3
+    for name in CALLS:
+        assert list(rows[name]["figures"]) == ["leafwise", "jax", "jax again"]
+        assert rows[name]["against"] == "jax"
+    for name in (*SIGNATURES, *EXPLAINS):
+        assert list(rows[name]["figures"]) == ["leafwise"]
+        assert rows[name]["unit"] == "ms"
+
+
+@pytest.mark.parametrize("how", ["equal", "one shape differs", "every leaf differs", "one part"])
+def test_trees_differ_as_they_say(load: Callable[[str], ModuleType], how: str) -> None:
+    """The trees that are explained give the reasons that their rows name."""
+    leaves = [1.0, 2.0, 3.0]
+    family = load("oracle").trees_of(list, leaves.copy)
+    (later,) = (tree for name, tree in family.later.items() if name.startswith(how))
+    found = lw.explain(lw.signature(family.before), lw.signature(later))
+    paths = sorted({reason.path for reason in found.reasons})
+    everywhere = [f"args[0][{place}]" for place in range(3)]
+    expected = {
+        "equal": [],
+        "one shape differs": everywhere[2:],
+        "every leaf differs": everywhere,
+        "one part": ["args[0]"],
+    }
+    assert paths == expected[how]
 
 
 def test_json_can_be_read_back(written: Any, load: Callable[[str], ModuleType]) -> None:

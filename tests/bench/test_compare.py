@@ -1,6 +1,8 @@
 """`--check` finds what became worse, and only that."""
 
 import copy
+import dataclasses
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +41,9 @@ def test_planted_regressions_are_found(written: Any, load: Load) -> None:
     compare = load("compare")
     before = _report(load, written.data)
     compared = [row for row in before.rows if compare.tolerance(row) is not None]
-    assert {row.table for row in compared} == {"cost", "growth", "instances", "training"}
+    assert {row.table for row in compared} == {
+        *("cost", "growth", "instances", "training", "oracle")
+    }
     for row in compared:
         within, beyond = (1 + compare.tolerance(row) * share for share in (0.99, 1.01))
         now = _report(load, _worse(written.data, row.name, within))
@@ -111,3 +115,45 @@ def test_exit_status(
     monkeypatch.setattr(compare, "committed", missing)
     assert run.main(["--check"]) == 2
     assert "no results" in capsys.readouterr().err
+
+
+def test_only_some_groups_are_measured(run_bench: Callable[..., str], tmp_path: Path) -> None:
+    """`--only` measures the rows of the named groups."""
+    file = tmp_path / "some.json"
+    text = run_bench("--only", "oracle", "--json", str(file), "--markdown", str(tmp_path / "md"))
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    assert {row["table"] for row in rows} == {"oracle"}
+    assert "multiples" not in text
+
+
+def test_saving_some_groups_keeps_the_others(
+    written: Any, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--only ... --save` replaces the rows of these groups, in their place."""
+    run, compare = load("run"), load("compare")
+    whole = _report(load, written.data)
+    new = _report(load, _worse(written.data, "training step of a small MLP", 3.0))
+    tables = ("training", "beyond bare leaves")
+    file = tmp_path / f"{whole.setting.minor}.json"
+    file.write_text(json.dumps(written.data), encoding="utf-8")
+    monkeypatch.setattr(compare, "RESULTS", tmp_path)
+    monkeypatch.setattr(run.libraries, "load", lambda: ({}, {}))
+    monkeypatch.setattr(run.report.Setting, "here", lambda *_: whole.setting)
+    monkeypatch.setattr(run, "_measure", lambda *_: compare.part(new, tables).rows)
+    assert run.main(["--only", "training", "--save"]) == 0
+    data = json.loads(file.read_text(encoding="utf-8"))
+    assert [row["name"] for row in data["rows"]] == [row["name"] for row in written.data["rows"]]
+    assert data == new.as_json()
+    assert run.main(["--only", "training", "--check"]) == 0
+
+
+def test_settings_are_not_mixed(written: Any, load: Load, tmp_path: Path) -> None:
+    """Rows measured on other versions do not become part of committed results."""
+    compare = load("compare")
+    setting = _report(load, written.data).setting
+    file = tmp_path / f"{setting.minor}.json"
+    file.write_text(json.dumps(written.data), encoding="utf-8")
+    assert compare.same_setting(setting, tmp_path).setting == setting
+    other = dataclasses.replace(setting, versions={**setting.versions, "jaxlib": "jaxlib 0.0"})
+    with pytest.raises(compare.NoComparisonError, match="is of another setting, save all rows"):
+        compare.same_setting(other, tmp_path)
