@@ -112,6 +112,12 @@ def test_history_decides(history: list[CallRecipe]) -> None:
         seen = see(function, args, kwargs)
         predicted = explain(signatures, later)
         assert predicted.outcome is seen, str(predicted)
+        if signatures:
+            each = [explain(before, later) for before in signatures]
+            costs = [(one.outcome.severity, len(one.reasons)) for one in each]
+            assert predicted.nearest is not None
+            assert costs[predicted.nearest] == min(costs)
+            assert predicted.reasons == each[predicted.nearest].reasons
         if remembered.outcome is Outcome.UNKNOWN:  # an entry that JAX did not tell of
             assert seen in (Outcome.DISPATCH, Outcome.REUSE)
             assert entries > made
