@@ -1,0 +1,82 @@
+"""One call of a jitted function after another: what JAX did, and what was predicted."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+import leafwise as lw
+from leafwise._events import count_events
+
+
+def call(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Write down the arguments of a call."""
+    return args, kwargs
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclasses.dataclass
+class Seen:
+    """What JAX did with the second of two calls, and what leafwise says of it."""
+
+    outcome: lw.Outcome
+    predicted: lw.Explanation
+    equal: bool
+
+
+def everything(*args: Any, **kwargs: Any) -> list[Any]:
+    """Use all arguments, so that JAX drops none."""
+    return [
+        jax.random.key_data(leaf)
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        else leaf
+        for leaf in jax.tree.leaves((args, kwargs))
+        if hasattr(leaf, "dtype")
+    ]
+
+
+def observed(function: Any, arguments: Arguments) -> lw.Outcome:
+    """Make a call; return what JAX did, by its own count."""
+    args, kwargs = arguments
+    entries = function._cache_size()
+    with count_events() as counts:
+        try:
+            function(*args, **kwargs)
+        except Exception:  # noqa: BLE001  # whatever JAX raises
+            return lw.Outcome.ERROR
+    if counts.traces:
+        return lw.Outcome.RETRACE
+    if counts.lowerings or counts.compiles:
+        return lw.Outcome.RECOMPILE
+    return lw.Outcome.DISPATCH if function._cache_size() > entries else lw.Outcome.REUSE
+
+
+def two_calls(
+    before: Arguments,
+    after: Arguments,
+    *,
+    static_argnums: Sequence[int] = (),
+    static_argnames: Sequence[str] = (),
+    context: Callable[[], Any] = contextlib.nullcontext,
+) -> Seen:
+    """Make two calls of a fresh function; the second one is made in a context."""
+    statics: Any = {}
+    if static_argnums:
+        statics["static_argnums"] = tuple(static_argnums)
+    if static_argnames:
+        statics["static_argnames"] = tuple(static_argnames)
+
+    def function(*args: Any, **kwargs: Any) -> list[Any]:
+        return everything(*args, **kwargs)
+
+    jitted = jax.jit(function, **statics)
+    earlier = lw.signature(*before[0], **before[1], **statics)
+    jitted(*before[0], **before[1])
+    with context():
+        later = lw.signature(*after[0], **after[1], **statics)
+        outcome = observed(jitted, after)
+    return Seen(outcome, lw.explain(earlier, later), earlier == later)

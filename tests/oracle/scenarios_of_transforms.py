@@ -1,0 +1,138 @@
+"""`jit` around and inside of JAX's transformations, and of itself."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from .scenarios import Jit, ones, scenario
+
+
+@scenario
+def jit_of_jit(jit: Jit) -> Any:
+    def f(x: Any) -> Any:
+        return x + 1
+
+    twice = jit(jit(f))
+    twice(ones())
+    twice(ones())
+    return twice._cache_size()
+
+
+@scenario
+def nested(jit: Jit) -> Any:
+    @jit
+    def inner(x: Any) -> Any:
+        return x * 2
+
+    @jit
+    def outer(x: Any) -> Any:
+        return inner(x) + inner(x)
+
+    outer(ones())
+    inner(ones())
+    outer(ones())
+    return outer._cache_size(), inner._cache_size()
+
+
+@scenario
+def recursive(jit: Jit) -> Any:
+    @jit
+    def f(x: Any) -> Any:
+        return f(x[1:]) if x.shape[0] > 1 else x
+
+    f(ones())
+    return f._cache_size()
+
+
+@scenario
+def grad(jit: Jit) -> Any:
+    @jit
+    def f(x: Any) -> Any:
+        return (x**2).sum()
+
+    jax.grad(f)(ones())
+    jax.grad(f)(ones())
+    f(ones())
+    jit(jax.grad(f))(ones())
+    return f._cache_size()
+
+
+@scenario
+def vmap(jit: Jit) -> Any:
+    @jit
+    def f(x: Any) -> Any:
+        return x**2
+
+    jax.vmap(f)(ones())
+    jax.vmap(f)(ones())
+    f(2.0)
+    jit(jax.vmap(f))(ones())
+    return f._cache_size()
+
+
+@scenario
+def control_flow(jit: Jit) -> Any:
+    @jit
+    def step(carry: Any, x: Any) -> Any:
+        return carry + x, carry
+
+    @jit
+    def choose(x: Any) -> Any:
+        return jax.lax.cond(x.sum() > 0, lambda: step(x, x)[0], lambda: x)
+
+    jax.lax.scan(step, 1.0, ones())
+    jax.lax.scan(step, 1.0, ones())
+    choose(ones())
+    step(ones(), ones())
+    return step._cache_size(), choose._cache_size()
+
+
+@scenario
+def custom_derivatives_and_checkpoint(jit: Jit) -> Any:
+    @jax.custom_vjp
+    def f(x: Any) -> Any:
+        return x * 2
+
+    f.defvjp(lambda x: (x * 2, None), lambda _, g: (g * 3,))
+    return float(jax.grad(jit(f))(1.0)), float(jax.grad(jit(jax.checkpoint(jnp.sin)))(0.0))
+
+
+@scenario
+def disabled(jit: Jit) -> Any:
+    runs: list[int] = []
+
+    @jit
+    def f(x: Any) -> Any:
+        runs.append(1)
+        return x + 1
+
+    with jax.disable_jit():
+        f(ones())
+        f(ones())
+    f(ones())
+    f(ones())
+    return len(runs)
+
+
+@scenario
+def a_body_that_raises(jit: Jit) -> Any:
+    fail = True
+
+    @jit
+    def f(x: Any) -> Any:
+        if fail:
+            msg = "boom"
+            raise ValueError(msg)
+        return x + 1
+
+    errors = []
+    for _ in range(2):
+        with pytest.raises(ValueError, match="boom") as caught:
+            f(ones())
+        errors.append(str(caught.value))
+    fail = False
+    f(ones())
+    f(ones())
+    return errors, f._cache_size()

@@ -1,0 +1,356 @@
+"""`leafwise explain` runs a script unchanged and says why JAX traced and compiled."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from leafwise import _watching, cli
+
+Done = subprocess.CompletedProcess[str]
+
+
+class Runner:
+    """Runs scripts in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, script: str, name: str = "script.py") -> str:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(script), encoding="utf-8")
+        return name
+
+    def command(self, *arguments: str, **environment: str) -> Done:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+            env={**os.environ, "COLUMNS": "120", "PYTHONIOENCODING": "utf-8", **environment},
+        )
+
+    def explain(self, *arguments: str, **environment: str) -> Done:
+        return self.command("-m", "leafwise", "explain", *arguments, **environment)
+
+    def report(self, script: str) -> tuple[Done, Any]:
+        """Run a script; return the report as JSON."""
+        done = self.explain("--json", "report.json", self.write(script))
+        assert done.returncode == 0, done.stderr
+        return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Runner:
+    """A folder to run scripts in."""
+    return Runner(tmp_path)
+
+
+HEAD = """
+import functools
+import jax
+import jax.numpy as jnp
+from jax import jit
+import leafwise as lw
+
+@lw.pytree
+class State:
+    w: jax.Array
+    n: int = lw.static_field(default=1)
+"""
+
+WAYS = {
+    "decorator": "@jax.jit\ndef step(state): return state.w * state.n",
+    "import": "@jit\ndef step(state): return state.w * state.n",
+    "partial": "@functools.partial(jax.jit, keep_unused=True)\ndef step(state): return state.w",
+    "called": "def step(state): return state.w * state.n\nstep = jax.jit(step)",
+    "equinox": "import equinox as eqx\n@eqx.filter_jit\ndef step(state): return state.w * state.n",
+    "flax": "from flax import nnx\n@nnx.jit\ndef step(state): return state.w * state.n",
+    "leafwise": "@lw.jit\ndef step(state): return state.w * state.n",
+    "with options": "@jax.jit(donate_argnums=())\ndef step(state): return state.w",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_jit(run: Runner, way: str) -> None:
+    """However the function is jitted: line and field path of the retrace are in the report."""
+    script = HEAD + WAYS[way] + "\nstep(State(jnp.ones(3)))\nstep(State(jnp.ones(3), 2))\n"
+    done, report = run.report(script)
+    line = len(script.splitlines())
+    assert f"script.py:{line}" in done.stdout
+    assert "state.n" in done.stdout
+    (step,) = (each for each in report["functions"] if each["name"] == "step")
+    assert (step["traces"], step["lowerings"], step["compiles"]) == (2, 2, 2)
+    why = [each for each in report["events"] if each["name"] == "step" and each["explanation"]]
+    (last,) = (each for each in why if each["explanation"]["reasons"])
+    assert (last["site"]["file"], last["site"]["line"]) == ("script.py", line)
+    assert last["site"]["text"] == "step(State(jnp.ones(3), 2))"
+    (reason,) = last["explanation"]["reasons"]
+    assert (reason["path"], reason["kind"]) == ("state.n", "static")
+
+
+def test_static_names_and_commitment(run: Runner) -> None:
+    """A static argument and a commitment are named with the parameters' names."""
+    done, _ = run.report(
+        """
+        from functools import partial
+        import jax, jax.numpy as jnp
+        @partial(jax.jit, static_argnames=("mode",))
+        def step(batch, mode):
+            return batch * 2
+        step(jnp.ones(3), mode="a")
+        step(jnp.ones(3), mode="b")
+        step(jax.device_put(jnp.ones(3), jax.devices()[0]), mode="a")
+        """
+    )
+    assert "mode: static: 'a' -> 'b'" in done.stdout
+    assert "batch: commitment" in done.stdout
+    for line in (8, 9):
+        assert f"script.py:{line}" in done.stdout
+
+
+def test_the_script_is_run_as_python_runs_it(run: Runner) -> None:
+    """Name, arguments, path and the modules next to it are as without leafwise."""
+    run.write("VALUE = 41", "neighbour.py")
+    script = run.write(
+        """
+        import pickle, sys
+        import neighbour
+        class Local: pass
+        print(__name__, sys.argv, neighbour.VALUE, sys.path[0])
+        print(type(pickle.loads(pickle.dumps(Local()))).__name__, sys.modules["__main__"].Local)
+        if __name__ == "__main__":
+            print("guarded")
+        """
+    )
+    arguments = [script, "one", "--json", "-m", "--", "--help"]
+    plain, explained = run.command(*arguments), run.explain(*arguments)
+    assert plain.returncode == explained.returncode == 0
+    assert explained.stdout.startswith(plain.stdout)
+
+
+def test_a_module(run: Runner) -> None:
+    """With `-m`, a module or a package is run, from the working directory."""
+    run.write("", "package/__init__.py")
+    run.write("import jax\nstep = jax.jit(lambda x: x)\n", "package/other.py")
+    run.write(
+        """
+        import sys
+        from .other import step
+        print(__name__, __package__, sys.argv[1:])
+        step(1.0)
+        step(1)
+        """,
+        "package/__main__.py",
+    )
+    for name in ("package", "package.__main__"):
+        done = run.explain("-m", name, "a", "--b")
+        assert done.returncode == 0, done.stderr
+        assert "__main__ package ['a', '--b']" in done.stdout
+        assert f"{Path('package', '__main__.py')}:6" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        ("", 0, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('text')", 1, "text"),
+        ("raise ValueError('boom')", 1, "ValueError: boom"),
+        ("raise KeyboardInterrupt", 130, ""),
+        ("raise BaseException('base')", 1, "BaseException: base"),
+        ("1 +", 1, "SyntaxError"),
+    ],
+    ids=["end", "exit", "3", "text", "error", "interrupt", "base", "syntax"],
+)
+def test_the_exit_code_is_the_scripts_own(run: Runner, end: str, code: int, words: str) -> None:
+    """The report comes whatever happened, and the code and the words are the script's."""
+    script = run.write(f"import sys, jax\njax.jit(lambda x: x)(1.0)\n{end}\n")
+    done = run.explain(script)
+    assert done.returncode == code
+    assert words in done.stderr
+    if words == "SyntaxError":
+        assert "Nothing was jitted" in done.stdout
+    else:
+        assert "1 trace" in done.stdout
+    assert "leafwise" not in done.stderr, "the traceback is the script's alone"
+    assert "runpy" not in done.stderr
+
+
+def test_a_script_that_never_jits(run: Runner) -> None:
+    """It gets a sentence."""
+    done = run.explain(run.write("print('hello')"))
+    assert done.returncode == 0
+    assert done.stdout == "hello\nNothing was jitted.\n"
+
+
+def test_the_files(run: Runner) -> None:
+    """JSON, HTML and Perfetto files are written, with the reason in each."""
+    script = run.write(
+        """
+        import jax
+        @jax.jit
+        def step(rate): return rate
+        step(1.0)
+        step(2)
+        """
+    )
+    names = "r.json", "r.html", "r.trace"
+    done = run.explain("--json", names[0], "--html", names[1], "--perfetto", names[2], script)
+    assert done.returncode == 0
+    texts = [(run.folder / name).read_text(encoding="utf-8") for name in names]
+    for text in texts:
+        assert "step" in text
+        assert "rate" in text
+    report, trace = json.loads(texts[0]), json.loads(texts[2])
+    assert report["program"] == "script.py"
+    assert report["exit"] == "0"
+    assert texts[1].lstrip().startswith("<!")
+    assert "</html>" in texts[1]
+    events = trace["traceEvents"] if isinstance(trace, dict) else trace
+    assert {"ph", "pid", "ts"} <= set().union(*events)
+
+
+def test_the_files_are_written_though_the_script_fails(run: Runner) -> None:
+    """An exception does not cost the report."""
+    script = run.write("import jax\njax.jit(lambda x: x)(1.0)\nraise ValueError\n")
+    done = run.explain("--json", "r.json", script)
+    assert done.returncode == 1
+    report = json.loads((run.folder / "r.json").read_text(encoding="utf-8"))
+    assert report["exit"].startswith("ValueError")
+    assert sum(each["traces"] for each in report["functions"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.py"], "there is no file missing.py"),
+        (["-m", "no_such_module"], "no_such_module"),
+        (["--json", "no/such/folder.json", "script.py"], "cannot write no/such/folder.json"),
+        (["--html", ".", "script.py"], "cannot write ."),
+        ([], "SCRIPT"),
+    ],
+    ids=["script", "module", "folder", "is a folder", "nothing"],
+)
+def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], words: str) -> None:
+    """Code 2, one sentence, and the script was not run."""
+    run.write("print('it ran')")
+    done = run.explain(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "it ran" not in done.stdout
+
+
+def test_names_that_are_not_ascii(run: Runner) -> None:
+    """They come out, as escapes where the encoding lacks them, and in all files."""
+    script = run.write(
+        """
+        import jax
+        @jax.jit
+        def größe(ü): return ü
+        größe(1.0)
+        größe(2)
+        """,
+        "ménage.py",
+    )
+    for encoding, expected in (("utf-8", "größe"), ("ascii", "gr\\xf6\\xdfe")):
+        files = "--json", "r.json", "--html", "r.html", "--perfetto", "r.trace"
+        done = run.explain(*files, script, PYTHONIOENCODING=encoding)
+        assert done.returncode == 0, done.stderr
+        assert expected in done.stdout
+        assert "größe" in (run.folder / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_reader_that_has_seen_enough(run: Runner) -> None:
+    """A pipe that closes after the first line is no error of ours."""
+    script = run.write("import jax\nprint('x', flush=True)\njax.jit(lambda x: x)(1.0)\n")
+    command = [sys.executable, "-m", "leafwise", "explain", script]
+    with subprocess.Popen(
+        command,
+        cwd=run.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "120"},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "x\n"
+        process.stdout.close()
+        said = process.stderr.read()
+        process.wait(timeout=300)
+    assert "Traceback" not in said
+    assert "BrokenPipe" not in said
+
+
+CURIOUS: dict[str, str] = {
+    "threads": """
+        import threading, jax
+        step = jax.jit(lambda x: x)
+        workers = [threading.Thread(target=step, args=(v,)) for v in (1.0, 1)]
+        [w.start() for w in workers]; [w.join() for w in workers]
+        """,
+    "many options": """
+        import jax
+        step = jax.jit(lambda x, n: x, static_argnums=1, donate_argnums=(), inline=False)
+        step(1.0, 1); step(1.0, 2)
+        """,
+    "class attribute": """
+        import jax
+        class Model:
+            @jax.jit
+            def step(self): return self[0]
+        Model.step((1.0,)); Model.step((1,))
+        """,
+    "captured before": """
+        import jax
+        mine = jax.jit
+        assert jax.jit is mine and jax.jit.__name__ == "jit"
+        step = mine(lambda x: x)
+        step(1.0); step(1)
+        """,
+    "typed": """
+        import inspect, jax
+        step = jax.jit(lambda x: x)
+        assert type(step).__name__ == "PjitFunction"
+        assert isinstance(step, jax.stages.Wrapped)
+        assert "static_argnums" in inspect.signature(jax.jit).parameters
+        step(1.0); step(1)
+        """,
+}
+
+
+@pytest.mark.parametrize("name", CURIOUS)
+def test_curious_scripts(run: Runner, name: str) -> None:
+    """Two traces and a reason, in each of them."""
+    _, report = run.report(CURIOUS[name])
+    functions = [each for each in report["functions"] if not each["eager"]]
+    assert [each["traces"] for each in functions] == [2]
+    reasons = [each["explanation"]["reasons"] for each in report["events"] if each["explanation"]]
+    assert len([found for found in reasons if found]) == 1
+    assert all(isinstance(found, list) for found in reasons)
+
+
+def test_jax_is_left_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Running a script in this process puts `jax.jit`, `sys.argv` and `sys.path` back."""
+    script = tmp_path / "script.py"
+    script.write_text("import jax\njax.jit(lambda x: x)(1.0)\nraise ValueError\n", encoding="utf-8")
+
+    def state() -> Any:
+        return jax.jit, [*sys.argv], [*sys.path], _watching._watchers
+
+    before = state()
+    assert cli.main(["explain", str(script)]) == 1
+    assert state() == before
+    assert "1 trace" in capsys.readouterr().out
