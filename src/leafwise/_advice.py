@@ -11,7 +11,7 @@ from leafwise._introspect import compares_by_identity
 from leafwise._leaves import Leaf, LeafKind
 from leafwise._reasons import ABSENT, ReasonKind
 from leafwise._text import shorten
-from leafwise._values import told_apart
+from leafwise._values import jax_equal, told_apart
 
 INVALID: Final = "Pass an array or a number, or mark it static."
 ABSTRACT: Final = "Call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct."
@@ -41,7 +41,12 @@ TRANSFORMED: Final = (
     "Compiled for a transformation of the function, such as `jax.grad` or `jax.vmap`: each has a "
     "program of its own."
 )
-TRACED: Final = "Traced inside of another function so far: compiled once on its own."
+TRACED: Final = "Only traced so far, inside of another function: compiled once on its own."
+AHEAD_OF_TIME: Final = "Lowered ahead of time (`lower`): perhaps compiled, then nothing is done."
+SHARDED: Final = (
+    "The function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
+    "argument, compiles again, or refuses it."
+)
 SHAPE: Final = "Each shape has a program of its own: pad to a few shapes, or keep one."
 SHARDING: Final = "Keep one sharding: `jax.device_put` both to it, or set `in_shardings`."
 
@@ -201,7 +206,8 @@ def inner_difference(before: Any, after: Any, path: str = "") -> tuple[str, Any,
         mine, its = list(_parts(before)), list(_parts(after))
         if [step for step, _ in mine] == [step for step, _ in its]:
             for (step, one), (_, other) in zip(mine, its, strict=True):
-                if one is not other and told_apart(one, other) is not False:
+                same = told_apart(one, other) is False and jax_equal(one, other) is True
+                if one is not other and not same:
                     return inner_difference(one, other, path + step)
     return path, before, after
 

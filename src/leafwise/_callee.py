@@ -1,6 +1,7 @@
 """Whose call it is: the user's function and arguments behind those that JAX sees."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,13 +21,15 @@ class Callee:
         name: Its name.
         find: Returns the function, which this need not keep alive.
         statics: The static arguments, by position and by name.
-        placed: Whether shardings or a device were given, so that JAX moves the arguments.
+        placed: Whether a device was given, so that JAX moves the arguments.
+        sharded: Whether shardings were given, which the arguments have to fit.
     """
 
     name: str
     find: Callable[[], Callable[..., Any] | None]
     statics: StaticArguments
     placed: bool = False
+    sharded: bool = False
 
     @property
     def fun(self) -> Callable[..., Any]:
@@ -64,6 +67,22 @@ class Callee:
         return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
 
 
+def name_of(fun: Callable[..., Any]) -> str:
+    """Return the name that JAX gives a function."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return str(getattr(fun, "__name__", "<unnamed function>"))
+
+
+def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+    """Return the user's function, where a library hands `jax.jit` one of its own."""
+    if not _is_equinox(fun, args):
+        return fun
+    donated, kept, static = args
+    behind: Callable[..., Any] = _combined({**donated, **kept}["fun"], static[0])
+    return behind
+
+
 def static_arguments(
     fun: Callable[..., Any],
     numbers: int | Iterable[int] | None,
@@ -71,18 +90,19 @@ def static_arguments(
 ) -> StaticArguments:
     """Resolve static arguments as `jax.jit` does: the one from the other, if one is given."""
     given = StaticArguments.checked(numbers, names)
-    if (numbers is None) == (names is None):
-        return given
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
         return given
-    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    either, count = inspect.Parameter.POSITIONAL_OR_KEYWORD, len(parameters)
+    from_start = {number + count if -count <= number < 0 else number for number in given.numbers}
+    given = StaticArguments(tuple(sorted(from_start)), tuple(sorted(given.names)))
+    if (numbers is None) == (names is None):
+        return given
     if names is None:
-        count = len(parameters)
-        chosen = [parameters[number] for number in given.numbers if -count <= number < count]
-        named = tuple(each.name for each in chosen if each.kind is either)
-        return StaticArguments(given.numbers, named)
+        chosen = [parameters[number] for number in given.numbers if number < count]
+        named = sorted(each.name for each in chosen if each.kind is either)
+        return StaticArguments(given.numbers, tuple(named))
     places = [
         place
         for place, each in enumerate(parameters)

@@ -1,6 +1,7 @@
 """`jax.jit` with a memory: nothing runs per call, everything is recorded as it is traced."""
 
 import functools
+import inspect
 import threading
 import time
 import weakref
@@ -9,7 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, 
 
 import jax
 
-from leafwise._callee import Callee, static_arguments
+from leafwise._callee import Callee, name_of, static_arguments
 from leafwise._explain import Explanation
 from leafwise._introspect import compares_by_identity
 from leafwise._jaxcompat import dispatch_entries, running_calls
@@ -91,7 +92,11 @@ class JitFunction(Protocol[P, R_co]):
         ...
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Say what a call with these arguments would do now, without making it."""
+        """Say what a call with these arguments would do now, without making it.
+
+        As for a function that uses all its arguments: JAX drops those that are not used before
+        it lowers, so that a committed array in the place of one costs a dispatch entry only.
+        """
         ...
 
     def signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature:
@@ -122,11 +127,17 @@ class JitFunction(Protocol[P, R_co]):
 class _Recorder:
     """The function that is handed to `jax.jit` in place of the user's."""
 
+    __slots__ = ("__dict__", "__weakref__", "memory")
+
     def __init__(self, callee: Callee) -> None:
         self.memory = Memory(callee)
         fun = callee.fun
-        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
-            setattr(self, name, getattr(fun, name, getattr(type(fun), name, None)))
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(fun, name):
+                setattr(self, name, getattr(fun, name))
+        own = getattr(fun, "__dict__", {})
+        self.__dict__.update({name: own[name] for name in own if name != "__wrapped__"})
+        self.__name__ = callee.name
         remember_events(on=True)
         weakref.finalize(self, remember_events, on=False).atexit = False
 
@@ -171,14 +182,19 @@ class _Recorder:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function, without what it remembers."""
         callee = self.memory.callee
-        return _recorder_of, (callee.fun, callee.statics, callee.placed)
+        return _load, (callee.fun, callee.statics, (callee.placed, callee.sharded))
 
 
 _LOCK: Final = threading.Lock()
 _SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, _Recorder]]] = weakref.WeakKeyDictionary()
 
 
-def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, placed: bool) -> _Recorder:  # noqa: FBT001  # pickle calls it
+def _load(fun: Callable[..., Any], statics: StaticArguments, own: tuple[bool, bool]) -> _Recorder:
+    """Make a recorder in another process, where nothing else keeps the function alive."""
+    return _Recorder(Callee(name_of(fun), lambda: fun, statics, *own))
+
+
+def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, options: Any) -> _Recorder:
     """Return the recorder of a function.
 
     JAX keeps what it made for a function as long as the function lives, so that a second
@@ -186,18 +202,21 @@ def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, placed: bool
     long, and must not keep the function alive. Of callables that compare by value each has
     its own recorder; JAX takes equal ones for one another.
     """
-    name = getattr(fun, "__name__", type(fun).__name__)
+    placed = any(options.get(name) is not None for name in ("device", "backend"))
+    sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
+    make = functools.partial(Callee, name_of(fun), statics=statics, placed=placed, sharded=sharded)
     if not compares_by_identity(type(fun)):
-        return _Recorder(Callee(name, lambda: fun, statics, placed))
+        return _Recorder(make(lambda: fun))
     try:
         find = weakref.ref(fun)
     except TypeError:
-        return _Recorder(Callee(name, lambda: fun, statics, placed))
+        return _Recorder(make(lambda: fun))
     with _LOCK:
         known = _SHARED.setdefault(fun, {})
-        if (statics, placed) not in known:
-            known[statics, placed] = _Recorder(Callee(name, find, statics, placed))
-        return known[statics, placed]
+        key = statics, placed, sharded
+        if key not in known:
+            known[key] = _Recorder(make(find))
+        return known[key]
 
 
 @overload
@@ -243,8 +262,9 @@ def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
-    placed = any(options.get(name) is not None for name in ("in_shardings", "device", "backend"))
-    recorder = _recorder_of(fun, static_arguments(fun, numbers, names), placed)
+    if inspect.isgeneratorfunction(fun):
+        return _JAX_JIT(fun, **options)  # which raises
+    recorder = _recorder_of(fun, static_arguments(fun, numbers, names), options)
     jitted: Any = _JAX_JIT(recorder, **options)
     jitted.__wrapped__ = fun  # which the recorder does not keep alive
     return _with_memory(jitted, recorder.memory)

@@ -23,7 +23,7 @@ class LeafKind(StrEnum):
     TRACER = "tracer"
     REF = "ref"
     OTHER = "other"
-    """A value that says its dtype, of a type that JAX does not know."""
+    """A value that JAX takes at some times and refuses at others: a masked array."""
     STATIC = "static"
     """A leaf that `equinox.filter_jit` keeps out of the trace."""
     INVALID = "invalid"
@@ -133,7 +133,7 @@ class Look:
                     return Leaf(LeafKind.INVALID, aval, value=_DELETED)
                 return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
         except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
-            return Leaf(LeafKind.INVALID, None, value=_refusal(value, error))
+            return _unlike(value) or Leaf(LeafKind.INVALID, None, value=_refusal(value, error))
         return Leaf(kind, aval, getattr(value, "dtype", type(value)))
 
 
@@ -159,7 +159,7 @@ def same_program(one: Leaf, other: Leaf) -> bool:
     """Whether two leaves of one place of a tree share a program."""
     if one.kind is LeafKind.STATIC or other.kind is LeafKind.STATIC:
         return one.kind is other.kind and same_entry(one.value, other.value) is True
-    if LeafKind.INVALID in (one.kind, other.kind):
+    if not _REFUSED.isdisjoint((one.kind, other.kind)):
         return one == other
     return one.aval == other.aval and same_lowering(one, other)
 
@@ -235,6 +235,21 @@ _BASES: Final[tuple[tuple[Any, LeafKind], ...]] = (
 )
 _KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
 """The modules whose types live as long as the process: a table may hold them."""
+
+
+_REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
+
+
+def _unlike(value: Any) -> Leaf | None:
+    """Look at an array of NumPy that JAX takes only if it has met a plain one: masked, say."""
+    if not isinstance(value, np.ndarray):
+        return None
+    try:
+        plain = np.asarray(value).view(np.ndarray)
+        aval = jax.typeof(plain.astype(plain.dtype.newbyteorder("=")))
+    except Exception:  # noqa: BLE001  # not of any dtype that JAX has
+        return None
+    return Leaf(LeafKind.OTHER, aval, value.dtype)
 
 
 def _refusal(value: Any, error: Exception) -> str:

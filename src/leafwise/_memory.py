@@ -1,6 +1,7 @@
 """What a jitted function remembers: every program that JAX made for it, and why."""
 
 import dataclasses
+import functools
 import inspect
 import threading
 import time
@@ -48,6 +49,11 @@ class Program:
     cached: bool = False
     ran: bool = True
 
+    @functools.cached_property
+    def place(self) -> int:
+        """The hash of the signature: programs of one trace share it."""
+        return hash(self.signature)
+
     @property
     def seconds(self) -> float:
         """How long all of it took."""
@@ -59,6 +65,10 @@ class Program:
 
 
 _ELSEWHERE: Final = "(not an argument)"
+_COMPARED: Final = 128
+"""With how many programs a call is compared: a trace must not take longer the more there are."""
+
+_PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
 
 
 class Memory:
@@ -77,13 +87,26 @@ class Memory:
         self._causes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def signatures(self) -> list[Signature]:
-        """Return the calls that programs were made for."""
-        return [each.signature for each in list(self.programs) if each.signature is not None]
-
     def explain(self, signature: Signature) -> Explanation:
-        """Explain a call against what is remembered."""
-        return nearest(self.signatures(), signature, placed=self.callee.placed)
+        """Explain a call against what is remembered.
+
+        A call that needs no trace is found among all programs; the nearest one to a call
+        that does, among the latest.
+        """
+        place = hash(signature)
+        programs = list(self.programs)
+        start = max(0, len(programs) - _COMPARED)
+        chosen = [at for at, each in enumerate(programs[:start]) if each.place == place]
+        chosen += range(start, len(programs))
+        known = [(at, each.signature) for at in chosen if (each := programs[at]).signature]
+        signatures = [each for _, each in known]
+        found = nearest(signatures, signature, placed=self.callee.placed)
+        if found.nearest is None:
+            return found
+        found = dataclasses.replace(found, nearest=known[found.nearest][0])
+        if self.callee.sharded and any(each.kind in _PLACING for each in found.reasons):
+            return _undecided(found, _advice.SHARDED)
+        return found
 
     def explain_now(self, signature: Signature, entries: int) -> Explanation:
         """Explain a call that was not made, where JAX has so many dispatch entries."""
@@ -91,20 +114,18 @@ class Memory:
         made = [each for each in list(self.programs) if each.ran and each.compile_seconds]
         # JAX says nothing of dispatch entries: one more than programs may be this call's. And
         # none at all where there were programs: the caches of the process were cleared.
-        why = ""
-        if found.outcome in (Outcome.ERROR, Outcome.UNKNOWN):
+        if found.outcome in (Outcome.ERROR, Outcome.UNKNOWN) or found.nearest is None:
             return found
+        ahead = found.outcome is Outcome.RECOMPILE and not self.programs[found.nearest].ran
         if made and not entries:
-            why = _advice.CLEARED
-        elif self.programs and not calls_are_seen() and found.outcome is not Outcome.RETRACE:
-            why = _advice.UNSEEN_CALLS
-        elif found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made):
-            why = _advice.UNKNOWN_ENTRY
-        if not why:
-            return found
-        unknown = Outcome.UNKNOWN
-        cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, ABSENT, ABSENT, why)
-        return dataclasses.replace(found, outcome=unknown, reasons=(*found.reasons, cause))
+            return _undecided(found, _advice.CLEARED)
+        if not calls_are_seen() and found.outcome is not Outcome.RETRACE:
+            return _undecided(found, _advice.UNSEEN_CALLS)
+        if ahead:
+            return _undecided(found, _advice.AHEAD_OF_TIME)
+        if found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made):
+            return _undecided(found, _advice.UNKNOWN_ENTRY)
+        return found
 
     def new_program(
         self,
@@ -135,6 +156,13 @@ class Memory:
         """Remember nothing, as after `clear_cache`."""
         with self._lock:
             self.programs.clear()
+
+
+def _undecided(found: Explanation, why: str) -> Explanation:
+    """Say that something else than the arguments decides."""
+    unknown = Outcome.UNKNOWN
+    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, ABSENT, ABSENT, why)
+    return dataclasses.replace(found, outcome=unknown, reasons=(*found.reasons, cause))
 
 
 def _unexpected(outcome: Outcome, found: Explanation, signature: Signature) -> Explanation:

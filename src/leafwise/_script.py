@@ -10,6 +10,8 @@ import runpy
 import sys
 import time
 import traceback
+import types
+import zipfile
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -138,7 +140,7 @@ def _run(target: Target) -> Ended:
             if target.is_module:
                 runpy.run_module(target.name, run_name="__main__", alter_sys=True)
             else:
-                runpy.run_path(target.name, run_name="__main__")
+                _run_file(Path(target.name).absolute())
     except SystemExit as error:
         return _exit(error)
     except KeyboardInterrupt:
@@ -151,6 +153,21 @@ def _run(target: Target) -> Ended:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
     return Ended(0, "0")
+
+
+def _run_file(file: Path) -> None:
+    """Run a script; `runpy` would name it anew in ``sys.argv``, or leave its path relative."""
+    if file.is_dir() or zipfile.is_zipfile(file):
+        runpy.run_path(str(file), run_name="__main__")
+        return
+    main, old = types.ModuleType("__main__"), sys.modules["__main__"]
+    main.__file__ = str(file)
+    code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+    sys.modules["__main__"] = main
+    try:
+        exec(code, main.__dict__)  # noqa: S102  # it is what the command is for
+    finally:
+        sys.modules["__main__"] = old
 
 
 def _exit(error: SystemExit) -> Ended:

@@ -51,7 +51,8 @@ def storm_guard(traces: int | None = _USUAL) -> None:
     """
     global _threshold  # noqa: PLW0603  # one switch for the process, as documented
     number: Any = traces
-    if number is not None and (not isinstance(number, int) or number < 1):
+    wrong = not isinstance(number, int) or isinstance(number, bool) or number < 1
+    if number is not None and wrong:
         msg = f"storm_guard takes a positive number of traces, or None, got {got(traces)}"
         raise ValueError(msg)
     _threshold = traces
@@ -85,10 +86,12 @@ def count(
     for counted, owner, reason in places.values():
         with _LOCK:
             counted[owner] += 1
-            reached = counted[owner] == _threshold
+            warned = f"warned of {owner}"
+            reached = counted[owner] >= _threshold and not counted[warned]
+            counted[warned] += reached
         if reached:
             file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
-            text = _message(owner, function, reason, _threshold)
+            text = _message(owner, function, reason, counted[owner])
             GIVEN.append(text)
             warnings.warn_explicit(text, RetraceStormWarning, file, line)
 

@@ -78,12 +78,25 @@ class Log:
 def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
     """Whether an event belongs to a function, or to a function of that name."""
     if isinstance(function, str):
-        names = {event.name, getattr(event.fun, "__qualname__", event.name)}
+        names = {event.name, getattr(_plain(event.fun), "__qualname__", event.name)}
         return function in names
-    wanted = getattr(function, "__wrapped__", function)
+    wanted = _plain(function)
     if event.fun is None:  # JAX said its name only
         return event.name == getattr(wanted, "__name__", None)
-    return getattr(event.fun, "__wrapped__", event.fun) == wanted or event.fun == function
+    return bool(_plain(event.fun) == wanted)
+
+
+def _plain(function: Any) -> Any:
+    """Return the function that was written, behind decorators and partials."""
+    for _ in range(_DEEPEST):
+        inner = getattr(function, "__wrapped__", getattr(function, "func", None))
+        if inner is None:
+            break
+        function = inner
+    return function
+
+
+_DEEPEST = 100
 
 
 class watch:  # noqa: N801  # a context manager, used like a function
@@ -169,14 +182,23 @@ class budget:  # noqa: N801  # as above
         self._function = of
         self._strict = strict
         self._eager = eager
-        self._log = Log(eager=eager)
-        self._lock = threading.Lock()
+        self._here = _Here()
 
     def __enter__(self) -> Log:
         """Begin to count."""
-        self._log = Log(eager=self._eager)
-        watch_events(self._count)
-        return self._log
+        log = Log(eager=self._eager)
+
+        def count(event: Event) -> None:
+            if self._function is None or is_of(event, self._function):
+                log.add(event)
+                # An exception from a lowering leaves JAX without the program it lowered, for
+                # good; the compile comes next.
+                if self._strict and event.kind is not EventKind.LOWERING:
+                    self._settle(log)
+
+        self._here.entered.append((log, count))
+        watch_events(count)
+        return log
 
     def __exit__(
         self,
@@ -186,23 +208,17 @@ class budget:  # noqa: N801  # as above
     ) -> None:
         """Stop counting, and raise if there was more than is allowed."""
         __tracebackhide__ = True
-        unwatch_events(self._count)
+        log, count = self._here.entered.pop()
+        unwatch_events(count)
         if error is None:
-            self._settle()
+            self._settle(log)
 
-    def _count(self, event: Event) -> None:
-        if self._function is None or is_of(event, self._function):
-            with self._lock:
-                self._log.add(event)
-            if self._strict:
-                self._settle()
-
-    def _settle(self) -> None:
+    def _settle(self, log: Log) -> None:
         __tracebackhide__ = True
         over: list[Event] = []
         counts: list[str] = []
         for kind, allowed in self._allowed.items():
-            events = [event for event in list(self._log.events) if event.kind is kind]
+            events = [event for event in list(log.events) if event.kind is kind]
             if allowed is not None and len(events) > allowed:
                 counts.append(f"{_number(len(events), kind)}, {allowed} allowed")
                 over += events[allowed:]
@@ -214,6 +230,13 @@ class budget:  # noqa: N801  # as above
         lines += [f"... and {len(over) - _SHOWN} more"] if len(over) > _SHOWN else []
         why = tuple(event.explanation for event in over if event.explanation is not None)
         raise RetraceError("\n  ".join(lines), why)
+
+
+class _Here(threading.local):
+    """The blocks of one budget that one thread is in."""
+
+    def __init__(self) -> None:
+        self.entered: list[tuple[Log, Callable[[Event], None]]] = []
 
 
 _SHOWN = 20

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import jax
 
+from leafwise._callee import function_behind
 from leafwise._events import EventKind, RawEvent, subscribe, unsubscribe
 from leafwise._explain import Explanation
 from leafwise._jaxcompat import RunningCall, running_calls
@@ -216,8 +217,8 @@ def _event(
 ) -> Event:
     thread = threading.current_thread()
     fun = memory.callee.fun if memory is not None else None
-    if fun is None and call is not None:
-        fun = call.fun
+    if call is not None:
+        fun = function_behind(fun or call.fun, call.args)
     frame = call.frame if call is not None else inspect.currentframe()
     return Event(
         kind=raw.kind,
@@ -227,7 +228,7 @@ def _event(
         thread=thread.name,
         thread_id=thread.ident or 0,
         site=site_of(frame),
-        eager=memory is None and _is_eager(raw.name, fun),
+        eager=_is_eager(raw.name, fun),
         cached=raw.cached,
         explanation=explanation,
         fun=fun,
@@ -238,7 +239,15 @@ def _is_eager(name: str, fun: Callable[..., Any] | None) -> bool:
     """Whether a function is an operation of JAX itself."""
     if fun is not None:
         package = str(getattr(fun, "__module__", "")).partition(".")[0]
-        return package in ("jax", "jaxlib")
+        if package not in ("jax", "jaxlib"):
+            _USERS.add(name)
+            return False
+        return True
     # Without JAX's frame, and where a primitive was evaluated: by its name.
     plain = name.strip("_")
-    return any(hasattr(module, plain) for module in (jax.numpy, jax.lax, jax.nn, jax.random))
+    modules = (jax.numpy, jax.lax, jax.nn, jax.random)
+    return name not in _USERS and any(hasattr(module, plain) for module in modules)
+
+
+_USERS: Final[set[str]] = set()
+"""The names of functions that are not JAX's own: JAX says some events with the name only."""

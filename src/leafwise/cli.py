@@ -86,21 +86,25 @@ def _explain(options: argparse.Namespace) -> int:
     if problem:
         print(f"leafwise explain: {problem}", file=sys.stderr)
         return 2
+    here = pathlib.Path.cwd()  # the script may go elsewhere
     report, ended = _script.run(target, leafwise.__version__)
-    with contextlib.suppress(BrokenPipeError), _any_character(sys.stdout):
-        tables.print_report(report, Console())
-        sys.stdout.flush()
     if options.json:
-        _write(options.json, json.dumps(report, indent=1))
+        _write(here / options.json, json.dumps(report, indent=1))
     if options.html:
-        _write(options.html, page.page(report))
+        _write(here / options.html, page.page(report))
     if options.perfetto:
-        _write(options.perfetto, json.dumps(perfetto.trace_events(report)))
+        _write(here / options.perfetto, json.dumps(perfetto.trace_events(report)))
+    try:
+        with _any_character(sys.stdout):
+            tables.print_report(report, Console())
+            sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # the reader has seen enough; rich exits then
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ended.code
 
 
-def _write(name: str, text: str) -> None:
-    pathlib.Path(name).write_text(text, encoding="utf-8", errors="backslashreplace")
+def _write(file: pathlib.Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _unwritable(names: list[str]) -> str | None:
