@@ -13,6 +13,7 @@ import compare
 import cost
 import growth
 import instances
+import oracle
 import report
 import training
 from report import Cells, Report
@@ -90,6 +91,7 @@ BLOCKS: Final[Mapping[str, Callable[[Sequence[Report]], str]]] = {
     "cost": _table(cost.TABLE),
     "growth": _table(growth.TABLE),
     "instances": _table(instances.TABLE),
+    "oracle": _table(oracle.TABLE),
     "training": _table(training.TABLE),
     "beyond": _table(training.BEYOND),
 }
