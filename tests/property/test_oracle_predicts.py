@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import pytest
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given, note, settings
 
 import leafwise as lw
 from leafwise._events import count_events
@@ -45,7 +45,8 @@ def see(function: Any, args: Any, kwargs: Any) -> Outcome:
     with count_events() as counts:
         try:
             function(*args, **kwargs)
-        except Exception:  # noqa: BLE001  # whatever JAX raises
+        except Exception as error:  # noqa: BLE001  # whatever JAX raises
+            note(f"raised: {error!r}")
             return Outcome.ERROR
     if counts.traces:
         return Outcome.RETRACE
