@@ -46,7 +46,7 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
     trees = _Trees(before, after, config_differs=config_differs)
     found += trees.compare()
-    found = _settled(found, raises=trees.equal is None)
+    found = _settled(found, after.root.names, raises=trees.equal is None)
     found += _undecided(before, after)
     if after.labels:
         found = [each._replace(path=after.show(each.path)) for each in found]
@@ -101,9 +101,23 @@ _HASHED: Final = frozenset(
 """What reaches the hash of JAX's keys, so that no static is compared where it differs."""
 
 
-def _settled(found: list[Reason], *, raises: bool) -> list[Reason]:
-    """Decide whether JAX gets as far as a comparison that raises."""
-    hashed = any(reason.kind in _HASHED for reason in found)
+def _settled(found: list[Reason], arguments: tuple[str, ...], *, raises: bool) -> list[Reason]:
+    """Decide whether JAX gets as far as a comparison that raises.
+
+    Args:
+        found: The reasons.
+        arguments: The paths of static arguments, which are hashed; static fields are not.
+        raises: Whether comparing the structures raises.
+    """
+    hashed = any(
+        reason.kind in _HASHED
+        or (reason.kind is ReasonKind.STATIC and reason.path in arguments)
+        or (reason.kind is ReasonKind.SHARDING and reason.outcome is Outcome.RETRACE)
+        for reason in found
+    )
+    raises = raises or any(
+        reason.kind is ReasonKind.COMPARISON and reason.path in arguments for reason in found
+    )
     if raises and not hashed:
         return found
     return [

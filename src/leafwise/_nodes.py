@@ -115,12 +115,12 @@ class Walk:
             keys: Sequence[Any] = [key for key, _ in pairs]
             statics = None
         else:
-            keys = _keys_of(value, cls, pairs)
+            keys = _keys_of(cls, pairs)
             statics = _statics_of(value, cls, aux, keys)
         return Node(cls, aux, statics, keys, children, start, len(leaves))
 
 
-def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
+def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
     """Return the keys of the children, as JAX names them; texts where it has no names."""
     keys: list[Any] = [key for key, _ in pairs]
     fields = getattr(cls, "_fields", None)
@@ -130,20 +130,35 @@ def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequenc
     if cls is jax.tree_util.Partial:
         return [".args", ".keywords"]
     if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey and dataclasses.is_dataclass(cls):
-        return _field_names(value, [child for _, child in pairs]) or keys
+        names = _CHILD_NAMES.setdefault(cls, lambda: _found_names(cls))
+        return names if len(names) == len(keys) else keys
     return keys
 
 
-def _field_names(value: Any, children: list[Any]) -> list[str] | None:
-    """Return the names of children that were registered without, if that is certain."""
-    ids = set(map(id, children))
-    fields = [field.name for field in dataclasses.fields(value)]
-    names = [name for name in fields if id(getattr(value, name, _MISSING)) in ids]
-    found = [getattr(value, name) for name in names]
-    if len(found) != len(children):
-        return None
-    same = all(one is other for one, other in zip(found, children, strict=True))
-    return [f".{name}" for name in names] if same else None
+_CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
+
+
+def _field_names(cls: Any) -> list[str]:
+    """Return the steps to children that were registered without names, if they can be found.
+
+    An instance that was never constructed, with an object of its own in each field, is
+    flattened: the children are the fields.
+    """
+    probe: Any = object.__new__(cls)
+    names = {}
+    for field in dataclasses.fields(cls):
+        value = object()
+        names[id(value)] = f".{field.name}", value
+        object.__setattr__(probe, field.name, value)
+    children, _ = _REGISTRY.flatten_one_level(probe)
+    return [names[id(child)][0] for child in children]
+
+
+def _found_names(cls: type) -> list[str]:
+    try:
+        return _field_names(cls)
+    except Exception:  # noqa: BLE001  # a flatten that computes: then there are no names
+        return []
 
 
 def _step(key: Any) -> str:

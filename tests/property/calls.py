@@ -482,6 +482,4 @@ def fresh_paths(call: CallRecipe) -> set[str]:
         if isinstance(recipe, NodeRecipe) and recipe.kind in CLASSES:
             names = zip(("n", "act"), recipe.statics, strict=True)
             found |= {f"{path}.{name}" for name, value in names if value in FRESH}
-            if recipe.kind == "Jdc":  # its children have no names; they cannot always be found
-                found.add(path)
     return found
