@@ -111,6 +111,8 @@ def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]
         return
     frame = inspect.currentframe() if start is None else start
     while frame is not None:
+        if frame.f_code.co_name == "call_impl_cache_miss":  # of a jaxpr, not of a function
+            return
         runs = _MISSES.get(frame.f_code.co_name)
         if runs is not None and frame.f_globals.get("__name__") == "jax._src.pjit":
             found = frame.f_locals

@@ -103,10 +103,7 @@ class Memory:
         found = nearest(signatures, signature, placed=self.callee.placed)
         if found.nearest is None:
             return found
-        found = dataclasses.replace(found, nearest=known[found.nearest][0])
-        if self.callee.sharded and any(each.kind in _PLACING for each in found.reasons):
-            return _undecided(found, _advice.SHARDED)
-        return found
+        return dataclasses.replace(found, nearest=known[found.nearest][0])
 
     def explain_now(self, signature: Signature, entries: int) -> Explanation:
         """Explain a call that was not made, where JAX has so many dispatch entries."""
@@ -114,13 +111,17 @@ class Memory:
         made = [each for each in list(self.programs) if each.ran and each.compile_seconds]
         # JAX says nothing of dispatch entries: one more than programs may be this call's. And
         # none at all where there were programs: the caches of the process were cleared.
-        if found.outcome in (Outcome.ERROR, Outcome.UNKNOWN) or found.nearest is None:
+        moved = self.callee.sharded and any(each.kind in _PLACING for each in found.reasons)
+        refused = found.outcome is Outcome.ERROR and not moved
+        if refused or found.outcome is Outcome.UNKNOWN or found.nearest is None:
             return found
         ahead = found.outcome is Outcome.RECOMPILE and not self.programs[found.nearest].ran
         if made and not entries:
             return _undecided(found, _advice.CLEARED)
         if not calls_are_seen() and found.outcome is not Outcome.RETRACE:
             return _undecided(found, _advice.UNSEEN_CALLS)
+        if moved:
+            return _undecided(found, _advice.SHARDED)
         if ahead:
             return _undecided(found, _advice.AHEAD_OF_TIME)
         if found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made):

@@ -5,7 +5,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import jax
 
@@ -53,15 +53,6 @@ class Event:
         line = f"{self.kind} of {self.name}"
         line += f" from {self.site}" if self.site is not None else ""
         return f"{line}: {self.explanation}" if self.explanation is not None else line
-
-
-class Remembering(Protocol):
-    """A function with a memory, as `leafwise.jit` hands it to `jax.jit`."""
-
-    @property
-    def memory(self) -> Memory:
-        """What was made for it."""
-        ...
 
 
 Watcher = Callable[[Event], None]
@@ -133,7 +124,8 @@ def body_ran(memory: Memory, program: Program) -> None:
 
 def _on_event(raw: RawEvent) -> None:
     call = next(running_calls(), None)
-    memory: Memory | None = getattr(call.fun, "memory", None) if call is not None else None
+    found: object = getattr(call.fun, "memory", None) if call is not None else None
+    memory = found if isinstance(found, Memory) else None
     program: Program | None = None
     if raw.kind is EventKind.TRACE:
         memory, program = _traced(raw, call, memory)
@@ -228,7 +220,7 @@ def _event(
         thread=thread.name,
         thread_id=thread.ident or 0,
         site=site_of(frame),
-        eager=_is_eager(raw.name, fun),
+        eager=_is_eager(raw.name, fun) and memory is None,
         cached=raw.cached,
         explanation=explanation,
         fun=fun,
