@@ -39,8 +39,8 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     Args:
         before: The earlier call.
         after: The later call.
-        placed: Whether the function says itself where its arguments lie (``in_shardings``,
-            ``device``): JAX then moves them, and does not compile for where they were.
+        placed: Whether the function says itself on which device its arguments lie: JAX then
+            moves them, and does not compile for where they were.
     """
     found = list(call_reasons(before, after))
     config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
