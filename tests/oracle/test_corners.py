@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import subprocess
 import sys
@@ -244,3 +245,45 @@ def test_generator_functions_are_refused() -> None:
     """What `jax.jit` refuses at once is refused at once."""
     with pytest.raises(TypeError, match="generator"):
         lw.jit(lambda x: (yield x))
+
+
+def test_uncommitted_array_elsewhere() -> None:
+    """An array on another device that is not committed to it shares the program."""
+    if len(jax.devices()) == 1:
+        pytest.skip("there is one device only")
+    with jax.default_device(jax.devices()[1]):
+        there = jnp.ones(3)
+    function = jax.jit(lambda x: x + 1)
+    function(x)
+    answer = lw.explain(lw.signature(x), lw.signature(there))
+    assert answer.outcome is lw.Outcome.DISPATCH
+    assert [reason.kind for reason in answer.reasons] == [lw.ReasonKind.SHARDING]
+    entries = function._cache_size()
+    assert seen(lambda: function(there)) == (0, 0, 0)
+    assert function._cache_size() == entries + 1
+
+
+def test_numpy_scalar_beside_a_tuple() -> None:
+    """A NumPy scalar and a tuple cannot be compared: the call raises, where JAX comes to it."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Plain:
+        x: Any
+        n: Any = dataclasses.field(metadata={"static": True})
+
+    @lw.pytree
+    class Ours:
+        x: Any
+        n: Any = lw.static_field()
+
+    for cls, expected in ((Plain, lw.Outcome.ERROR), (Ours, lw.Outcome.RETRACE)):
+        function = jax.jit(lambda tree: tree.x)
+        first, second = cls(x, np.int64(1)), cls(x, (1, 2))
+        function(first)
+        assert lw.explain(lw.signature(first), lw.signature(second)).outcome is expected
+        if expected is lw.Outcome.ERROR:
+            with pytest.raises(ValueError, match="equality"):
+                function(second)
+        else:
+            assert seen(functools.partial(function, second)) == (1, 1, 1)
