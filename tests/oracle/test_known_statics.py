@@ -264,7 +264,7 @@ def test_a_class_defined_again() -> None:
     assert seen.outcome is seen.predicted.outcome is RETRACE
     (reason,) = seen.predicted.reasons
     assert (reason.path, reason.kind) == ("args[0]", ReasonKind.CLASS)
-    assert "defined again" in reason.advice
+    assert "class redefined" in reason.advice
 
 
 def test_all_reasons_are_given_and_ranked() -> None:
