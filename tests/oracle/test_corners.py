@@ -310,3 +310,20 @@ def test_cheapest_earlier_call_is_the_nearest() -> None:
     assert (answer.outcome, answer.nearest) == (lw.Outcome.RECOMPILE, 1)
     assert len(answer.reasons) == 2
     assert len(lw.explain(three[0], lw.signature(x, x, 1.0)).reasons) == 1
+
+
+def test_trace_inside_of_another() -> None:
+    """A function that is traced inside of another one counts, though JAX says nothing of it."""
+
+    def inner(x: Any) -> Any:
+        return x * 2
+
+    traced = lw.jit(inner)
+    with lw.watch(eager=False) as log:
+        jax.jit(lambda x: traced(x) + 1)(x)
+    assert [event.name for event in log.traces] == ["inner", "<lambda>"]
+    (event,) = log.of(inner)
+    assert event.site is not None
+    assert event.site.file == __file__
+    with pytest.raises(lw.RetraceError), lw.budget(traces=0, of=inner):
+        jax.vmap(traced)(jnp.ones((2, 5)))
