@@ -128,8 +128,10 @@ def _record_filtered(donated: Any, kept: Any, static: Any) -> Signature:
     )
     # There is one more argument at the end, so that there always is a first one.
     args = (first, *rest)[:-1]
+    # The function comes first: every other argument is one place further on.
+    shifted = {f"args[{place}]": f"args[{place + 1}]" for place in range(len(args))}
     named = labels_of(fun, args, kwargs)
-    labels = {f"args[{int(path[5:-1]) + 1}]": label for path, label in named.items()}
+    labels = {shifted.get(path, path): label for path, label in named.items()}
     labels["args[0]"] = getattr(fun, "__name__", type(fun).__name__)
     return record((fun, *args), kwargs, StaticArguments(), filtered=True, labels=labels)
 

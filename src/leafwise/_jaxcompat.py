@@ -116,7 +116,9 @@ def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]
         runs = _MISSES.get(frame.f_code.co_name)
         if runs is not None and frame.f_globals.get("__name__") == "jax._src.pjit":
             found = frame.f_locals
-            fun = found.get("fun") or getattr(found.get("jit_func"), "_fun", None)
+            fun = found.get("fun")  # whose truth is the user's to say
+            if fun is None:
+                fun = getattr(found.get("jit_func"), "_fun", None)
             if fun is not None and "args" in found and "kwargs" in found:
                 yield RunningCall(fun, found["args"], found["kwargs"], frame.f_back, runs)
         frame = frame.f_back

@@ -7,6 +7,7 @@ from typing import Any
 
 from leafwise._events import EventKind
 from leafwise._text import got
+from leafwise._values import jax_equal
 from leafwise._watching import Event, unwatch_events, watch_events
 from leafwise.errors import RetraceError
 
@@ -83,7 +84,7 @@ def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
     wanted = _plain(function)
     if event.fun is None:  # JAX said its name only
         return event.name == getattr(wanted, "__name__", None)
-    return bool(_plain(event.fun) == wanted)
+    return jax_equal(_plain(event.fun), wanted) is True  # whose `==` may raise
 
 
 def _plain(function: Any) -> Any:

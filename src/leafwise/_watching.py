@@ -210,7 +210,7 @@ def _event(
     thread = threading.current_thread()
     fun = memory.callee.fun if memory is not None else None
     if call is not None:
-        fun = function_behind(fun or call.fun, call.args)
+        fun = function_behind(call.fun if fun is None else fun, call.args)
     frame = call.frame if call is not None else inspect.currentframe()
     return Event(
         kind=raw.kind,

@@ -327,3 +327,39 @@ def test_trace_inside_of_another() -> None:
     assert event.site.file == __file__
     with pytest.raises(lw.RetraceError), lw.budget(traces=0, of=inner):
         jax.vmap(traced)(jnp.ones((2, 5)))
+
+
+def test_keyword_only_under_filter_jit(tmp_path: Path) -> None:
+    """A script with an argument that goes by keyword alone runs, and the argument is named."""
+    script = tmp_path / "named.py"
+    script.write_text(
+        "import equinox as eqx, jax.numpy as jnp\n"
+        "@eqx.filter_jit\n"
+        "def scaled(x, *, by):\n"
+        "    return x * by\n"
+        "scaled(jnp.ones(3), by=1)\n"
+        "scaled(jnp.ones(3), by=2)\n"
+    )
+    code, printed, errors = run(script)
+    assert code == 0, errors
+    assert "named.py:6" in printed
+    assert "  by: static: 1 -> 2" in printed
+
+
+def test_functions_whose_truth_raises() -> None:
+    """Nobody asks a callable for its truth."""
+
+    class Odd:
+        def __call__(self, x: Any) -> Any:
+            return x * 5
+
+        def __bool__(self) -> bool:
+            raise RuntimeError
+
+    odd = Odd()
+    with lw.watch(eager=False) as log:
+        jax.jit(odd)(x)
+    assert len(log.of(odd)) == 3
+    assert log.of(Odd()) == []
+    with pytest.raises(lw.RetraceError), lw.no_retrace(of=odd):
+        jax.jit(odd)(jnp.ones(7))
