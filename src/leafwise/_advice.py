@@ -32,6 +32,7 @@ UNKNOWN_ENTRY: Final = (
 )
 CLEARED: Final = "There are no dispatch entries: the caches were cleared, or cannot be used."
 UNSEEN_CALLS: Final = "This version of JAX does not show the arguments of a call that it makes."
+UNREAD: Final = "The arguments could not be read: code of their own classes raised."
 SIGNATURE: Final = "The function does not take these arguments."
 NO_DIFFERENCE: Final = (
     "The arguments are those of an earlier call: a cache was cleared or is full, or the earlier "

@@ -14,7 +14,7 @@ from leafwise._callee import Callee
 from leafwise._explain import Explanation, nearest
 from leafwise._jaxcompat import RunningCall, calls_are_seen
 from leafwise._leaves import LeafKind
-from leafwise._reasons import ABSENT, Outcome, Reason, ReasonKind
+from leafwise._reasons import ABSENT, Outcome, Reason, ReasonKind, Said
 from leafwise._signature import Signature
 from leafwise._sites import Site, site_of
 
@@ -137,10 +137,19 @@ class Memory:
     ) -> Program:
         """Make the record of a program for these arguments; it is not kept yet."""
         abstract = call is not None and not call.runs
-        signature = self.callee.record(args, kwargs, abstract=abstract)
-        found = self.explain(signature)
-        if found.nearest is not None and found.outcome is not outcome:
-            found = _unexpected(outcome, found, signature)
+        signature: Signature | None = None
+        try:
+            signature = self.callee.record(args, kwargs, abstract=abstract)
+            found = self.explain(signature)
+        except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
+            words = Said(f"{type(error).__name__}: {error}")
+            cause = Reason(
+                _ELSEWHERE, ReasonKind.CACHE, Outcome.UNKNOWN, ABSENT, words, _advice.UNREAD
+            )
+            found = Explanation(Outcome.UNKNOWN, (cause,))
+        else:
+            if found.nearest is not None and found.outcome is not outcome:
+                found = _unexpected(outcome, found, signature)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()
         return Program(outcome, signature, found, site_of(frame), ran=not abstract)

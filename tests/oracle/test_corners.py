@@ -363,3 +363,22 @@ def test_functions_whose_truth_raises() -> None:
     assert log.of(Odd()) == []
     with pytest.raises(lw.RetraceError), lw.no_retrace(of=odd):
         jax.jit(odd)(jnp.ones(7))
+
+
+def test_what_cannot_be_read_is_called_all_the_same() -> None:
+    """A static that raises when it is looked at does not stop the call, and is remembered."""
+
+    def wrapped_by_itself() -> Any:
+        def function() -> None: ...
+
+        function.__wrapped__ = function  # type: ignore[attr-defined]
+        return function
+
+    function = lw.jit(lambda x, act: x * 2, static_argnames="act")
+    assert function(2.0, act=wrapped_by_itself()) == 4.0
+    assert function(2.0, act=wrapped_by_itself()) == 4.0
+    first, second = function.traces
+    assert first.explanation.outcome is lw.Outcome.RETRACE
+    assert second.explanation.outcome is lw.Outcome.UNKNOWN
+    assert "wrapper loop" in str(second.explanation)
+    assert second.trace_seconds > 0
