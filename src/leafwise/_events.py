@@ -8,9 +8,9 @@ registered while somebody does.
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import jax
 
@@ -39,6 +39,7 @@ class RawEvent(NamedTuple):
     cached: bool
 
 
+T = TypeVar("T")
 Subscriber = Callable[[RawEvent], None]
 
 _KINDS: Final = {
@@ -87,10 +88,15 @@ def _on_duration(event: str, duration_secs: float, **details: str | int) -> None
     if kind is EventKind.COMPILE:
         cached, _HERE.cached = getattr(_HERE, "cached", False), False
     found = RawEvent(kind, _plain_name(str(details.get("fun_name", ""))), duration_secs, cached)
+    tell(_subscribers, found)
+
+
+def tell(listeners: Iterable[Callable[[T], None]], event: T) -> None:
+    """Call all listeners with an event, and then raise what the first of them raised."""
     raised: Exception | None = None
-    for subscriber in _subscribers:
+    for listener in listeners:
         try:
-            subscriber(found)
+            listener(event)
         except Exception as error:  # noqa: BLE001  # raised below: all others hear it first
             raised = raised or error
     if raised is not None:

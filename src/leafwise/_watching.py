@@ -10,7 +10,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._callee import function_behind
-from leafwise._events import EventKind, RawEvent, subscribe, unsubscribe
+from leafwise._events import EventKind, RawEvent, subscribe, tell, unsubscribe
 from leafwise._explain import Explanation
 from leafwise._jaxcompat import RunningCall, running_calls
 from leafwise._memory import Memory, Program
@@ -134,7 +134,7 @@ def _on_event(raw: RawEvent) -> None:
         _say_nested()
         program, first = _made(raw, call, memory)
     explanation = program.explanation if program is not None and first else None
-    _tell(_event(raw, call, memory, explanation))
+    tell(_watchers, _event(raw, call, memory, explanation))
 
 
 def _traced(
@@ -187,18 +187,7 @@ def _say_nested() -> None:
     for memory, program in ran:
         raw = RawEvent(EventKind.TRACE, memory.name, program.trace_seconds, cached=False)
         event = _event(raw, None, memory, program.explanation)
-        _tell(dataclasses.replace(event, site=program.site))
-
-
-def _tell(event: Event) -> None:
-    raised: Exception | None = None
-    for watcher in _watchers:
-        try:
-            watcher(event)
-        except Exception as error:  # noqa: BLE001  # raised below: all others hear it first
-            raised = raised or error
-    if raised is not None:
-        raise raised
+        tell(_watchers, dataclasses.replace(event, site=program.site))
 
 
 def _event(
