@@ -85,7 +85,8 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
     module = sys.modules.get(cls.__module__)
     names = _Names([vars(cls), *scopes, vars(module) if module else {}, vars(builtins)])
     try:
-        value = eval(annotation, {"__builtins__": {}}, names)  # noqa: S307  # as typing does
+        # With real builtins: subscripting a generic class imports.
+        value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
     except Exception:  # noqa: BLE001  # any code can stand in an annotation
         value = Unknown()
         names.unknown.append(annotation)

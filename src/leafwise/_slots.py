@@ -17,10 +17,11 @@ def with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
         fields: The names of the fields that get slots; its own ``__slots__`` stay.
         hidden: The names of further slots.
     """
-    inherited = {name for base in cls.__mro__[1:] for name in _slots_of(base)}
+    bases = cls.__mro__[1:]
+    inherited = {name for base in bases for name in _slots_of(base) if _leads_to_slot(bases, name)}
     declared = _slots_of(cls)
     wanted = dict.fromkeys((*declared, *fields, *hidden, "__weakref__"))
-    has_weakref = any(base.__weakrefoffset__ for base in cls.__mro__[1:])
+    has_weakref = any(base.__weakrefoffset__ for base in bases)
     slots = tuple(
         name
         for name in wanted
@@ -43,6 +44,12 @@ def with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
 def _slots_of(base: type) -> tuple[str, ...]:
     slots = base.__dict__.get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _leads_to_slot(bases: tuple[type, ...], name: str) -> bool:
+    """Return whether no base in between has put something else in a slot's place."""
+    found = next((vars(base)[name] for base in bases if name in vars(base)), None)
+    return found is None or isinstance(found, types.MemberDescriptorType)
 
 
 def _point_to(value: Any, old: type, new: type) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from dataclasses import KW_ONLY, InitVar
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,13 @@ from leafwise import Static as Fixed
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]  # noqa: TC004  # the point
+
+
+T = TypeVar("T")
+
+
+class Inner(Generic[T]):
+    pass
 
 
 @lw.pytree
@@ -209,3 +216,14 @@ def test_default_of_the_name_of_a_type() -> None:
         x: int = 2  # noqa: A003  # the point
 
     assert jax.tree.leaves(P()) == [1, 2]
+
+
+def test_a_generic_class_in_a_string() -> None:
+    """A string may subscript a user's generic class, with a type variable inside."""
+
+    @lw.pytree
+    class Outer(Generic[T]):
+        it: lw.Static[Inner[list[T]] | None]
+        x: Inner[list[int]] | None = None
+
+    assert jax.tree.leaves(Outer(None, 1.0)) == [1.0]
