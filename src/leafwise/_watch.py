@@ -71,9 +71,9 @@ class Log:
 
     def __str__(self) -> str:
         """Return the counts, and a line for each event."""
-        counts = f"{len(self.traces)} traces, {len(self.lowerings)} lowerings, "
-        counts += f"{len(self.compiles)} compiles ({len(self.cache_hits)} from the cache)"
-        return "\n".join([counts, *(f"  {event}" for event in self)])
+        counts = ", ".join(_number(len(self._of(kind)), kind) for kind in EventKind)
+        lines = [f"{counts} ({len(self.cache_hits)} from the cache)", *map(str, self)]
+        return "\n".join(lines).replace("\n", "\n  ")
 
 
 def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
