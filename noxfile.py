@@ -57,6 +57,9 @@ AVAILABLE = [minor for minor in SUPPORTED if _answers(minor)]
 PYTHONS = SUPPORTED if AVAILABLE else [f"{sys.version_info[0]}.{sys.version_info[1]}"]
 WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with threads of its own
 OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
+PROPERTIES = ("property", "kit", "planted", "strategies")
+# What depends on JAX more than on Python, and runs with the same JAX on the newest.
+AS_ON_NEWEST = ("bench", "check", "docs", "examples", "oracle", "plugin", "report", "transforms")
 
 
 def _floors(*names: str) -> list[str]:
@@ -86,11 +89,12 @@ def tests(session: nox.Session) -> None:
     pins = _floors("jax", "jaxlib") if session.python == SUPPORTED[0] else []
     _install(session, "test", pins=pins)
     extra: list[str] = []
-    if not session.posargs and session.python != OLDEST:
-        extra.append("--ignore=tests/property")  # `properties` runs them on the newest
-    if not session.posargs and session.python not in (OLDEST, NEWEST):
-        # The same JAX as on the newest Python, where the command and the pages are tried.
-        extra += [f"--ignore=tests/{folder}" for folder in ("check", "examples", "bench", "docs")]
+    if not session.posargs:
+        # `properties` runs these on the newest Python.
+        left_out = [] if session.python == OLDEST else list(PROPERTIES)
+        if session.python not in (OLDEST, NEWEST):
+            left_out += AS_ON_NEWEST
+        extra = [f"--ignore=tests/{folder}" for folder in left_out]
     if not session.posargs and session.python == NEWEST:
         extra.append("--cov")
     session.run("pytest", *WORKERS, *extra, *session.posargs)
@@ -98,10 +102,37 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python=NEWEST)
 def properties(session: nox.Session) -> None:
-    """Run the property tests; `-- --hypothesis-profile=thorough` looks further."""
+    """Run the property tests, and print how many planted faults the kit finds.
+
+    `-- --hypothesis-profile=thorough` looks further.
+    """
     _install(session, "test", pins=[])
     arguments = session.posargs or ["--hypothesis-profile=ci"]
-    session.run("pytest", "tests/property", *WORKERS, *arguments)
+    folders = [f"tests/{folder}" for folder in PROPERTIES]
+    session.run("pytest", *folders, *WORKERS, *arguments)
+
+
+@nox.session(python=NEWEST, default=False)
+def mutation(session: nox.Session) -> None:
+    """Change the core in one place at a time, and see whether a test notices.
+
+    All changes take many hours; `-- 50` tries that many, always the same ones.
+    """
+    _install(session, "test", "mutation", pins=[])
+    work = Path(session.create_tmp(), "project")  # sources are changed in place
+    shutil.rmtree(work, ignore_errors=True)
+    skipped = shutil.ignore_patterns(".*", "site", "dist", "__pycache__")
+    shutil.copytree(Path.cwd(), work, ignore=skipped)
+    session.chdir(work)
+    config, results = "tests/mutation/config.toml", "results.sqlite"
+    source = {"PYTHONPATH": str(work / "src")}
+    session.run("cosmic-ray", "init", config, results)
+    session.run("cr-filter-operators", results, config)
+    if session.posargs:
+        session.run("python", "tests/mutation/sample.py", results, *session.posargs)
+    session.run("cosmic-ray", "exec", config, results, env=source)
+    session.run("cr-report", results, "--show-diff", "--surviving-only")
+    session.run("cr-rate", results, "--estimate")
 
 
 @nox.session(python=OLDEST, default=False)

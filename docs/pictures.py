@@ -3,6 +3,8 @@
 Run `python docs/pictures.py` and look at them; a test holds them to the current output.
 """
 
+import dataclasses
+import functools
 import io
 from pathlib import Path
 
@@ -12,8 +14,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 import leafwise as lw
-from leafwise.check.observe import check_class
-from leafwise.check.report import print_reports
+from leafwise.check.report import print_run
+from leafwise.check.run import Options, Run, check_class
 from leafwise.check.targets import Target
 
 IMAGES = Path(__file__).parent / "images"
@@ -37,15 +39,36 @@ class Params:
     act: lw.Static[str] = "relu"
 
 
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["depth"])
+@dataclasses.dataclass
+class Plain:
+    """A class without leafwise."""
+
+    w: jax.Array = dataclasses.field(default_factory=lambda: jnp.ones(3))
+    depth: int = 2
+
+
 def draw_check() -> str:
-    """Return the output of `leafwise check` on `Params` as SVG."""
+    """Return the output of `leafwise check --fields` on `Params` as SVG."""
+    report = check_class(Target(Params, "model.py:Params"), Options(laws=()))
+    return _drawn(Run((report,), 1), "check", "leafwise check --fields model.py", verbose=True)
+
+
+def draw_check_warning() -> str:
+    """Return the output of `leafwise check` on both classes as SVG."""
+    both = (Target(Params, "model.py:Params"), Target(Plain, "model.py:Plain"))
+    options = Options(examples=2)  # enough for a picture
+    run = Run(tuple(check_class(each, options) for each in both), 2)
+    return _drawn(run, "check-warning", "leafwise check model.py", verbose=False)
+
+
+def _drawn(run: Run, name: str, title: str, *, verbose: bool) -> str:
     # A console of its own says it is a terminal, whatever standard output is.
     console = Console(
         record=True, file=io.StringIO(), width=98, force_terminal=True, color_system="truecolor"
     )
-    report = check_class(Target(Params, "model.py:Params"))
-    print_reports([report], console)
-    svg = console.export_svg(title="leafwise check model.py", theme=THEME, unique_id="check")
+    print_run(run, console, verbose=verbose)
+    svg = console.export_svg(title=title, theme=THEME, unique_id=name)
     return _without_fonts(svg)
 
 
@@ -62,7 +85,7 @@ def _without_fonts(svg: str) -> str:
     return "\n".join(kept).replace("Fira Code, monospace", "ui-monospace, monospace") + "\n"
 
 
-PICTURES = {"check.svg": draw_check}
+PICTURES = {"check.svg": draw_check, "check-warning.svg": draw_check_warning}
 
 
 def main() -> None:

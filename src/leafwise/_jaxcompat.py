@@ -128,3 +128,13 @@ def dispatch_entries(jitted: Any) -> int:
     """Return how many dispatch entries a jitted function has; -1 where JAX does not say."""
     count: Callable[[], int] | None = getattr(jitted, "_cache_size", None)
     return -1 if count is None else count()
+
+
+def static_options(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return which arguments of a jitted function are static: by position, and by name.
+
+    Those are none where JAX does not say.
+    """
+    info: Any = getattr(jitted, "_jit_info", None) if _KNOWN else None
+    numbers, names = (getattr(info, each, ()) for each in ("static_argnums", "static_argnames"))
+    return tuple(numbers or ()), tuple(names or ())

@@ -63,6 +63,24 @@ class RetraceError(LeafwiseError, AssertionError):
         return str(self.args[0])
 
 
+class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests call it
+    """A pytree class breaks a law of pytrees, or a claim about it.
+
+    Attributes:
+        law: The law's name.
+        path: Where: ``Class.field``, and the way into it.
+    """
+
+    def __init__(self, message: str, law: str = "", path: str = "") -> None:
+        super().__init__(message, law, path)
+        self.law = law
+        self.path = path
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
+
+
 class RetraceStormWarning(UserWarning):
     """One field, or one argument, causes trace after trace."""
 

@@ -3,13 +3,16 @@
 from typing import Any
 
 import leafwise as lw
-from leafwise.check.observe import ClassReport, Row, check_class
+from leafwise.check.records import ClassReport, Row
+from leafwise.check.run import Options, check_class
 from leafwise.check.targets import Target
+
+FIELDS = Options(laws=())
 
 
 def report_of(cls: type) -> ClassReport:
-    """Check one class."""
-    return check_class(Target(cls, f"here:{cls.__qualname__}"))
+    """Change the fields of one class."""
+    return check_class(Target(cls, f"here:{cls.__qualname__}"), FIELDS)
 
 
 def with_field(annotation: Any, module: str, *default: Any) -> ClassReport:

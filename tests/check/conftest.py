@@ -90,5 +90,11 @@ def leafwise(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def check(leafwise: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Run `leafwise check --fields` in this process: the laws would take seconds."""
+    return lambda *arguments: leafwise("check", "--fields", *arguments)
+
+
+@pytest.fixture
+def check_all(leafwise: Callable[..., Outcome]) -> Callable[..., Outcome]:
     """Run `leafwise check` in this process."""
     return lambda *arguments: leafwise("check", *arguments)

@@ -75,7 +75,7 @@ def test_exit_code_0(write: Write, check: Check) -> None:
     """All as promised: 0, and the last line says so; standard error stays empty."""
     outcome = check(write(GOOD))
     assert outcome.code == 0
-    assert outcome.out.rstrip().splitlines()[-1] == "1 class, 6 changes: all as predicted"
+    assert outcome.out.rstrip().splitlines()[-1] == "1 class, 6 changes: all as promised"
     assert not outcome.err
 
 
@@ -137,8 +137,8 @@ def test_json_layout(write: Write, check: Check) -> None:
     """The layout is fixed: a program may rely on these names and types."""
     file = write(GOOD + NOT_BUILT)
     document = check(file, "--json").document
-    assert list(document) == ["version", "python", "jax", "passed", "classes"]
-    assert document["version"] == 1
+    assert list(document) == ["version", "python", "jax", "passed", "interrupted", "classes"]
+    assert document["version"] == 2
     assert document["python"] == platform.python_version()
     assert document["jax"] == jax.__version__
     assert document["passed"] is False
@@ -148,8 +148,17 @@ def test_json_layout(write: Write, check: Check) -> None:
         "instance": str,
         "rows": list,
         "error": str,
+        "laws": list,
+        "warnings": list,
+        "library": str,
+        "fields": list,
+        "left_out": str,
+        "file": str,
+        "line": int,
         "passed": bool,
     }
+    assert (good["library"], good["fields"]) == ("leafwise", ["x", "n"])
+    assert (good["file"], good["line"]) == (file, 6)
     assert (good["name"], good["instance"]) == (f"{file}:Good", "Good(x=f32[3], n=2)")
     assert (good["error"], good["passed"]) == ("", True)
     assert (bad["rows"], bad["passed"]) == ([], False)
@@ -215,10 +224,10 @@ def test_as_a_module(write: Write, tmp_path: Path) -> None:
         "@lw.pytree\nclass P:\n    x: jax.Array\n    n: lw.Static[str]\n    m: lw.Static[bytes]\n"
     )
     before = {path.name for path in tmp_path.iterdir()}
-    done = run("-m", "leafwise", "check", file)
+    done = run("-m", "leafwise", "check", "--fields", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
-    assert "all as predicted" in done.stdout
+    assert "all as promised" in done.stdout
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == before
 
 
@@ -252,7 +261,8 @@ def test_the_same_in_every_process(write: Write) -> None:
     file = write(RESTLESS, "shadows/json.py")
     code = "from leafwise.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
     first, second = (
-        run("-c", code, "check", file, "--json", PYTHONHASHSEED=seed) for seed in ("1", "2")
+        run("-c", code, "check", "--fields", file, "--json", PYTHONHASHSEED=seed)
+        for seed in ("1", "2")
     )
     assert (first.returncode, first.stderr) == (1, "")
     assert first.stdout == second.stdout
@@ -282,7 +292,7 @@ def test_double_precision(write: Write) -> None:
             s: lw.Static[float] = 1.0
         """
     )
-    done = run("-m", "leafwise", "check", file, "--json", JAX_ENABLE_X64="1")
+    done = run("-m", "leafwise", "check", "--fields", file, "--json", JAX_ENABLE_X64="1")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(done.stdout)["classes"][0]["rows"]
     kinds = {(row["field"], row["kind"]) for row in rows if row["verdict"] == "ok"}
@@ -296,7 +306,7 @@ def test_double_precision(write: Write) -> None:
 def test_streams_that_cannot_take_all_characters(write: Write) -> None:
     """A value that the output cannot encode is written in another way."""
     file = write("@lw.pytree\nclass Odd:\n    s: lw.Static[str] = 'é'\n")
-    done = run("-m", "leafwise", "check", file, PYTHONIOENCODING="ascii")
+    done = run("-m", "leafwise", "check", "--fields", file, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Odd(s=" in done.stdout
 
@@ -307,6 +317,6 @@ def test_a_reader_that_stops_early(write: Write) -> None:
         "import os, sys; read, w = os.pipe(); os.close(read); os.dup2(w, 1)\n"
         "from leafwise.cli import main; sys.exit(main(sys.argv[1:]))"
     )
-    done = run("-c", code, "check", write(GOOD))
+    done = run("-c", code, "check", "--fields", write(GOOD))
     assert "Traceback" not in done.stderr
     assert "BrokenPipeError" not in done.stderr

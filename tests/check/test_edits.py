@@ -20,7 +20,7 @@ from leafwise.check import edits as edits_module
 from leafwise.check.build import Builder
 from leafwise.check.edits import Edit, edits
 from leafwise.check.observe import signature
-from leafwise.check.statics import twins
+from leafwise.testing._statics import twins
 
 
 class Level(enum.IntEnum):
@@ -126,7 +126,7 @@ def first_of_few(_strategy: Any, wanted: Callable[[Any], bool]) -> Any:
 def made(builder: Builder) -> list[Edit]:
     """Return the edits that were made."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edits_module, "find", first_of_few)
+        patch.setattr(edits_module, "simplest", first_of_few)
         return [edit for edit in edits(builder) if edit.edited is not None]
 
 

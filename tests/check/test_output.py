@@ -1,5 +1,6 @@
 """What is printed: tables of any width, colours, and progress where someone watches."""
 
+import dataclasses
 import io
 import os
 import re
@@ -13,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from leafwise.check import report
-from leafwise.check.observe import ClassReport, Row, Verdict
+from leafwise.check.records import ClassReport, LawResult, Row, Verdict
+from leafwise.check.run import Run
 
 from .conftest import Outcome
 
@@ -34,13 +36,14 @@ REPORTS = [
     ClassReport("m.py:P", "P(width=2, x=[1], s=':heart:')", ROWS),
     ClassReport("m.py:Q", "", (), "Q.part: no values\n  fix: lw.Static[int] :heart:"),
 ]
+RUN = Run(tuple(REPORTS), 2)
 
 
 def printed(width: int, *, colour: bool = False) -> str:
     """Return the reports as a console of that width shows them."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, force_terminal=colour, emoji=False)
-    report.print_reports(REPORTS, console)
+    report.print_run(RUN, console, verbose=True)
     return stream.getvalue()
 
 
@@ -88,6 +91,48 @@ def test_narrow_tables_keep_everything(width: int) -> None:
     assert "…" not in table
 
 
+LAWS = (
+    LawResult("round-trip", Verdict.OK),
+    LawResult("copies", Verdict.VIOLATION, "P.n", "P.n: [lost]\n  got: 2"),
+    LawResult("equality", Verdict.ERROR, "", "RuntimeError: deep"),
+    LawResult("replace", Verdict.ERROR, "", "RuntimeError: deep"),
+)
+
+
+def summarised(width: int) -> str:
+    """Return the default report of the same classes, with laws."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, emoji=False)
+    first = dataclasses.replace(REPORTS[0], laws=LAWS, fields=("width", "x", "y"))
+    left = ClassReport("m.py:R", "", (), left_out="R.text: JAX cannot trace it")
+    report.print_run(Run((first, REPORTS[1], left), 3), console)
+    return stream.getvalue()
+
+
+def test_summary_has_one_line_a_class() -> None:
+    """Name, fields, changes, laws kept, result; below it what is wrong, and nothing else."""
+    text = summarised(120)
+    lines = [line.split() for line in text.splitlines()]
+    wrong = "2 changes wrong, 3 laws broken"
+    assert ["m.py:P", "3", "3", "1/4", *wrong.split()] in lines
+    assert ["m.py:Q", "-", "-", "-", "not", "checked"] in lines
+    assert ["m.py:R", "-", "-", "-", "left", "out"] in lines
+    assert "mismatch: predicted 0 traces" in text
+    assert not any(line[-1:] == ["ok"] for line in lines), "no row that is ok"
+    assert "broken: law copies\n  P.n: [lost]\n    got: 2\n" in text
+    assert "error: laws equality, replace\n  RuntimeError: deep\n" in text
+    assert "not checked Q.part: no values" in text
+    assert "2 changes and 3 laws not as promised, 1 class not checked, 1 class left out" in text
+
+
+@pytest.mark.parametrize("width", [30, 60, 79])
+def test_narrow_summaries_keep_everything(width: int) -> None:
+    """Where there is no room for a table, each class has a few lines."""
+    text = squeezed(summarised(width))
+    assert squeezed("m.py:P fields 3, changes 3, laws 1/4: 2 changes wrong, 3 laws broken") in text
+    assert squeezed("m.py:R fields -, changes -, laws -: left out") in text
+
+
 def test_colours() -> None:
     """Verdicts are coloured on a terminal, and plain elsewhere."""
     assert "\x1b[" in printed(120, colour=True)
@@ -102,19 +147,20 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_summary_counts() -> None:
     """The last line counts classes, changes tried, changes gone wrong, classes left out."""
-    assert report.summary(REPORTS) == "2 classes, 3 changes: 2 not as promised, 1 class not checked"
-    assert not report.passed(REPORTS)
-    good = [ClassReport("m:P", "P()", ROWS[:1])]
-    assert report.summary(good) == "1 class, 1 change: all as predicted"
-    assert report.passed(good)
+    wanted = "2 classes, 3 changes: 2 changes not as promised, 1 class not checked"
+    assert report.summary(RUN) == wanted
+    assert not RUN.passed
+    good = Run((ClassReport("m:P", "P()", ROWS[:1]),), 1)
+    assert report.summary(good) == "1 class, 1 change: all as promised"
+    assert good.passed
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_which_verdicts_pass(verdict: Verdict) -> None:
-    """A mismatch or a violation fails the class; a skipped change does not."""
+    """What is wrong fails the class; a skipped change and a warning do not."""
     row = Row("x", static=False, kind="value", change="", predicted="", traces=0, compiles=0,
               verdict=verdict)  # fmt: skip
-    expected = verdict in (Verdict.OK, Verdict.SKIPPED)
+    expected = verdict in (Verdict.OK, Verdict.SKIPPED, Verdict.WARNING)
     assert ClassReport("m:P", "P()", (row,)).passed is expected
 
 
@@ -132,7 +178,7 @@ def in_terminal(arguments: list[str], width: int, **environment: str) -> tuple[i
     for _, slave in pairs:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     done = subprocess.run(
-        [sys.executable, "-m", "leafwise", "check", *arguments],
+        [sys.executable, "-m", "leafwise", "check", "--fields", *arguments],
         env={**os.environ, "TERM": "xterm-256color", **environment},
         stdout=pairs[0][1],
         stderr=pairs[1][1],
@@ -168,6 +214,7 @@ def test_on_a_terminal(write: Write) -> None:
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out)
     assert max(map(len, plain.splitlines())) <= 70
     assert "1 of 1" in err
+    assert "field n" in err, "what is looked at now"
     assert err.rstrip().endswith("\x1b[2K"), "the line is wiped at the end"
 
 

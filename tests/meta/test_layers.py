@@ -61,9 +61,10 @@ LAYERS = {
     "_watch": 18,
     "_script": 19,
     "": 20,  # leafwise/__init__.py
-    "check": 21,
-    "cli": 22,
-    "__main__": 23,
+    "testing": 21,
+    "check": 22,
+    "cli": 23,
+    "__main__": 24,
 }
 
 

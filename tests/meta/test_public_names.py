@@ -1,6 +1,7 @@
 """Every public name is documented, and every page can be found."""
 
 import ast
+import importlib
 import inspect
 import itertools
 import re
@@ -13,11 +14,21 @@ from typing import Any
 import pytest
 
 import leafwise
+from leafwise.testing import Law
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-API = (DOCS / "reference" / "api.md").read_text()
-NAMES = [name for name in leafwise.__all__ if name != "__version__"]
+PAGES = {
+    "leafwise": (DOCS / "reference" / "api.md").read_text(),
+    "leafwise.testing": (DOCS / "reference" / "testing.md").read_text(),
+    "leafwise.testing.strategies": (DOCS / "reference" / "testing.md").read_text(),
+}
+NAMES = [
+    (module, name)
+    for module in PAGES
+    for name in importlib.import_module(module).__all__
+    if name not in ("__version__", "strategies")
+]
 
 
 def documented_assignments() -> Iterator[str]:
@@ -30,18 +41,25 @@ def documented_assignments() -> Iterator[str]:
                 yield from (each.id for each in targets if isinstance(each, ast.Name))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_name_has_a_docstring(name: str) -> None:
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_name_has_a_docstring(module: str, name: str) -> None:
     """A public name says what it is, in a docstring of its own."""
-    value = getattr(leafwise, name)
+    value = getattr(importlib.import_module(module), name)
     own = inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value)
     assert (own and inspect.getdoc(value)) or name in documented_assignments()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_name_is_in_the_reference(name: str) -> None:
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_name_is_in_the_reference(module: str, name: str) -> None:
     """A public name has its place in the API reference."""
-    assert re.search(rf"^::: leafwise\.(\w+\.)*{name}$", API, re.MULTILINE)
+    assert re.search(rf"^::: leafwise\.(\w+\.)*{name}$", PAGES[module], re.MULTILINE)
+
+
+def test_the_laws_are_in_the_reference() -> None:
+    """The table of laws is that of `leafwise.testing.Law`."""
+    rows = [f"| `{law}` | {law.statement} |" for law in Law]
+    table = [row for row in PAGES["leafwise.testing"].splitlines() if row.startswith("| `")]
+    assert table == rows
 
 
 def test_versions_agree() -> None:

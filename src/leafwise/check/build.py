@@ -1,7 +1,6 @@
 """One instance of a class, and others like it."""
 
 import contextlib
-import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -9,22 +8,58 @@ import jax
 from hypothesis import strategies as st
 
 from leafwise._annotations import without_marks
-from leafwise.check.fields import names_of, stored_value
-from leafwise.check.leaves import is_numeric
-from leafwise.check.parameters import CannotBuildError, Parameter, call, parameters_of
-from leafwise.check.place import Place
-from leafwise.check.values import accepts_none, argument_for, find, is_user_registered
-from leafwise.check.words import tell
+from leafwise._events import count_events
+from leafwise.check.library import is_abstract
+from leafwise.testing._find import find
+from leafwise.testing._leaves import is_numeric
+from leafwise.testing._objects import is_user_registered
+from leafwise.testing._parameters import CannotBuildError, Parameter, call, parameters_of
+from leafwise.testing._place import Place
+from leafwise.testing._values import accepts_none, argument_for
+from leafwise.testing._view import names_of, stored_value
+from leafwise.testing._words import tell
 
 _MANY: Final = 2000
 """How many values to show to a constructor that has refused the usual number."""
+
+
+_SIMPLER: Final = 20
+"""How often a found value is simplified, if its constructor compiles each time."""
+
+
+def simplest(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None) -> Any:
+    """Return a value that is wanted, as simple as it becomes in some time.
+
+    Raises:
+        LookupError: None was found.
+    """
+    best: list[Any] = []
+    steps = 0
+
+    def is_wanted(drawn: Any) -> bool:
+        nonlocal steps
+        if steps > _SIMPLER:
+            return False
+        with count_events() as seen:
+            accepted = wanted(drawn)
+        steps += bool(best) and bool(seen.compiles)
+        if accepted:
+            best[:] = [drawn]
+        return accepted
+
+    try:
+        return find(strategy, is_wanted, tries)
+    except LookupError:
+        if not best:
+            raise
+        return best[0]  # Hypothesis wonders why it is not wanted any more
 
 
 class Builder:
     """Makes instances of one class, all fields alike but the ones that are changed.
 
     Args:
-        cls: A class that leafwise registered.
+        cls: A pytree class of any library.
 
     Attributes:
         cls: The class.
@@ -42,7 +77,7 @@ class Builder:
         self._errors: list[BaseException] = []
         self.arguments: dict[str, Any] = {}
         self.whole: Any = st.from_type(cls) if is_user_registered(cls) else None
-        if self.whole is None and inspect.isabstract(cls):
+        if self.whole is None and is_abstract(cls):
             msg = f"{cls.__name__}: an abstract class has no instances; check its subclasses"
             raise CannotBuildError(msg)
         self.parameters = parameters_of(cls)
@@ -115,7 +150,7 @@ class Builder:
 
         for wanted, tries in ((has_leaves, None), (is_built, None), (is_built, _MANY)):
             with contextlib.suppress(LookupError):
-                return find(strategy, wanted, tries)
+                return simplest(strategy, wanted, tries)
         if not self._errors:
             self._refuse_undrawable()
         reason = f"; the last error was {tell(self._errors[-1])}" if self._errors else ""
@@ -133,7 +168,7 @@ class Builder:
             if parameter.make_default is not None:
                 continue
             try:
-                find(self.strategy(parameter), lambda _: True)
+                simplest(self.strategy(parameter), lambda _: True)
             except LookupError as error:
                 msg = (
                     f"{self.cls.__name__}.{parameter.name}: there are no values of "
@@ -145,6 +180,6 @@ class Builder:
 
 
 def _has_leaf_in_each_field(made: Any) -> bool:
-    _, dynamic_names = names_of(type(made))
+    dynamic_names = names_of(made).dynamic
     leaves: Any = jax.tree_util.tree_leaves
     return all(any(map(is_numeric, leaves(getattr(made, name)))) for name in dynamic_names)

@@ -7,14 +7,13 @@ from typing import Any, Final
 
 import jax
 
-from leafwise.check.build import Builder
-from leafwise.check.fields import exchange, field_order, names_of, stored_value
-from leafwise.check.leaves import LEAF_EDITS, is_numeric
-from leafwise.check.parameters import CannotBuildError
-from leafwise.check.statics import told_apart, twins
-from leafwise.check.values import find
-from leafwise.check.words import change_of, plain, say_leaf, say_static, short
+from leafwise.check.build import Builder, simplest
 from leafwise.errors import StaticFieldError
+from leafwise.testing._leaves import LEAF_EDITS, is_numeric
+from leafwise.testing._parameters import CannotBuildError
+from leafwise.testing._statics import told_apart, twins
+from leafwise.testing._view import Names, exchange, field_order, names_of, stored_value
+from leafwise.testing._words import change_of, plain, say_leaf, say_static, short
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +40,23 @@ class Edit:
 
 def edits(builder: Builder) -> Iterator[Edit]:
     """Yield all changes of one field each, in field order."""
-    static_names, dynamic_names = names_of(builder.cls)
-    for name in field_order(builder.cls):
+    for name in field_order(builder.base):
         with while_changing(builder.cls, name):
-            if name in static_names:
-                yield from _static_edits(builder, name)
-            elif name in dynamic_names:
-                yield from _dynamic_edits(builder, name)
+            yield from edits_of(builder, name, names_of(builder.base))
+
+
+def edits_of(builder: Builder, name: str, names: Names) -> Iterator[Edit]:
+    """Yield all changes of one field.
+
+    One that is neither a child nor in the node data is lost; if it was given to the
+    constructor, no child, it should have been a static.
+    """
+    if name in names.dynamic:
+        yield from _dynamic_edits(builder, name)
+    elif name in names.static or builder.takes(name):
+        yield from _static_edits(builder, name)
+    else:
+        yield Edit(name, "value", "computed, and in no program", None, static=True)
 
 
 @contextlib.contextmanager
@@ -68,7 +77,7 @@ def _find_other(builder: Builder, name: str, wanted: Callable[[Any], bool]) -> A
         CannotBuildError: No values are known.
     """
     strategy, stored = builder.values_of(name)
-    drawn = find(strategy, lambda each: any(map(wanted, stored(each))))
+    drawn = simplest(strategy, lambda each: any(map(wanted, stored(each))))
     return stored(drawn)[0]
 
 

@@ -1,7 +1,7 @@
 """What leafwise predicts of a change, and what JAX is seen to do."""
 
-import dataclasses
-import enum
+import time
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import jax
@@ -9,84 +9,44 @@ import jax
 from leafwise._events import count_events
 from leafwise._text import got
 from leafwise.check.build import Builder
-from leafwise.check.edits import Edit, edits, while_changing
-from leafwise.check.parameters import CannotBuildError
-from leafwise.check.targets import Target
-from leafwise.check.words import plain, short, tell
+from leafwise.check.edits import Edit, edits_of, while_changing
+from leafwise.check.library import for_jit, is_own
+from leafwise.check.records import Row, Verdict
+from leafwise.testing._leaves import is_numeric
+from leafwise.testing._view import field_order, names_of
+from leafwise.testing._words import plain, tell
 
 
-class Verdict(enum.StrEnum):
-    """How a change turned out.
+def check_fields(
+    builder: Builder, only: Collection[str] = (), watched: Callable[[str], None] = lambda _: None
+) -> Iterator[Row]:
+    """Change each field alone, and watch JAX.
 
-    ``ok``: as predicted, and as the kind of field promises. ``mismatch``: JAX did
-    something else. ``violation``: as predicted, but not as promised. ``skipped``: there
-    is no such change.
+    Args:
+        builder: Has the instance.
+        only: The fields to change; empty for all.
+        watched: Is called with each field's name before it is changed.
     """
-
-    OK = "ok"
-    MISMATCH = "mismatch"
-    VIOLATION = "violation"
-    SKIPPED = "skipped"
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One change and its outcome, as reported."""
-
-    field: str
-    static: bool
-    kind: str
-    change: str
-    predicted: str
-    traces: int
-    compiles: int
-    verdict: Verdict
-    note: str = ""
+    names = names_of(builder.base)
+    for name in field_order(builder.base):
+        if only and name not in only:
+            continue
+        watched(name)
+        try:
+            with while_changing(builder.cls, name):
+                for edit in edits_of(builder, name, names):
+                    yield observe(builder.base, edit)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
+            note = tell(error)
+            yield Row(name, name not in names.dynamic, "", "", "", 0, 0, Verdict.ERROR, note)
 
 
-@dataclasses.dataclass(frozen=True)
-class ClassReport:
-    """The outcome for one class.
-
-    Attributes:
-        name: ``place:Class``.
-        instance: The instance that was changed, as text.
-        rows: One row a change.
-        error: Why the class could not be checked; empty if it was.
-    """
-
-    name: str
-    instance: str
-    rows: tuple[Row, ...]
-    error: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing is wrong with the class."""
-        bad = (Verdict.MISMATCH, Verdict.VIOLATION)
-        return not self.error and not any(row.verdict in bad for row in self.rows)
-
-
-def check_class(target: Target) -> ClassReport:
-    """Build an instance, change each field alone, and watch JAX."""
-    try:
-        builder = Builder(target.cls)
-        problem = _untraceable(builder.base)
-        rows = () if problem else tuple(observe(builder.base, edit) for edit in edits(builder))
-        return ClassReport(target.name, short(builder.base, 200), rows, problem)
-    except CannotBuildError as error:
-        problem = plain(str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next class
-        problem = f"{target.cls.__name__}: while it was checked: {tell(error)}"
-    return ClassReport(target.name, "", (), problem)
-
-
-def _untraceable(base: Any) -> str:
+def untraceable(base: Any) -> str:
     """Return what is wrong with leaves that no jitted function would take."""
     try:
-        _run(_program(), base)
+        _run(_program(), for_jit(base))
     except Exception:
-        for path, leaf in jax.tree_util.tree_leaves_with_path(base):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(for_jit(base)):
             try:
                 _run(_program(), leaf)
             except Exception:  # noqa: BLE001  # JAX has several for it
@@ -110,27 +70,39 @@ def signature(tree: Any) -> tuple[Any, ...]:
 
 def observe(base: Any, edit: Edit) -> Row:
     """Call a fresh jitted function with the instance and with the changed one."""
-    if edit.edited is None:
+    if edit.edited is None or _is_hidden(base, edit):
         return Row(edit.field, edit.static, edit.kind, edit.words, "", 0, 0, Verdict.SKIPPED)
+    started = time.perf_counter()
     with while_changing(type(base), edit.field):
-        retraces = signature(base) != signature(edit.edited)
+        before, after = for_jit(base), for_jit(edit.edited)
+        retraces = signature(before) != signature(after)
         program = _program()
-        _run(program, base)
+        _run(program, before)
         with count_events() as seen:
-            answer = _run(program, edit.edited)
-    verdict, note = _judge(edit, answer, seen.traces, seen.compiles, retraces=retraces)
-    predicted = "retrace" if retraces else "reuse"
+            answer = _run(program, after)
+        verdict, note = _judge(edit, after, answer, seen.traces, seen.compiles, retraces=retraces)
+    if verdict is Verdict.VIOLATION and edit.static and edit.kind == "type":
+        verdict = Verdict.VIOLATION if is_own(type(base)) else Verdict.WARNING
     return Row(
         edit.field,
         edit.static,
         edit.kind,
         edit.words,
-        predicted,
+        "retrace" if retraces else "reuse",
         seen.traces,
         seen.compiles,
         verdict,
         note,
+        time.perf_counter() - started,
     )
+
+
+def _is_hidden(base: Any, edit: Edit) -> bool:
+    """Return whether a change is one of leaves that `for_jit` takes away."""
+    if edit.kind != "structure" or for_jit(base) is base:
+        return False
+    held = (getattr(each, edit.field) for each in (base, edit.edited))
+    return not all(is_numeric(leaf) for each in held for leaf in jax.tree_util.tree_leaves(each))
 
 
 def _program() -> Any:
@@ -149,13 +121,13 @@ def _run(program: Any, tree: Any) -> Any:
 
 
 def _judge(
-    edit: Edit, answer: Any, traces: int, compiles: int, *, retraces: bool
+    edit: Edit, edited: Any, answer: Any, traces: int, compiles: int, *, retraces: bool
 ) -> tuple[Verdict, str]:
     expected = 1 if retraces else 0
     if (traces, compiles) != (expected, expected):
         return Verdict.MISMATCH, f"predicted {expected} traces and compiles"
     structure: Any = jax.tree_util.tree_structure(answer)
-    if structure != jax.tree_util.tree_structure(edit.edited):
+    if structure != jax.tree_util.tree_structure(edited):
         return Verdict.MISMATCH, "the result has other statics than the argument"
     if edit.must_retrace is not None and edit.must_retrace is not retraces:
         kind = "static" if edit.static else "dynamic"

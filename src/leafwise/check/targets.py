@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import importlib.util
-import inspect
 import os
 import sys
 import types
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leafwise._register import registered_names
-from leafwise._spec import is_decorated
+from leafwise.check.library import is_abstract, is_class, is_namedtuple, is_node
 
 
 class TargetError(Exception):
@@ -27,10 +26,12 @@ class Target:
     Attributes:
         cls: The class.
         name: How to call it: ``module:Class`` or ``file.py:Class``.
+        optional: Whether it may be left out, if no jitted function takes it.
     """
 
     cls: type
     name: str
+    optional: bool = False
 
 
 def find_targets(texts: list[str]) -> list[Target]:
@@ -42,7 +43,7 @@ def find_targets(texts: list[str]) -> list[Target]:
     Raises:
         TargetError: A target cannot be imported, or there is no pytree class in it.
     """
-    found: dict[type, Target] = {}
+    found: dict[int, Target] = {}  # by identity: a metaclass may compare classes as it likes
     for text in texts:
         place, colon, wanted = _split(text)
         if colon and not wanted:
@@ -51,26 +52,25 @@ def find_targets(texts: list[str]) -> list[Target]:
         module = _load(place)
         targets = [_one(module, place, wanted)] if wanted else list(_all(module, place))
         if not targets:
-            msg = f"{text}: no pytree class is defined in it (decorated with @lw.pytree)"
+            msg = (
+                f"{text}: no pytree class is defined in it: one that is decorated with "
+                f"@lw.pytree, or that another library registered with JAX"
+            )
             raise TargetError(msg)
         for target in targets:
-            found.setdefault(target.cls, target)
+            known = found.setdefault(id(target.cls), target)
+            if known.optional and not target.optional:  # named as well
+                found[id(target.cls)] = target
     return list(found.values())
 
 
-def is_target(value: Any) -> bool:
-    """Return whether a value is a class that leafwise registered."""
-    return inspect.isclass(value) and (is_decorated(value) or registered_names(value) is not None)
-
-
 def is_concrete(value: Any) -> bool:
-    """Return whether a value is a class to check that can have instances.
+    """Return whether a value is a pytree class that can have instances.
 
     Abstract classes and protocols are checked through their subclasses; named on the
     command line they are an error.
     """
-    is_protocol = bool(getattr(value, "_is_protocol", False))
-    return is_target(value) and not inspect.isabstract(value) and not is_protocol
+    return is_node(value) and not is_abstract(value)
 
 
 def _split(text: str) -> tuple[str, str, str]:
@@ -150,29 +150,41 @@ def _one(module: types.ModuleType, place: str, wanted: str) -> Target:
         names = ", ".join(target.cls.__qualname__ for target in _all(module, place))
         msg = f"{place}: it has no {wanted}; its pytree classes: {names or 'none'}"
         raise TargetError(msg)
-    if not is_target(value):
+    if not is_node(value):
         msg = (
-            f"{place}:{wanted}: not a class that leafwise registered (decorate it with @lw.pytree)"
+            f"{place}:{wanted}: not a pytree class: JAX takes its instances for leaves\n"
+            f"  fix: decorate it with @lw.pytree, or register it with JAX"
         )
         raise TargetError(msg)
     return Target(value, f"{place}:{wanted}")
 
 
 def _all(module: types.ModuleType, place: str) -> Iterator[Target]:
-    """Yield the classes that a module defines or registers, nested ones included."""
+    """Yield the classes that a module defines or registers, nested ones included.
+
+    A package defines what its own modules do, as far as it shows it.
+    """
     for name, value in list(vars(module).items()):
-        if not inspect.isclass(value):
+        if not is_class(value):
             continue
-        foreign = value.__module__ != module.__name__
-        if is_concrete(value) and (not foreign or registered_names(value) is not None):
-            yield Target(value, f"{place}:{name}")
-        if not foreign:
+        own = _is_defined_in(value, module)
+        if is_concrete(value) and (own or registered_names(value) is not None):
+            yield Target(value, f"{place}:{name}", is_namedtuple(value))
+        if own:
             yield from _nested(value, f"{place}:{name}")
+
+
+def _is_defined_in(cls: type, module: types.ModuleType) -> bool:
+    home = str(cls.__module__)
+    is_package = hasattr(module, "__path__")
+    return home == module.__name__ or (is_package and home.startswith(f"{module.__name__}."))
 
 
 def _nested(outer: type, name: str) -> Iterator[Target]:
     for inner_name, inner in list(vars(outer).items()):
-        if inspect.isclass(inner) and inner.__qualname__ == f"{outer.__qualname__}.{inner_name}":
+        if not is_class(inner):
+            continue
+        if inner.__qualname__ == f"{outer.__qualname__}.{inner_name}":
             if is_concrete(inner):
-                yield Target(inner, f"{name}.{inner_name}")
+                yield Target(inner, f"{name}.{inner_name}", is_namedtuple(inner))
             yield from _nested(inner, f"{name}.{inner_name}")

@@ -61,7 +61,8 @@ _MACHINERY: Final = tuple(
 
 def tell(error: BaseException) -> str:
     """Return an error's class, text and notes, and the user's line that raised it."""
-    parts = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+    notes = [each for each in getattr(error, "__notes__", ()) if not each.startswith("----")]
+    parts = [f"{type(error).__name__}: {error}", *notes]  # without JAX's note on hidden frames
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -1,0 +1,141 @@
+"""What `leafwise check` finds, as values."""
+
+import dataclasses
+import enum
+
+
+class Verdict(enum.StrEnum):
+    """How a change or a law turned out.
+
+    ``ok``: as predicted and as promised. ``mismatch``: JAX did something else than
+    predicted. ``violation``: as predicted, but not as promised; of a law: broken.
+    ``warning``: the same, where the class's library is known for it. ``error``: the
+    class raised. ``skipped``: there is no such change.
+    """
+
+    OK = "ok"
+    MISMATCH = "mismatch"
+    VIOLATION = "violation"
+    WARNING = "warning"
+    ERROR = "error"
+    SKIPPED = "skipped"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a class with this verdict fails."""
+        return self in (Verdict.MISMATCH, Verdict.VIOLATION, Verdict.ERROR)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One change of one field and its outcome, as reported."""
+
+    field: str
+    static: bool
+    kind: str
+    change: str
+    predicted: str
+    traces: int
+    compiles: int
+    verdict: Verdict
+    note: str = ""
+    seconds: float = dataclasses.field(default=0.0, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class LawResult:
+    """How one law turned out.
+
+    Attributes:
+        law: Its name.
+        verdict: ``ok``, ``violation``, ``warning`` or ``error``.
+        path: Where it is broken: ``Class.field``, and the way into it.
+        message: The shrunk counterexample, or the error.
+        seconds: How long it took.
+    """
+
+    law: str
+    verdict: Verdict
+    path: str = ""
+    message: str = ""
+    seconds: float = dataclasses.field(default=0.0, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call that was made, and what came back, both as text."""
+
+    text: str
+    result: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Caution:
+    """What is unsound in the library of a class, shown on the class.
+
+    Attributes:
+        law: The law that is broken.
+        path: Where: ``Class.field``.
+        message: What happens, in a sentence.
+        program: The code that the calls need.
+        calls: Both calls, and what they returned.
+        truth: The call that returns what the second one should have; None if it is plain.
+        cure: The class in the spelling of leafwise, which has not got this fault.
+    """
+
+    law: str
+    path: str
+    message: str
+    program: str = ""
+    calls: tuple[Call, ...] = ()
+    truth: Call | None = None
+    cure: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassReport:
+    """The outcome for one class.
+
+    Attributes:
+        name: ``place:Class``.
+        instance: The instance that was changed, as text.
+        rows: One row a change.
+        error: Why the class could not be checked; empty if it was.
+        laws: One result a law.
+        warnings: What is unsound in the class's library.
+        library: What made it a pytree class.
+        fields: The names of its fields.
+        left_out: Why it was passed over, which is no fault; empty if it was not.
+        file: Where it is defined; empty if that is not known.
+        line: The line in that file, or 0.
+    """
+
+    name: str
+    instance: str
+    rows: tuple[Row, ...]
+    error: str = ""
+    laws: tuple[LawResult, ...] = ()
+    warnings: tuple[Caution, ...] = ()
+    library: str = ""
+    fields: tuple[str, ...] = ()
+    left_out: str = ""
+    file: str = ""
+    line: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong with the class."""
+        return not self.error and not any(each.is_bad for each in self._verdicts)
+
+    @property
+    def _verdicts(self) -> list[Verdict]:
+        return [row.verdict for row in self.rows] + [result.verdict for result in self.laws]
+
+    @property
+    def tried(self) -> tuple[Row, ...]:
+        """The changes that were made: all rows but the skipped ones."""
+        return tuple(row for row in self.rows if row.verdict is not Verdict.SKIPPED)
+
+
+class UsageError(Exception):
+    """The command line asks for something that is not there."""

@@ -1,0 +1,62 @@
+"""Property tests for pytree classes of any library."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from leafwise.errors import LawViolation
+from leafwise.testing._law import Law
+
+if TYPE_CHECKING:
+    from leafwise.testing import strategies
+    from leafwise.testing._check import check_pytree
+    from leafwise.testing._counting import assert_compiles, assert_no_retrace, assert_traces
+    from leafwise.testing._only_on import OnlyOn, recompiles_only_on
+    from leafwise.testing._parameters import CannotBuildError
+    from leafwise.testing._profiles import register_profiles
+    from leafwise.testing._recompilation import check_recompilation
+
+# Hypothesis is loaded with the first name that needs it.
+_LAZY = {
+    "CannotBuildError": "_parameters",
+    "OnlyOn": "_only_on",
+    "assert_compiles": "_counting",
+    "assert_no_retrace": "_counting",
+    "assert_traces": "_counting",
+    "check_pytree": "_check",
+    "check_recompilation": "_recompilation",
+    "recompiles_only_on": "_only_on",
+    "register_profiles": "_profiles",
+    "strategies": "strategies",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what is asked for."""
+    if name not in _LAZY:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    module = importlib.import_module(f"leafwise.testing.{_LAZY[name]}")
+    found: object = module if name == "strategies" else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return all names, those that are not loaded yet included."""
+    return sorted({*globals(), *_LAZY})
+
+
+__all__ = [
+    "CannotBuildError",
+    "Law",
+    "LawViolation",
+    "OnlyOn",
+    "assert_compiles",
+    "assert_no_retrace",
+    "assert_traces",
+    "check_pytree",
+    "check_recompilation",
+    "recompiles_only_on",
+    "register_profiles",
+    "strategies",
+]

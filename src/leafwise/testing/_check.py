@@ -1,0 +1,107 @@
+"""Checking the laws of one class."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import hypothesis
+
+from leafwise.testing import (
+    _laws_of_copies,
+    _laws_of_keys,
+    _laws_of_programs,
+    _laws_of_structure,
+    _recompilation,
+)
+from leafwise.testing._case import Case
+from leafwise.testing._law import Law
+from leafwise.testing._run import run_law, strategy_of
+
+
+@dataclasses.dataclass(frozen=True)
+class _Test:
+    """How a law is tested.
+
+    Attributes:
+        check: Raises `LawViolation` for a case.
+        share: What share of the examples it gets: those that compile are slow.
+    """
+
+    check: Callable[[Case], None]
+    share: float = 1.0
+
+
+_TESTS: Final[dict[Law, _Test]] = {
+    Law.ROUND_TRIP: _Test(_laws_of_structure.round_trip),
+    Law.ANY_LEAF: _Test(_laws_of_structure.any_leaf, 0.2),
+    Law.IDENTITY_MAP: _Test(_laws_of_structure.identity_map),
+    Law.STATE: _Test(_laws_of_structure.state),
+    Law.KEY_PATHS: _Test(_laws_of_structure.key_paths),
+    Law.STABLE_KEY: _Test(_laws_of_structure.stable_key),
+    Law.REPLACE: _Test(_laws_of_structure.replace),
+    Law.POST_INIT: _Test(_laws_of_structure.post_init, 0.2),
+    Law.EQUALITY: _Test(_laws_of_keys.equality),
+    Law.STATIC_VALUES: _Test(_laws_of_keys.static_values),
+    Law.STATIC_TYPES: _Test(_laws_of_keys.static_types),
+    Law.STATIC_HASH: _Test(_laws_of_keys.static_hash),
+    Law.TOLD_APART: _Test(_laws_of_keys.told_apart_from_others, 0.2),
+    Law.COPIES: _Test(_laws_of_copies.copies),
+    Law.FRESH_PROCESS: _Test(_laws_of_copies.fresh_process, 0.2),
+    Law.TRANSFORMATIONS: _Test(_laws_of_programs.transformations, 0.1),
+    Law.NO_LEAKS: _Test(_laws_of_programs.no_leaks, 0.04),
+    Law.RECOMPILATION: _Test(_recompilation.as_predicted, 0.1),
+}
+
+
+def check_pytree(
+    cls_or_strategy: Any,
+    *,
+    laws: Iterable[Law | str] | Law | str | None = None,
+    settings: hypothesis.settings | None = None,
+    seed: int | None = None,
+) -> None:
+    """Check that a pytree class, of any library, keeps the laws of pytrees.
+
+    Instances are drawn by Hypothesis; where a law is broken, the smallest instance that
+    breaks it is shown. A law that says nothing of a class (there are no statics, it cannot
+    be pickled by name, its leaves are no numbers) passes.
+
+    Args:
+        cls_or_strategy: The class, or a strategy for its instances.
+        laws: The laws to check; None for all of them.
+        settings: Hypothesis' settings; the profile in force if None. Laws that compile get
+            a share of `max_examples`.
+        seed: Of the draws; what the settings say if None.
+
+    Raises:
+        LawViolation: A law is broken; of several, the first.
+        CannotBuildError: No instance can be made; it says which field, and what to give.
+        TypeError: It is neither a class nor a strategy.
+        ValueError: There is no such law.
+
+    Example:
+        >>> check_pytree(Params)  # doctest: +SKIP
+        >>> check_pytree(instances(Params, act=st.just("relu")))  # doctest: +SKIP
+        >>> check_pytree(Params, laws=["round-trip", "static-types"])  # doctest: +SKIP
+    """
+    __tracebackhide__ = True
+    strategy = strategy_of(cls_or_strategy, "check_pytree")
+    for law in chosen_laws(laws):
+        test = _TESTS[law]
+        run_law(law, strategy, test.check, settings=settings, seed=seed, share=test.share)
+
+
+def chosen_laws(laws: Iterable[Law | str] | Law | str | None) -> list[Law]:
+    """Return the laws that are named, in their order.
+
+    Raises:
+        ValueError: There is no such law.
+    """
+    if laws is None:
+        return list(Law)
+    names = [laws] if isinstance(laws, str) else list(laws)
+    for name in names:
+        if name not in set(Law):
+            msg = f"laws: there is no law {name!r}; there are {', '.join(Law)}"
+            raise ValueError(msg)
+    return [law for law in Law if law in names]

@@ -1,0 +1,39 @@
+"""Searching for a value outside of a test."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import hypothesis
+import hypothesis.errors
+
+_SETTINGS: Final = hypothesis.settings(
+    database=None,
+    derandomize=True,
+    deadline=None,
+    max_examples=200,
+    suppress_health_check=[
+        hypothesis.HealthCheck.filter_too_much,
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.data_too_large,
+    ],
+)
+
+
+def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None) -> Any:
+    """Return the simplest value of a strategy that is wanted, always the same one.
+
+    Args:
+        strategy: Where values come from.
+        wanted: Tells whether a value will do.
+        tries: How many values to look at; None for as many as usual.
+
+    Raises:
+        LookupError: None was found.
+    """
+    settings = _SETTINGS if tries is None else hypothesis.settings(_SETTINGS, max_examples=tries)
+    try:
+        return hypothesis.find(strategy, wanted, settings=settings)
+    except hypothesis.errors.FailedHealthCheck:
+        raise  # it cannot search where it is: within a test of its own, say
+    except hypothesis.errors.HypothesisException as error:  # no such value, or no strategy
+        raise LookupError(str(error)) from error

@@ -1,0 +1,202 @@
+"""A function that says what it recompiles on, and is held to it."""
+
+import collections
+import functools
+import inspect
+import threading
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+import jax
+
+from leafwise._explain import Explanation, explain
+from leafwise._findings import is_tracer
+from leafwise._reasons import Outcome, Reason
+from leafwise._text import got
+from leafwise._watch import watch
+from leafwise.errors import RetraceError
+from leafwise.testing._edits import is_below
+from leafwise.testing._subject import Subject
+
+if TYPE_CHECKING:
+    import hypothesis
+
+    from leafwise._signature import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OnlyOn(Generic[P, R]):
+    """A jitted function that recompiles on account of some paths only.
+
+    Attributes:
+        paths: Where a change may trace and compile again.
+        jitted: The jitted function.
+    """
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, fun: Callable[P, R], paths: tuple[str, ...]) -> None:
+        """Jit the function, unless it is jitted."""
+        functools.update_wrapper(self, fun, updated=())
+        self.paths = paths
+        self._subject = Subject(fun)
+        self.jitted: Callable[P, R] = self._subject.jitted
+        self.__wrapped__ = self._subject.plain
+        self._seen: dict[Signature, None] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function.
+
+        Raises:
+            RetraceError: JAX has traced or compiled it again, and not on account of the
+                paths alone.
+        """
+        __tracebackhide__ = True
+        if any(map(is_tracer, jax.tree_util.tree_leaves((args, kwargs)))):
+            return self.jitted(*args, **kwargs)  # a part of another program
+        signature = self._subject.sign(args, kwargs)
+        with watch(eager=False) as log:
+            result = self.jitted(*args, **kwargs)
+        here = threading.get_ident()
+        made = any(event.thread_id == here for event in log.of(self.jitted))
+        with self._lock:
+            is_known, earlier = signature in self._seen, list(self._seen)
+            self._seen[signature] = None
+        if made and not is_known:  # else its program was there, and was cleared
+            self._judge([explain(before, signature) for before in earlier])
+        return result
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Return a bound method, for a function that is defined in a class."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        """Return the function with its paths."""
+        paths = ", ".join(map(repr, self.paths))
+        return f"<recompiles_only_on({paths}) {self.__wrapped__!r}>"
+
+    def _judge(self, explanations: list[Explanation]) -> None:
+        """Raise if no earlier call differs from this one in the paths alone.
+
+        Raises:
+            RetraceError: There is none.
+        """
+        __tracebackhide__ = True
+        blamed = [self._elsewhere(explanation) for explanation in explanations]
+        if not blamed or not all(blamed):
+            return
+        reasons = min(blamed, key=len)
+        allowed = " or ".join(self.paths) or "nothing at all"
+        lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
+        lines += [str(reason) for reason in reasons]
+        raise RetraceError("\n  ".join(lines), (explanations[blamed.index(reasons)],))
+
+    def _elsewhere(self, explanation: Explanation) -> list[Reason]:
+        """Return the reasons to recompile that are of other paths."""
+        return [
+            reason
+            for reason in explanation.reasons
+            if reason.outcome in (Outcome.RETRACE, Outcome.RECOMPILE)
+            and not is_below(reason.path, self.paths)
+        ]
+
+    def check(
+        self,
+        *,
+        settings: "hypothesis.settings | None" = None,
+        seed: int | None = None,
+        **strategies: Any,
+    ) -> None:
+        """Check it with drawn arguments: another value elsewhere is no reason to recompile.
+
+        Args:
+            settings: Hypothesis' settings; the profile in force if None.
+            seed: Of the draws; what the settings say if None.
+            **strategies: By parameter, in place of what its annotation says.
+
+        Raises:
+            LawViolation: JAX did something else than predicted, or recompiled on another
+                path; it has the path.
+            CannotBuildError: No arguments can be made: there is no annotation, and no
+                strategy is given.
+            ValueError: A path leads nowhere, or no other value was found for it.
+            TypeError: A strategy is given for no parameter, or a parameter must be given by
+                keyword.
+        """
+        __tracebackhide__ = True
+        # Loaded when asked for: they need the extra `testing`.
+        from leafwise.testing._instances import instances  # noqa: PLC0415
+        from leafwise.testing._recompilation import Claims, check_claims  # noqa: PLC0415
+
+        arguments = instances(_arguments_class(self.__wrapped__), **strategies)
+        claims = Claims(retrace=self.paths, others_reuse=True)
+        make = self._subject.fresh
+        check_claims(arguments, make, claims, arguments_of=tuple, settings=settings, seed=seed)
+
+
+def _arguments_class(fun: Callable[..., Any]) -> Any:
+    """Return a class whose instances are a function's arguments, with its annotations.
+
+    Raises:
+        TypeError: A parameter must be given by keyword.
+    """
+    names: list[str] = []
+    defaults: list[Any] = []
+    for parameter in inspect.signature(fun).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+            defaults += [] if parameter.default is parameter.empty else [parameter.default]
+        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            msg = (
+                f"{fun.__name__}: the parameter {parameter.name!r} is given by keyword alone\n"
+                f"  fix: let it be given by position, or check a function that gives it"
+            )
+            raise TypeError(msg)
+    make: Any = collections.namedtuple  # noqa: PYI024  # the fields are known here and now
+    made = make(fun.__name__, names, defaults=defaults)
+    made.__module__ = fun.__module__
+    hints = typing.get_type_hints(fun, include_extras=True)
+    made.__annotations__ = {name: hints[name] for name in names if name in hints}
+    return made
+
+
+def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
+    """Decorate a function that recompiles on account of some paths only.
+
+    Each call is watched: where JAX traces or compiles again, and the call differs from every
+    earlier one elsewhere than in these paths, the call raises. With `OnlyOn.check` the same is
+    tested for arguments that Hypothesis draws.
+
+    Args:
+        *paths: Paths of arguments, as in explanations: ``"config.depth"``; what lies below
+            counts. None for a function that is never to recompile.
+
+    Returns:
+        A decorator for functions, jitted or not; one that is not is jitted.
+
+    Raises:
+        TypeError: A path is no text.
+
+    Example:
+        >>> @recompiles_only_on("config.depth")
+        ... def step(config: Config, x: jax.Array) -> jax.Array: ...  # doctest: +SKIP
+        >>> step(config, x)  # doctest: +SKIP
+        >>> step(replace(config, lr=0.2), x)  # another program: raises  # doctest: +SKIP
+        >>> step.check(x=arrays(shape=(3,)))  # doctest: +SKIP
+    """
+    from leafwise.testing._recompilation import paths_of  # noqa: PLC0415  # needs Hypothesis
+
+    checked = paths_of("recompiles_only_on", paths)
+
+    def decorate(fun: Callable[P, R]) -> OnlyOn[P, R]:
+        function: object = fun
+        if not callable(function):
+            msg = f"recompiles_only_on(...) decorates a function, got {got(function)}"
+            raise TypeError(msg)
+        return OnlyOn(fun, checked)
+
+    return decorate

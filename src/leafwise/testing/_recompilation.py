@@ -1,0 +1,298 @@
+"""Recompilation: what JAX does for each change, what was predicted, and what was claimed."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import hypothesis
+import hypothesis.errors
+import jax
+from hypothesis import strategies as st
+
+from leafwise._explain import explain
+from leafwise._reasons import Outcome
+from leafwise._text import got
+from leafwise.errors import LawViolation
+from leafwise.testing._case import Case
+from leafwise.testing._edits import (
+    Edit,
+    EditKind,
+    edits_of,
+    is_below,
+    make_edit,
+    options_of,
+)
+from leafwise.testing._law import Law
+from leafwise.testing._leaves import is_numeric
+from leafwise.testing._run import run_law, strategy_of
+from leafwise.testing._spots import Role, Spot, spots
+from leafwise.testing._subject import Subject, probe
+
+VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
+"""The edits that claims are about: another value, all else being equal."""
+
+
+def as_predicted(case: Case) -> None:
+    """Change one thing, in each way, and compare what JAX does with what is predicted."""
+    x = case.instance
+    options = options_of(spots(x))
+    if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
+        return  # there is nothing to change, or no jitted function takes it
+    for kind, places in options.items():
+        spot, strategy = case.draw(st.sampled_from(places))
+        edit = make_edit(kind, spot, case.draw(strategy))
+        if edit is None:
+            continue  # the class does not take it, or makes the same of it
+        subject = probe()
+        case.attempt("a jitted function", subject.warm, [x])
+        judge(case, subject, ([x], [edit.edited]), edit)
+
+
+def judge(
+    case: Case, subject: Subject, calls: tuple[Sequence[Any], Sequence[Any]], edit: Edit[Any]
+) -> Outcome:
+    """Call a function that is warm with other arguments; return what JAX did.
+
+    Where JAX is expected to refuse the arguments, that is an error, and nothing is called.
+
+    Raises:
+        LawViolation: It is not what was predicted.
+    """
+    before, after = calls
+    predicted = explain(subject.sign(before), subject.sign(after))
+    if predicted.outcome is Outcome.ERROR:
+        return Outcome.ERROR
+    seen = subject.see(after)
+    expected = Outcome.REUSE if predicted.outcome is Outcome.DISPATCH else predicted.outcome
+    if expected is not seen and expected is not Outcome.UNKNOWN:
+        text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
+        case.fail(edit.path, text, f"as predicted, {predicted}".replace("\n", "\n  "))
+    return seen
+
+
+@dataclasses.dataclass(frozen=True)
+class Claims:
+    """What is claimed of paths: which retrace with another value, and which do not.
+
+    Attributes:
+        retrace: Paths where another value traces again.
+        reuse: Paths where no other value does.
+        others_reuse: Whether the same holds for all paths that are not named.
+    """
+
+    retrace: tuple[str, ...] = ()
+    reuse: tuple[str, ...] = ()
+    others_reuse: bool = False
+
+    def about(self, path: str) -> Outcome | None:
+        """Return what is claimed of a path; the claim that names most of it counts."""
+        named = [each for each in (*self.retrace, *self.reuse) if is_below(path, [each])]
+        if named:
+            return Outcome.RETRACE if max(named, key=len) in self.retrace else Outcome.REUSE
+        return Outcome.REUSE if self.others_reuse else None
+
+    def check(self, case: Case, edit: Edit[Any], seen: Outcome) -> None:
+        """Compare what was seen with what is claimed.
+
+        Raises:
+            LawViolation: It is not as claimed.
+        """
+        claimed = self.about(edit.path) if edit.kind in VALUES else None
+        if claimed is None or claimed is seen:
+            return
+        if self.others_reuse and claimed is Outcome.RETRACE:
+            return  # it may, and need not
+        words = {Outcome.RETRACE: "a retrace", Outcome.REUSE: "no retrace, and no recompile"}
+        fix = _FIXES[claimed, edit.kind is EditKind.LEAF_VALUE]
+        text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
+        case.fail(edit.path, text, f"{words[claimed]}, as claimed", fix=fix)
+
+
+_FIXES: Final = {
+    (Outcome.RETRACE, True): "make it static, or claim that it is reused",
+    (Outcome.RETRACE, False): "compare statics by type and value, as `@leafwise.pytree` does",
+    (
+        Outcome.REUSE,
+        True,
+    ): "keep it out of the aux data; under `equinox.filter_jit` a Python number is static",
+    (Outcome.REUSE, False): "make it dynamic, or claim that it retraces",
+}
+
+
+def check_recompilation(
+    cls_or_strategy: Any,
+    fun: Callable[[Any], Any] | None = None,
+    *,
+    retrace_on: str | Iterable[str] = (),
+    reuse_on: str | Iterable[str] = (),
+    settings: hypothesis.settings | None = None,
+    seed: int | None = None,
+) -> None:
+    """Check which changes of a class, of any library, trace and compile again.
+
+    Instances are drawn by Hypothesis, and changed in one place. A jitted function is called
+    with both, and what JAX does is compared with what `leafwise.explain` predicts, and with
+    what is claimed. Claims are about other values: another shape or dtype traces again,
+    whatever the field.
+
+    Args:
+        cls_or_strategy: The class, or a strategy for its instances.
+        fun: A function of one instance, jitted or not; one that uses all leaves if None.
+            It may refuse a changed instance by raising.
+        retrace_on: Paths, such as ``"config.depth"``, where another value traces again.
+        reuse_on: Paths where another value neither traces nor compiles.
+        settings: Hypothesis' settings; the profile in force if None.
+        seed: Of the draws; what the settings say if None.
+
+    Raises:
+        LawViolation: JAX did something else than predicted or claimed; it has the path.
+        CannotBuildError: No instance can be made.
+        ValueError: A path leads nowhere, or no other value was found for it, so that the
+            claim cannot be tested.
+        TypeError: `cls_or_strategy` is neither a class nor a strategy, `fun` no function, a
+            path no text.
+
+    Example:
+        >>> check_recompilation(Params, retrace_on={"act"}, reuse_on={"lr", "w"})  # doctest: +SKIP
+    """
+    __tracebackhide__ = True
+    strategy = strategy_of(cls_or_strategy, "check_recompilation")
+    if fun is not None and not callable(fun):
+        msg = f"check_recompilation(fun=...) takes a function of one instance, got {got(fun)}"
+        raise TypeError(msg)
+    claims = Claims(paths_of("retrace_on", retrace_on), paths_of("reuse_on", reuse_on))
+    both = set(claims.retrace) & set(claims.reuse)
+    if both:
+        msg = f"check_recompilation: {min(both)!r} is claimed both to retrace and to reuse"
+        raise ValueError(msg)
+    make = probe if fun is None else Subject(fun).fresh
+    check_claims(strategy, make, claims, arguments_of=lambda x: [x], settings=settings, seed=seed)
+
+
+def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
+    """Return paths as a tuple, in order.
+
+    Raises:
+        TypeError: One is no text.
+    """
+    several: list[Any] = [paths] if isinstance(paths, str) else list(paths)
+    for path in several:
+        if not isinstance(path, str) or not path:
+            msg = f'{option} takes paths such as "config.depth", got {got(path)}'
+            raise TypeError(msg)
+    return tuple(sorted(path.removeprefix(".") for path in several))
+
+
+def check_claims(
+    strategy: "st.SearchStrategy[Any]",
+    make: Callable[[], Subject],
+    claims: Claims,
+    *,
+    arguments_of: Callable[[Any], Sequence[Any]],
+    settings: hypothesis.settings | None,
+    seed: int | None,
+) -> None:
+    """Test predictions with any edit, and each claim with edits of its own.
+
+    Args:
+        strategy: What is changed is drawn from it.
+        make: Returns a function without programs.
+        claims: What is claimed.
+        arguments_of: Returns the arguments, for what was drawn.
+        settings: Hypothesis' settings.
+        seed: Of the draws.
+
+    Raises:
+        LawViolation: JAX did something else than predicted or claimed.
+        ValueError: A claim cannot be tested.
+    """
+    __tracebackhide__ = True
+
+    def run(trial: _Trial, share: float) -> None:
+        __tracebackhide__ = True
+        law, check = Law.RECOMPILATION, trial.check
+        run_law(law, strategy, check, settings=settings, seed=seed, share=share)
+
+    for path in (*claims.retrace, *claims.reuse):
+        trial = _Trial(strategy, make, claims, arguments_of, path)
+        try:
+            run(trial, 0.2)
+        except hypothesis.errors.Unsatisfiable:
+            trial.tested = 0
+        trial.refuse_untested()
+    run(_Trial(strategy, make, claims, arguments_of), 0.3)
+
+
+@dataclasses.dataclass
+class _Trial:
+    """The examples of one claim, or of all edits."""
+
+    strategy: "st.SearchStrategy[Any]"
+    make: Callable[[], Subject]
+    claims: Claims
+    arguments_of: Callable[[Any], Sequence[Any]]
+    path: str = ""
+    tested: int = 0
+    known: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
+    raised: list[Exception] = dataclasses.field(default_factory=list[Exception])
+
+    def check(self, case: Case) -> None:
+        """Test one example."""
+        x = case.instance
+        places = list(spots(x))
+        self.known.update(dict.fromkeys(spot.path for spot in places if spot.path))
+        edit = self._draw(case, places)
+        if edit is None:
+            return
+        subject = self.make()
+        calls = self.arguments_of(x), self.arguments_of(edit.edited)
+        subject.warm(calls[0])
+        try:
+            seen = judge(case, subject, calls, edit)
+        except (LawViolation, hypothesis.errors.HypothesisException):
+            raise
+        except Exception as error:  # noqa: BLE001  # the function does not take this instance
+            self.raised[:] = [error]
+            return
+        if seen is Outcome.ERROR:
+            return
+        self.tested += 1
+        self.claims.check(case, edit, seen)
+
+    def _draw(self, case: Case, places: list[Spot]) -> Edit[Any] | None:
+        """Draw an edit; statics take values that the strategy draws, if it draws others."""
+        kinds = VALUES if self.path else tuple(EditKind)
+        if self.path:
+            places = [spot for spot in places if is_below(spot.path, [self.path])]
+        options = options_of(places, kinds)
+        donated = {spot.path: spot.value for spot in spots(case.draw(self.strategy))}
+        static = EditKind.STATIC_VALUE
+        offers = [
+            (spot, st.just(donated[spot.path]))
+            for spot in places
+            if spot.role is Role.STATIC
+            and spot.path in donated
+            and make_edit(static, spot, donated[spot.path]) is not None
+        ]
+        if offers:
+            options[static] = offers
+        return case.draw(edits_of(options)) if options else None
+
+    def refuse_untested(self) -> None:
+        """Raise if the claim was not tested once.
+
+        Raises:
+            ValueError: It was not.
+        """
+        if self.tested:
+            return
+        claim = "retrace_on" if self.path in self.claims.retrace else "reuse_on"
+        if not any(is_below(path, [self.path]) for path in self.known):
+            names = ", ".join(self.known) or "nothing"
+            msg = f"{claim}: nothing is at {self.path!r}; there is {names}"
+            raise ValueError(msg)
+        msg = (
+            f"{claim}: {self.path!r} was not tested: no other value was found that the class "
+            f"and the function take\n  fix: give a strategy that draws others"
+        )
+        raise ValueError(msg) from (self.raised[0] if self.raised else None)

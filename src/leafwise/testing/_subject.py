@@ -1,0 +1,112 @@
+"""A function under test: called with arguments and watched, and its calls recorded."""
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+
+from leafwise._callee import static_arguments
+from leafwise._events import count_events
+from leafwise._jaxcompat import static_options
+from leafwise._reasons import Outcome
+from leafwise._signature import Signature, labels_of, record
+from leafwise.errors import RetraceStormWarning
+
+_EQUINOX: Final = "equinox._jit"
+
+
+class Subject:
+    """A jitted function, whose programs can be counted and forgotten.
+
+    Attributes:
+        plain: The function as it was written.
+        jitted: The jitted function.
+    """
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        """Jit a function; one that is jitted stays as it is."""
+        self.plain: Callable[..., Any] = getattr(fun, "__wrapped__", fun)
+        self._filtered = type(fun).__module__ == _EQUINOX
+        self._is_jitted = self._filtered or callable(getattr(fun, "clear_cache", None))
+        self.jitted: Any = fun if self._is_jitted else jax.jit(fun)
+        numbers, names = static_options(self.jitted)
+        self._statics = static_arguments(self.plain, numbers or None, names or None)
+
+    def fresh(self) -> "Subject":
+        """Return the function without its programs."""
+        if not self._filtered:
+            self.jitted.clear_cache()
+            return self
+        # The programs are those of a function inside of it: another one has none.
+        import equinox  # noqa: PLC0415  # the function is of it, so it is there
+
+        plain = self.plain
+        return Subject(equinox.filter_jit(functools.partial(plain)))
+
+    def sign(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] = MappingProxyType({})
+    ) -> Signature:
+        """Record a call."""
+        labels = labels_of(self.plain, args, kwargs)
+        return record(args, kwargs, self._statics, filtered=self._filtered, labels=labels)
+
+    def warm(self, args: Sequence[Any]) -> None:
+        """Make the program for these arguments."""
+        self._call(args)
+
+    def see(self, args: Sequence[Any]) -> Outcome:
+        """Call, and return what JAX did: a retrace, a recompile, or a reuse.
+
+        An exception of the function comes out as it is.
+        """
+        with count_events() as counts:
+            self._call(args)
+        if counts.traces:
+            return Outcome.RETRACE
+        return Outcome.RECOMPILE if counts.lowerings or counts.compiles else Outcome.REUSE
+
+    def _call(self, args: Sequence[Any]) -> None:
+        with warnings.catch_warnings():
+            # Many traces are the point here.
+            warnings.simplefilter("ignore", RetraceStormWarning)
+            wait: Any = jax.block_until_ready
+            wait(self.jitted(*args))
+
+
+def probe() -> Subject:
+    """Return a function that JAX has not seen, and that uses all leaves of its argument."""
+
+    def everything(tree: Any) -> list[Any]:
+        leaves = jax.tree_util.tree_leaves(tree)
+        return [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in leaves]
+
+    return Subject(everything)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(jax.typeof(leaf).dtype, jax.dtypes.prng_key)
+
+
+def parameters_of(fun: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function that can be given by position.
+
+    Raises:
+        TypeError: It has others that must be given.
+    """
+    found: list[inspect.Parameter] = []
+    for parameter in inspect.signature(fun).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            found.append(parameter)
+        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            name = getattr(fun, "__name__", str(fun))
+            msg = (
+                f"{name}: the parameter {parameter.name!r} is given by keyword alone\n"
+                f"  fix: let it be given by position, or test a function that gives it"
+            )
+            raise TypeError(msg)
+    return found

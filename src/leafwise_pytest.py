@@ -1,0 +1,398 @@
+"""The pytest plugin of leafwise: budgets for tests, a report, and classes as test items.
+
+pytest loads this before any `conftest.py`, which may still have to say how JAX is to start. So
+nothing but pytest and the standard library is imported here; what needs JAX is imported by the
+tests that ask for it.
+"""
+
+import dataclasses
+import functools
+import importlib
+import json
+import os
+import sys
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from leafwise import Log
+    from leafwise.testing._plugin_budgets import Budgets
+    from leafwise.testing._plugin_counts import Recorder
+
+_CALLING: Final = pytest.StashKey[bool]()
+_LOG: Final = pytest.StashKey["Log"]()
+_OVER: Final = pytest.StashKey[BaseException]()
+_RUN: Final = pytest.StashKey["_Run"]()
+_MARKERS: Final = ("max_traces", "max_compiles")
+_PREFIX: Final = "leafwise"
+_OUTPUT: Final = "leafwise_report"
+_MOST: Final = 20
+_TITLE: Final = "leafwise: what JAX traced and compiled"
+
+
+@dataclasses.dataclass
+class _Run:
+    """What one run of pytest has found out.
+
+    Attributes:
+        wanted: Whether a report is.
+        selected: The checks that are named on the command line, without ``leafwise::``.
+        whole: Whether the command line leaves the run whole.
+        recorder: What counts in this process.
+        parts: What the processes counted.
+        crashed: How many workers crashed, and took their counts with them.
+        workers: How many workers sent theirs.
+        problem: Why the report could not be written.
+    """
+
+    wanted: bool
+    selected: list[str]
+    whole: bool
+    recorder: "Recorder | None" = None
+    parts: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
+    crashed: int = 0
+    workers: int = 0
+    problem: str = ""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and the settings."""
+    group = parser.getgroup("leafwise")
+    group.addoption(
+        "--leafwise-check",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="test that the pytree classes of a module keep the laws (may be repeated)",
+    )
+    group.addoption(
+        "--leafwise-report",
+        nargs="?",
+        const="",
+        default=None,
+        metavar="FILE.json",
+        help="at the end, show what JAX traced and compiled, and write it to a file",
+    )
+    parser.addini("leafwise_check", "modules whose pytree classes are tested", "linelist", [])
+    parser.addini("leafwise_laws", "the laws they are tested for (default: all)", "linelist", [])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Announce the markers, and look at the command line.
+
+    Raises:
+        pytest.UsageError: The report is to go to something that is no JSON file.
+    """
+    for name in _MARKERS:
+        events = name.removeprefix("max_")
+        line = f"{name}(n, of=None): allow n {events} in a test, of one function or of all"
+        config.addinivalue_line("markers", line)
+    line = "leafwise: a law of a pytree class, from leafwise_check or --leafwise-check"
+    config.addinivalue_line("markers", line)
+    path: str | None = config.getoption("leafwise_report")
+    if path and not path.endswith(".json"):
+        msg = (
+            f"--leafwise-report takes the path of a .json file, got {path!r}\n"
+            f"  fix: --leafwise-report=report.json, or --leafwise-report= for the table alone"
+        )
+        raise pytest.UsageError(msg)
+    narrow = any(not _keeps_the_run_whole(config, each) for each in config.args)
+    selected = [each for each in config.args if _is_selection(config, each)]
+    # pytest looks for what is left as files.
+    config.args = [each for each in config.args if each not in selected]
+    selected = [each.partition("::")[2].removesuffix("::") for each in selected]
+    config.stash[_RUN] = _Run(path is not None, selected, whole=not narrow)
+    for name in ("leafwise_check", "leafwise_laws"):
+        _setting(config, name)  # which pytest refuses if it is no list
+
+
+def _is_selection(config: pytest.Config, argument: str) -> bool:
+    """Return whether an argument is the node id of a check."""
+    place, colons, _ = argument.partition("::")
+    here = Path(os.path.normpath(config.invocation_params.dir / place))
+    return bool(colons) and here == config.rootpath / _PREFIX
+
+
+def _keeps_the_run_whole(config: pytest.Config, argument: str) -> bool:
+    """Return whether an argument is a directory that holds one of `testpaths`, if there are any."""
+    if config.args_source is not config.ArgsSource.ARGS:
+        return True
+    here = Path(os.path.normpath(config.invocation_params.dir / argument))
+    if not here.is_dir():
+        return False
+    tests = [config.rootpath / each for each in config.getini("testpaths")]
+    return not tests or any(each.is_relative_to(here) for each in tests)
+
+
+def _setting(config: pytest.Config, name: str) -> list[str]:
+    """Return the lines of a setting, without the quotes that an INI file keeps."""
+    lines: list[str] = config.getini(name)
+    return [each for line in lines if (each := line.strip("\"' "))]
+
+
+def _load(name: str) -> Any:
+    """Import what needs JAX."""
+    return importlib.import_module(f"leafwise.testing._plugin_{name}")
+
+
+# --------------------------------------------------------------------------- budgets
+
+
+@pytest.fixture
+def traces(request: pytest.FixtureRequest) -> "Log":
+    """A `leafwise.Log` of what JAX traces, lowers and compiles while the test itself runs.
+
+    Operations of JAX itself, outside of any jitted function, are left out. If the test fails, the
+    report shows the log, with reasons for functions under `leafwise.jit`.
+    """
+    log: Log = _load("budgets").new_log()
+    item: pytest.Item = request.node
+    item.stash[_LOG] = log
+    if item.stash.get(_CALLING, False):  # by `request.getfixturevalue`
+        _load("budgets").start(log)
+    return log
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget what was seen of a test that runs once more."""
+    if _LOG in item.stash:
+        del item.stash[_LOG]
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch a test, and hold it to its budgets."""
+    marks = [
+        (node.nodeid, mark)
+        for name in _MARKERS
+        for node, mark in item.iter_markers_with_node(name=name)
+    ]
+    budgets: Budgets | None = _load("budgets").Budgets(marks) if marks else None
+    if budgets is not None and budgets.problem:
+        pytest.fail(f"{item.nodeid}: {budgets.problem}", pytrace=False)
+    if _LOG in item.stash:
+        _load("budgets").start(item.stash[_LOG])
+    item.stash[_CALLING] = True
+    try:
+        if budgets is None:
+            return (yield)
+        with budgets:
+            outcome = yield
+    finally:
+        item.stash[_CALLING] = False
+        if _LOG in item.stash:
+            _load("budgets").stop(item.stash[_LOG])
+    try:
+        budgets.settle()
+    except AssertionError as error:
+        item.stash[_OVER] = error
+        raise
+    return outcome
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show a failed test's log, and a budget's message without our own frames."""
+    report = yield
+    if call.when != "call":
+        return report
+    over = item.stash.get(_OVER, None)
+    if over is not None and report.failed and call.excinfo and call.excinfo.value is over:
+        path, line, _ = item.location
+        report.longrepr = _load("message").message_of(call.excinfo, path, (line or 0) + 1)
+    log = item.stash.get(_LOG, None)
+    if log is not None and report.failed:
+        report.sections.append((_TITLE, _load("budgets").text_of(log)))
+    return report
+
+
+# --------------------------------------------------------------------------- checks
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Add the checks behind everything else that is collected."""
+    report = yield
+    run, config = collector.config.stash[_RUN], collector.config
+    if isinstance(collector, pytest.Session) and report.passed:
+        given: Any = config.getoption("leafwise_check")
+        texts = list[str](given)
+        texts += _setting(config, "leafwise_check") if run.whole or run.selected else []
+        if texts or run.selected:
+            root = _Checks.from_parent(collector, name=_PREFIX, nodeid=_PREFIX)
+            root.texts = list(dict.fromkeys(texts))
+            report.result = [*report.result, root]
+    elif run.wanted and "jax" in sys.modules:
+        # What a module compiles while it is imported counts from the second one on: JAX is
+        # not loaded here before a `conftest.py` has had its say.
+        _start_recording(config)
+    return report
+
+
+class _Checks(pytest.Collector):
+    """All checks of a run.
+
+    Attributes:
+        texts: Where to look for classes.
+    """
+
+    texts: list[str]
+
+    def collect(self) -> Iterable[pytest.Collector]:
+        """Return the places to look: JAX is imported here, behind every `conftest.py`."""
+        items, config = _load("items"), self.config
+        selected = [f"{_PREFIX}::{each}" for each in config.stash[_RUN].selected]
+        find = functools.partial(_classes_in, config.rootpath)
+        plan = items.Plan(self.texts, _setting(config, "leafwise_laws"), selected, find)
+        found: Iterable[pytest.Collector] = items.targets_of(self, plan)
+        return found
+
+
+def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[str]]]:
+    """Return the pytree classes of a target.
+
+    Each with a name, whether it may be left out if it cannot be built, and the laws that its
+    library is known to break.
+
+    Raises:
+        ImportError: It cannot be imported.
+        leafwise.check.targets.TargetError: It is not there, or has no such class.
+    """
+    from leafwise.check.cautions import SHOWN  # noqa: PLC0415  # it imports JAX
+    from leafwise.check.library import is_own  # noqa: PLC0415
+    from leafwise.check.targets import find_targets  # noqa: PLC0415
+
+    place, _, _ = text.partition(":")
+    if place.endswith(".py"):
+        text = str(root / text)
+    elif place:
+        # In front of `find_targets`, which looks into the working directory first.
+        try:
+            importlib.import_module(place)
+        except ModuleNotFoundError:
+            pass  # which it tells better
+        except (Exception, SystemExit) as error:
+            msg = f"{place}: importing it raised {type(error).__name__}: {error}"
+            raise ImportError(msg) from error
+    paths = sys.path[:]
+    try:
+        found = find_targets([text])
+    finally:
+        here = str(Path.cwd())
+        sys.path[:] = [each for each in sys.path if each != here or each in paths]
+    known = frozenset(map(str, SHOWN))
+    return [
+        (each.name, each.cls, each.optional, known if not is_own(each.cls) else frozenset())
+        for each in found
+    ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Refuse the node id of a check that is not there, before anything is deselected.
+
+    Raises:
+        pytest.UsageError: There is no such check.
+    """
+    if session.testsfailed:  # a module could not be imported, and pytest says so
+        return
+    for name in session.config.stash[_RUN].selected:
+        covers = _load("items").covers
+        if not any(covers(f"{_PREFIX}::{name}", item.nodeid) for item in items):
+            msg = f"not found: {_PREFIX}::{name}\n(no such class or law in leafwise_check)"
+            raise pytest.UsageError(msg)
+
+
+# --------------------------------------------------------------------------- report
+
+
+def _start_recording(config: pytest.Config) -> None:
+    run = config.stash[_RUN]
+    if run.recorder is None:
+        run.recorder = _load("counts").Recorder(config.rootpath)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin to count where the tests run: not in a controller, which has workers for it."""
+    if session.config.stash[_RUN].wanted and not session.config.getoption("collectonly"):
+        _start_recording(session.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Say whose the events are; those of a check are nobody's."""
+    recorder = item.config.stash[_RUN].recorder
+    if recorder is None:
+        return (yield)
+    recorder.begin(item.nodeid, counts=not item.nodeid.startswith(f"{_PREFIX}::"))
+    try:
+        return (yield)
+    finally:
+        recorder.end()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the counts to the controller, or write them."""
+    config = session.config
+    run = config.stash[_RUN]
+    if run.recorder is not None:
+        run.parts.append(run.recorder.finish())
+        run.recorder = None
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if output is not None:
+        output[_OUTPUT] = run.parts
+        return
+    path: str | None = config.getoption("leafwise_report")
+    if not path or config.getoption("collectonly"):
+        return
+    file = config.invocation_params.dir / path
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(_report(run), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        run.problem = f"the report could not be written: {error}"
+        session.exitstatus = session.exitstatus or pytest.ExitCode.INTERNAL_ERROR
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the counts of a worker of pytest-xdist; one that crashed has none."""
+    run: _Run = node.config.stash[_RUN]
+    parts = getattr(node, "workeroutput", {}).get(_OUTPUT)
+    if parts is None:
+        run.crashed += 1
+    else:
+        run.workers += 1
+        run.parts += parts
+
+
+def pytest_terminal_summary(
+    terminalreporter: "pytest.TerminalReporter", config: pytest.Config
+) -> None:
+    """Show the report."""
+    run = config.stash[_RUN]
+    if not run.wanted or config.getoption("collectonly"):
+        return
+    terminalreporter.section(_TITLE)
+    most = None if config.get_verbosity() > 0 else _MOST
+    for line in _load("report").lines_of(_report(run), most):
+        terminalreporter.write_line(line)
+    if run.crashed:
+        words = "1 worker" if run.crashed == 1 else f"{run.crashed} workers"
+        terminalreporter.write_line(f"what {words} counted was lost in a crash", yellow=True)
+    if run.problem:
+        terminalreporter.write_line(run.problem, red=True)
+
+
+def _report(run: _Run) -> dict[str, Any]:
+    found: dict[str, Any] = _load("report").report_of(run.parts)
+    return {**found, "workers": run.workers, "crashed_workers": run.crashed}

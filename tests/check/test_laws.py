@@ -1,0 +1,306 @@
+"""The laws: which are tried, on how many examples, and classes that hang or crash."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+from leafwise.check import laws as laws_module
+from leafwise.check import run as run_module
+from leafwise.check.laws import EXAMPLES, TooLong, check_law, time_limit
+from leafwise.check.records import Verdict
+from leafwise.check.run import Options, check_class, run_checks
+from leafwise.check.targets import Target
+from leafwise.testing import Law
+from leafwise.testing._find import find
+from leafwise.testing._parameters import CannotBuildError
+
+from .conftest import Outcome
+
+Write = Callable[..., str]
+Check = Callable[..., Outcome]
+
+SOURCE = """
+@lw.pytree
+class P:
+    x: jax.Array
+    n: lw.Static[int] = 2
+
+@lw.pytree
+class Q:
+    y: float
+"""
+
+BROKEN = """
+@jax.tree_util.register_pytree_node_class
+class Lossy:
+    def __init__(self, x: float, n: int = 2):
+        self.x, self.n = x, n
+    def tree_flatten(self): return (self.x,), None
+    @classmethod
+    def tree_unflatten(cls, _, children): return cls(*children)
+"""
+
+
+@lw.pytree
+class Own:
+    x: jax.Array
+    n: lw.Static[int] = 2
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Note what `check_pytree` is asked, and check nothing."""
+    calls: list[dict[str, Any]] = []
+
+    def note(cls: Any, *, laws: list[Law], settings: Any, seed: int) -> None:
+        given = {"cls": cls, "law": laws[0], "examples": settings.max_examples, "seed": seed}
+        calls.append(given)
+
+    monkeypatch.setattr(laws_module, "check_pytree", note)
+    return calls
+
+
+@pytest.fixture
+def two(write: Write, check_all: Check, asked: list[Any]) -> Callable[..., Outcome]:
+    """Run the command on two classes, without trying the laws."""
+    return lambda *arguments: check_all(write(SOURCE), *arguments)
+
+
+def test_all_laws_and_all_fields(write: Write, check_all: Check, asked: list[Any]) -> None:
+    """By default every law is tried on every class, and every field is changed."""
+    outcome = check_all(write(SOURCE), "--json")
+    assert outcome.code == 0
+    assert [each["law"] for each in asked] == [*Law, *Law]
+    assert {(each["examples"], each["seed"]) for each in asked} == {(EXAMPLES, 0)}
+    for entry in outcome.document["classes"]:
+        assert entry["rows"]
+        assert [result["law"] for result in entry["laws"]] == list(map(str, Law))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "laws", "fields"),
+    [
+        (["--laws"], list(Law), ""),
+        (["--fields"], [], "nxy"),
+        (["--laws", "--fields"], list(Law), "nxy"),
+        (["--law", "copies"], [Law.COPIES], ""),
+        (["--law", "copies", "--law", "replace"], [Law.COPIES, Law.REPLACE], ""),
+        (["--law", "copies", "--law", "copies"], [Law.COPIES], ""),
+        (["--law", "copies", "--laws"], [Law.COPIES], ""),
+        (["--field", "n"], [], "n"),
+        (["--field", "n", "--field", "y"], [], "ny"),
+        (["--field", "n", "--law", "copies"], [Law.COPIES], "n"),
+        (["--field", "n", "--fields"], [], "n"),
+    ],
+    ids=" ".join,
+)
+def test_narrowed(
+    arguments: list[str], laws: list[Law], fields: str, two: Callable[..., Outcome]
+) -> None:
+    """Options choose the parts, the laws and the fields."""
+    outcome = two("--json", *arguments)
+    assert outcome.code == 0
+    classes = outcome.document["classes"]
+    tried = [result["law"] for entry in classes for result in entry["laws"]]
+    assert tried == [*map(str, laws), *map(str, laws)]
+    rows = [row for entry in classes for row in entry["rows"]]
+    assert "".join(sorted({row["field"] for row in rows})) == fields
+
+
+def test_examples_and_seed(write: Write, check_all: Check, asked: list[Any]) -> None:
+    """Both numbers reach Hypothesis."""
+    assert check_all(write(SOURCE), "--laws", "--examples", "3", "--seed", "7").code == 0
+    assert {(each["examples"], each["seed"]) for each in asked} == {(3, 7)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--examples", "0"], "1 or more"),
+        (["--examples", "-1"], "--examples"),
+        (["--examples", "many"], "'many' is not a number"),
+        (["--seed", "1.5"], "'1.5' is not a number"),
+        (["--timeout", "0"], "seconds"),
+        (["--timeout", "inf"], "seconds"),
+        (["--timeout", "soon"], "seconds"),
+        (["--law", "statictypes"], "did you mean static-types?"),
+        (["--law", "zzz"], "round-trip, any-leaf"),
+        (["--field", "m", "--field", "z", "--laws"], "--field"),
+        (["--law", "copies", "--fields"], "--law"),
+        (["--field", "nn"], "did you mean n?"),
+        (["--field", "zzz"], "they have x, n, y"),
+    ],
+    ids=" ".join,
+)
+def test_usage_errors(arguments: list[str], words: str, two: Callable[..., Outcome]) -> None:
+    """Nonsense is a usage error that says what is possible."""
+    outcome = two(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
+    """A field need not be in every class; a class that was not built may have it."""
+    outcome = check_all(write(SOURCE), "--field", "y", "--json")
+    assert outcome.code == 0
+    assert [len(entry["rows"]) > 0 for entry in outcome.document["classes"]] == [False, True]
+    refusing = "    def __post_init__(self): raise ValueError('no')\n"
+    unbuilt = f"{SOURCE}\n@lw.pytree\nclass Bad:\n    x: float\n{refusing}"
+    assert check_all(write(unbuilt), "--field", "zzz").code == 1
+
+
+def test_a_broken_law_is_told(write: Write, check_all: Check) -> None:
+    """A class that loses a static: the summary counts it, and the counterexample follows."""
+    outcome = check_all(write(BROKEN), "--law", "state", "--law", "key-paths")
+    assert outcome.code == 1
+    assert "1 law broken" in outcome.out
+    assert "1/2" in outcome.out
+    assert "broken: law state" in outcome.out
+    assert "Lossy.n" in outcome.out
+    assert "fix:" in outcome.out
+    assert outcome.out.rstrip().endswith("1 class, 2 laws: 1 law not as promised")
+
+
+def test_two_runs_agree(write: Write, check_all: Check) -> None:
+    """Equal seeds give equal documents."""
+    arguments = (write(BROKEN), "--law", "state", "--examples", "5", "--json")
+    assert check_all(*arguments) == check_all(*arguments)
+
+
+def test_the_counterexample_is_small(write: Write, check_all: Check) -> None:
+    """What is shown is shrunk: any other static than the default, the smallest."""
+    outcome = check_all(write(BROKEN), "--law", "state", "--json")
+    (result,) = outcome.document["classes"][0]["laws"]
+    assert (result["verdict"], result["path"]) == ("violation", "Lossy.n")
+    assert result["message"].startswith("Lossy.n")
+
+
+class Crash:
+    """What stands for `check_pytree`, and raises."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), SystemExit(3), RecursionError("deep"), GeneratorExit(), MemoryError("big")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_law_that_crashes(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a class raises is that law's error; the other laws are still tried."""
+    monkeypatch.setattr(laws_module, "check_pytree", Crash(error))
+    report = check_class(Target(Own, "here:Own"), Options(fields=False))
+    assert [result.verdict for result in report.laws] == [Verdict.ERROR] * len(Law)
+    assert type(error).__name__ in report.laws[0].message
+    assert not report.passed
+
+
+def test_instances_that_chance_does_not_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class for which only one instance is known has its laws tried on that one."""
+    tried: list[Any] = []
+
+    def check(cls: Any, **_: Any) -> None:
+        if cls is Own:
+            msg = "Own: no drawn values made an instance"
+            raise CannotBuildError(msg)
+        tried.append(find(cls, lambda _: True))
+
+    monkeypatch.setattr(laws_module, "check_pytree", check)
+    report = check_class(Target(Own, "here:Own"), Options(fields=False, laws=(Law.COPIES,)))
+    (result,) = report.laws
+    assert (result.verdict, report.passed) == (Verdict.OK, True)
+    assert "one instance" in result.message
+    assert [type(each) for each in tried] == [Own]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing interrupts a loop there")
+def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law that does not end is given up, also by a class that catches every exception."""
+
+    def hang(*_: Any, **__: Any) -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)
+
+    monkeypatch.setattr(laws_module, "check_pytree", hang)
+    result = check_law(Own, Law.COPIES, None, examples=1, seed=0, seconds=0.1)
+    assert result.verdict is Verdict.ERROR
+    assert "took longer than 0.1 seconds" in result.message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="as above")
+def test_a_constructor_that_hangs(write: Write, check: Check) -> None:
+    """A class that cannot be built in time is an error of that class, with a fix."""
+    slow = """
+        @lw.pytree
+        class Slow:
+            n: lw.Static[int] = 2
+            def __post_init__(self):
+                while True: pass
+        """
+    file = write(slow)
+    outcome = check(file, write(SOURCE), "--timeout", "2", "--json")
+    assert outcome.code == 1
+    first, *others = outcome.document["classes"]
+    assert "took longer than 2 seconds" in first["error"]
+    assert "fix:" in first["error"]
+    assert len(others) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="as above")
+def test_no_clock_is_left_running() -> None:
+    """After a block with a limit no alarm comes, and the handler is the old one."""
+    import signal
+
+    before = signal.getsignal(signal.SIGALRM)
+    with time_limit(30.0):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert issubclass(TooLong, BaseException)
+    assert not issubclass(TooLong, Exception)
+
+
+def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check) -> None:
+    """What was found so far is reported, and that there is more; the exit code is 130."""
+    real = run_module.check_class
+    seen: list[str] = []
+
+    def interrupted(target: Target, *arguments: Any) -> Any:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(target.name)
+        return real(target, *arguments)
+
+    monkeypatch.setattr(run_module, "check_class", interrupted)
+    file = write(SOURCE)
+    outcome = check_all(file, "--fields", "--junit", "out.xml")
+    assert outcome.code == 130
+    assert "interrupted, 1 class to go" in outcome.out
+    assert "P(x=" in outcome.out
+    seen.clear()
+    document = check_all(file, "--fields", "--json").document
+    assert (document["interrupted"], document["passed"]) == (True, False)
+    assert [entry["name"] for entry in document["classes"]] == [f"{file}:P"]
+
+
+def test_ctrl_c_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class that was not finished is not reported."""
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(laws_module, "check_pytree", interrupted)
+    found = run_checks([Target(Own, "here:Own")], Options(fields=False))
+    assert (found.reports, found.total, found.interrupted) == ((), 1, True)

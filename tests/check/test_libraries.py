@@ -1,0 +1,298 @@
+"""Classes of any library: which are found, and what is seen on them."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+
+from leafwise.check.library import is_node, library_of
+from leafwise.check.run import Options, check_class
+from leafwise.check.targets import Target
+
+from .asked import kinds, report_of, verdicts
+from .conftest import Outcome
+
+Write = Callable[..., str]
+Check = Callable[..., Outcome]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Native:
+    x: jax.Array
+    n: int = dataclasses.field(default=2, metadata={"static": True})
+
+
+@jax.tree_util.register_pytree_node_class
+class Hand:
+    def __init__(self, x: float, n: int) -> None:
+        self.x = x
+        self.n = n
+
+    def tree_flatten(self) -> tuple[tuple[Any], int]:
+        return (self.x,), self.n
+
+    @classmethod
+    def tree_unflatten(cls, n: int, children: tuple[Any]) -> "Hand":
+        return cls(children[0], n)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Keyed(Hand):
+    def tree_flatten_with_keys(self) -> tuple[Any, int]:
+        return ((jax.tree_util.GetAttrKey("x"), self.x),), self.n
+
+
+class Lossy(Hand):
+    """Loses what it is given, and computes something on its own."""
+
+    def __init__(self, x: float, n: int) -> None:
+        super().__init__(x, n)
+        self.cache = 3
+
+    def tree_flatten(self) -> tuple[tuple[Any], Any]:
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _n: Any, children: tuple[Any]) -> "Lossy":
+        return cls(children[0], 2)
+
+
+jax.tree_util.register_pytree_node_class(Lossy)
+
+
+class State(NamedTuple):
+    mu: jax.Array
+    count: int = 0
+
+
+class Record(NamedTuple):
+    text: str
+
+
+@pytest.mark.parametrize("cls", [Native, Hand, Keyed], ids=lambda cls: cls.__name__)
+def test_fields_of_foreign_classes(cls: type) -> None:
+    """Each field is changed as for leafwise's own; an equal static of another type is a warning."""
+    report = report_of(cls)
+    assert report.passed, report
+    assert report.fields == ("x", "n")
+    seen = verdicts(report)
+    assert seen["x", "value"] == seen["x", "shape"] == seen["n", "value"] == "ok"
+    assert seen["n", "type"] == "warning"
+    assert (kinds(report, "n")["type"].predicted, kinds(report, "n")["type"].traces) == ("reuse", 0)
+
+
+def test_a_static_that_is_lost() -> None:
+    """An argument that no program sees is a violation; what a class computes is not."""
+    report = report_of(Lossy)
+    assert not report.passed
+    seen = verdicts(report)
+    assert seen["n", "value"] == "violation"
+    assert seen["cache", "value"] == "skipped"
+
+
+def test_libraries() -> None:
+    """The report says which library made a class a pytree class."""
+    chex = pytest.importorskip("chex")
+    equinox = pytest.importorskip("equinox")
+    struct = pytest.importorskip("flax.struct")
+    jdc = pytest.importorskip("jax_dataclasses")
+    body: dict[str, Any] = {"__annotations__": {"x": jax.Array}, "__module__": __name__}
+    made = {
+        "chex": chex.dataclass(type("A", (), dict(body))),
+        "equinox": type("B", (equinox.Module,), dict(body)),
+        "flax.struct": struct.dataclass(type("C", (), dict(body))),
+        "jax_dataclasses": jdc.pytree_dataclass(type("D", (), dict(body))),
+    }
+    for library, cls in made.items():
+        assert is_node(cls)
+        report = report_of(cls)
+        assert (report.library, report.passed) == (library, True), report
+        assert set(kinds(report, "x")) == {"value", "shape", "dtype", "weak type"}
+    assert [library_of(cls) for cls in (Native, Hand, State)] == ["JAX", "JAX", "NamedTuple"]
+
+
+def test_leaves_that_only_filter_jit_takes() -> None:
+    """Functions and names in an equinox module keep nobody from changing its arrays."""
+    equinox = pytest.importorskip("equinox")
+
+    class Layer(equinox.Module):  # type: ignore[misc, name-defined]
+        w: jax.Array
+        act: Callable[[Any], Any]
+        name: str | None = "layer"
+
+    report = report_of(Layer)
+    assert report.passed, report
+    assert kinds(report, "w")["value"].verdict == "ok"
+    for field in ("act", "name"):
+        assert {row.verdict for row in kinds(report, field).values()} == {"skipped"}
+
+
+SOURCE = """
+import dataclasses
+from typing import NamedTuple
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Native:
+    x: jax.Array
+
+@jax.tree_util.register_pytree_node_class
+class Hand:
+    def __init__(self, x: float): self.x = x
+    def tree_flatten(self): return (self.x,), None
+    @classmethod
+    def tree_unflatten(cls, _, children): return cls(*children)
+
+class State(NamedTuple):
+    mu: jax.Array
+
+class Record(NamedTuple):
+    text: str
+
+class Plain: ...
+"""
+
+
+def test_found_in_a_module(write: Write, check: Check) -> None:
+    """A module gives its classes of any library; a named tuple of no arrays is left out."""
+    outcome = check(write(SOURCE), "--json")
+    assert outcome.code == 0
+    assert outcome.names == ["Native", "Hand", "State", "Record"]
+    *others, record = outcome.document["classes"]
+    assert all(entry["rows"] and not entry["left_out"] for entry in others)
+    assert "JAX cannot trace" in record["left_out"]
+    assert (record["error"], record["passed"]) == ("", True)
+
+
+def test_a_named_tuple_that_is_asked_for(write: Write, check: Check) -> None:
+    """Named on the command line, alone or beside its file, it is an error like any other."""
+    file = write(SOURCE)
+    for targets in ([f"{file}:Record"], [file, f"{file}:Record"]):
+        outcome = check(*targets, "--json")
+        assert outcome.code == 1
+        (record,) = [
+            entry for entry in outcome.document["classes"] if entry["name"].endswith("Record")
+        ]
+        assert "JAX cannot trace" in record["error"]
+
+
+def test_what_a_package_shows(write: Write, check: Check) -> None:
+    """A package's own modules are its own: what its `__init__` imports from them counts."""
+    write(SOURCE, "shown_package/_inner.py")
+    write(
+        "from shown_package._inner import Native\nfrom typing import NamedTuple\n",
+        "shown_package/__init__.py",
+    )
+    assert check("shown_package", "--json").names == ["Native"]
+
+
+def test_odd_classes_in_a_module(write: Write, check: Check) -> None:
+    """Metaclasses that refuse everything, and values that pretend, are passed over."""
+    file = write(
+        """
+        class Metal(type):
+            def __eq__(cls, other): raise TypeError
+            __hash__ = None
+
+        class Odd(metaclass=Metal): ...
+
+        class Liar:
+            @property
+            def __class__(self): raise RuntimeError("no class")
+
+        liar = Liar()
+
+        class Twice:
+            @lw.pytree
+            class P:
+                n: lw.Static[int] = 1
+
+        @lw.pytree
+        class P:
+            n: lw.Static[int] = 2
+        """
+    )
+    outcome = check(file, "--json")
+    assert outcome.code == 0
+    assert outcome.names == ["Twice.P", "P"]
+    assert [entry["instance"] for entry in outcome.document["classes"]] == ["P(n=1)", "P(n=2)"]
+
+
+def test_a_repr_that_raises(write: Write, check: Check) -> None:
+    """An instance without a repr is reported in other words."""
+    file = write(
+        """
+        @jax.tree_util.register_pytree_node_class
+        class Mute:
+            def __init__(self, x: float): self.x = x
+            def tree_flatten(self): return (self.x,), None
+            @classmethod
+            def tree_unflatten(cls, _, children): return cls(*children)
+            def __repr__(self): raise ValueError("mute")
+        """
+    )
+    for arguments in ((file,), (file, "--json")):
+        outcome = check(*arguments)
+        assert outcome.code == 0
+        assert "Mute whose repr raises ValueError" in outcome.out
+
+
+def test_modules_of_real_libraries(check: Check) -> None:
+    """Optimizer states, train states, frozen dicts: nothing crashes, nothing is found wrong."""
+    for module, expected in (
+        ("optax:ScaleByLionState", "ScaleByLionState"),
+        ("flax.training.dynamic_scale", "DynamicScale"),
+    ):
+        pytest.importorskip(module.partition(":")[0])
+        outcome = check(module, "--json")
+        assert expected in outcome.names
+        found = outcome.document["classes"]
+        assert outcome.code == 0, [entry for entry in found if not entry["passed"]]
+        assert all(entry["rows"] for entry in found if not entry["left_out"])
+
+
+def test_equinox_layers(check: Check) -> None:
+    """A layer is built and changed; those that are abstract are passed over."""
+    pytest.importorskip("equinox")
+    outcome = check("equinox.nn:Dropout", "--json")
+    assert outcome.code == 0, outcome.out
+    assert outcome.document["classes"][0]["rows"]
+    from leafwise.check.targets import find_targets
+
+    names = [target.name for target in find_targets(["equinox.nn"])]
+    assert "equinox.nn:Linear" in names
+    assert "equinox.nn:StatefulLayer" not in names
+
+
+def test_linen_modules(check: Check) -> None:
+    """A class whose instances JAX takes for leaves is refused, with what to do."""
+    pytest.importorskip("flax.linen")
+    outcome = check("flax.linen:Dense")
+    assert outcome.code == 2
+    assert "takes its instances for leaves" in outcome.err
+    assert "fix:" in outcome.err
+
+
+def test_fifty_fields(write: Write, check: Check) -> None:
+    """A class of fifty fields is checked, here with the changes of three."""
+    names = ("--field", "w", "--field", "x0", "--field", "x48")
+    fields = "".join(f"    x{number}: lw.Static[int] = {number}\n" for number in range(49))
+    outcome = check(write(f"@lw.pytree\nclass Big:\n    w: jax.Array\n{fields}"), "--json", *names)
+    assert outcome.code == 0
+    (big,) = outcome.document["classes"]
+    assert len(big["fields"]) == 50
+    assert len(big["rows"]) == 4 + 2 * 2
+
+
+def test_checking_named_tuples_directly() -> None:
+    """Every field of a named tuple is dynamic, and changed."""
+    report = check_class(Target(State, "here:State"), Options(laws=()))
+    assert report.passed
+    assert not any(row.static for row in report.rows)
+    assert {row.field for row in report.rows} == {"mu", "count"}
+    left = check_class(Target(Record, "here:Record", optional=True), Options(laws=()))
+    assert left.passed
+    assert left.left_out

@@ -1,0 +1,247 @@
+"""What other libraries do not promise: a warning with both calls, both results and the cure."""
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.check.build import Builder
+from leafwise.check.cautions import SHOWN, cautions
+from leafwise.check.records import Caution, ClassReport, LawResult, Verdict
+from leafwise.check.run import Options, check_class
+from leafwise.check.targets import Target
+from leafwise.testing import Law, LawViolation
+
+from .conftest import Outcome
+
+Write = Callable[..., str]
+Check = Callable[..., Outcome]
+
+
+@dataclasses.dataclass
+class Config:
+    depth: int = 3
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Params:
+    x: jax.Array
+    n: int = dataclasses.field(default=2, metadata={"static": True})
+    mode: str = dataclasses.field(default="a", metadata={"static": True})
+    sizes: list[int] = dataclasses.field(default_factory=list, metadata={"static": True})
+    config: Config = dataclasses.field(default_factory=Config, metadata={"static": True})
+
+    def __post_init__(self) -> None: ...
+
+
+@lw.pytree
+class Own:
+    x: jax.Array
+    n: lw.Static[int] = 2
+    mode: lw.Static[str] = "a"
+
+    def __post_init__(self) -> None: ...
+
+
+def shown(cls: Any, law: Law) -> list[Caution]:
+    """Return what is shown of a law on a class."""
+    return cautions(Builder(cls), law)
+
+
+def results(caution: Caution) -> list[str]:
+    """Return what the calls gave, the true one last."""
+    assert caution.truth is not None
+    return [*(call.result for call in caution.calls), caution.truth.result]
+
+
+def test_equal_statics_of_two_types() -> None:
+    """The second call gets the first one's answer; compiled afresh it gets its own."""
+    number, text = shown(Params, Law.STATIC_TYPES)
+    assert (number.path, text.path) == ("Params.n", "Params.mode")
+    assert results(number) == ["int32[] weak 1", "int32[] weak 1", "bool[] True"]
+    assert [call.text for call in number.calls] == [
+        "f(Params(n=1, ...))",
+        "f(Params(n=True, ...))",
+    ]
+    assert "jnp.asarray(p.n)" in number.program
+    assert results(text) == ["bool[] True", "bool[] True", "bool[] False"]
+    assert "np.str_('a')" in text.calls[1].text
+
+
+def test_the_calls_say_what_happens() -> None:
+    """What is printed can be typed in, and gives what is printed."""
+    (number, *_) = shown(Params, Law.STATIC_TYPES)
+    names: dict[str, Any] = {"jax": jax, "jnp": jnp}
+    exec(number.program, names)  # noqa: S102  # it is what a reader would type
+    assert names["f"](Params(jnp.zeros(3), n=1)).dtype == "int32"
+    assert names["f"](Params(jnp.zeros(3), n=True)).dtype == "int32"
+
+
+def test_the_cure_cures() -> None:
+    """The spelling of leafwise that a warning shows tells the two statics apart."""
+    (number, *_) = shown(Params, Law.STATIC_TYPES)
+    assert number.cure == (
+        "@lw.pytree\nclass Params:\n    ...\n    n: int = lw.static_field(default=2)"
+    )
+    names: dict[str, Any] = {"lw": lw, "__name__": __name__}
+    exec(number.cure, names)  # noqa: S102  # as above
+    cured = names["Params"]
+    structure: Any = jax.tree_util.tree_structure
+    assert structure(cured(n=1)) != structure(cured(n=True))
+
+
+def test_mutable_statics() -> None:
+    """A static list or object that changes in place leaves the old program to answer."""
+    sizes, config = shown(Params, Law.STATIC_HASH)
+    assert results(sizes) == ["int32[] weak 0", "int32[] weak 0", "int32[] weak 1"]
+    assert "p.sizes.append(9)" in sizes.calls[1].text
+    assert sizes.cure.endswith(
+        "sizes: list[int] = lw.static_field(default_factory=list, freeze=True)"
+    )
+    assert results(config) == ["int32[] weak 3", "int32[] weak 3", "int32[] weak 4"]
+    assert "p.config.depth = 4" in config.calls[1].text
+
+
+def test_another_class() -> None:
+    """An instance of another class comes out of `lax.cond` as one of this class."""
+    (found,) = shown(Params, Law.TOLD_APART)
+    assert results(found) == ["Params", "Params", "Other"]
+
+
+def test_post_init_that_runs_again() -> None:
+    """How often `__post_init__` ran is counted, without a change of the class."""
+    before = Params.__post_init__
+    profile = sys.getprofile()
+    (found,) = shown(Params, Law.POST_INIT)
+    assert [call.result for call in found.calls] == ["__post_init__ ran once"] * 2
+    assert Params.__post_init__ is before
+    assert sys.getprofile() is profile
+
+
+def test_a_key_that_reading_changes() -> None:
+    """Reading a cached property of an equinox module makes JAX trace again."""
+    equinox = pytest.importorskip("equinox")
+
+    class Layer(equinox.Module):  # type: ignore[misc, name-defined]
+        w: jax.Array
+
+        @functools.cached_property
+        def area(self) -> int:
+            return 3
+
+    (found,) = shown(Layer, Law.STABLE_KEY)
+    assert results(found) == ["traced once", "traced once more", "traced never"]
+
+
+@pytest.mark.parametrize("law", list(SHOWN))
+def test_leafwise_classes_have_none(law: Law) -> None:
+    """Nothing of this can be shown on a class of leafwise."""
+    assert not shown(Own, law)
+
+
+class Broken:
+    """What stands for `check_pytree`: some laws are broken, whatever the class."""
+
+    def __init__(self, *laws: Law) -> None:
+        self.laws = laws
+
+    def __call__(self, cls: Any, *, laws: list[Law], **_: Any) -> None:
+        for law in laws:
+            if law in self.laws:
+                msg = f"{cls.__name__}.n: broken\n  got: this"
+                raise LawViolation(msg, str(law), f"{cls.__name__}.n")
+
+
+def report_with(
+    monkeypatch: pytest.MonkeyPatch, cls: type, broken: Law, **options: Any
+) -> tuple[ClassReport, LawResult]:
+    """Check one law, which is broken."""
+    monkeypatch.setattr("leafwise.check.laws.check_pytree", Broken(broken))
+    chosen = Options(laws=(broken,), fields=False, **options)
+    report = check_class(Target(cls, f"here:{cls.__name__}"), chosen)
+    (law,) = report.laws
+    return report, law
+
+
+@pytest.mark.parametrize("law", list(SHOWN))
+def test_known_faults_are_warnings(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another library, what can be shown is a warning; of leafwise it fails."""
+    if law is not Law.STABLE_KEY:  # that one is equinox's
+        report, result = report_with(monkeypatch, Params, law)
+        assert (result.verdict, report.passed) == (Verdict.WARNING, True)
+        assert {warning.law for warning in report.warnings} == {law}
+    report, result = report_with(monkeypatch, Own, law)
+    assert (result.verdict, report.passed, report.warnings) == (Verdict.VIOLATION, False, ())
+
+
+def test_other_faults_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken law that no library is known for fails, of whatever library the class is."""
+    report, result = report_with(monkeypatch, Params, Law.ROUND_TRIP)
+    assert (result.verdict, report.passed, report.warnings) == (Verdict.VIOLATION, False, ())
+    assert result.path == "Params.n"
+
+
+def test_strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--strict` a warning fails the class, and is shown all the same."""
+    report, result = report_with(monkeypatch, Params, Law.STATIC_TYPES, strict=True)
+    assert (result.verdict, report.passed) == (Verdict.VIOLATION, False)
+    assert report.warnings
+
+
+SOURCE = """
+import dataclasses
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Native:
+    n: int = dataclasses.field(default=2, metadata={"static": True})
+    m: int = dataclasses.field(default=3, metadata={"static": True})
+"""
+
+
+def test_in_the_report(write: Write, check_all: Check) -> None:
+    """The command prints both calls, both results, and the cure; the exit code stays 0."""
+    file = write(SOURCE)
+    arguments = (file, "--law", "static-types", "--examples", "3")
+    outcome = check_all(*arguments)
+    assert outcome.code == 0, outcome.out
+    for words in (
+        "ok, 2 warnings",
+        "warning: law static-types, Native.n",
+        "f(Native(n=1, ...))",
+        "-> int32[] weak 1",
+        "the second call, compiled afresh  -> bool[] True",
+        "n: int = lw.static_field(default=2)",
+        "warning: law static-types, Native.m  as shown for Native.n",
+        "1 class, 1 law: all as promised, 2 warnings",
+    ):
+        assert words in outcome.out
+    assert outcome.out.count("compiled afresh") == 1, "each kind is shown once"
+    assert check_all(*arguments, "--verbose").out.count("compiled afresh") == 2
+    strict = check_all(*arguments, "--strict", "--json")
+    assert strict.code == 1
+    assert not strict.document["passed"]
+    (entry,) = strict.document["classes"]
+    assert [warning["path"] for warning in entry["warnings"]] == ["Native.n", "Native.m"]
+    assert entry["warnings"][0]["calls"][1] == {
+        "text": "f(Native(n=True, ...))",
+        "result": "int32[] weak 1",
+    }
+
+
+def test_fields_alone_warn_too(write: Write, check: Check) -> None:
+    """Changing fields alone finds statics of two types, and shows them."""
+    outcome = check(write(SOURCE))
+    assert outcome.code == 0
+    assert "compiled afresh" in outcome.out
+    assert "warning: a type change of a static field promises a retrace" in " ".join(
+        outcome.out.split()
+    )
+    assert check(write(SOURCE), "--strict").code == 1

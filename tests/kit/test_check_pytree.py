@@ -1,0 +1,267 @@
+"""`check_pytree`: who keeps the laws, who breaks which, and what is said of it."""
+
+import pickle
+import random
+import subprocess
+import sys
+from typing import Any
+
+import hypothesis
+import jax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise.testing import Law, LawViolation, check_pytree, strategies
+
+from . import specimens
+from .specimens import Params
+
+FEW = settings(max_examples=15, derandomize=True, deadline=None)
+OURS = [
+    specimens.Params,
+    specimens.Slotted,
+    specimens.Many,
+    specimens.Nested,
+    specimens.Derived,
+    specimens.Converted,
+    specimens.Leafless,
+    specimens.Keyed,
+]
+CONFUSED = {Law.TOLD_APART}
+"""JAX compares dataclass nodes without their class."""
+OTHERS: list[tuple[Any, set[Law]]] = [
+    (specimens.Flax, {Law.STATIC_TYPES} | CONFUSED),
+    (specimens.FlaxWithoutStatics, CONFUSED),
+    (specimens.Equinox, {Law.STATIC_TYPES}),
+    (specimens.Plain, {Law.STATIC_TYPES} | CONFUSED),
+    (specimens.PlainWithPostInit, {Law.POST_INIT} | CONFUSED),
+    (specimens.Chex, set()),
+    (specimens.Jdc, {Law.STATIC_TYPES}),
+    (specimens.Pair, set()),
+    (specimens.Hand, set()),
+]
+
+
+@pytest.mark.parametrize("cls", OURS)
+def test_our_classes_keep_all_laws(cls: Any) -> None:
+    """A leafwise class of any shape keeps every law."""
+    check_pytree(cls, settings=FEW)
+
+
+@pytest.mark.parametrize(("cls", "broken"), OTHERS, ids=lambda each: getattr(each, "__name__", ""))
+def test_other_libraries(cls: Any, broken: set[Law]) -> None:
+    """Classes of other libraries break the laws that their libraries break, and no other."""
+    found = {}
+    for law in Law:
+        try:
+            check_pytree(cls, laws=[law], settings=FEW)
+        except LawViolation as error:
+            found[law] = error
+    assert set(found) == broken
+    for law, error in found.items():
+        assert error.law == law
+        assert error.path.partition(".")[0] == cls.__name__
+
+
+def test_the_message() -> None:
+    """A violation names class, field, law, both values with their types, and the cure."""
+    with pytest.raises(LawViolation) as caught:
+        check_pytree(specimens.Flax, laws="static-types", settings=FEW)
+    text = str(caught.value)
+    assert caught.value.path == "Flax.n"
+    assert text.startswith("Flax.n: breaks the law static-types: ")
+    assert "(int) -> " in text
+    assert "leafwise.pytree" in text
+    assert "instance: Flax(w=" in text
+    assert "data(...)" not in text
+    assert not getattr(caught.value, "__notes__", [])
+
+
+def test_the_counterexample_is_small() -> None:
+    """What is shown is the simplest instance that breaks the law, not the first one met."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Picky:
+        def __init__(self, x: float, n: int) -> None:
+            self.x, self.n = x, n
+
+        def __repr__(self) -> str:
+            return f"Picky(x={self.x}, n={self.n})"
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), (type(self.n), self.n)
+
+        @classmethod
+        def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+            return cls(*children, min(aux[1], 17))
+
+    instances = st.builds(Picky, st.floats(), st.integers(0, 10**6))
+    with pytest.raises(LawViolation, match=r"Picky\(x=0.0, n=18\)") as caught:
+        check_pytree(instances, laws=["round-trip"], settings=settings(FEW, max_examples=200))
+    assert caught.value.path == "Picky.n"
+
+
+def test_a_violation_is_an_assertion_that_pickles() -> None:
+    """`LawViolation` is an AssertionError of leafwise, and travels with law and path."""
+    with pytest.raises(LawViolation) as caught:
+        check_pytree(specimens.Plain, laws=[Law.TOLD_APART], settings=FEW)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert isinstance(again, AssertionError)
+    assert isinstance(again, lw.LeafwiseError)
+    assert (str(again), again.law, again.path) == (
+        str(caught.value),
+        caught.value.law,
+        caught.value.path,
+    )
+
+
+def test_one_seed_one_result() -> None:
+    """A seed decides what is drawn; another one draws something else."""
+
+    def drawn(seed: int) -> list[str]:
+        seen: list[str] = []
+
+        def note(instance: Any) -> Any:
+            seen.append(str(instance))
+            return instance
+
+        free = settings(FEW, derandomize=False)
+        check_pytree(specimens.params.map(note), laws=["round-trip"], settings=free, seed=seed)
+        return seen
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_examples_follow_the_settings() -> None:
+    """Laws that only flatten get all the examples, those that compile a share."""
+    counts = {}
+    for law in (Law.ROUND_TRIP, Law.TRANSFORMATIONS):
+        seen: list[Any] = []
+
+        def note(n: int, seen: list[Any] = seen) -> Any:
+            seen.append(n)
+            return Params(1.0, float(n), n)
+
+        strategy = st.integers(-100, 100).map(note)
+        check_pytree(strategy, laws=[law], settings=settings(FEW, max_examples=40))
+        counts[law] = len(seen)
+    assert counts == {Law.ROUND_TRIP: 40, Law.TRANSFORMATIONS: 4}
+
+
+@given(st.integers(0, 3))
+@settings(
+    max_examples=3, deadline=None, suppress_health_check=[hypothesis.HealthCheck.nested_given]
+)
+def test_inside_of_a_hypothesis_test(n: int) -> None:
+    """It can be called from a property test, which draws what it checks."""
+    check_pytree(
+        strategies.instances(Params, n=st.just(n)),
+        laws=["round-trip", "static-values"],
+        settings=settings(FEW, max_examples=3),
+    )
+
+
+def test_a_strategy_decides_what_is_checked() -> None:
+    """Given a strategy, only what it draws is checked."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Fragile:
+        def __init__(self, x: float) -> None:
+            self.x = x
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(0.0 if children[0] == 7.0 else children[0])
+
+    law = {"laws": ["round-trip"], "settings": FEW}
+    check_pytree(st.builds(Fragile, st.just(1.0)), **law)
+    with pytest.raises(LawViolation):
+        check_pytree(st.builds(Fragile, st.just(7.0)), **law)
+
+
+def test_not_a_class() -> None:
+    """An instance, or anything else, is refused with what to write."""
+    with pytest.raises(TypeError, match=r"got Params\(.*\n  fix: check_pytree\(Params\)"):
+        check_pytree(Params(1.0, 2.0))
+    with pytest.raises(TypeError, match="got None"):
+        check_pytree(None)
+
+
+def test_not_a_pytree_class() -> None:
+    """A class that JAX takes for a leaf is refused, and not passed in silence."""
+
+    class Forgotten:
+        def __init__(self, x: float) -> None:
+            self.x = x
+
+    with pytest.raises(TypeError, match=r"Forgotten is no pytree class.*\n  fix: decorate"):
+        check_pytree(Forgotten, settings=FEW)
+
+
+def test_no_such_law() -> None:
+    """A law that does not exist is refused, and those that do are listed."""
+    with pytest.raises(ValueError, match="no law 'roundtrip'; there are round-trip, any-leaf"):
+        check_pytree(Params, laws=["roundtrip"])
+
+
+def test_an_error_of_the_users() -> None:
+    """A class whose flatten raises breaks the law, with what it raised and where."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Raising:
+        def __init__(self, x: float) -> None:
+            self.x = x
+
+        def tree_flatten(self) -> Any:
+            msg = "not today"
+            raise RuntimeError(msg)
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(*children)
+
+    with pytest.raises(LawViolation, match="flatten raised RuntimeError: not today"):
+        check_pytree(Raising, laws=["round-trip"], settings=FEW)
+
+
+def test_hypothesis_is_loaded_when_asked_for() -> None:
+    """Counting traces needs no Hypothesis; checking laws loads it."""
+    program = (
+        "import sys, leafwise.testing as t; t.assert_traces; t.LawViolation; "
+        "before = 'hypothesis' in sys.modules; t.check_pytree; "
+        "print(before, 'hypothesis' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_the_random_state_and_settings_stay() -> None:
+    """Checking changes neither the profile nor anything else that a test reads."""
+    before = repr(hypothesis.settings()), random.getstate()
+    check_pytree(Params, laws=["round-trip"], settings=FEW)
+    assert (repr(hypothesis.settings()), random.getstate()) == before
+
+
+def test_names_are_complete() -> None:
+    """Every law says what must hold, and what to do where it does not."""
+    for law in Law:
+        assert law == law.value == str(law)
+        assert law.statement
+        assert law.fix
+    assert len({law.statement for law in Law}) == len(Law)
+
+
+def test_a_typo_in_a_lazy_name() -> None:
+    """A name that does not exist is an AttributeError of the module."""
+    import leafwise.testing as kit
+
+    with pytest.raises(AttributeError, match="no attribute 'check_pytre'"):
+        _ = kit.check_pytre
+    assert set(kit.__all__) <= set(dir(kit))

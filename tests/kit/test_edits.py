@@ -1,0 +1,300 @@
+"""`edits`: every kind of change, one at a time."""
+
+import copy
+import dataclasses
+import functools
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import event, find, given, settings
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise._values import told_apart
+from leafwise.testing._edits import Edit, EditKind, edits
+from leafwise.testing._same import same_leaf
+from leafwise.testing._spots import Role, spots
+
+from . import specimens
+from .specimens import Config, Mode, Nested, Params
+
+EXAMPLES = settings(max_examples=100, deadline=None, database=None, derandomize=True)
+BIG = Nested(Params(jnp.ones(3), 0.5), [1.0, 2.0], {"a": np.ones(2), "b": None})
+CLASSES: list[Any] = [
+    specimens.Params,
+    specimens.Slotted,
+    specimens.Flax,
+    specimens.Equinox,
+    specimens.Plain,
+    specimens.Jdc,
+    specimens.Hand,
+]
+
+
+def made(cls: Any) -> Any:
+    return cls(jnp.ones(3), 0.5) if cls is Params else cls(jnp.ones(3))
+
+
+@pytest.mark.parametrize("kind", EditKind)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_kind_is_reachable(cls: Any, kind: EditKind) -> None:
+    """For a class of any library, each kind of edit is found, also when all may be drawn."""
+    found = find(edits(made(cls)), lambda edit: edit.kind is kind, settings=EXAMPLES)
+    assert type(found.edited) is cls
+    assert str(found).startswith(f"{found.path}: {kind}: ")
+
+
+MINIMAL = {
+    EditKind.LEAF_VALUE: "inner.w: leaf value: float32[3], other elements",
+    EditKind.STATIC_VALUE: "inner.act: static value: 'relu' -> ''",
+    EditKind.STATIC_TYPE: "inner.act: static type: 'relu' -> StrSubclass('relu')",
+    EditKind.SHAPE: "inner.lr: shape: 0.5 -> float32[2] weak",
+    EditKind.DTYPE: "inner.lr: dtype: 0.5 -> int32[] weak 1",
+    EditKind.WEAK_TYPE: "inner.w: weak type: float32[3] -> float32[3] weak",
+    EditKind.ARRAY_KIND: "inner.w: kind of array: float32[3] (ArrayImpl) -> float32[3] (ndarray)",
+    EditKind.CONTAINER: "inner.w: container: ",
+}
+
+
+@pytest.mark.parametrize("kind", EditKind)
+def test_edits_shrink(kind: EditKind) -> None:
+    """Where every edit of a kind will do, a simple one is found, always the same."""
+    found = find(edits(BIG, kinds=[kind]), lambda _: True, settings=EXAMPLES)
+    assert str(found).startswith(MINIMAL[kind])
+
+
+def test_a_wanted_change_shrinks() -> None:
+    """Shrinking ends at the simplest edit that is wanted, not at one that was met."""
+    wanted = edits(Params(jnp.ones(3), 0.5, n=7), kinds=["static value"], at="n")
+    assert find(wanted, lambda edit: edit.after > 20, settings=EXAMPLES).after == 21
+
+
+AVALS = (EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
+
+
+@EXAMPLES
+@given(edits(BIG))
+def test_an_edit_changes_one_thing(edit: Edit[Nested[Any]]) -> None:
+    """At its path stands the new value; everything else is the very same object."""
+    event(edit.kind)
+    before = {spot.path: spot for spot in spots(BIG)}
+    after = {spot.path: spot for spot in spots(edit.edited)}
+    assert before[edit.path].value is edit.before
+    assert after[edit.path].value is edit.after
+    for path, spot in before.items():
+        above = edit.path.startswith(path) and path != edit.path
+        below = path.startswith(edit.path) and path != edit.path
+        if path != edit.path and not above and not below:
+            assert after[path].value is spot.value, path
+
+
+@EXAMPLES
+@given(edits(BIG))
+def test_an_edit_is_of_its_kind(edit: Edit[Any]) -> None:
+    """The kind says exactly what differs: of an aval one thing, of a static type or value."""
+    a, b = edit.before, edit.after
+    if edit.kind is EditKind.STATIC_VALUE:
+        assert told_apart(a, b)
+    elif edit.kind is EditKind.STATIC_TYPE:
+        assert a == b
+        assert type(a) is not type(b)
+    elif edit.kind is EditKind.CONTAINER:
+        assert jax.tree.structure(a) != jax.tree.structure(b)
+    else:
+        mine, its = jax.typeof(a), jax.typeof(b)
+        differ = {
+            EditKind.SHAPE: mine.shape != its.shape,
+            EditKind.DTYPE: mine.dtype != its.dtype,
+            EditKind.WEAK_TYPE: mine.weak_type != its.weak_type,
+        }
+        assert [kind for kind in AVALS if differ[kind]] == [edit.kind] * (edit.kind in AVALS)
+        if edit.kind is EditKind.LEAF_VALUE:
+            assert type(a) is type(b)
+            assert not same_leaf(a, b)
+        if edit.kind is EditKind.ARRAY_KIND:
+            assert type(a) is not type(b)
+            np.testing.assert_array_equal(a, b)
+
+
+def test_the_original_stays() -> None:
+    """Drawing edits changes nothing in the instance."""
+    x = Nested(Params(jnp.ones(3), 0.5), [1.0, 2.0], {"a": np.ones(2)})
+    before = copy.deepcopy(x)
+
+    @EXAMPLES
+    @given(edits(x))
+    def draw(_: Any) -> None: ...
+
+    draw()
+    assert x == before
+    assert x.extra == [1.0, 2.0]
+
+
+class Deep(NamedTuple):
+    a: int
+    b: str
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ((1, (2, "x")), "s[1][0]"),
+        (Deep(1, "x"), "s.b"),
+        (Config(3, "note"), "s.depth"),
+        (Config(3, "note"), "s.note"),
+        (lw.FrozenMapping({"k": 1}), "s['k']"),
+        (functools.partial(jnp.add, 1, out=2), "s.args[0]"),
+        (functools.partial(jnp.add, 1, out=2), "s.keywords['out']"),
+        (Mode.TRAIN, "s"),
+        (np.dtype("float32"), "s"),
+        (jnp.float32, "s"),
+        (jnp.tanh, "s"),
+        (lw.StaticArray([1, 2]), "s"),
+        (frozenset({1}), "s"),
+        (range(3), "s"),
+        (None, "s"),
+        (b"x", "s"),
+        (1j, "s"),
+        (np.float32(2), "s"),
+    ],
+    ids=lambda each: each if isinstance(each, str) and each[0] == "s" else type(each).__name__,
+)
+def test_statics_of_every_type(value: Any, path: str) -> None:
+    """A static of any type has other values, inside of it as well, and none of them is it."""
+
+    @lw.pytree
+    class Holder:
+        s: Any = lw.static_field()
+
+    x = Holder(value)
+    edit = find(edits(x, kinds=["static value"], at=path), lambda _: True, settings=EXAMPLES)
+    assert edit.path == path
+    assert jax.tree.structure(edit.edited) != jax.tree.structure(x)
+    loose = value is None or callable(value) or isinstance(value, np.dtype)
+    assert loose or type(edit.edited.s) is type(value)
+
+
+def test_a_config_keeps_its_constructor() -> None:
+    """A part of a static dataclass is exchanged by its constructor, which may compute more."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Cached:
+        n: int
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "digest", 10 * self.n)
+
+    @lw.pytree
+    class Holder:
+        s: Any = lw.static_field()
+
+    found = find(
+        edits(Holder(Cached(1)), at="s.n"), lambda edit: edit.after == 3, settings=EXAMPLES
+    )
+    assert found.edited.s.digest == 30
+
+
+def test_converters_decide_what_is_stored() -> None:
+    """An edit of a converted field is what the class makes of it; what it undoes is no edit."""
+    x = specimens.Converted([1.0, 2.0], n=2)
+    drawn: list[Edit[Any]] = []
+
+    @EXAMPLES
+    @given(edits(x, kinds=["static type", "static value"]))
+    def draw(edit: Edit[Any]) -> None:
+        drawn.append(edit)
+
+    draw()
+    assert {type(edit.after) for edit in drawn} == {int}
+    assert all(edit.kind is EditKind.STATIC_VALUE for edit in drawn)
+
+
+def test_literals_are_kept_to() -> None:
+    """A field whose annotation lists its values takes no other one."""
+
+    @lw.pytree
+    class Choice:
+        x: float
+        act: lw.Static[Literal["relu", "tanh", 1]] = "relu"
+        only: lw.Static[Literal[3]] = 3
+
+    drawn: set[tuple[str, Any]] = set()
+
+    @EXAMPLES
+    @given(edits(Choice(1.0), kinds=["static value"]))
+    def draw(edit: Edit[Any]) -> None:
+        drawn.add((edit.path, edit.after))
+
+    draw()
+    assert drawn == {("act", "tanh"), ("act", 1)}
+
+
+def test_kinds_and_places() -> None:
+    """`kinds` and `at` narrow down what is drawn."""
+
+    @EXAMPLES
+    @given(edits(BIG, kinds=[EditKind.LEAF_VALUE, "dtype"], at=["inner.lr", "extra"]))
+    def draw(edit: Edit[Any]) -> None:
+        assert edit.kind in (EditKind.LEAF_VALUE, EditKind.DTYPE)
+        assert edit.path in ("inner.lr", "extra[0]", "extra[1]")
+
+    draw()
+
+
+def test_any_pytree() -> None:
+    """A tree of plain containers can be edited, and so can one leaf."""
+    assert (
+        find(edits([1.0, {"k": 2}], kinds=["leaf value"]), lambda e: "k" in e.path).path
+        == "[1]['k']"
+    )
+    assert find(edits(1.0, kinds=["leaf value"]), lambda _: True).edited == 0.0
+    key = jax.random.key(0)
+    assert jax.random.key_data(find(edits(key), lambda e: e.kind == "leaf value").edited)[1] == 1
+
+
+def test_bad_input() -> None:
+    """A class, an unknown kind, a wrong path, and nothing to change are told apart."""
+    with pytest.raises(TypeError, match=r"got the class Params\n  fix: instances\(Params\)"):
+        edits(Params)
+    with pytest.raises(ValueError, match=r"'shapes' .* is no kind of edit; there are leaf value, "):
+        edits(BIG, kinds=["shapes"])
+    with pytest.raises(ValueError, match=r"nothing is at 'inner.x'; there is inner.w, inner.lr"):
+        edits(BIG, at="inner.x")
+    with pytest.raises(ValueError, match=r"no edit of the kind static value at inner.w"):
+        edits(BIG, kinds=["static value"], at="inner.w")
+    with pytest.raises(ValueError, match=r"there is no edit of the kind shape"):
+        edits(specimens.Leafless(), kinds=["shape"])
+
+
+def test_recursion_ends() -> None:
+    """A static that holds itself, and a deep tree, end."""
+    loop: list[Any] = []
+    loop.append(loop)
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Holder:
+        x: float
+        s: Any = dataclasses.field(metadata={"static": True}, default=None)
+
+    assert find(edits(Holder(1.0, loop), kinds=["leaf value"]), lambda _: True).path == "x"
+    deep: Any = 1.0
+    for _ in range(100):
+        deep = [deep]
+    assert [spot for spot in spots(deep) if spot.role is Role.CONTAINER]
+
+
+@EXAMPLES
+@given(st.data())
+def test_edits_of_what_was_drawn(data: st.DataObject) -> None:
+    """Edits can be drawn inside of a test, of an instance that was drawn there."""
+    x = data.draw(specimens.params)
+    edit = data.draw(edits(x))
+    assert jax.tree.structure(x) == jax.tree.structure(edit.edited) or edit.kind in (
+        EditKind.STATIC_VALUE,
+        EditKind.STATIC_TYPE,
+        EditKind.CONTAINER,
+    )

@@ -1,0 +1,128 @@
+"""The law of the fresh process, and the process itself."""
+
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+import leafwise as lw
+from leafwise.testing import LawViolation, check_pytree
+from leafwise.testing._far import FarProcess, Request, folder_of
+
+from . import travellers
+
+ROOT = Path(__file__).parents[2]
+FEW = settings(max_examples=15, derandomize=True, deadline=None)
+
+
+def check(cls: Any) -> None:
+    check_pytree(cls, laws=["fresh-process"], settings=FEW)
+
+
+def test_a_sound_class() -> None:
+    """A class that travels whole keeps the law."""
+    check(travellers.Sound)
+
+
+@pytest.mark.parametrize(
+    ("cls", "words"),
+    [
+        (travellers.KeepsItsHash, "two hashes: one was made before pickling"),
+        (travellers.LosesAStaticAbroad, "'lost' .* back from a new process"),
+        (travellers.DoesNotUnpickleAbroad, "does not unpickle: RuntimeError: not at home"),
+        (travellers.EndsTheProcess, "a new process ended while it unpickled it"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_what_goes_wrong_abroad(cls: Any, words: str) -> None:
+    """What goes wrong in another process only is found there, and told."""
+    check_pytree(cls, laws=["copies", "round-trip"], settings=FEW)
+    with pytest.raises(LawViolation, match=words) as caught:
+        check(cls)
+    assert caught.value.law == "fresh-process"
+    check(travellers.Sound)  # another process answers, if that one ended
+
+
+def test_what_user_code_prints() -> None:
+    """What a class prints while it is unpickled does not disturb the answers."""
+    check(travellers.Talkative)
+
+
+def test_what_does_not_travel() -> None:
+    """A local class, and one that holds a lambda, are not blamed."""
+
+    @lw.pytree
+    class Local:
+        x: float
+
+    check(Local)
+    check(travellers.Lambda)
+
+
+def test_a_module_of_a_folder_that_is_not_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module is found by its file; one that ends the process at import is passed over."""
+    source = """
+    import jax, sys
+    import leafwise as lw
+
+    @lw.pytree
+    class Params:
+        x: float
+    """
+    for name, more in (("sound_module", ""), ("guarded", "if '_far' in sys.argv[0]: sys.exit(1)")):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(source) + more)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("sound_module", "guarded"):
+        module = importlib.import_module(name)
+        assert folder_of(name) == [str(tmp_path)]
+        check(module.Params)
+
+
+def test_the_answers() -> None:
+    """The process answers what is missing, and imports by the folder it is told."""
+    process = FarProcess()
+    try:
+        nothing = process.ask(Request([], "no_such_module", (b"", b""), ()))
+        assert nothing.missing.startswith("ModuleNotFoundError")
+        value = travellers.Sound(1.0)
+        pickled = pickle.dumps(value)
+        module = travellers.__name__
+        answer = process.ask(Request(folder_of(module), module, (pickled, pickled), ("n",)))
+        assert (answer.missing, answer.problem) == ("", "")
+        assert pickle.loads(answer.back).n == "n"  # noqa: S301
+        garbage = process.ask(Request([], module, (b"garbage", b"garbage"), ()))
+        assert garbage.problem.startswith("it does not unpickle: ")
+    finally:
+        process.close()
+    process.close()
+
+
+@pytest.mark.parametrize("seed", ["", "0", "1"])
+def test_texts_have_other_hashes_there(seed: str) -> None:
+    """Whatever the seed of hashes here, it is another one there: else the law would be blind."""
+    program = textwrap.dedent(f"""
+        import sys
+        sys.path.insert(0, {str(ROOT)!r})
+        from tests.kit.test_fresh_process import check, travellers
+        from leafwise.testing import LawViolation
+        try:
+            check(travellers.KeepsItsHash)
+        except LawViolation as error:
+            print(error.path)
+    """)
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    if not seed:
+        del environment["PYTHONHASHSEED"]
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "KeepsItsHash.n"

@@ -1,0 +1,371 @@
+"""`check_recompilation` and `recompiles_only_on`: predictions and claims against JAX."""
+
+import dataclasses
+import functools
+import pickle
+import threading
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise.testing import (
+    LawViolation,
+    _recompilation,
+    check_pytree,
+    check_recompilation,
+    recompiles_only_on,
+)
+
+from . import specimens
+from .specimens import Flax, Params, params
+
+FEW = settings(max_examples=30, derandomize=True, deadline=None)
+flax = st.builds(Flax, w=specimens.arrays, n=st.integers(0, 4))
+
+
+def scaled(p: Params) -> Any:
+    return getattr(jax.nn, p.act)(p.w * p.lr)
+
+
+def test_predictions_hold() -> None:
+    """Of a class of any library, every change does what is predicted."""
+    for cls in (Params, specimens.Nested, Flax, specimens.Equinox, specimens.Chex, specimens.Pair):
+        check_recompilation(cls, settings=FEW)
+
+
+def test_claims_hold() -> None:
+    """True claims pass."""
+    check_recompilation(params, retrace_on={"act", "n"}, reuse_on={"lr", "w"}, settings=FEW)
+
+
+@pytest.mark.parametrize(
+    ("claims", "path", "words"),
+    [
+        ({"retrace_on": "lr"}, "Params.lr", "leaf value: 0.0 -> 1.0: JAX did a reuse"),
+        ({"reuse_on": ["n"]}, "Params.n", "static .*: JAX did a retrace"),
+        ({"reuse_on": {"act"}}, "Params.act", "static .*: JAX did a retrace"),
+    ],
+)
+def test_false_claims_are_found(claims: Any, path: str, words: str) -> None:
+    """A false claim is a violation that names the path and what was seen."""
+    with pytest.raises(LawViolation, match=words) as caught:
+        check_recompilation(params, settings=FEW, **claims)
+    assert (caught.value.path, caught.value.law) == (path, "recompilation")
+    assert "as claimed" in str(caught.value)
+
+
+def test_equal_statics_of_two_types() -> None:
+    """That ``1`` and ``True`` share a program of flax is found where a retrace is claimed."""
+    with pytest.raises(LawViolation, match=r"static type: \d -> .*: JAX did a reuse") as caught:
+        check_recompilation(flax, retrace_on="n", settings=FEW)
+    assert "leafwise.pytree" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda f: f, jax.jit, lw.jit, eqx.filter_jit], ids=["plain", "jax", "lw", "eqx"]
+)
+def test_of_a_function(wrap: Any) -> None:
+    """The function may be jitted, in any way, or not; statics take values that are drawn."""
+    fun = wrap(scaled)
+    reuse = "w" if wrap is eqx.filter_jit else ["lr", "w"]  # which makes numbers static
+    check_recompilation(params, fun, retrace_on="act", reuse_on=reuse, settings=FEW)
+
+
+def test_of_a_function_that_closes_over_a_number() -> None:
+    """A function that is jitted in the test keeps nothing from one example to the next."""
+    calls = []
+
+    def fun(p: Params) -> Any:
+        calls.append(p.n)
+        return p.w * p.lr
+
+    check_recompilation(params, fun, reuse_on="lr", settings=FEW)
+    assert len(calls) > 10
+
+
+def test_a_leaf_in_the_key() -> None:
+    """A class whose aux data holds a leaf retraces on every value, and is found."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Nosy:
+        def __init__(self, x: float) -> None:
+            self.x = x
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), str(self.x) if isinstance(self.x, float) else ""
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(*children)
+
+    with pytest.raises(LawViolation, match=r"JAX did a retrace") as caught:
+        check_recompilation(Nosy, reuse_on="x", settings=FEW)
+    assert caught.value.path == "Nosy.x"
+
+
+def test_a_wrong_prediction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the oracle blind, the law would say so: it cannot pass by agreeing with itself."""
+    monkeypatch.setattr(_recompilation, "explain", lambda before, _: lw.explain(before, before))
+    with pytest.raises(LawViolation, match=r"as predicted, reuse"):
+        check_pytree(params, laws=["recompilation"], settings=FEW)
+
+
+def test_jax_that_traces_nothing() -> None:
+    """With jit disabled the missing retraces are found, or nothing is claimed at all."""
+    with jax.disable_jit(), pytest.raises((LawViolation, ValueError)):
+        check_recompilation(params, retrace_on="n", settings=FEW)
+
+
+def test_the_longer_claim_counts() -> None:
+    """Of two claims about a path, the one that names more of it counts."""
+
+    @lw.pytree
+    class Outer:
+        inner: Params
+
+    outer = st.builds(Outer, params)
+    claims = {"reuse_on": "inner", "retrace_on": ["inner.n", "inner.act"]}
+    check_recompilation(outer, settings=FEW, **claims)  # type: ignore[arg-type]
+
+
+def test_claims_that_cannot_be_tested() -> None:
+    """A claim about nothing, or one for which no other value is found, is not passed."""
+    with pytest.raises(ValueError, match=r"reuse_on: nothing is at 'm'; there is w, lr, n, act"):
+        check_recompilation(params, reuse_on="m", settings=FEW)
+    with pytest.raises(ValueError, match=r"'lr' is claimed both"):
+        check_recompilation(params, reuse_on="lr", retrace_on="lr")
+
+    def picky(p: Params) -> Any:
+        if repr(p.n) != "2":
+            msg = "n must be 2"
+            raise ValueError(msg)
+        return p.w
+
+    fixed = st.builds(Params, specimens.arrays, specimens.numbers)
+    with pytest.raises(ValueError, match=r"'n' was not tested: no other value was found") as caught:
+        check_recompilation(fixed, picky, retrace_on="n", settings=FEW)
+    assert "n must be 2" in str(caught.value.__cause__)
+
+    @lw.pytree
+    class Fixed:
+        x: float
+        o: Any = lw.static_field(default_factory=object)
+
+    with pytest.raises(ValueError, match=r"retrace_on: 'o' was not tested"):
+        check_recompilation(st.just(Fixed(1.0)), retrace_on="o", settings=FEW)
+
+
+def test_bad_input() -> None:
+    """What is no class, no function or no path is refused at once."""
+    with pytest.raises(TypeError, match=r"check_recompilation takes a class or a strategy"):
+        check_recompilation(Params(jnp.ones(3), 1.0))
+    with pytest.raises(TypeError, match=r"takes a function of one instance, got 3 \(int\)"):
+        check_recompilation(params, 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r'retrace_on takes paths such as "config.depth", got 3'):
+        check_recompilation(params, retrace_on=[3])  # type: ignore[list-item]
+    with pytest.raises(ZeroDivisionError):
+        check_recompilation(params, lambda _: 1 / 0, settings=FEW)
+
+
+# ------------------------------------------------------------------ recompiles_only_on
+
+
+@lw.pytree
+class Config:
+    lr: float
+    depth: int = lw.static_field(default=2)
+    act: str = lw.static_field(default="tanh")
+
+
+@pytest.fixture
+def plain() -> Any:
+    """Return a function that JAX has not seen: programs are those of the plain function."""
+
+    def plain(config: Config, x: jax.Array) -> jax.Array:
+        return config.lr * x.sum() * config.depth
+
+    return plain
+
+
+X = jnp.ones(3)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, lw.jit], ids=["plain", "jax", "lw"])
+def test_calls_are_held_to_it(wrap: Any, plain: Any) -> None:
+    """A call that recompiles for another reason raises; it names the path and says why."""
+    step = recompiles_only_on("config.depth")(wrap(plain))
+    assert step(Config(0.5), X) == 3.0
+    assert step(Config(1.0), X) == 6.0
+    assert step(Config(1.0, depth=3), X) == 9.0
+    with pytest.raises(lw.RetraceError, match=r"only on config.depth; it did so on\n  x: shape: "):
+        step(Config(1.0), jnp.ones(4))
+    with pytest.raises(lw.RetraceError, match=r"config.act: static: 'tanh' -> 'relu'") as caught:
+        step(Config(1.0, depth=3, act="relu"), X)
+    (explanation,) = caught.value.explanations
+    assert explanation.outcome == "retrace"
+    step(Config(1.0, depth=3, act="relu"), X)  # now it is there
+    with pytest.raises(lw.RetraceError, match=r"x: commitment"):
+        step(Config(0.5), jax.device_put(X, jax.devices()[0]))
+
+
+def test_filter_jit_is_known(plain: Any) -> None:
+    """Under `equinox.filter_jit` a Python number is static, and a reason."""
+    step = recompiles_only_on("config.depth")(eqx.filter_jit(plain))
+    step(Config(0.5), X)
+    step(Config(0.5, depth=3), X)
+    with pytest.raises(lw.RetraceError, match=r"config\.lr: "):
+        step(Config(1.0), X)
+
+
+def test_static_arguments_are_known() -> None:
+    """Options of `jax.jit` stay, and static arguments are compared as statics."""
+
+    @recompiles_only_on("n")
+    @functools.partial(jax.jit, static_argnames="n")
+    def power(x: jax.Array, n: int = 2) -> jax.Array:
+        return x**n
+
+    assert power(2.0) == 4.0
+    assert power(3.0, n=3) == 27.0
+    assert power(3.0, 4) == 81.0
+    with pytest.raises(lw.RetraceError, match=r"x: dtype"):
+        power(2)
+
+
+def test_no_paths_at_all() -> None:
+    """Without a path the function is never to recompile."""
+    step = recompiles_only_on()(lambda x: x + 1)
+    step(X)
+    step(2 * X)
+    with pytest.raises(lw.RetraceError, match=r"only on nothing at all"):
+        step(jnp.ones(4))
+
+
+def test_the_paths_alone_decide(plain: Any) -> None:
+    """A call is right if it differs from any earlier one in the paths alone."""
+    step = recompiles_only_on("config.depth")(plain)
+    step(Config(1.0), X)
+    with pytest.raises(lw.RetraceError):
+        step(Config(1.0, act="a"), X)
+    step(Config(1.0, depth=5, act="a"), X)
+
+
+def test_a_function_in_a_trace(plain: Any) -> None:
+    """Called inside of another jitted function, it is a part of that."""
+    step = recompiles_only_on("config.depth")(plain)
+    outer = jax.jit(lambda config, x: step(config, x))
+    for size in (3, 4, 5):
+        outer(Config(1.0), jnp.ones(size))
+    assert jax.grad(lambda x: step(Config(1.0), x))(X).shape == (3,)
+
+
+def test_as_a_method() -> None:
+    """A method can be decorated."""
+
+    class Model:
+        @recompiles_only_on("x")
+        def run(self, x: jax.Array) -> jax.Array:
+            return x * 2
+
+    assert Model.run.paths == ("x",)
+
+    @lw.pytree
+    class Scale:
+        w: Any
+
+        @recompiles_only_on("x")
+        def run(self, x: Any) -> Any:
+            return self.w * x
+
+    assert Scale(2.0).run(X)[0] == 2.0
+    assert Scale(3.0).run(X)[0] == 3.0
+
+
+def test_it_reads_as_the_function(plain: Any) -> None:
+    """Name, docstring and signature are those of the function."""
+    step = recompiles_only_on("config.depth")(plain)
+    assert (step.__name__, step.__wrapped__) == ("plain", plain)
+    assert "config.depth" in repr(step)
+    assert step.paths == ("config.depth",)
+
+
+def test_threads(plain: Any) -> None:
+    """What another thread compiles is not this call's."""
+    step = recompiles_only_on("config.depth")(plain)
+    step(Config(1.0), X)
+    busy = jax.jit(plain)
+    thread = threading.Thread(target=lambda: [busy(Config(1.0), jnp.ones(n)) for n in range(9)])
+    thread.start()
+    for _ in range(200):
+        step(Config(1.0), X)
+    thread.join()
+
+
+def test_check_draws_the_arguments(plain: Any) -> None:
+    """`check` tests drawn arguments, by annotations; every other value is reused."""
+    recompiles_only_on("config.depth", "config.act")(plain).check(settings=FEW)
+    with pytest.raises(LawViolation) as caught:
+        recompiles_only_on("config.depth")(plain).check(settings=FEW)
+    assert caught.value.path == "plain.config.act"
+
+
+def test_check_takes_strategies() -> None:
+    """A parameter without an annotation takes a strategy; a wrong name is refused."""
+
+    def step(config, x, n=2):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return config.lr * x.sum() * n
+
+    guarded = recompiles_only_on("config")(step)
+    configs = st.builds(Config, specimens.numbers, st.integers(1, 3))
+    guarded.check(config=configs, x=specimens.arrays, settings=FEW)
+    with pytest.raises(TypeError, match=r"no 'y'"):
+        guarded.check(y=specimens.arrays)
+    with pytest.raises(ValueError, match=r"nothing is at 'conf'; there is config"):
+        recompiles_only_on("conf")(step).check(config=configs, x=specimens.arrays, settings=FEW)
+
+    def named(*, x: jax.Array) -> jax.Array:
+        return x
+
+    with pytest.raises(TypeError, match=r"'x' is given by keyword alone"):
+        recompiles_only_on("x")(named).check()
+
+
+def test_bad_decorations(plain: Any) -> None:
+    """What is no path, and what is no function, is refused at once."""
+    with pytest.raises(TypeError, match=r"takes paths such as"):
+        recompiles_only_on(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"decorates a function, got 3"):
+        recompiles_only_on("x")(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"takes paths such as"):
+        recompiles_only_on(plain)  # type: ignore[arg-type]
+
+
+def test_errors_pickle() -> None:
+    """The error of a guarded call travels to another process."""
+    step = recompiles_only_on()(lambda x: x + 1)
+    step(X)
+    with pytest.raises(lw.RetraceError) as caught:
+        step(jnp.ones(4))
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
+
+
+def test_dataclasses_are_arguments_too() -> None:
+    """Arguments of other libraries are named by field, too."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Settings:
+        rate: float
+        size: int = dataclasses.field(metadata={"static": True}, default=1)
+
+    step = recompiles_only_on("settings.size")(lambda settings, x: settings.rate * x)
+    step(Settings(1.0), X)
+    step(Settings(1.0, 2), X)
+    with pytest.raises(lw.RetraceError, match=r"settings.rate: weak type"):
+        step(Settings(jnp.float32(1)), X)

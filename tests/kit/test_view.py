@@ -1,0 +1,191 @@
+"""What a class's attributes become, seen on JAX; and exchanging one of them."""
+
+import functools
+from typing import Any, NamedTuple
+
+import attrs
+import equinox as eqx
+import flax.core
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.testing import LawViolation, check_pytree
+from leafwise.testing._view import duplicate, exchange, field_order, is_kept, names_of
+
+from . import specimens
+
+LIBRARIES = [
+    specimens.Params,
+    specimens.Slotted,
+    specimens.Flax,
+    specimens.Equinox,
+    specimens.Plain,
+    specimens.Jdc,
+    specimens.Hand,
+]
+
+
+def made(cls: Any) -> Any:
+    return cls(jnp.ones(3), 1.0) if cls is specimens.Params else cls(jnp.ones(3))
+
+
+@pytest.mark.parametrize("cls", LIBRARIES)
+def test_names(cls: Any) -> None:
+    """Fields are sorted into static and dynamic, whatever the library calls them."""
+    names = names_of(made(cls))
+    assert "w" in names.dynamic
+    assert "n" in names.static
+    assert field_order(made(cls))[0] == "w"
+
+
+@pytest.mark.parametrize("cls", LIBRARIES)
+def test_exchange(cls: Any) -> None:
+    """One attribute differs, the rest are the same objects, and the original stays."""
+    x = made(cls)
+    changed = exchange(x, "n", 7)
+    assert (changed.n, x.n != 7, changed.w is x.w, type(changed)) == (7, True, True, cls)
+    assert jax.tree.structure(changed) != jax.tree.structure(x)
+    assert jax.tree.leaves(exchange(x, "w", 2.0))[0] == 2.0
+
+
+def test_exchange_does_not_construct() -> None:
+    """Neither constructor nor checks run."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Strict:
+        built = 0
+
+        def __init__(self, x: float) -> None:
+            type(self).built += 1
+            self.x = x
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(*children)
+
+    x = Strict(1.0)
+    assert exchange(x, "x", 2.0).x == 2.0
+    assert Strict.built == 1
+
+
+def test_slots_and_private_names() -> None:
+    """Slots of a class and its bases are attributes, mangled names and all."""
+
+    class Base:
+        __slots__ = ("__hidden", "w")
+
+        def __init__(self, w: Any, hidden: int) -> None:
+            self.w = w
+            self.__hidden = hidden
+
+    class Child(Base):
+        __slots__ = ("n", "unset")
+
+        def __init__(self, w: Any, n: int) -> None:
+            super().__init__(w, 10)
+            self.n = n
+
+    def flatten(x: Any) -> Any:
+        return (x.w,), (x.n, x._Base__hidden)
+
+    def unflatten(aux: Any, children: Any) -> Any:
+        x = object.__new__(Child)
+        (x.w,) = children
+        x.n, x._Base__hidden = aux
+        return x
+
+    jax.tree_util.register_pytree_node(Child, flatten, unflatten)
+    x = Child(1.0, 2)
+    assert names_of(x) == (("_Base__hidden", "n"), ("w",))
+    assert duplicate(x)._Base__hidden == 10
+    assert exchange(x, "_Base__hidden", 11)._Base__hidden == 11
+
+
+def test_caches_are_no_statics() -> None:
+    """Of a class that declares nothing, what flatten leaves out is a cache, not a static."""
+    frozen = flax.core.FrozenDict({"a": jnp.ones(2)})
+    hash_before = names_of(frozen)
+    assert "_hash" not in hash_before.static
+    assert not is_kept(frozen, "_hash")
+
+
+def test_a_static_that_is_lost() -> None:
+    """A static that flatten keeps and unflatten loses is a static all the same."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Lost:
+        def __init__(self, x: float, n: int) -> None:
+            self.x, self.n = x, n
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), self.n
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(*children, 0)
+
+    assert names_of(Lost(1.0, 2)).static == ("n",)
+    with pytest.raises(LawViolation, match=r"^Lost\.n: breaks the law round-trip"):
+        check_pytree(Lost, laws=["round-trip"])
+
+
+def test_modules() -> None:
+    """Modules of equinox, with functions as leaves and statics beside them."""
+    linear = eqx.nn.Linear(2, 3, key=jax.random.key(0))
+    assert names_of(linear) == (("in_features", "out_features", "use_bias"), ("weight", "bias"))
+
+
+def test_tuples_and_attrs() -> None:
+    """Namedtuples and attrs classes have their own lists of fields."""
+
+    class Pair(NamedTuple):
+        a: float
+        b: float
+
+    assert names_of(Pair(1.0, 2.0)).dynamic == ("a", "b")
+    assert exchange(Pair(1.0, 2.0), "b", 3.0) == Pair(1.0, 3.0)
+
+    @attrs.frozen(slots=True)
+    class Frozen:
+        x: float
+        n: int = 2
+
+    lw.register(Frozen, dynamic=["x"], static=["n"])
+    assert names_of(Frozen(1.0)) == (("n",), ("x",))
+    assert exchange(Frozen(1.0), "n", 3).n == 3
+
+
+def test_flatten_that_computes() -> None:
+    """A class whose flatten does not take any object is asked by its leaves."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Casting:
+        def __init__(self, x: Any, n: int) -> None:
+            self.x, self.n = x, n
+
+        def tree_flatten(self) -> Any:
+            return (self.x + 0 if isinstance(self.x, str) else float(self.x),), self.n
+
+        @classmethod
+        def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+            return cls(*children, aux)
+
+    assert names_of(Casting(1.5, 2)) == (("n",), ("x",))
+
+
+def test_content_outside_of_attributes() -> None:
+    """A dict with attributes is copied by `copy.copy`, content and all."""
+
+    class Named(dict):  # type: ignore[type-arg]
+        pass
+
+    named = Named(a=1)
+    named.label = "x"
+    assert duplicate(named) == {"a": 1}
+    assert exchange(named, "label", "y").label == "y"
+    assert functools.reduce(lambda a, b: a + b, named.values()) == 1

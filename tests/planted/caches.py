@@ -1,0 +1,115 @@
+"""Faults in attributes that are filled when they are first read, and in stored results."""
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+
+from .exact import Statics
+
+
+@register_pytree_with_keys_class
+class Gaussian:
+    """A correct class: what it caches is neither child nor static."""
+
+    def __init__(self, loc: jax.Array, scale: jax.Array, dims: int) -> None:
+        self.loc = loc
+        self.scale = scale
+        self.dims = dims
+
+    @functools.cached_property
+    def precision(self) -> Any:
+        """The inverse of the variance."""
+        return 1 / jnp.square(self.scale)
+
+    @functools.cached_property
+    def volume(self) -> int:
+        """What depends on a static alone."""
+        return 2 * self.dims
+
+    def key(self) -> Any:
+        """Return the node data."""
+        return Statics(dims=self.dims)
+
+    def pairs(self) -> tuple[Any, ...]:
+        """Return names and children."""
+        return (GetAttrKey("loc"), self.loc), (GetAttrKey("scale"), self.scale)
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return tuple(child for _, child in self.pairs()), self.key()
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return self.pairs(), self.key()
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        self.loc, self.scale = children
+        vars(self).update(aux.values)
+        return self
+
+
+@register_pytree_with_keys_class
+class CachedInAux(Gaussian):
+    """All attributes but the children are statics: what a cached property stored, too."""
+
+    def key(self) -> Any:
+        children = ("loc", "scale", "precision")
+        return Statics(**{name: vars(self)[name] for name in vars(self) if name not in children})
+
+
+@register_pytree_with_keys_class
+class CachedIsChild(Gaussian):
+    """What a cached property stored becomes a child, and None where it has not yet."""
+
+    def pairs(self) -> tuple[Any, ...]:
+        cached = (GetAttrKey("precision"), vars(self).get("precision"))
+        return *super().pairs(), cached
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        loc, scale, precision = children
+        self = super().tree_unflatten(aux, (loc, scale))
+        if precision is not None:
+            vars(self)["precision"] = precision
+        return self
+
+
+@register_pytree_with_keys_class
+class LazyInAux(Gaussian):
+    """A property fills an attribute when it is first read, and that is a static."""
+
+    _label: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name, made when it is first wanted."""
+        if self._label is None:
+            self._label = f"gaussian of {self.dims}"
+        return self._label
+
+    def key(self) -> Any:
+        return Statics(dims=self.dims, _label=self._label)
+
+
+@register_pytree_with_keys_class
+class FlattenedOnce(Gaussian):
+    """Flatten stores its result on the instance; a copy with changes still has the old one."""
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        if "_flat" not in vars(self):
+            vars(self)["_flat"] = super().tree_flatten()
+        return vars(self)["_flat"]
+
+
+@register_pytree_with_keys_class
+class KeyStoredOnce(Gaussian):
+    """Node data is stored on the instance; a copy with changes still has the old one."""
+
+    def key(self) -> Any:
+        if "_key" not in vars(self):
+            vars(self)["_key"] = super().key()
+        return vars(self)["_key"]

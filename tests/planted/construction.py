@@ -1,0 +1,231 @@
+"""Faults of classes whose constructor runs where it should not, or does not where it should."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import GetAttrKey, register_dataclass, register_pytree_with_keys_class
+
+from .exact import Statics
+
+
+@register_pytree_with_keys_class
+class Grid:
+    """A correct class: its constructor checks, converts and computes, and runs once."""
+
+    def __init__(self, points: jax.Array, level: int) -> None:
+        if not hasattr(points, "shape"):
+            msg = f"Grid.points: {points!r} ({type(points).__name__}) is no array"
+            raise TypeError(msg)
+        self.points = jnp.asarray(points)
+        self.level = level + 1
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.points,), Statics(level=self.level)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("points"), self.points),), Statics(level=self.level)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        (self.points,) = children
+        self.level = aux.values["level"]
+        return self
+
+
+@register_pytree_with_keys_class
+class InitCounts(Grid):
+    """`__init__` runs again at unflatten, and adds one again."""
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        return cls(*children, aux.values["level"])
+
+
+@register_pytree_with_keys_class
+class InitValidates(Grid):
+    """`__init__` runs again at unflatten, and refuses what is no array."""
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        (points,) = children
+        return cls(points, aux.values["level"] - 1)
+
+
+@register_pytree_with_keys_class
+class InitConverts(Grid):
+    """`__init__` runs again at unflatten, and converts what it is given to an array."""
+
+    def __init__(self, points: jax.Array, level: int) -> None:
+        self.points = jnp.asarray(points)
+        self.level = level
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        return cls(*children, aux.values["level"])
+
+
+@register_pytree_with_keys_class
+class NewWithArguments(Grid):
+    """Unflatten calls a `__new__` that wants what it is not given."""
+
+    def __new__(cls, points: jax.Array, level: int) -> Self:
+        del points, level
+        return object.__new__(cls)
+
+    def __reduce__(self) -> Any:
+        return object.__new__, (type(self),), vars(self)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = cls.__new__(cls)
+        (self.points,) = children
+        self.level = aux.values["level"]
+        return self
+
+
+@register_pytree_with_keys_class
+@dataclasses.dataclass(eq=False)
+class Weights:
+    """A correct class: `__post_init__` is left out at unflatten, and may run at `replace`."""
+
+    values: jax.Array
+    scale: float
+    tags: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.tags[-1:] != ("made",):
+            self.tags = (*self.tags, "made")
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.values, self.scale), Statics(tags=self.tags)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        pairs = (GetAttrKey("values"), self.values), (GetAttrKey("scale"), self.scale)
+        return pairs, Statics(tags=self.tags)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        self.values, self.scale = children
+        self.tags = aux.values["tags"]
+        return self
+
+
+class RunsAgain(Weights):
+    """Not registered: weights whose unflatten calls the class."""
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        return cls(*children, tags=aux.values["tags"])
+
+
+@register_pytree_with_keys_class
+class PostInitRuns(RunsAgain):
+    """`__post_init__` runs again at unflatten; it changes nothing more, and costs time."""
+
+
+@register_pytree_with_keys_class
+class PostInitAppends(RunsAgain):
+    """`__post_init__` runs again at unflatten, and appends again."""
+
+    def __post_init__(self) -> None:
+        self.tags = (*self.tags, "made")
+
+
+@register_pytree_with_keys_class
+class PostInitNormalises(RunsAgain):
+    """`__post_init__` runs again at unflatten, and divides by the sum again."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, jax.Array):
+            self.values = self.values / (1 + jnp.abs(self.values).sum())
+
+
+@register_pytree_with_keys_class
+class PostInitLists(RunsAgain):
+    """`__post_init__` runs again at unflatten, and lists the instance with its class."""
+
+    MADE: ClassVar[list[Any]] = []
+
+    def __post_init__(self) -> None:
+        self.MADE.append(self)
+
+
+@register_pytree_with_keys_class
+class PostInitAtReplace(Weights):
+    """`dataclasses.replace` runs `__post_init__` again, which appends again."""
+
+    def __post_init__(self) -> None:
+        self.tags = (*self.tags, "made")
+
+
+@dataclasses.dataclass
+class PostInitConverts:
+    """JAX's `register_dataclass`: `__post_init__` runs again, and converts to an array."""
+
+    values: jax.Array
+    scale: float
+    tags: tuple[str, ...] = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        self.values = jnp.asarray(self.values)
+
+
+register_dataclass(PostInitConverts)
+
+
+@register_pytree_with_keys_class
+@dataclasses.dataclass(eq=False)
+class Derived:
+    """A correct class: a field that the constructor does not take is a static like another."""
+
+    x: jax.Array
+    width: int
+    area: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.area = self.width * self.width
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.x,), Statics(width=self.width, area=self.area)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("x"), self.x),), Statics(width=self.width, area=self.area)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        (self.x,) = children
+        vars(self).update(aux.values)
+        return self
+
+
+@register_pytree_with_keys_class
+class InitFalseDropped(Derived):
+    """A field with `init=False` is not flattened, and gone after unflatten."""
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.x,), Statics(width=self.width)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("x"), self.x),), Statics(width=self.width)
+
+
+class WidthOnly(Statics):
+    def form(self) -> Any:
+        return super().form()[:1]
+
+
+@register_pytree_with_keys_class
+class InitFalseNotCompared(Derived):
+    """A field with `init=False` travels with the node data, and is not compared."""
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.x,), WidthOnly(width=self.width, area=self.area)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("x"), self.x),), WidthOnly(width=self.width, area=self.area)

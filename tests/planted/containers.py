@@ -1,0 +1,244 @@
+"""Faults in statics that hold something: lists, dicts, arrays, objects."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+
+from .exact import Statics
+
+NAMES = ("shape", "options", "window")
+
+
+@register_pytree_with_keys_class
+class Filter:
+    """A correct class: statics that are containers, one of them an array."""
+
+    KEY: ClassVar[type[Statics]] = Statics
+
+    def __init__(
+        self,
+        x: jax.Array,
+        shape: tuple[int, ...],
+        options: tuple[tuple[str, int], ...],
+        window: np.ndarray,
+    ) -> None:
+        self.x = x
+        self.shape = shape
+        self.options = options
+        self.window = window
+
+    def key(self) -> Any:
+        """Return the node data."""
+        return self.KEY(shape=self.shape, options=self.options, window=self.window)
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        """Return the statics that node data stands for."""
+        return dict(aux.values)
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.x,), self.key()
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("x"), self.x),), self.key()
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        (self.x,) = children
+        vars(self).update(cls.read(aux))
+        return self
+
+
+class InOrder(Filter):
+    """Not registered: a filter whose node data is its statics in order."""
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return dict(zip(NAMES, aux, strict=True))
+
+
+class ArrayByValue:
+    """An array in node data, as it should be."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.form = (array.dtype.str, array.shape, array.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArrayByValue) and self.form == other.form
+
+    def __hash__(self) -> int:
+        return hash(self.form)
+
+
+@register_pytree_with_keys_class
+class AuxHasArray(InOrder):
+    """Node data has a NumPy array, whose == has no truth value."""
+
+    def key(self) -> Any:
+        return self.shape, self.options, self.window
+
+
+@register_pytree_with_keys_class
+class AuxHasJaxArray(InOrder):
+    """Node data has a JAX array, whose == has no truth value."""
+
+    def __init__(
+        self,
+        x: jax.Array,
+        shape: tuple[int, ...],
+        options: tuple[tuple[str, int], ...],
+        window: jax.Array,
+    ) -> None:
+        super().__init__(x, shape, options, window)
+
+    def key(self) -> Any:
+        return self.shape, self.options, self.window
+
+
+@register_pytree_with_keys_class
+class AuxIsArray(Filter):
+    """Node data is an object array of the statics."""
+
+    def key(self) -> Any:
+        aux = np.empty(3, object)
+        aux[:] = [self.shape, self.options, ArrayByValue(self.window)]
+        return aux
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
+
+
+@register_pytree_with_keys_class
+class AuxIsList(Filter):
+    """Node data is a list: no hash, and anybody may change it."""
+
+    def key(self) -> Any:
+        return [self.shape, self.options, ArrayByValue(self.window)]
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
+
+
+@register_pytree_with_keys_class
+class AuxIsDict(Filter):
+    """Node data is a dict of the statics: no hash."""
+
+    def key(self) -> Any:
+        return {
+            "shape": self.shape,
+            "options": self.options,
+            "window": ArrayByValue(self.window),
+        }
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {**aux, "window": aux["window"].array}
+
+
+class WithListOfOptions(Statics):
+    def form(self) -> Any:
+        return self.values["shape"], list(self.values["options"]), self.values["window"].tobytes()
+
+
+@register_pytree_with_keys_class
+class ListInAux(Filter):
+    """Node data has a list inside of a tuple: no hash."""
+
+    KEY = WithListOfOptions
+
+
+class WithIds(Statics):
+    def form(self) -> Any:
+        return id(self.values["shape"]), super().form()
+
+
+@register_pytree_with_keys_class
+class IdOfStatic(Filter):
+    """A static is compared by its address: an equal tuple retraces."""
+
+    KEY = WithIds
+
+
+class Zipped(Statics):
+    def __eq__(self, other: object) -> bool:
+        pairs = zip(self.values["shape"], other.values["shape"], strict=False)
+        return all(a == b for a, b in pairs) and self.form()[1:] == other.form()[1:]
+
+    def __hash__(self) -> int:
+        return hash(self.form()[1:])
+
+
+@register_pytree_with_keys_class
+class ZipStopsEarly(Filter):
+    """The node data's == zips two tuples: (2,) is equal to (2, 3)."""
+
+    KEY = Zipped
+
+
+class AnyOrder(Statics):
+    def form(self) -> Any:
+        values = {**self.values, "shape": tuple(sorted(self.values["shape"]))}
+        return Statics(**values).form()
+
+
+@register_pytree_with_keys_class
+class OrderIgnored(Filter):
+    """A static tuple is sorted before it is compared: (2, 3) is equal to (3, 2)."""
+
+    KEY = AnyOrder
+
+
+class BytesOnly(Statics):
+    def form(self) -> Any:
+        return super().form()[:2], self.values["window"].tobytes()
+
+
+@register_pytree_with_keys_class
+class BytesCompared(Filter):
+    """A static array is compared by its bytes: dtype and shape stay out."""
+
+    KEY = BytesOnly
+
+
+class ShapeOnly(Statics):
+    def form(self) -> Any:
+        return super().form()[:2], self.values["window"].shape, str(self.values["window"].dtype)
+
+
+@register_pytree_with_keys_class
+class ArrayValuesIgnored(Filter):
+    """A static array is compared by shape and dtype: its values stay out."""
+
+    KEY = ShapeOnly
+
+
+class ByIdentity:
+    """What is compared by identity, as a function or a module is."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByIdentity) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@register_pytree_with_keys_class
+class ArrayByIdentity(Filter):
+    """A static array is compared by identity: an equal one retraces."""
+
+    def key(self) -> Any:
+        return Statics(shape=self.shape, options=self.options, window=ByIdentity(self.window))
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {**aux.values, "window": aux.values["window"].value}

@@ -1,0 +1,241 @@
+"""Faults in copies: `copy`, `deepcopy`, `pickle`, a new process, and `replace`."""
+
+import copy
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+import jax
+from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+
+from .exact import Statics
+
+
+@register_pytree_with_keys_class
+class Model:
+    """A correct class, whose constructor counts, so that to run it again would show."""
+
+    KEY: ClassVar[type[Statics]] = Statics
+
+    def __init__(self, w: jax.Array, depth: int, act: str = "tanh") -> None:
+        self.w = w
+        self.depth = depth + 1
+        self.act = act
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.w,), self.KEY(depth=self.depth, act=self.act)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("w"), self.w),), self.KEY(depth=self.depth, act=self.act)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        (self.w,) = children
+        vars(self).update(aux.values)
+        return self
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with changes."""
+        made = object.__new__(type(self))
+        vars(made).update({**vars(self), **changes})
+        return made
+
+    __replace__ = replace
+
+
+@register_pytree_with_keys_class
+class StateWithoutStatic(Model):
+    """`__getstate__` drops a static."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"w": self.w, "depth": self.depth}
+
+
+@register_pytree_with_keys_class
+class StateWithDefault(Model):
+    """`__setstate__` sets a static to its default."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({**state, "act": "tanh"})
+
+
+@register_pytree_with_keys_class
+class ReduceRunsInit(Model):
+    """`__reduce__` runs `__init__` again, which adds one again."""
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.w, self.depth, self.act)
+
+
+@register_pytree_with_keys_class
+class DeepcopyLosesStatic(Model):
+    """`__deepcopy__` forgets a static."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(copy.deepcopy(self.w, memo), self.depth - 1)
+
+
+@register_pytree_with_keys_class
+class CopyIsBase(Model):
+    """`__copy__` makes an instance of the base class."""
+
+    def __copy__(self) -> Any:
+        return Model(self.w, self.depth - 1, self.act)
+
+
+@register_pytree_with_keys_class
+class CopyCastsLeaf(Model):
+    """`pickle` carries a child as a NumPy array of another dtype."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "w": jax.numpy.asarray(self.w, "float16")}
+
+
+@register_pytree_with_keys_class
+class ReplaceToDefault(Model):
+    """`replace` sets a static that it is not given to its default."""
+
+    def replace(self, **changes: Any) -> Self:
+        return type(self)(**{"w": self.w, "depth": self.depth - 1, **changes})
+
+    __replace__ = replace
+
+
+@register_pytree_with_keys_class
+class ReplaceRunsInit(Model):
+    """`replace` runs `__init__` again, which adds one again."""
+
+    def replace(self, **changes: Any) -> Self:
+        return type(self)(**{**vars(self), **changes})
+
+    __replace__ = replace
+
+
+@register_pytree_with_keys_class
+class ReplaceDropsClass(Model):
+    """`replace` makes an instance of the base class."""
+
+    def replace(self, **changes: Any) -> Any:
+        return Model(**{"w": self.w, "depth": self.depth - 1, "act": self.act, **changes})
+
+    __replace__ = replace
+
+
+# --------------------------------------------------------------------- frozen with slots
+
+
+@register_pytree_with_keys_class
+class FrozenUnpickled:
+    """Unpickling sets attributes, which a frozen class with slots refuses."""
+
+    __slots__ = ("act", "w")
+
+    def __init__(self, w: jax.Array, act: str) -> None:
+        object.__setattr__(self, "w", w)
+        object.__setattr__(self, "act", act)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        msg = f"{type(self).__name__}.{name} cannot be set"
+        raise AttributeError(msg)
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.w,), Statics(act=self.act)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("w"), self.w),), Statics(act=self.act)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        object.__setattr__(self, "w", *children)
+        object.__setattr__(self, "act", aux.values["act"])
+        return self
+
+
+@register_pytree_with_keys_class
+class Frozen(FrozenUnpickled):
+    """A correct class: frozen, with slots, and a state that it sets in its own way."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: Any) -> None:
+        for name, value in state[1].items():
+            object.__setattr__(self, name, value)
+
+
+# ----------------------------------------------------------------------------- processes
+
+
+class Unit:
+    """A static value that is compared by its text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unit) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+class UnitWithHash(Unit):
+    """The same, with a hash that is computed once and taken along in a pickle."""
+
+    def __hash__(self) -> int:
+        if "_hash" not in vars(self):
+            vars(self)["_hash"] = hash(self.text)
+        found: int = vars(self)["_hash"]
+        return found
+
+    __eq__ = Unit.__eq__
+
+
+@register_pytree_with_keys_class
+class Length:
+    """A correct class: its static is an object with its own `==`."""
+
+    def __init__(self, value: jax.Array, unit: Unit) -> None:
+        self.value = value
+        self.unit = unit
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.value,), Statics(unit=self.unit)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("value"), self.value),), Statics(unit=self.unit)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        (self.value,) = children
+        self.unit = aux.values["unit"]
+        return self
+
+
+@register_pytree_with_keys_class
+class HashOfStaticTravels(Length):
+    """A static keeps a hash of texts, which is another one in a new process."""
+
+    def __init__(self, value: jax.Array, unit: UnitWithHash) -> None:
+        super().__init__(value, unit)
+
+
+class StaticsWithHash(Statics):
+    """Node data that computes its hash once, and takes it along in a pickle."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        self.kept = hash(self.form())
+
+    def __hash__(self) -> int:
+        return self.kept
+
+    __eq__ = Statics.__eq__
+
+
+@register_pytree_with_keys_class
+class HashTravels(Model):
+    """Node data keeps a hash of texts, which is another one in a new process."""
+
+    KEY = StaticsWithHash

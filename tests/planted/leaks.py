@@ -1,0 +1,76 @@
+"""Faults that keep what belongs to a trace, or to another instance."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+from jax.tree_util import register_pytree_with_keys_class
+
+from .children import Body
+from .exact import Statics
+
+SEEN: list[Any] = []
+LAST: dict[str, Any] = {}
+
+
+@register_pytree_with_keys_class
+class KeepsInstances(Body):
+    """Unflatten puts each instance in a list of the class."""
+
+    INSTANCES: ClassVar[list[Any]] = []
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = super().tree_unflatten(aux, children)
+        cls.INSTANCES.append(self)
+        return self
+
+
+@register_pytree_with_keys_class
+class KeepsLeaves(Body):
+    """Flatten puts a child in a list of the module."""
+
+    def children(self) -> tuple[Any, ...]:
+        SEEN.append(self.pos)
+        return super().children()
+
+
+@register_pytree_with_keys_class
+class KeepsLast(Body):
+    """Unflatten keeps the last child that it met in a dict of the module."""
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = super().tree_unflatten(aux, children)
+        LAST[self.name] = self.pos
+        return self
+
+
+@register_pytree_with_keys_class
+class SharedDict(Body):
+    """All instances that unflatten makes share one dict of attributes."""
+
+    SHARED: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        self.__dict__ = cls.SHARED
+        self.pos, self.drag, self.vel, self.mass = children
+        self.name = aux.values["name"]
+        return self
+
+
+class WithOrigin(Statics):
+    """Node data that remembers whose it is, and does not compare it."""
+
+    def __init__(self, origin: Any, **values: Any) -> None:
+        super().__init__(**values)
+        self.origin = origin
+
+
+@register_pytree_with_keys_class
+class InstanceInAux(Body):
+    """Node data holds the whole instance, arrays and all, uncompared."""
+
+    def key(self) -> Any:
+        return WithOrigin(self, name=self.name)

@@ -1,0 +1,377 @@
+"""Faults in what becomes of plain statics: lost, mixed up, or not told apart."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+import jax
+from jax.tree_util import GetAttrKey, register_pytree_with_keys_class
+
+from .exact import Statics
+
+
+@register_pytree_with_keys_class
+class Layer:
+    """A correct class: one child, three statics."""
+
+    KEY: ClassVar[type[Statics]] = Statics
+
+    def __init__(self, w: jax.Array, rate: float, width: int, act: str) -> None:
+        self.w = w
+        self.rate = rate
+        self.width = width
+        self.act = act
+
+    def key(self) -> Any:
+        """Return the node data."""
+        return self.KEY(rate=self.rate, width=self.width, act=self.act)
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        """Return the statics that node data stands for."""
+        return dict(aux.values)
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.w,), self.key()
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("w"), self.w),), self.key()
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        (self.w,) = children
+        vars(self).update(cls.read(aux))
+        return self
+
+
+class InOrder(Layer):
+    """Not registered: a layer whose node data is its statics in order, and nothing more."""
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return dict(zip(("rate", "width", "act"), aux, strict=True))
+
+
+# ------------------------------------------------------------------- what comes back
+
+
+@register_pytree_with_keys_class
+class StaticLost(Layer):
+    """A static comes back as its default."""
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {**aux.values, "act": "relu"}
+
+
+@register_pytree_with_keys_class
+class StaticsSwapped(Layer):
+    """Two statics come back in each other's place."""
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        rate, width, act = aux.values.values()
+        return {"rate": width, "width": rate, "act": act}
+
+
+@register_pytree_with_keys_class
+class StaticInChildsPlace(Layer):
+    """The child and a static come back in each other's place."""
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        vars(self).update(cls.read(aux))
+        self.w = self.width
+        (self.width,) = children
+        return self
+
+
+@register_pytree_with_keys_class
+class StaticRounded(Layer):
+    """A static comes back cut to an int."""
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {**aux.values, "rate": int(aux.values["rate"])}
+
+
+@register_pytree_with_keys_class
+class FirstOneKept(Layer):
+    """Statics come back from a cache whose key leaves one of them out."""
+
+    CACHE: ClassVar[dict[Any, dict[str, Any]]] = {}
+
+    @classmethod
+    def read(cls, aux: Any) -> dict[str, Any]:
+        return dict(cls.CACHE.setdefault(aux.values["act"], aux.values))
+
+
+# -------------------------------------------------------------------- what is compared
+
+
+@register_pytree_with_keys_class
+class StaticNotInKey(Layer):
+    """A static stays out of the node data and comes back as its default."""
+
+    def key(self) -> Any:
+        return Statics(rate=self.rate, act=self.act)
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {**aux.values, "width": 2}
+
+
+class NoTypes(Statics):
+    def form(self) -> Any:
+        return tuple(self.values.values())
+
+
+@register_pytree_with_keys_class
+class TypesShared(Layer):
+    """Statics are compared by value alone: 1, True and 1.0 share a program."""
+
+    KEY = NoTypes
+
+
+class AsText(Statics):
+    def form(self) -> Any:
+        return str(list(map(str, self.values.values())))
+
+
+@register_pytree_with_keys_class
+class TextCompared(Layer):
+    """Statics are compared as text: 2, "2" and a NumPy 2 share a program."""
+
+    KEY = AsText
+
+
+class AsHash(Statics):
+    def form(self) -> Any:
+        return hash(tuple(self.values.values()))
+
+
+@register_pytree_with_keys_class
+class HashCompared(Layer):
+    """Only the hash of the statics is compared, and hash(1) is hash(True)."""
+
+    KEY = AsHash
+
+
+class ExactButForBits(Statics):
+    def form(self) -> Any:
+        return tuple((name, type(value), value) for name, value in self.values.items())
+
+
+@register_pytree_with_keys_class
+class ZerosShared(Layer):
+    """A float static is compared with ==: 0.0 and -0.0 share a program."""
+
+    KEY = ExactButForBits
+
+
+@register_pytree_with_keys_class
+class Filled:
+    """A correct class: a static whose default is no number."""
+
+    KEY: ClassVar[type[Statics]] = Statics
+
+    def __init__(self, data: jax.Array, fill: float = math.nan) -> None:
+        self.data = data
+        self.fill = fill
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.data,), self.KEY(fill=self.fill)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        return ((GetAttrKey("data"), self.data),), self.KEY(fill=self.fill)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
+        self = object.__new__(cls)
+        (self.data,) = children
+        self.fill = aux.values["fill"]
+        return self
+
+
+@register_pytree_with_keys_class
+class NanNeverEqual(Filled):
+    """A float static is compared with ==: a fresh NaN retraces each time."""
+
+    KEY = ExactButForBits
+
+
+class Rounded(Statics):
+    def form(self) -> Any:
+        return super().form()[1:], type(self.values["rate"]), math.floor(self.values["rate"])
+
+
+@register_pytree_with_keys_class
+class RateRounded(Layer):
+    """A float static is rounded before it is compared: 0.25 and 0.5 share a program."""
+
+    KEY = Rounded
+
+
+class WithoutAct(Statics):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statics) and self.form()[:2] == other.form()[:2]
+
+    def __hash__(self) -> int:
+        return hash(self.form()[:2])
+
+
+@register_pytree_with_keys_class
+class EqIgnoresField(Layer):
+    """The node data's == leaves a static out."""
+
+    KEY = WithoutAct
+
+
+class AlwaysEqual(Statics):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statics)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@register_pytree_with_keys_class
+class AllEqual(Layer):
+    """Node data is always equal, to be rid of retraces."""
+
+    KEY = AlwaysEqual
+
+
+class OneSided(Statics):
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Statics) and self.form()[1:] == other.form()[1:]
+        return same and self.values["rate"] <= other.values["rate"]
+
+    def __hash__(self) -> int:
+        return hash(self.form()[1:])
+
+
+@register_pytree_with_keys_class
+class EqOneSided(Layer):
+    """The node data's == asks whether one covers the other: a == b, and b != a."""
+
+    KEY = OneSided
+
+
+class Raising(Statics):
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Statics) or self.form() != other.form():
+            msg = f"cannot compare {self} with {other}"
+            raise TypeError(msg)
+        return True
+
+    __hash__ = Statics.__hash__
+
+
+@register_pytree_with_keys_class
+class EqRaises(Layer):
+    """The node data's == raises where it should return False."""
+
+    KEY = Raising
+
+
+# -------------------------------------------------------------------- what is hashed
+
+
+class HashOfTwo(Statics):
+    def __hash__(self) -> int:
+        return hash(self.form()[:2])
+
+    __eq__ = Statics.__eq__
+
+
+@register_pytree_with_keys_class
+class HashIgnoresField(Layer):
+    """The node data's hash leaves a static out."""
+
+    KEY = HashOfTwo
+
+
+class HashOfMore(WithoutAct):
+    def __hash__(self) -> int:
+        return hash(self.form())
+
+    __eq__ = WithoutAct.__eq__
+
+
+@register_pytree_with_keys_class
+class HashKnowsMore(Layer):
+    """The node data's hash has a static that its == leaves out."""
+
+    KEY = HashOfMore
+
+
+class HashOfId(Statics):
+    def __hash__(self) -> int:
+        return id(self)
+
+    __eq__ = Statics.__eq__
+
+
+@register_pytree_with_keys_class
+class HashById(Layer):
+    """Equal node data has a hash by address."""
+
+    KEY = HashOfId
+
+
+class NoHash(Statics):
+    __eq__ = Statics.__eq__
+    __hash__ = None
+
+
+@register_pytree_with_keys_class
+class EqWithoutHash(Layer):
+    """The node data has an == and so, in Python's way, no hash."""
+
+    KEY = NoHash
+
+
+# ------------------------------------------------------------------- fresh at each flatten
+
+
+class ById(Statics):
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@register_pytree_with_keys_class
+class FreshEachTime(Layer):
+    """Node data is a new object at each flatten, and compared by identity."""
+
+    KEY = ById
+
+
+@register_pytree_with_keys_class
+class FreshLambda(InOrder):
+    """Node data has a lambda that each flatten makes anew."""
+
+    def key(self) -> Any:
+        act = self.act
+        return self.rate, self.width, lambda: act
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {"rate": aux[0], "width": aux[1], "act": aux[2]()}
+
+
+@register_pytree_with_keys_class
+class CountsFlattens(Layer):
+    """Flatten counts itself, and the count is in the node data."""
+
+    count: ClassVar[int] = 0
+
+    def key(self) -> Any:
+        type(self).count += 1
+        return Statics(rate=self.rate, width=self.width, act=self.act, version=self.count)
+
+    @staticmethod
+    def read(aux: Any) -> dict[str, Any]:
+        return {name: value for name, value in aux.values.items() if name != "version"}

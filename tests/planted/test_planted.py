@@ -1,0 +1,53 @@
+"""The kit finds what is wrong with faulty classes, and nothing wrong with correct ones."""
+
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis
+import pytest
+
+from leafwise.testing import Law, LawViolation, check_pytree
+
+from .score import CORRECT, FAULT
+from .table import FAULTS, TWINS, Planted
+
+CI = hypothesis.settings.get_profile("ci")
+SEEDS = (0, 1, 2)
+
+Record = Callable[[str, object], None]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("planted", FAULTS, ids=lambda planted: planted.name)
+def test_fault_is_found(planted: Planted, seed: int, record_property: Record) -> None:
+    """The law that should find a fault does, and names class and field."""
+    record_property(FAULT, planted.name)
+    with pytest.raises(LawViolation) as caught:
+        check_pytree(planted.cls, laws=[planted.law], settings=CI, seed=seed)
+    violation = caught.value
+    assert violation.law == planted.law
+    assert violation.path.partition(".")[0] == planted.name
+    text = str(violation)
+    assert text.startswith(violation.path)
+    if planted.fields:
+        named = violation.path.partition(".")[2]
+        assert any(named == field or named.startswith(f"{field}[") for field in planted.fields)
+
+
+@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
+def test_correct_class_passes(twin: Any, law: Law, record_property: Record) -> None:
+    """The same class without the fault keeps each law."""
+    record_property(CORRECT, twin.__name__)
+    check_pytree(twin, laws=[law], settings=CI)
+
+
+def test_each_law_has_a_fault() -> None:
+    """Each law is the main law of a fault."""
+    assert {planted.law for planted in FAULTS} == set(Law)
+
+
+def test_names_are_unique() -> None:
+    """Faults are told apart by name, in the score too."""
+    names = [planted.name for planted in FAULTS]
+    assert len(set(names)) == len(names)

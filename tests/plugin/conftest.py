@@ -1,0 +1,43 @@
+"""Projects whose tests use the plugin."""
+
+import jax
+import pytest
+
+# A run inside of this process forgets the modules that it was the first to import.
+import leafwise.check.cautions
+import leafwise.check.targets
+import leafwise.testing._check
+import leafwise.testing._plugin_budgets
+import leafwise.testing._plugin_counts
+import leafwise.testing._plugin_items
+import leafwise.testing._plugin_report
+import leafwise.testing._profiles  # noqa: F401
+from leafwise.testing import check_pytree
+
+from .project import Project
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> Project:
+    """A project without tests."""
+    return Project(pytester)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm() -> None:
+    """Let JAX and Hypothesis load what they load late, for the same reason."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Pair:
+        def __init__(self, a: float, b: float) -> None:
+            self.a, self.b = a, b
+
+        def tree_flatten(self) -> tuple[tuple[float, float], None]:
+            return (self.a, self.b), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: tuple[float, float]) -> "Pair":
+            return cls(*children)
+
+    check_pytree(Pair, laws=["round-trip"])
+    jax.block_until_ready(jax.jit(lambda x: x + 1)(jax.numpy.ones(3)))

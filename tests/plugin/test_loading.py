@@ -1,0 +1,91 @@
+import pytest
+
+from .project import Project
+
+HEAVY = ("jax", "jaxlib", "numpy", "hypothesis", "leafwise")
+
+
+def test_loading_imports_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that uses nothing of the plugin imports pytest and the standard library alone."""
+    # Other plugins import what they like.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    project.write(
+        "test_it.py",
+        f"""
+        import sys
+
+        def test_it(request):
+            assert request.config.pluginmanager.hasplugin("leafwise_pytest")
+            assert not set({HEAVY}) & set(sys.modules)
+        """,
+    )
+    project.run_apart("-p", "leafwise_pytest").assert_outcomes(passed=1)
+    project.run_apart("-p", "leafwise_pytest", "--collect-only").assert_outcomes()
+
+
+def test_a_conftest_comes_first(project: Project) -> None:
+    """What `conftest.py` sets before it imports JAX holds, whatever of the plugin is used."""
+    project.write("sub/conftest.py", "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax")
+    project.write(
+        "sub/test_it.py",
+        """
+        import pytest
+        import jax.numpy as jnp
+
+        @pytest.mark.max_traces(0)
+        def test_it(traces):
+            assert jnp.ones(3).dtype == "float64"
+        """,
+    )
+    project.write(
+        "models.py",
+        """
+        import jax
+        import leafwise as lw
+
+        assert jax.config.jax_enable_x64
+
+        @lw.pytree
+        class Params:
+            w: float
+        """,
+    )
+    options = ["--leafwise-report", "--leafwise-check=models", "-o", "leafwise_laws=round-trip"]
+    project.run_apart(*options, "-o", "pythonpath=.").assert_outcomes(passed=2)
+
+
+def test_turned_off(project: Project) -> None:
+    """`-p no:leafwise` turns everything off; pytest then warns of what it does not know."""
+    project.write(
+        "pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\nleafwise_check = mypkg.models"
+    )
+    project.write(
+        "test_it.py",
+        """
+        import sys
+        import pytest
+
+        @pytest.mark.max_traces(0)
+        def test_it():
+            assert "leafwise_pytest" not in sys.modules
+
+        def test_fixture(traces):
+            pass
+        """,
+    )
+    result = project.run_apart("-p", "no:leafwise")
+    result.assert_outcomes(passed=1, errors=1, warnings=2)
+    result.stdout.fnmatch_lines(["*fixture 'traces' not found"])
+    result.stdout.fnmatch_lines(["*Unknown config option: leafwise_check*"])
+    result.stdout.fnmatch_lines(["*Unknown pytest.mark.max_traces*"])
+    result = project.run_apart("-p", "no:leafwise", "--strict-config")
+    result.stderr.fnmatch_lines(["ERROR: Unknown config option: leafwise_check"])
+
+
+def test_help(project: Project) -> None:
+    """`--help` has the options and settings, `--fixtures` the fixture."""
+    result = project.run("--help")
+    result.stdout.fnmatch_lines(["leafwise:", "*--leafwise-check=MODULE", "*--leafwise-report*"])
+    result.stdout.fnmatch_lines(["*leafwise_check (linelist):*"])
+    result.stdout.fnmatch_lines(["*leafwise_laws (linelist):*"])
+    project.run("--fixtures").stdout.fnmatch_lines(["traces -- *leafwise_pytest.py:*", "*Log*"])

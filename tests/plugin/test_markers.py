@@ -1,0 +1,372 @@
+import gc
+
+import pytest
+
+from .project import Project
+
+
+def test_over_the_budget(project: Project) -> None:
+    """A test that traces too often fails with what was over, the line, and why."""
+    result = project.test("""
+        @pytest.mark.max_traces(1, of="step")
+        def test_two():
+            step(jnp.ones(3))
+            step(jnp.ones(4))
+
+        @pytest.mark.max_traces(1, of="step")
+        def test_one():
+            step(jnp.ones(5))
+    """)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "over budget of step: 2 traces, 1 allowed",
+            "  trace of step from *test_it.py:15 in test_two: retrace: *",
+            "    x: shape: (3,) -> (4,)*",
+            "  allowed by @pytest.mark.max_traces(1, of='step') on test_it.py::test_two",
+            "test_it.py:12: leafwise.errors.RetraceError: over budget of step*",
+            "FAILED test_it.py::test_two - *RetraceError*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*leafwise_pytest.py*")
+
+
+def test_a_compile_without_a_trace(project: Project) -> None:
+    """`max_compiles` sees what a committed array costs, and `max_traces` does not."""
+    result = project.test("""
+        @pytest.fixture
+        def warm(request):
+            x = jnp.ones(len(request.node.name))
+            step(x)
+            return jax.device_put(x, jax.devices()[0])
+
+        @pytest.mark.max_traces(0, of="step")
+        def test_traces(warm):
+            step(warm)
+
+        @pytest.mark.max_compiles(0, of="step")
+        def test_compiles(warm):
+            step(warm)
+    """)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*over budget of step: 1 compile, 0 allowed", "  because of the lowering of step from *"]
+    )
+    result.stdout.fnmatch_lines(["    x: commitment: *", "  allowed by *"])
+
+
+def test_whose_events_count(project: Project) -> None:
+    """`of` is a name or a function; operations of JAX itself count if they are handed over."""
+    result = project.test("""
+        def plain(x):
+            return x - 1
+
+        jitted = jax.jit(plain)
+
+        @pytest.mark.max_traces(0, of=plain)
+        def test_plain(): jitted(jnp.ones(2))
+
+        @pytest.mark.max_traces(0, of=jitted)
+        def test_jitted(): jitted(jnp.ones(3))
+
+        @pytest.mark.max_traces(n=0, of="plain")
+        def test_name(): jitted(jnp.ones(4))
+
+        @pytest.mark.max_traces(0)
+        def test_all(): jitted(jnp.ones(5))
+
+        @pytest.mark.max_traces(0, of=step)
+        def test_other(): jitted(jnp.ones(6))
+
+        @pytest.mark.max_traces(0)
+        @pytest.mark.max_compiles(0)
+        def test_eager(): jnp.ones((2, 7, 1, 8)).sum(axis=(0, 3))
+
+        @pytest.mark.max_compiles(0, of=jnp.linalg.det)
+        def test_handed_over(): jnp.linalg.det(jnp.ones((9, 9)))
+    """)
+    result.assert_outcomes(passed=2, failed=5)
+    for name in ("plain", "jitted", "name", "all", "handed_over"):
+        result.stdout.fnmatch_lines([f"FAILED test_it.py::test_{name} *"])
+
+
+def test_both_kinds(project: Project) -> None:
+    """All that a test has too much of is reported together."""
+    result = project.test("""
+        other = lw.jit(lambda x: x)
+
+        @pytest.mark.max_traces(0, of="step")
+        @pytest.mark.max_compiles(0, of="step")
+        @pytest.mark.max_traces(0, of=other)
+        def test_it():
+            step(jnp.ones(3))
+            other(jnp.ones(3))
+    """)
+    result.stdout.fnmatch_lines(["over budget of step: 1 trace, 0 allowed; 1 compile, 0 allowed"])
+    result.stdout.fnmatch_lines(["over budget of *<lambda>: 1 trace, 0 allowed"])
+    result.assert_outcomes(failed=1)
+
+
+def test_the_closest_holds(project: Project) -> None:
+    """Of markers that count the same thing that on the test holds, then its class's."""
+    result = project.test("""
+        pytestmark = pytest.mark.max_traces(0, of="step")
+        step = jax.jit(step.__wrapped__)  # which has no guard against many shapes
+
+        @pytest.mark.max_traces(2, of="step")
+        class TestSome:
+            def test_class(self):
+                step(jnp.ones(3)), step(jnp.ones(4))
+
+            @pytest.mark.max_traces(1, of="step")
+            def test_function(self):
+                step(jnp.ones(5)), step(jnp.ones(6))
+
+            @pytest.mark.max_traces(2)
+            def test_another(self):
+                for n in (7, 8, 9):
+                    step(jnp.ones(n))
+
+        def test_module():
+            step(jnp.ones(10))
+
+        @pytest.mark.max_traces(1, of="step")
+        @pytest.mark.max_traces(0, of="step")
+        def test_topmost():
+            step(jnp.ones(11))
+
+        @pytest.mark.max_traces(0, of="step")
+        @pytest.mark.parametrize(
+            "n", [12, pytest.param(13, marks=pytest.mark.max_traces(1, of="step"))]
+        )
+        def test_set(n):
+            step(jnp.ones(n))
+    """)
+    result.assert_outcomes(passed=3, failed=4)
+    for name in ("TestSome::test_function", "TestSome::test_another", "test_module"):
+        result.stdout.fnmatch_lines([f"FAILED test_it.py::{name} *"])
+    result.stdout.fnmatch_lines(["over budget: 3 traces, 2 allowed", "over budget of step: 3*"])
+    result.stdout.fnmatch_lines(["*allowed by *(0, of='step') on test_it.py", "*test_set?12? *"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ("max_traces", "@pytest.mark.max_traces(): it takes a number and a function or its name*"),
+        ("max_traces()", "@pytest.mark.max_traces(): it takes*"),
+        ("max_traces(1, 2)", "@pytest.mark.max_traces(1, 2): it takes*"),
+        ("max_traces(1, n=2)", "@pytest.mark.max_traces(1, n=2): it takes*"),
+        ("max_traces(1, off='step')", "@pytest.mark.max_traces(1, off='step'): it takes*"),
+        ("max_traces(-1)", "*max_traces(-1): n is a number of 0 or more, got -1 (int)"),
+        ("max_compiles(True)", "*: n is a number of 0 or more, got True (bool)"),
+        ("max_compiles('step')", "*: n is a number of 0 or more, got 'step' (str)"),
+        ("max_compiles(1, of=3)", "*: of is a function or its name, got 3 (int)"),
+        ("max_compiles(1, of='')", "*: of is a function or its name, got '' (str)"),
+    ],
+)
+def test_wrong_arguments(project: Project, marker: str, message: str) -> None:
+    """A marker with wrong arguments fails its test, with words that name both."""
+    result = project.test(f"""
+        @pytest.mark.{marker}
+        def test_it():
+            raise SystemExit  # it does not run
+
+        def test_other():
+            pass
+    """)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines([f"test_it.py::test_it: {message}"])
+    result.stdout.no_fnmatch_line("*another exception*")
+
+
+def test_only_the_test_itself_counts(project: Project) -> None:
+    """What fixtures do before and after a test is none of its budget."""
+    result = project.test("""
+        @pytest.fixture
+        def around():
+            step(jnp.ones(3))
+            yield
+            step(jnp.ones(4))
+
+        @pytest.mark.max_traces(0)
+        def test_it(around):
+            step(jnp.ones(3))
+    """)
+    result.assert_outcomes(passed=1)
+
+
+def test_other_threads_count(project: Project) -> None:
+    """A budget counts what a test's threads do."""
+    result = project.test("""
+        import threading
+
+        @pytest.mark.max_traces(0, of="step")
+        def test_it():
+            thread = threading.Thread(target=lambda: step(jnp.ones(3)))
+            thread.start()
+            thread.join()
+    """)
+    result.assert_outcomes(failed=1)
+
+
+def test_unittest(project: Project) -> None:
+    """Test cases are held to their budgets, asynchronous ones too, and keep other outcomes."""
+    result = project.test("""
+        import unittest
+
+        @pytest.mark.max_compiles(0)
+        class Case(unittest.TestCase):
+            def test_over(self):
+                step(jnp.ones(3))
+
+            def test_fails(self):
+                step(jnp.ones(4))
+                self.assertEqual(1, 2)
+
+            def test_skips(self):
+                step(jnp.ones(5))
+                self.skipTest("not today")
+
+            def test_passes(self):
+                pass
+
+        class Later(unittest.IsolatedAsyncioTestCase):
+            @pytest.mark.max_traces(0, of="step")
+            async def test_over(self):
+                step(jnp.ones(6))
+    """)
+    result.assert_outcomes(passed=1, skipped=1, failed=3)
+    result.stdout.fnmatch_lines(["over budget: 1 compile, 0 allowed", "*AssertionError: 1 != 2"])
+    result.stdout.fnmatch_lines(["over budget of step: 1 trace, 0 allowed"])
+
+
+def test_other_outcomes_stay(project: Project) -> None:
+    """A failure, a skip and an expected failure of a test are not replaced."""
+    result = project.test("""
+        pytestmark = pytest.mark.max_traces(0, of="step")
+
+        def test_fails():
+            step(jnp.ones(3))
+            raise KeyError("mine")
+
+        def test_skips():
+            step(jnp.ones(4))
+            pytest.skip("not today")
+
+        @pytest.mark.xfail(raises=lw.RetraceError, strict=True)
+        def test_expected():
+            step(jnp.ones(5))
+
+        @pytest.mark.xfail(raises=KeyError)
+        def test_not_expected():
+            step(jnp.ones(6))
+    """)
+    result.assert_outcomes(failed=2, skipped=1, xfailed=1)
+    result.stdout.fnmatch_lines(["*KeyError: 'mine'", "over budget of step: 1 trace, 0 allowed"])
+
+
+def test_each_rerun_has_the_whole_budget(project: Project) -> None:
+    """A test that is run again begins with nothing."""
+    project.write(
+        "conftest.py",
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            for _ in range(2):
+                item._initrequest()
+                reports = runtestprotocol(item, nextitem=nextitem, log=False)
+            for report in reports:
+                item.ihook.pytest_runtest_logreport(report=report)
+            return True
+        """,
+    )
+    result = project.test("""
+        runs = []
+
+        @pytest.mark.max_traces(1, of="step")
+        def test_again(request):
+            runs.append(1)
+            log = request.getfixturevalue("traces")
+            step(jnp.ones(2 + len(runs)))
+            assert len(log.traces) == 1
+
+        def test_twice():
+            assert len(runs) == 2
+    """)
+    result.assert_outcomes(passed=2)
+
+
+def test_misspelt(project: Project) -> None:
+    """A name that no function has fails the test, with the name that was meant."""
+    result = project.test("""
+        @pytest.mark.max_traces(1, of="stepp")
+        def test_it():
+            step(jnp.ones(3))
+    """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*(1, of='stepp') on test_it.py::test_it: there is no function of the name 'stepp', *"]
+    )
+    result.stdout.fnmatch_lines(["*did you mean 'step'?*"])
+
+
+def test_no_false_alarm(project: Project) -> None:
+    """A function that is warm, not called, or not even made yet has a name all the same."""
+    result = project.test("""
+        def not_called_at_all(x):
+            return x
+
+        class Net:
+            def forward_pass(self, x):
+                return x
+
+        def makes():
+            def made_inside_only(x):
+                return x
+
+        @pytest.mark.max_traces(0, of="not_called_at_all")
+        def test_not_called(): pass
+
+        @pytest.mark.max_traces(0, of="Net.forward_pass")
+        def test_qualified(): pass
+
+        @pytest.mark.max_traces(0, of="made_inside_only")
+        def test_inside(): pass
+
+        @pytest.mark.max_traces(0, of="<lambda>")
+        def test_no_name(): pass
+
+        @pytest.mark.max_traces(1, of="gone_again")
+        def test_gone():
+            def gone_again(x):
+                return x
+            jax.jit(gone_again)(1.0)
+            del gone_again
+
+        @pytest.mark.max_traces(1, of="never_was")
+        def test_fails_anyway(): assert 0
+    """)
+    result.assert_outcomes(passed=5, failed=1)
+    result.stdout.fnmatch_lines(["*assert 0"])
+    result.stdout.no_fnmatch_line("*there is no function*")
+
+
+def test_no_alarm_where_nothing_is_seen(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `gc.freeze()` functions are not listed: then a name is believed."""
+    monkeypatch.setattr(gc, "get_objects", list)
+    result = project.test("""
+        @pytest.mark.max_traces(1, of="steppp")
+        def test_it(): pass
+    """)
+    result.assert_outcomes(passed=1)
+
+
+def test_markers_are_registered(project: Project) -> None:
+    """`--strict-markers` knows the markers, and `--markers` explains them."""
+    result = project.run("--markers")
+    result.stdout.fnmatch_lines(["@pytest.mark.max_traces(n, of=None): allow n traces in a test*"])
+    result.stdout.fnmatch_lines(["@pytest.mark.max_compiles(n, of=None): *"])
+    result.stdout.fnmatch_lines(["@pytest.mark.leafwise: *"])
+    tests = "@pytest.mark.max_traces(9)\ndef test_it(): pass"
+    project.test(tests, "--strict-markers", "-Werror").assert_outcomes(passed=1)

@@ -1,0 +1,110 @@
+import pytest
+
+from .project import Project
+
+TITLE = "*- leafwise: what JAX traced and compiled -*"
+
+
+def test_a_failing_test_shows_its_log(project: Project) -> None:
+    """The report of a failed test has the events, their lines, and why."""
+    result = project.test("""
+        def test_it(traces):
+            step(jnp.ones(3))
+            step(jnp.ones(4))
+            assert len(traces.compiles) == 1, "compiled twice"
+    """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*AssertionError: compiled twice",
+            TITLE,
+            "2 traces, 2 lowerings, 2 compiles (0 from the cache)",
+            "  trace of step from *test_it.py:13 in test_it: *the first call*",
+            "  trace of step from *test_it.py:14 in test_it: retrace: *",
+            "    x: shape: (3,) -> (4,)*",
+        ]
+    )
+
+
+def test_a_passing_test_shows_nothing(project: Project) -> None:
+    """Where nothing fails nothing is printed, not even when all output is asked for."""
+    result = project.test(
+        """
+        def test_it(traces):
+            step(jnp.ones(3))
+            assert [event.name for event in traces.of(step)] == ["step"] * 3
+
+        @pytest.mark.xfail(strict=True)
+        def test_expected(traces):
+            step(jnp.ones(4))
+            assert not traces.traces
+        """,
+        "-rA",
+    )
+    result.assert_outcomes(passed=1, xfailed=1)
+    result.stdout.no_fnmatch_line("*what JAX traced*")
+
+
+def test_only_the_test_itself_is_in_it(project: Project) -> None:
+    """Operations of JAX itself are left out, and so is what other fixtures do."""
+    result = project.test("""
+        logs = []
+
+        @pytest.fixture
+        def around(traces):
+            step(jnp.ones(3))
+            yield traces
+            step(jnp.ones(4))
+            logs.append(traces)
+
+        def test_it(around, traces):
+            assert around is traces
+            jnp.ones((3, 1, 4)).sum(axis=(0, 2))
+            assert not traces.events
+            step(jnp.ones(5))
+            assert len(traces.traces) == 1
+
+        def test_after():
+            assert len(logs[0].traces) == 1
+            step(jnp.ones(6))
+            assert len(logs[0].traces) == 1
+
+        def test_from_here_on(request):
+            step(jnp.ones(7))
+            log = request.getfixturevalue("traces")
+            step(jnp.ones(8))
+            assert len(log.traces) == 1
+    """)
+    result.assert_outcomes(passed=3)
+
+
+def test_a_long_log_is_cut(project: Project) -> None:
+    """A report shows some events and says how many more there are."""
+    result = project.test("""
+        def test_it(traces):
+            for number in range(30):
+                jax.jit(lambda x: x + number)(1.0)
+            assert 0
+    """)
+    result.stdout.fnmatch_lines([TITLE, "30 traces, 30 *", "  ... and 40 more"])
+
+
+@pytest.mark.parametrize("option", ["--show-capture=no", "--tb=no"])
+def test_options_of_pytest_hide_it(project: Project, option: str) -> None:
+    """The section is one as pytest's own are."""
+    source = """
+        def test_it(traces):
+            assert 0
+    """
+    project.test(source).stdout.fnmatch_lines([TITLE, "0 traces, *"])
+    project.test(source, option).stdout.no_fnmatch_line(TITLE)
+
+
+def test_with_a_marker(project: Project) -> None:
+    """Log and budget go together: the failure says what was over, the section all."""
+    result = project.test("""
+        @pytest.mark.max_traces(0, of="step")
+        def test_it(traces):
+            step(jnp.ones(3))
+    """)
+    result.stdout.fnmatch_lines(["over budget of step: 1 trace, 0 allowed", TITLE, "1 trace, *"])

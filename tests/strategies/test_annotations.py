@@ -1,0 +1,349 @@
+"""`instances`: which values come of which annotation."""
+
+import abc
+import collections
+import dataclasses
+import datetime
+import enum
+import functools
+import pathlib
+import sys
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import (
+    Annotated,
+    Any,
+    AnyStr,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    Protocol,
+    Self,
+    TypedDict,
+    TypeVar,
+)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise.testing.strategies import instances
+
+from .seeking import assert_reaches, drawn, minimal
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Mode(enum.StrEnum):
+    FAST = "fast"
+
+
+class Point(NamedTuple):
+    x: int
+    y: float = 0.5
+
+
+class Record(TypedDict):
+    x: int
+    note: NotRequired[str]
+
+
+@lw.pytree
+class Inner:
+    w: jax.Array
+    n: lw.Static[int] = 2
+
+
+T = TypeVar("T")
+S = TypeVar("S")
+Bound = TypeVar("Bound", bound=str)
+UserId = NewType("UserId", int)
+
+
+@dataclasses.dataclass
+class Box(Generic[T]):
+    it: T
+    more: list[T]
+
+
+@dataclasses.dataclass
+class Pair(Box[S], Generic[S, T]):
+    other: T
+
+
+@dataclasses.dataclass
+class Ints(Box[int]): ...
+
+
+class Expr(abc.ABC):
+    @abc.abstractmethod
+    def value(self) -> int: ...
+
+
+@dataclasses.dataclass
+class Sum(Expr):
+    left: Expr
+    right: Expr
+
+    def value(self) -> int:
+        return self.left.value() + self.right.value()
+
+
+@dataclasses.dataclass
+class Number(Expr):
+    number: int
+
+    def value(self) -> int:
+        return self.number
+
+
+class Handmade:
+    def __init__(self, w: jax.Array, size: "int" = 3) -> None:
+        self.w = w
+        self.size = size
+
+
+class Activation(Protocol):
+    def __call__(self, x: Any) -> Any: ...
+
+
+def of(annotation: Any) -> Any:
+    """Return a strategy for values of an annotation, as a field of a class has them."""
+    cls: Any = dataclasses.make_dataclass(
+        "Asked", [("it", annotation)], namespace={"__module__": __name__}
+    )
+    cls.__module__ = __name__
+    return instances(cls).map(lambda made: made.it)
+
+
+def is_type(kind: Any) -> Callable[[Any], bool]:
+    return lambda value: type(value) is kind
+
+
+def is_array(*dtypes: str, ndim: int | None = None) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, jax.Array)
+        and (not dtypes or str(value.dtype) in dtypes)
+        and ndim in (None, value.ndim)
+    )
+
+
+def equals(*wanted: Any) -> list[Callable[[Any], bool]]:
+    return [lambda value, each=each: type(value) is type(each) and value == each for each in wanted]
+
+
+def first(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: len(value) > 0 and all(map(test, value))
+
+
+CASES: dict[Any, tuple[Callable[[Any], bool], list[Callable[[Any], bool]]]] = {
+    bool: (is_type(bool), equals(True, False)),
+    int: (is_type(int), [lambda v: v < 0, lambda v: v > 5]),
+    float: (is_type(float), [lambda v: v < 0, lambda v: v > 1]),
+    complex: (is_type(complex), [lambda v: v.imag != 0]),
+    str: (is_type(str), [lambda v: len(v) > 1]),
+    bytes: (is_type(bytes), [lambda v: len(v) > 1]),
+    None: (lambda v: v is None, []),
+    jax.Array: (is_array(), [is_array("float32", ndim=n) for n in range(4)] + [is_array("int32")]),
+    np.ndarray: (is_type(np.ndarray), [lambda v: v.ndim == 2]),
+    np.typing.NDArray[np.int16]: (lambda v: v.dtype == np.int16, [lambda v: v.ndim == 2]),
+    np.ndarray[tuple[int, int], np.dtype[np.floating]]: (lambda v: v.ndim == 2, []),
+    jax.typing.ArrayLike: (
+        lambda v: isinstance(v, jax.Array | float),
+        [is_array(), is_type(float)],
+    ),
+    np.float32: (is_type(np.float32), [lambda v: v > 0]),
+    np.floating: (lambda v: isinstance(v, np.floating), []),
+    np.number: (lambda v: isinstance(v, np.number), []),
+    np.bool_: (is_type(np.bool_), []),
+    Optional[jax.Array]: (lambda v: v is None or is_array()(v), [is_type(type(None)), is_array()]),  # noqa: UP045
+    int | str | None: (lambda v: isinstance(v, int | str | None), [is_type(int), is_type(str)]),
+    Literal["a", 1]: (lambda v: v in ("a", 1), equals("a", 1)),
+    Color: (is_type(Color), equals(*Color)),
+    Mode: (is_type(Mode), equals(*Mode)),
+    tuple[int, str]: (lambda v: [type(i) for i in v] == [int, str], []),
+    tuple[int, ...]: (is_type(tuple), [lambda v: v == (), lambda v: len(v) == 3]),
+    tuple[()]: (lambda v: v == (), []),
+    list[float]: (is_type(list), [lambda v: v == [], first(is_type(float))]),
+    dict[str, int]: (is_type(dict), [lambda v: v == {}, lambda v: len(v) == 2]),
+    set[int]: (is_type(set), [lambda v: len(v) == 2]),
+    frozenset[int]: (is_type(frozenset), [lambda v: len(v) == 2]),
+    AbstractSet[int]: (is_type(frozenset), []),
+    Sequence[int]: (is_type(tuple), [first(is_type(int))]),
+    Iterable[int]: (is_type(tuple), [first(is_type(int))]),
+    Mapping[str, jax.Array]: (is_type(dict), [lambda v: any(map(is_array(), v.values()))]),
+    MutableMapping[str, int]: (is_type(dict), []),
+    collections.OrderedDict[str, int]: (is_type(collections.OrderedDict), []),
+    collections.defaultdict[str, int]: (is_type(collections.defaultdict), []),
+    collections.deque[int]: (is_type(collections.deque), [first(is_type(int))]),
+    Point: (is_type(Point), [lambda v: v.y == 0.5, lambda v: v.y != 0.5]),
+    Record: (lambda v: "x" in v, [lambda v: "note" in v, lambda v: "note" not in v]),
+    Inner: (is_type(Inner), [lambda v: v.n == 2, lambda v: v.n == 5, lambda v: v.w.ndim == 2]),
+    list[Inner]: (first(is_type(Inner)) and is_type(list), [first(is_type(Inner))]),
+    Box[int]: (lambda v: type(v.it) is int, [lambda v: first(is_type(int))(v.more)]),
+    Box[list[Inner]]: (lambda v: type(v.it) is list, [lambda v: first(is_type(Inner))(v.it)]),
+    Pair[int, str]: (lambda v: type(v.it) is int and type(v.other) is str, []),
+    Ints: (lambda v: type(v.it) is int, [lambda v: first(is_type(int))(v.more)]),
+    T: (lambda _: True, [is_type(int), is_array()]),
+    Bound: (is_type(str), []),
+    AnyStr: (lambda v: isinstance(v, str | bytes), [is_type(str), is_type(bytes)]),
+    UserId: (is_type(int), []),
+    Annotated[int, "a remark"]: (is_type(int), []),
+    Annotated[int, st.integers(70, 72)]: (lambda v: 70 <= v <= 72, equals(70, 71, 72)),
+    Final[int]: (is_type(int), []),
+    "list[Color]": (is_type(list), [first(is_type(Color))]),
+    "Inner | None": (lambda v: v is None or type(v) is Inner, [is_type(Inner)]),
+    Callable: (callable, []),
+    Callable[[int], int]: (lambda v: v(jnp.ones(2)).shape == (2,), []),
+    Callable[[], float]: (lambda v: type(v()) is float, []),
+    Callable[[int, int], int]: (lambda v: v(1, 2).shape == (), []),
+    Callable[[int, int, int], int]: (lambda v: v(1, 2, 3) in (1, 3), []),
+    Activation: (lambda v: v(jnp.ones(2)).shape == (2,), []),
+    functools.partial: (is_type(functools.partial), []),
+    np.dtype: (lambda v: isinstance(v, np.dtype), [lambda v: v == np.int32]),
+    np.dtype[np.int8]: (lambda v: v == np.int8, []),
+    jax.typing.DTypeLike: (lambda v: jnp.zeros((), v) == 0, []),
+    type: (lambda v: isinstance(v, type), []),
+    type[Expr]: (lambda v: issubclass(v, Expr), equals(Sum, Number)),
+    Expr: (lambda v: isinstance(v, Sum | Number), [is_type(Sum), is_type(Number)]),
+    Handmade: (is_type(Handmade), [lambda v: v.size == 3, lambda v: v.size != 3]),
+    jax.sharding.PartitionSpec: (lambda v: isinstance(v, jax.sharding.PartitionSpec), []),
+    jax.sharding.Mesh: (lambda v: isinstance(v, jax.sharding.Mesh), []),
+    jax.sharding.Sharding: (lambda v: isinstance(v, jax.sharding.Sharding), []),
+    jax.Device: (lambda v: isinstance(v, jax.Device), []),
+    jax.ShapeDtypeStruct: (is_type(jax.ShapeDtypeStruct), [lambda v: v.shape == (2,)]),
+    jax.tree_util.PyTreeDef: (lambda v: isinstance(v, jax.tree_util.PyTreeDef), []),
+    jax.lax.Precision: (is_type(jax.lax.Precision), []),
+    pathlib.Path: (lambda v: isinstance(v, pathlib.Path), []),
+    range: (is_type(range), [lambda v: len(v) > 1]),
+    slice: (is_type(slice), [lambda v: v.stop is not None]),
+    datetime.timedelta: (is_type(datetime.timedelta), []),
+    Hashable: (lambda v: hash(v) is not None, [is_type(int), is_type(str)]),
+    Any: (lambda _: True, [is_type(int), is_type(float), is_array("float32")]),
+    lw.StaticArray: (is_type(lw.StaticArray), [lambda v: v.ndim == 2]),
+    lw.FrozenMapping[str, int]: (is_type(lw.FrozenMapping), [lambda v: len(v) == 2]),
+}
+
+
+@pytest.mark.parametrize("annotation", CASES, ids=str)
+def test_values(annotation: Any) -> None:
+    """Every value is of the annotated type, and every kind of value that it has is met."""
+    always, sometimes = CASES[annotation]
+    strategy = of(annotation)
+    assert all(map(always, drawn(strategy, 15)))
+    if sometimes:
+        assert_reaches(strategy, *sometimes, count=100)
+
+
+SIMPLEST: dict[Any, Any] = {
+    bool: False,
+    int: 0,
+    float: 0.0,
+    str: "a",
+    bytes: b"",
+    Optional[int]: None,  # noqa: UP045
+    int | None: None,
+    Literal["x", "y"]: "x",
+    Color: Color.RED,
+    tuple[int, bool]: (0, False),
+    tuple[int, ...]: (),
+    list[int]: [],
+    dict[str, int]: {},
+    Point: Point(0, 0.5),
+    Record: {"x": 0},
+    Box[int]: Box(0, []),
+    Expr: Number(0),
+    Ints: Ints(0, []),
+}
+
+
+@pytest.mark.parametrize("annotation", SIMPLEST, ids=str)
+def test_simplest(annotation: Any) -> None:
+    """What a counterexample shrinks to is the simplest value: zeros, empty, None, defaults."""
+    assert minimal(of(annotation)) == SIMPLEST[annotation]
+
+
+def test_shrinks_inside() -> None:
+    """Only what matters stays: one item, of the smallest value that is wanted."""
+    assert minimal(of(list[int]), lambda v: any(i > 20 for i in v)) == [21]
+    found = minimal(of(Inner), lambda v: v.n >= 4)
+    assert (found.n, found.w.shape, float(found.w)) == (4, (), 0.0)
+
+
+@dataclasses.dataclass
+class Node:
+    value: int
+    next: Optional["Node"]
+    children: list["Node"]
+    own: "Self | None" = None
+
+
+def depth_of(node: Any) -> int:
+    inner = [node.next, node.own, *node.children]
+    return 1 + max((depth_of(each) for each in inner if each is not None), default=0)
+
+
+def test_recursion() -> None:
+    """A class that holds its own kind is drawn to some depth, and shrinks to none."""
+    strategy = instances(Node)
+    assert_reaches(
+        strategy,
+        lambda node: node.next is not None,
+        lambda node: len(node.children) > 1,
+        lambda node: node.own is not None,
+        lambda node: depth_of(node) == 3,
+    )
+    assert max(map(depth_of, drawn(strategy, 50))) == 3
+    assert minimal(strategy) == Node(0, None, [])
+
+
+def test_abstract_recursion() -> None:
+    """Subclasses that need no other instance end the recursion."""
+    assert_reaches(
+        instances(Sum), lambda made: isinstance(made.left, Sum), lambda made: made.value() > 10
+    )
+
+
+def test_functions_are_named() -> None:
+    """Two draws of a function give the same objects: nothing retraces for nothing."""
+    values = drawn(of(Callable[[int], int]), 50)
+    assert len({id(value) for value in values}) <= 3
+    assert not any("lambda" in repr(value) for value in values)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="syntax of Python 3.12")
+def test_new_syntax() -> None:
+    """Type statements and type parameters are read, with their arguments."""
+    names: dict[str, Any] = {"__name__": __name__, "dataclasses": dataclasses}
+    exec(  # noqa: S102  # a syntax error before 3.12
+        "type Size = int | None\n"
+        "type Twice[A] = tuple[A, A]\n"
+        "@dataclasses.dataclass\n"
+        "class New[A, B: str]:\n"
+        "    a: A\n"
+        "    b: B\n",
+        names,
+    )
+    assert_reaches(of(names["Size"]), is_type(int), is_type(type(None)))
+    assert all(list(map(type, v)) == [str, str] for v in drawn(of(names["Twice"][str])))
+    made = drawn(instances(names["New"][Color, str]))
+    assert all(type(each.a) is Color and type(each.b) is str for each in made)
+    assert all(type(each.b) is str for each in drawn(instances(names["New"])))
+
+
+def test_limits() -> None:
+    """What `annotated_types` says of a number is kept."""
+    limits = pytest.importorskip("annotated_types")
+    values = drawn(of(Annotated[int, limits.Gt(3), limits.Lt(9)]))
+    assert set(values) <= set(range(4, 9))
+    assert len(set(values)) > 2

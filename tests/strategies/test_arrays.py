@@ -1,0 +1,127 @@
+"""`arrays`: what is asked for, cheap and simple."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from leafwise.testing.strategies import arrays
+
+from .seeking import assert_reaches, drawn, minimal
+
+
+def test_the_usual_array() -> None:
+    """Nothing said, most are float32 of up to three axes, and others are met."""
+    values = drawn(arrays(), 150)
+    assert all(isinstance(value, jax.Array) for value in values)
+    kinds = [str(value.dtype) for value in values]
+    assert kinds.count("float32") > len(kinds) / 2
+    assert set(kinds) == {"float32", "int32", "bool"}
+    assert {value.ndim for value in values} == {0, 1, 2, 3}
+    assert max(max(value.shape, default=0) for value in values) == 3
+
+
+def test_the_simplest_array() -> None:
+    """Arrays shrink to zeros of no axes, and to few elements that differ."""
+    simplest = minimal(arrays())
+    assert (simplest.shape, simplest.dtype, float(simplest)) == ((), jnp.float32, 0.0)
+    assert minimal(arrays((2, 3))).tolist() == [[0] * 3] * 2
+    two = minimal(arrays((3,), "int32"), lambda a: len(set(a.tolist())) > 1)
+    assert set(map(abs, two.tolist())) == {0, 1}
+
+
+def test_shapes() -> None:
+    """A shape is a tuple, a length, or a strategy for either."""
+    assert {value.shape for value in drawn(arrays((2, 0)))} == {(2, 0)}
+    assert {value.shape for value in drawn(arrays(4))} == {(4,)}
+    assert {value.shape for value in drawn(arrays(()))} == {()}
+    assert {value.shape for value in drawn(arrays(st.integers(1, 2)))} == {(1,), (2,)}
+    pairs = st.tuples(st.just(2), st.integers(0, 1))
+    assert {value.shape for value in drawn(arrays(pairs))} == {(2, 0), (2, 1)}
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "int4", "uint2", "int8", "uint32", "float16", "bfloat16", "float8_e4m3fn",
+     "float32", "complex64", jnp.float32, np.dtype("int16"), np.float16],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("numpy", [False, True])
+def test_dtypes(dtype: Any, numpy: bool) -> None:
+    """Every dtype of JAX's is drawn, on either side, with more than one value."""
+    values = drawn(arrays((2,), dtype, numpy=numpy), 20)
+    assert {value.dtype for value in values} == {jnp.dtype(dtype)}
+    assert {isinstance(value, np.ndarray) for value in values} == {numpy}
+    assert len({str(value.tolist()) for value in values}) > 1
+
+
+def test_dtypes_from_a_strategy() -> None:
+    """A dtype is drawn, too."""
+    values = drawn(arrays((), st.sampled_from(["int8", jnp.bfloat16])))
+    assert {str(value.dtype) for value in values} == {"int8", "bfloat16"}
+
+
+def test_random_keys() -> None:
+    """The dtype of keys gives arrays of different keys."""
+    values = drawn(arrays((3,), jax.random.key(0).dtype))
+    for keys in values:
+        assert jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
+        assert keys.shape == (3,)
+        assert len({str(row) for row in jax.random.key_data(keys).tolist()}) == 3
+
+
+def test_elements() -> None:
+    """Elements are those of the strategy that was given."""
+    values = drawn(arrays((5,), "int32", st.sampled_from([7, 9])))
+    assert {each for value in values for each in value.tolist()} == {7, 9}
+
+
+def test_special_values() -> None:
+    """NaN, infinities and negative zero come on request, and else never."""
+
+    def has(test: Any) -> Any:
+        return lambda value: any(test(each) for each in np.ravel(value).tolist())
+
+    assert_reaches(
+        arrays((2,), "float32", special=True),
+        has(math.isnan),
+        has(lambda each: each == math.inf),
+        has(lambda each: each == -math.inf),
+        has(lambda each: each == 0 and math.copysign(1, each) < 0),
+    )
+    assert all(np.isfinite(value).all() for value in drawn(arrays(), 150))
+
+
+def test_big_arrays_are_cheap() -> None:
+    """A big array has one number, so that Hypothesis is not kept busy by its elements."""
+    for value in drawn(arrays((1000, 1000)), 20):
+        assert value.min() == value.max()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"shape": "a"}, "shape=...) takes a tuple"),
+        ({"shape": (-1,)}, "shape=...) takes a tuple"),
+        ({"shape": (2.0,)}, "shape=...) takes a tuple"),
+        ({"dtype": "no such"}, "dtype=...) takes a dtype"),
+        ({"dtype": 3}, "dtype=...) takes a dtype"),
+        ({"elements": 3}, "st.just"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
+    """What cannot be meant is refused at once."""
+    with pytest.raises(TypeError) as raised:
+        arrays(**arguments)
+    assert words in str(raised.value)
+
+
+def test_repr() -> None:
+    """A strategy prints as it was written."""
+    assert repr(arrays()) == "arrays()"
+    assert repr(arrays((2,), special=True)) == "arrays(shape=(2,), special=True)"

@@ -1,0 +1,463 @@
+"""`instances`: classes of every make, defaults, overrides, refusals, and drawing in a test."""
+
+import dataclasses
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise.testing.strategies import CannotBuildError, arrays, instances
+
+from .seeking import assert_reaches, drawn, minimal
+
+
+@lw.pytree
+class Params:
+    w: jax.Array
+    lr: float
+    depth: int = lw.static_field(default=2)
+    act: lw.Static[str] = "relu"
+
+
+@lw.pytree(slots=True, kw_only=True)
+class Slotted:
+    x: jax.Array
+    n: lw.Static[int]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Registered:
+    x: jax.Array
+    n: int = dataclasses.field(metadata={"static": True})
+
+
+class Pair(NamedTuple):
+    a: jax.Array
+    b: int = 3
+
+
+@jax.tree_util.register_pytree_node_class
+class Handmade:
+    def __init__(self, x: jax.Array, /, size: int, *rest: int, tag: str = "a", **more: int) -> None:
+        self.x, self.size, self.tag, self.rest, self.more = x, size, tag, rest, more
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), (self.size, self.tag)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        return cls(*children, aux[0], tag=aux[1])
+
+
+@lw.pytree
+class Derived:
+    scale: dataclasses.InitVar[int]
+    n: lw.Static[int] = 2
+    zeros: jax.Array = lw.field(init=False)
+
+    def __post_init__(self, scale: int) -> None:
+        self.zeros = jnp.zeros(self.n) * scale
+
+
+@lw.pytree
+class Converted:
+    x: jax.Array = lw.field(converter=jnp.asarray)
+    sizes: list[int] = lw.static_field(freeze=True)
+    dtype: np.typing.DTypeLike = lw.static_field(converter=np.dtype, default="float16")
+
+
+@pytest.mark.parametrize("cls", [Params, Slotted, Registered, Pair, Handmade, Derived, Converted])
+def test_classes_of_every_make(cls: Any) -> None:
+    """Instances are of the class, go through jit, and differ."""
+    made = drawn(instances(cls), 30)
+    assert {type(each) for each in made} == {cls}
+    assert len({str(jax.tree.structure(each)) for each in made}) > 1 or cls is Pair
+    for each in made[:5]:
+        out = jax.jit(lambda tree: tree)(each)
+        assert jax.tree.structure(out) == jax.tree.structure(each)
+
+
+def test_other_libraries() -> None:
+    """Classes of equinox, flax, chex, jax_dataclasses and attrs are read as well."""
+    attrs = pytest.importorskip("attrs")
+    chex = pytest.importorskip("chex")
+    eqx = pytest.importorskip("equinox")
+    struct = pytest.importorskip("flax.struct")
+    jdc = pytest.importorskip("jax_dataclasses")
+
+    class Module(eqx.Module):
+        x: jax.Array = eqx.field(converter=jnp.asarray)
+        n: int = eqx.field(static=True, default=2)
+
+        def __check_init__(self) -> None:
+            if self.n == 0:
+                msg = "no zero"
+                raise ValueError(msg)
+
+    @struct.dataclass
+    class Struct:
+        x: jax.Array
+        n: int = struct.field(pytree_node=False, default=2)
+
+    @chex.dataclass(frozen=True)
+    class Chex:
+        x: jax.Array
+        n: int = 2
+
+    @jdc.pytree_dataclass
+    class Jdc:
+        x: jax.Array
+        n: jdc.Static[int] = 2
+
+    @attrs.define
+    class Attrs:
+        x: jax.Array
+        _n: int = attrs.field(default=2, validator=attrs.validators.in_(range(5)))
+        more: list[int] = attrs.field(factory=list)
+
+    for cls in (Module, Struct, Chex, Jdc, Attrs):
+        number = "_n" if cls is Attrs else "n"
+        assert_reaches(
+            instances(cls),
+            lambda made: made.x.ndim == 2,
+            lambda made, number=number: getattr(made, number) == 2,
+            lambda made, number=number: getattr(made, number) != 2,
+            count=90,
+        )
+    assert all(made._n == 1 for made in drawn(instances(Attrs, n=st.just(1))))
+    layers = drawn(instances(eqx.nn.Linear, key=st.just(jax.random.key(0))), 2)
+    assert {type(each) for each in layers} == {eqx.nn.Linear}
+
+
+def test_defaults_come_about_half_of_the_time() -> None:
+    """A default is met, and so are other values; a factory makes one for each instance."""
+    numbers = itertools.count()
+
+    @dataclasses.dataclass
+    class Counted:
+        number: int = dataclasses.field(default_factory=lambda: next(numbers) + 1000)
+        items: list[int] = dataclasses.field(default_factory=list)
+
+    made = drawn(instances(Counted), 100)
+    fresh = [each.number for each in made if each.number >= 1000]
+    assert 20 < len(fresh) < 80
+    assert len(set(fresh)) == len(fresh)
+    assert len({id(each.items) for each in made}) == len(made)
+    assert minimal(instances(Params)) == Params(jnp.float32(0), 0.0)
+
+
+def test_a_default_that_says_nothing() -> None:
+    """Where an annotation says nothing, other values are like the default."""
+
+    @dataclasses.dataclass
+    class Silent:
+        name: Any = "relu"
+        size: Any = 3
+
+    for made in drawn(instances(Silent)):
+        assert (type(made.name), type(made.size)) == (str, int)
+
+
+def test_a_field_that_nothing_is_known_of_keeps_its_default() -> None:
+    """A default saves a field that cannot be built."""
+
+    class Opaque:
+        def __init__(self, *, other: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    @dataclasses.dataclass
+    class Saved:
+        part: Opaque | None = None
+        other: "Missing" = 3  # type: ignore[name-defined]  # noqa: F821
+
+    assert all(made == Saved() for made in drawn(instances(Saved)))
+
+
+def test_overrides() -> None:
+    """An override is drawn from always, and not the default."""
+    made = drawn(instances(Params, depth=st.integers(7, 9), w=arrays((2,), "bfloat16")))
+    assert {each.depth for each in made} == {7, 8, 9}
+    assert {(each.w.shape, str(each.w.dtype)) for each in made} == {((2,), "bfloat16")}
+
+
+def test_ellipsis_overrides_the_default() -> None:
+    """``...`` asks for what the annotation says, never the default."""
+    made = drawn(instances(Params, act=...), 60)
+    assert "relu" not in {each.act for each in made}
+
+
+def test_overrides_of_further_arguments() -> None:
+    """A constructor that takes ``**more`` can be given any name."""
+    made = drawn(instances(Handmade, other=st.just(5)), 10)
+    assert all(each.more == {"other": 5} for each in made)
+
+
+def test_a_field_named_like_a_parameter() -> None:
+    """No name of a field is taken by `instances` itself."""
+
+    @dataclasses.dataclass
+    class Odd:
+        cls: int
+        overrides: int
+        draw: int
+
+    strategy = instances(Odd, cls=st.just(1), overrides=st.just(2), draw=st.just(3))
+    assert minimal(strategy) == Odd(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: instances(Params, dept=st.none()), ["Params", "'dept'", "did you mean 'depth'"]),
+        (
+            lambda: instances(Params, zzz=st.none()),
+            ["no 'zzz'", "it takes w, lr, depth"],
+        ),
+        (lambda: instances(Params, depth=3), ["takes a strategy, got 3 (int)", "depth=st.just(3)"]),
+        (lambda: instances(Params, depth=None), ["got None", "st.just(None)"]),
+        (lambda: instances(Derived, zeros=arrays()), ["'zeros'", "init=False"]),
+        (lambda: instances(Pair(1, 2)), ["takes a class", "instances(Pair)"]),
+        (lambda: instances(3), ["takes a class, got 3 (int)"]),
+        (lambda: instances("Params"), ["takes a class, got 'Params'"]),
+        (lambda: instances(Params | None), ["takes a class"]),
+    ],
+)
+def test_wrong_calls(call: Any, words: list[str]) -> None:
+    """A call that cannot be meant is refused at once, with what would be right."""
+    with pytest.raises(TypeError) as raised:
+        call()
+    for each in words:
+        assert each in str(raised.value)
+
+
+class Unknowable:
+    def __init__(self, part: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@dataclasses.dataclass
+class Inner:
+    part: Unknowable
+
+
+@dataclasses.dataclass
+class Outer:
+    n: int
+    inner: Inner
+
+
+@dataclasses.dataclass
+class Never:
+    n: int
+
+    def __post_init__(self) -> None:
+        msg = "not today"
+        raise ValueError(msg)
+
+
+@dataclasses.dataclass
+class HoldsNever:
+    never: Never
+
+
+def error_of(strategy: Any) -> str:
+    """Return what drawing raises, in a test as users write it."""
+
+    @settings(max_examples=60, database=None, derandomize=True)
+    @given(strategy)
+    def test(made: Any) -> None: ...
+
+    with pytest.raises(CannotBuildError) as raised:
+        test()
+    return str(raised.value)
+
+
+def test_what_cannot_be_built() -> None:
+    """The message names the field, and the override to write from where one stands."""
+    text = error_of(instances(Outer))
+    assert "Outer.inner.part.part: its annotation cannot be resolved" in text
+    assert "instances(Outer, inner=instances(Inner, part=instances(Unknowable, part=...)))" in text
+    whole = instances(Unknowable, part=st.none())
+    assert drawn(instances(Outer, inner=instances(Inner, part=whole)), 5)
+
+
+def test_classes_without_instances() -> None:
+    """What has no values, and no known subclass, is named with both cures."""
+
+    class Empty:
+        def __new__(cls) -> Any:
+            msg = "none of these"
+            raise TypeError(msg)
+
+    @dataclasses.dataclass
+    class Holder:
+        it: Empty
+
+    text = error_of(instances(Holder))
+    assert "Holder.it: Empty: no drawn values made an instance" in text
+    assert "none of these" in text
+    assert "register_type_strategy(Empty, ...)" in text
+
+
+def test_a_class_that_refuses_everything() -> None:
+    """It is given up before Hypothesis gives up, with the reason and both cures."""
+    text = error_of(instances(Never))
+    for words in ("Never: no drawn values", "ValueError: not today", "instances(Never, n=...)"):
+        assert words in text
+    assert "register_type_strategy(Never, ...)" in text
+    assert "instances(HoldsNever, never=instances(Never, n=...))" in error_of(instances(HoldsNever))
+    assert "not today" in error_of(st.just(Never).flatmap(instances))
+
+
+@lw.pytree
+class Picky:
+    n: int = lw.static_field(check=lambda value: value == 77)
+    m: int = lw.static_field(check=lambda value: value % 10 == 3)
+    mode: str = lw.static_field(check=lambda value: value in ("adam", "sgd"))
+    rate: float = lw.field(check=lambda value: 0 < value < 1)
+    x: jax.Array = lw.field(check=lambda value: value.ndim == 2)
+
+
+@lw.pytree
+class Unforgiving:
+    n: lw.Static[int]
+    m: lw.Static[int]
+
+    def __post_init__(self) -> None:
+        if self.n <= self.m:
+            msg = "n must be more than m"
+            raise ValueError(msg)
+
+
+def test_checks_are_respected() -> None:
+    """Fields that refuse most values are drawn one by one, and a whole instance again."""
+    for made in drawn(instances(Picky), 20):
+        assert (made.n, made.m % 10) == (77, 3)
+    assert_reaches(instances(Picky), lambda p: p.mode == "sgd", lambda p: p.m > 3, count=40)
+    assert all(made.n > made.m for made in drawn(instances(Unforgiving)))
+    assert minimal(instances(Unforgiving), lambda p: p.n > 2) == Unforgiving(3, 1)
+
+
+class Unit:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@lw.pytree
+class Fitting:
+    n: lw.Static[int]
+
+
+st.register_type_strategy(Unit, st.sampled_from([Unit("m"), Unit("km")]))
+st.register_type_strategy(Fitting, instances(Fitting, n=st.just(1000)))
+
+
+@lw.pytree
+class Length:
+    value: jax.Array
+    unit: lw.Static[Unit]
+    units: lw.Static[tuple[Unit, ...]]
+    fitting: Fitting
+
+
+def test_registered_strategies() -> None:
+    """`register_type_strategy` is honoured for fields and for the class itself."""
+    for made in drawn(instances(Length)):
+        assert {made.unit.name, *(unit.name for unit in made.units)} <= {"m", "km"}
+        assert made.fitting.n == 1000
+    assert all(made.n == 1000 for made in drawn(instances(Fitting)))
+    assert {made.n for made in drawn(instances(Fitting, n=...))} == {0, 1, 2, 3, 4, 5}
+
+
+@lw.pytree
+class Linked:
+    n: lw.Static[int]
+    next: "Linked | None" = None
+
+
+st.register_type_strategy(Linked, instances(Linked))
+
+
+def test_a_strategy_registered_for_its_own_class() -> None:
+    """``register_type_strategy(Linked, instances(Linked))`` is no endless loop."""
+    assert_reaches(instances(Linked), lambda made: made.next is not None)
+    assert_reaches(st.from_type(Linked), lambda made: made.next is not None)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_drawn_within_a_test(data: st.DataObject) -> None:
+    """A strategy may be made and drawn from inside of a test; nothing of it is nested."""
+    picky = data.draw(instances(Picky))
+    assert picky.n == 77
+    made = data.draw(st.lists(instances(Params, w=arrays((2,))), min_size=1, max_size=3))
+    assert {type(each) for each in made} == {Params}
+    assert data.draw(instances(Unforgiving)).n > 0
+
+
+def test_the_same_twice() -> None:
+    """Draws depend on nothing but Hypothesis: two runs give the same."""
+    first, second = (list(map(str, drawn(instances(Params), 40))) for _ in range(2))
+    assert first == second
+
+
+def test_a_failing_test_shrinks() -> None:
+    """A failure is reported with the simplest instance, and is not called flaky."""
+
+    @settings(database=None, derandomize=True, print_blob=False, max_examples=200)
+    @given(instances(Params))
+    def test(params: Any) -> None:
+        assert params.depth < 4 or params.w.ndim < 1, params
+
+    with pytest.raises(AssertionError) as raised:
+        test()
+    assert "Params(w=f32[1], lr=0.0, depth=4, act='relu')" in str(raised.value)
+
+
+def test_annotations_are_read_late() -> None:
+    """A class may name what is defined below, as long as nothing is drawn."""
+    strategy = instances(Early)
+    assert type(minimal(strategy).late) is Late
+
+
+@dataclasses.dataclass
+class Early:
+    late: "Late"
+
+
+@dataclasses.dataclass
+class Late:
+    n: int
+
+
+def test_local_classes_that_name_themselves() -> None:
+    """A class in a function can hold its own kind."""
+
+    @dataclasses.dataclass
+    class Local:
+        next: "Local | None"
+        more: "list[Local]"
+
+    assert_reaches(instances(Local), lambda made: made.next is not None and made.more != [])
+
+
+def test_repr() -> None:
+    """A strategy prints as it was written."""
+    text = repr(instances(Params, depth=st.integers(1, 2)))
+    assert text == "instances(Params, depth=integers(min_value=1, max_value=2))"
+
+
+def test_no_health_check_of_hypothesis() -> None:
+    """Under Hypothesis' own settings nothing is slow, large or filtered away."""
+
+    @settings(max_examples=50, database=None, suppress_health_check=[])
+    @given(instances(Params), instances(Unforgiving), instances(Picky))
+    def test(params: Any, unforgiving: Any, picky: Any) -> None:
+        assert unforgiving.n > unforgiving.m
+
+    test()
