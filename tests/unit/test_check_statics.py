@@ -305,3 +305,29 @@ def test_cached_property_is_no_change() -> None:
     with check_statics():
         assert lazy.double == 2
         assert jax.tree.leaves(p) == [1.0]
+
+
+def test_a_hash_that_depends_on_something_else() -> None:
+    """A value that holds nothing, and whose hash changes with the world around it, is seen."""
+    world = {"mood": 1}
+
+    class Moody:
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Moody)
+
+        def __hash__(self) -> int:
+            return hash(world["mood"])
+
+    @lw.pytree
+    class Holder:
+        x: float
+        s: Any = lw.static_field()
+
+    holder = Holder(1.0, Moody())
+    with lw.debug.check_statics():
+        jax.tree.leaves(holder)
+        world["mood"] = 2
+        with pytest.raises(lw.StaticMutatedError, match="Holder"):
+            jax.tree.leaves(holder)
