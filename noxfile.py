@@ -84,14 +84,14 @@ def _install(session: nox.Session, *groups: str, project: str = "", pins: list[s
 def tests(session: nox.Session) -> None:
     """Run the tests on each Python, with the oldest JAX on the oldest, and then every check."""
     if not session.posargs:  # a narrowed run stays narrow
-        for check in ("properties", "lint", "types", "docs", "demo"):
+        for check in ("properties", "downstream", "lint", "types", "docs", "demo"):
             session.notify(check, posargs=[])
     pins = _floors("jax", "jaxlib") if session.python == SUPPORTED[0] else []
     _install(session, "test", pins=pins)
     extra: list[str] = []
     if not session.posargs:
         # `properties` runs these on the newest Python.
-        left_out = [] if session.python == OLDEST else list(PROPERTIES)
+        left_out = ["downstream", *([] if session.python == OLDEST else PROPERTIES)]
         if session.python not in (OLDEST, NEWEST):
             left_out += AS_ON_NEWEST
         extra = [f"--ignore=tests/{folder}" for folder in left_out]
@@ -110,6 +110,13 @@ def properties(session: nox.Session) -> None:
     arguments = session.posargs or ["--hypothesis-profile=ci"]
     folders = [f"tests/{folder}" for folder in PROPERTIES]
     session.run("pytest", *folders, *WORKERS, *arguments)
+
+
+@nox.session(python=NEWEST)
+def downstream(session: nox.Session) -> None:
+    """Run `leafwise check` over classes of other libraries, and compare with what was judged."""
+    _install(session, "test", "downstream", pins=[])
+    session.run("pytest", "tests/downstream", *WORKERS, *session.posargs)
 
 
 @nox.session(python=NEWEST, default=False)

@@ -461,3 +461,13 @@ def test_no_health_check_of_hypothesis() -> None:
         assert unforgiving.n > unforgiving.m
 
     test()
+
+
+def test_a_class_as_the_default_of_anything() -> None:
+    """Where the default is a class and the annotation says nothing, that class is what is drawn."""
+
+    class Typed:
+        def __init__(self, x: float, dtype: Any = np.float32) -> None:
+            self.x, self.dtype = x, dtype
+
+    assert {each.dtype for each in drawn(instances(Typed))} == {np.float32}

@@ -9,6 +9,8 @@ import pickle
 import sys
 from typing import Any
 
+import flax.core
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -278,3 +280,15 @@ def test_equal_code_is_one_class() -> None:
 def _drawn_classes() -> int:
     gc.collect()
     return sum(isinstance(each, type) and each.__name__ == "Drawn" for each in gc.get_objects())
+
+
+def test_a_mapping_of_a_library() -> None:
+    """A mapping that is no dict is made from one: flax's FrozenDict."""
+
+    @flax.struct.dataclass
+    class State:
+        params: flax.core.FrozenDict[str, float]
+
+    found = drawn(strategies.instances(State))
+    assert {type(each.params) for each in found} == {flax.core.FrozenDict}
+    assert any(each.params for each in found)

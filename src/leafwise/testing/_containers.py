@@ -3,6 +3,7 @@
 import collections
 import collections.abc
 import functools
+import inspect
 import operator
 import types
 import typing
@@ -125,6 +126,8 @@ def _mapping(kind: Any, where: Place, ask: Ask) -> Strategy:
         return made.map(functools.partial(origin, None))
     if issubclass_of(kind, dict):
         return made if origin is dict else made.map(origin)
+    if _is_own_mapping(kind):
+        return made.map(origin)
     if origin is collections.abc.MutableMapping:
         return made
     frozen = made.map(FrozenMapping)
@@ -132,6 +135,13 @@ def _mapping(kind: Any, where: Place, ask: Ask) -> Strategy:
         return frozen
     # Of the two, only a dict is a node of a tree.
     return made if where.varied else frozen | made
+
+
+def _is_own_mapping(kind: Any) -> bool:
+    """Return whether an alias is of a library's mapping, made from a dict as a rule."""
+    origin = origin_of(kind)
+    is_mapping = issubclass_of(kind, Mapping) and not issubclass_of(kind, dict, FrozenMapping)
+    return is_mapping and bool(typing.get_args(kind)) and not inspect.isabstract(origin)
 
 
 def _typed_dict(kind: Any, where: Place, ask: Ask) -> Strategy:
@@ -214,6 +224,7 @@ RULES: Final[tuple[Rule, ...]] = (
     (
         lambda kind: (
             issubclass_of(kind, dict)
+            or _is_own_mapping(kind)
             or origin_of(kind) in (Mapping, collections.abc.MutableMapping, FrozenMapping)
         ),
         _mapping,

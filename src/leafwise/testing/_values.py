@@ -124,6 +124,8 @@ def _is_registered(kind: Any, where: Place) -> bool:
 def _anything(kind: Any, where: Place, default: Any) -> Strategy:
     """Return a strategy for what an annotation says nothing of."""
     hashable = origin_of(kind) is collections.abc.Hashable
+    if default is not EMPTY and isinstance(default, type):
+        return st.just(default)  # which other class would do cannot be known
     if default is not EMPTY and not hashable:
         return strategy_for(type(default), where)
     if not where.varied:
