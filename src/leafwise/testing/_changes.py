@@ -159,7 +159,8 @@ def _with_extra(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _tuples(value: tuple[Any, ...]) -> Strategy:
-    return st.sampled_from(list(_with_extra(value)))
+    turned = [value[::-1]] if told_apart(value, value[::-1]) else []
+    return st.sampled_from([*_with_extra(value), *turned])
 
 
 def _members(value: enum.Enum) -> Strategy | None:

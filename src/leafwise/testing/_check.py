@@ -48,7 +48,7 @@ _TESTS: Final[dict[Law, _Test]] = {
     Law.COPIES: _Test(_laws_of_copies.copies),
     Law.FRESH_PROCESS: _Test(_laws_of_copies.fresh_process, 0.2),
     Law.TRANSFORMATIONS: _Test(_laws_of_programs.transformations, 0.1),
-    Law.NO_LEAKS: _Test(_laws_of_programs.no_leaks, 0.04),
+    Law.NO_LEAKS: _Test(_laws_of_programs.no_leaks, 0.02),
     Law.RECOMPILATION: _Test(_recompilation.as_predicted, 0.1),
 }
 

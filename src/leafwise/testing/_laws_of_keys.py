@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import jax
@@ -77,23 +77,24 @@ def draw_edit(case: Case, kinds: tuple[EditKind, ...]) -> Edit[Any] | None:
 
 def static_values(case: Case) -> None:
     """Exchange statics for equal ones, and for others; plain values, on which == is right."""
-    for edit in _static_pairs(case):
+    value = EditKind.STATIC_VALUE
+    for edit in _static_pairs(case, (value, value, value)):
         if _is_plain(edit):
             _check_pair(case, edit)
 
 
 def static_types(case: Case) -> None:
     """Exchange statics for those of which == alone does not say whether they are the same."""
-    for edit in _static_pairs(case):
+    for edit in _static_pairs(case, (EditKind.STATIC_TYPE, *_STATIC)):
         if not _is_plain(edit):
             _check_pair(case, edit)
 
 
-def _static_pairs(case: Case) -> Iterator[Edit[Any]]:
-    """Yield edits of statics: each static made afresh, and one with another value or type."""
+def _static_pairs(case: Case, kinds: Iterable[EditKind]) -> Iterator[Edit[Any]]:
+    """Yield edits of statics: each static made afresh, and one that is drawn of each kind."""
     x = case.instance
     yield from _fresh(x)
-    for kind in _STATIC:
+    for kind in kinds:
         edit = draw_edit(case, (kind,))
         if edit is not None:
             yield edit

@@ -14,8 +14,8 @@ from leafwise.testing._instances import instances
 from leafwise.testing._law import Law
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
-_SHRINKS: Final = 500
-"""How many smaller examples are tried, as Hypothesis does."""
+_SHRINKS: Final = 300
+"""How many smaller examples are tried."""
 
 
 def strategy_of(cls_or_strategy: Any, who: str) -> "st.SearchStrategy[Any]":
