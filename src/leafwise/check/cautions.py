@@ -15,9 +15,9 @@ import numpy as np
 from leafwise._events import count_events
 from leafwise.check.build import Builder
 from leafwise.check.cures import spelling
-from leafwise.check.decoys import decoy_of
 from leafwise.check.library import for_jit, library_of
 from leafwise.check.records import Call, Caution
+from leafwise.testing._decoys import decoy_of
 from leafwise.testing._law import Law
 from leafwise.testing._statics import twins
 from leafwise.testing._view import duplicate, exchange, names_of, stored_value

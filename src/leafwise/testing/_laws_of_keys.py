@@ -1,7 +1,6 @@
 """Laws of treedefs: equality, hash, and what tells two of them apart."""
 
 import dataclasses
-import functools
 import operator
 import re
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from leafwise._values import told_apart
 from leafwise.testing._case import Case
+from leafwise.testing._decoys import decoy_of
 from leafwise.testing._edits import Edit, EditKind, make_edit, options_of
 from leafwise.testing._same import again
 from leafwise.testing._spots import Role, Spot, spots
@@ -235,27 +235,11 @@ def _are_many(values: list[Any]) -> bool:
 
 def told_apart_from_others(case: Case) -> None:
     """Compare with an instance of another dataclass of the same fields."""
-    x = case.instance
-    level: Any = _REGISTRY.flatten_one_level(x)
-    if level is None:
+    other = decoy_of(case.instance)
+    if other is None:
         return
-    children, aux = level
-    values = aux if isinstance(aux, tuple) else (aux,)
-    decoy = _decoy(len(tuple(children)), len(values))
-    arguments = [*children, *values]
-    names = [field.name for field in dataclasses.fields(decoy)]
-    other = decoy(**dict(zip(names, arguments, strict=True)))
-    mine, its = case.structure(x), jax.tree_util.tree_structure(other)
+    mine, its = case.structure(case.instance), case.structure(other)
     if case.same_structure(mine, its) or case.same_structure(its, mine):
         got = f"the treedef of an instance equals that of another class, {short(its, 100)}"
         wanted = "treedefs that differ: lax.cond and lax.scan would take one for the other"
         case.fail("", got, wanted)
-
-
-@functools.cache
-def _decoy(children: int, statics: int) -> Any:
-    """Return a dataclass with so many children and statics; JAX keeps it for good."""
-    dynamic = [f"child_{place}" for place in range(children)]
-    static = [f"static_{place}" for place in range(statics)]
-    made = dataclasses.make_dataclass("AnotherClass", [*dynamic, *static])
-    return jax.tree_util.register_dataclass(made, data_fields=dynamic, meta_fields=static)
