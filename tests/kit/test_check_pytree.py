@@ -205,8 +205,21 @@ def test_not_a_pytree_class() -> None:
 
 def test_no_such_law() -> None:
     """A law that does not exist is refused, and those that do are listed."""
-    with pytest.raises(ValueError, match="no law 'roundtrip'; there are round-trip, any-leaf"):
+    with pytest.raises(ValueError, match=r"no law 'roundtrip'; did you mean 'round-trip'\?"):
         check_pytree(Params, laws=["roundtrip"])
+    with pytest.raises(ValueError, match="no law 'x'; there are round-trip, any-leaf"):
+        check_pytree(Params, without="x")
+    with pytest.raises(ValueError, match="no law is named"):
+        check_pytree(Params, laws=[])
+    with pytest.raises(TypeError, match="laws takes names of laws, got 3"):
+        check_pytree(Params, laws=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"settings takes hypothesis.settings\(...\), got 5"):
+        check_pytree(Params, settings=5)  # type: ignore[arg-type]
+
+
+def test_laws_can_be_left_out() -> None:
+    """A class of another library passes without the laws that its library does not keep."""
+    check_pytree(specimens.Flax, without=["static-types", Law.TOLD_APART], settings=FEW)
 
 
 def test_an_error_of_the_users() -> None:

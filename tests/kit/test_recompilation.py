@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise.testing import (
+    CannotBuildError,
     LawViolation,
     _recompilation,
     check_pytree,
@@ -60,11 +61,11 @@ def test_false_claims_are_found(claims: Any, path: str, words: str) -> None:
     assert "as claimed" in str(caught.value)
 
 
-def test_equal_statics_of_two_types() -> None:
-    """That ``1`` and ``True`` share a program of flax is found where a retrace is claimed."""
-    with pytest.raises(LawViolation, match=r"static type: \d -> .*: JAX did a reuse") as caught:
-        check_recompilation(flax, retrace_on="n", settings=FEW)
-    assert "leafwise.pytree" in str(caught.value)
+def test_claims_are_about_other_values() -> None:
+    """That ``1`` and ``True`` share a program of flax is no other value: a law tells of it."""
+    check_recompilation(flax, retrace_on="n", reuse_on="w", settings=FEW)
+    with pytest.raises(LawViolation):
+        check_pytree(flax, laws="static-types", settings=FEW)
 
 
 @pytest.mark.parametrize(
@@ -325,9 +326,9 @@ def test_check_takes_strategies() -> None:
     configs = st.builds(Config, specimens.numbers, st.integers(1, 3))
     guarded.check(config=configs, x=specimens.arrays, settings=FEW)
     with pytest.raises(TypeError, match=r"no 'y'"):
-        guarded.check(y=specimens.arrays)
-    with pytest.raises(ValueError, match=r"nothing is at 'conf'; there is config"):
-        recompiles_only_on("conf")(step).check(config=configs, x=specimens.arrays, settings=FEW)
+        guarded.check(config=configs, x=specimens.arrays, y=specimens.arrays)
+    with pytest.raises(ValueError, match=r"recompiles_only_on: nothing is at 'config.a'; there is"):
+        recompiles_only_on("config.a")(step).check(config=configs, x=specimens.arrays, settings=FEW)
 
     def named(*, x: jax.Array) -> jax.Array:
         return x
@@ -369,3 +370,66 @@ def test_dataclasses_are_arguments_too() -> None:
     step(Settings(1.0, 2), X)
     with pytest.raises(lw.RetraceError, match=r"settings.rate: weak type"):
         step(Settings(jnp.float32(1)), X)
+
+
+def test_check_knows_static_arguments() -> None:
+    """A static argument of any type is one that retraces, unless it is among the paths."""
+
+    def f(x: jax.Array, mode: str, n: int) -> jax.Array:
+        return x * n if mode else x
+
+    jitted = jax.jit(f, static_argnums=(1, 2))
+    recompiles_only_on("mode", "n")(jitted).check(settings=FEW)
+    for paths, wrong in ((("mode",), "f.n"), (("n",), "f.mode")):
+        with pytest.raises(LawViolation) as caught:
+            recompiles_only_on(*paths)(jitted).check(settings=FEW)
+        assert caught.value.path == wrong
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_check_with_few_examples(seed: int) -> None:
+    """However few examples are wanted, every path is tried."""
+
+    def f(x: jax.Array, n: int) -> jax.Array:
+        return x * n
+
+    guarded = recompiles_only_on("x")(functools.partial(jax.jit, static_argnames="n")(f))
+    few = settings(max_examples=10, deadline=None, database=None)
+    with pytest.raises(LawViolation) as caught:
+        guarded.check(settings=few, seed=seed)
+    assert caught.value.path == "f.n"
+
+
+def test_check_of_a_function_that_raises() -> None:
+    """What the function raises comes out, and the search for a smaller example ends."""
+
+    def f(x: jax.Array, n: int) -> jax.Array:
+        if n > 10:
+            msg = "too many"
+            raise OverflowError(msg)
+        return x
+
+    guarded = recompiles_only_on()(jax.jit(f, static_argnames="n"))
+    with pytest.raises(OverflowError, match="too many"):
+        guarded.check(n=st.integers(20), settings=FEW)
+
+
+def test_a_bound_method_that_is_jitted() -> None:
+    """The instance of a bound method is given: what is static is counted without it."""
+
+    class Model:
+        @functools.partial(jax.jit, static_argnums=0)
+        def run(self, p: Params) -> jax.Array:
+            return p.w * p.lr
+
+    check_recompilation(params, Model().run, reuse_on=["w", "lr"], retrace_on="n", settings=FEW)
+
+
+def test_what_check_cannot_draw() -> None:
+    """A parameter of which nothing is known is named; a lambda can be checked."""
+    guarded = recompiles_only_on("p")(lambda p, n: p * n)
+    with pytest.raises(CannotBuildError, match=r"\.p: there is no annotation\n  fix: write one"):
+        guarded.check()
+    guarded.check(p=specimens.numbers, n=specimens.numbers, settings=FEW)
+    with pytest.raises(ValueError, match=r"'q.a' begins with no parameter; there is p, n"):
+        recompiles_only_on("q.a")(lambda p, n: p * n)

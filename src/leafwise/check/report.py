@@ -152,7 +152,8 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
     if laws:
         parts.append((f"{count(len(laws), 'law')} broken", "bold red"))
     if not parts:
-        parts.append(("ok", "green"))
+        checked = report.rows or report.laws  # `--field` may name fields of other classes
+        parts.append(("ok", "green") if checked else ("nothing checked", "dim"))
     if report.warnings:
         parts.append((count(len(report.warnings), "warning"), "yellow"))
     result = Text(", ").join(Text(*part) for part in parts)
@@ -223,7 +224,8 @@ def summary(run: Run) -> str:
     broken = sum(1 for result in laws if result.verdict.is_bad)
     wrong = [count(changes, "change")] if changes else []
     wrong += [count(broken, "law")] if broken else []
-    parts = [f"{' and '.join(wrong)} not as promised" if wrong else "all as promised"]
+    right = "all as promised" if rows or laws else "nothing was checked"
+    parts = [f"{' and '.join(wrong)} not as promised" if wrong else right]
     warnings = sum(len(report.warnings) for report in run.reports)
     if warnings:
         parts.append(count(warnings, "warning"))

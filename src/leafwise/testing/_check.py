@@ -1,11 +1,13 @@
 """Checking the laws of one class."""
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import hypothesis
 
+from leafwise._text import got
 from leafwise.testing import (
     _laws_of_copies,
     _laws_of_keys,
@@ -57,6 +59,7 @@ def check_pytree(
     cls_or_strategy: Any,
     *,
     laws: Iterable[Law | str] | Law | str | None = None,
+    without: Iterable[Law | str] | Law | str = (),
     settings: hypothesis.settings | None = None,
     seed: int | None = None,
 ) -> None:
@@ -69,6 +72,7 @@ def check_pytree(
     Args:
         cls_or_strategy: The class, or a strategy for its instances.
         laws: The laws to check; None for all of them.
+        without: Laws to leave out, such as those that another library does not keep.
         settings: Hypothesis' settings; the profile in force if None. Laws that compile get
             a share of `max_examples`.
         seed: Of the draws; what the settings say if None.
@@ -76,32 +80,43 @@ def check_pytree(
     Raises:
         LawViolation: A law is broken; of several, the first.
         CannotBuildError: No instance can be made; it says which field, and what to give.
-        TypeError: It is neither a class nor a strategy.
-        ValueError: There is no such law.
+        TypeError: It is neither a class nor a strategy, or `laws` are no names.
+        ValueError: There is no such law, or none at all.
 
     Example:
         >>> check_pytree(Params)  # doctest: +SKIP
         >>> check_pytree(instances(Params, act=st.just("relu")))  # doctest: +SKIP
         >>> check_pytree(Params, laws=["round-trip", "static-types"])  # doctest: +SKIP
+        >>> check_pytree(FlaxState, without=["static-types", "told-apart"])  # doctest: +SKIP
     """
     __tracebackhide__ = True
     strategy = strategy_of(cls_or_strategy, "check_pytree")
-    for law in chosen_laws(laws):
+    left_out = chosen_laws("without", without)
+    chosen = list(Law) if laws is None else chosen_laws("laws", laws)
+    if not chosen:
+        msg = "check_pytree(laws=...): no law is named; None stands for all"
+        raise ValueError(msg)
+    for law in (each for each in chosen if each not in left_out):
         test = _TESTS[law]
         run_law(law, strategy, test.check, settings=settings, seed=seed, share=test.share)
 
 
-def chosen_laws(laws: Iterable[Law | str] | Law | str | None) -> list[Law]:
+def chosen_laws(option: str, laws: Any) -> list[Law]:
     """Return the laws that are named, in their order.
 
     Raises:
+        TypeError: They are no names.
         ValueError: There is no such law.
     """
-    if laws is None:
-        return list(Law)
-    names = [laws] if isinstance(laws, str) else list(laws)
+    names: Any = [laws] if isinstance(laws, str) else laws
+    if not isinstance(names, Iterable):
+        msg = f"{option} takes names of laws, got {got(laws)}"
+        raise TypeError(msg)
+    names = list(names)
     for name in names:
         if name not in set(Law):
-            msg = f"laws: there is no law {name!r}; there are {', '.join(Law)}"
+            near = difflib.get_close_matches(str(name), list(Law), 1)
+            hint = f"; did you mean {str(near[0])!r}?" if near else f"; there are {', '.join(Law)}"
+            msg = f"{option}: there is no law {name!r}{hint}"
             raise ValueError(msg)
     return [law for law in Law if law in names]

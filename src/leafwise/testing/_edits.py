@@ -142,7 +142,7 @@ def _choices(holder: type, name: str) -> tuple[Any, ...]:
 def edits(
     instance: T,
     *,
-    kinds: Iterable[EditKind | str] | None = None,
+    kinds: Iterable[EditKind | str] | EditKind | str | None = None,
     at: str | Iterable[str] | None = None,
 ) -> "st.SearchStrategy[Edit[T]]":
     """Return a strategy for changes of one thing in an instance.
@@ -175,15 +175,16 @@ def edits(
             f"  fix: instances({instance.__name__}).flatmap(edits)"
         )
         raise TypeError(msg)
-    chosen = [_kind(kind) for kind in (kinds if kinds is not None else EditKind)]
+    named = [kinds] if isinstance(kinds, str) else EditKind if kinds is None else kinds
+    chosen = [_kind(kind) for kind in named]
     paths = [at] if isinstance(at, str) else None if at is None else list(at)
     if paths is not None:
         _check_paths(instance, paths)
     places = [spot for spot in spots(instance) if paths is None or is_below(spot.path, paths)]
     found = options_of(places, chosen)
     if not found:
-        words = " or ".join(chosen)
-        where = f" at {' or '.join(paths)}" if paths is not None else ""
+        words = " or ".join(chosen) or "(none)"
+        where = f" at {' or '.join(paths) or '(nowhere)'}" if paths is not None else ""
         msg = f"{type(instance).__name__}: there is no edit of the kind {words}{where}"
         raise ValueError(msg)
     return edits_of(found)

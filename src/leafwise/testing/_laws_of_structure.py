@@ -34,7 +34,15 @@ def round_trip(case: Case) -> None:
     flat, _ = case.flatten(again)
     if len(flat) != len(leaves) or any(a is not b for a, b in zip(flat, leaves, strict=False)):
         wanted = f"the very same objects, in order: {short(leaves)}"
-        case.fail(_first_other(x, flat), f"the leaves {short(flat)}", wanted)
+        case.fail(_first_other(x, flat), f"the leaves {short(flat)}{_moves(flat, leaves)}", wanted)
+
+
+def _moves(flat: list[Any], leaves: list[Any]) -> str:
+    """Return which leaf stands where another one was."""
+    places = {id(leaf): place for place, leaf in enumerate(leaves)}
+    moved = [(now, places.get(id(leaf), now)) for now, leaf in enumerate(flat)]
+    found = [f"leaf {now} is what was leaf {then}" for now, then in moved if now != then]
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def _first_other(x: Any, flat: list[Any]) -> str:
@@ -84,7 +92,8 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
         if any(all(leaf is not child for child in children) for leaf in held):
             where = name
             break
-    case.fail(where, f"{short(found)} out of flatten", f"{short(children)}, as it was put in")
+    got = f"{short(found)} out of flatten{_moves(found, children)}"
+    case.fail(where, got, f"{short(children)}, as it was put in")
 
 
 _TREE_MAP: Final[Any] = jax.tree_util.tree_map

@@ -6,6 +6,7 @@ import inspect
 import threading
 import typing
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import jax
@@ -17,6 +18,7 @@ from leafwise._text import got
 from leafwise._watch import watch
 from leafwise.errors import RetraceError
 from leafwise.testing._edits import is_below
+from leafwise.testing._spots import argument_spots
 from leafwise.testing._subject import Subject
 
 if TYPE_CHECKING:
@@ -132,23 +134,40 @@ class OnlyOn(Generic[P, R]):
         from leafwise.testing._instances import instances  # noqa: PLC0415
         from leafwise.testing._recompilation import Claims, check_claims  # noqa: PLC0415
 
-        arguments = instances(_arguments_class(self.__wrapped__), **strategies)
-        claims = Claims(retrace=self.paths, others_reuse=True)
-        make = self._subject.fresh
-        check_claims(arguments, make, claims, arguments_of=tuple, settings=settings, seed=seed)
+        kind = _arguments_class(self.__wrapped__, set(strategies))
+        check_claims(
+            instances(kind, **strategies),
+            self._subject.fresh,
+            Claims(retrace=self.paths, others_reuse=True),
+            arguments_of=tuple,
+            places_of=functools.partial(argument_spots, static=self._subject.static_names),
+            settings=settings,
+            seed=seed,
+        )
 
 
-def _arguments_class(fun: Callable[..., Any]) -> Any:
+def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
     """Return a class whose instances are a function's arguments, with its annotations.
 
     Raises:
         TypeError: A parameter must be given by keyword.
+        CannotBuildError: One has no annotation, no default, and no strategy.
     """
+    from leafwise.testing._parameters import CannotBuildError  # noqa: PLC0415  # as above
+
+    hints = typing.get_type_hints(fun, include_extras=True)
     names: list[str] = []
     defaults: list[Any] = []
     for parameter in inspect.signature(fun).parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             names.append(parameter.name)
+            known = {*hints, *given}
+            if parameter.name not in known and parameter.default is parameter.empty:
+                msg = (
+                    f"{fun.__name__}.{parameter.name}: there is no annotation\n"
+                    f"  fix: write one, or give a strategy: check({parameter.name}=...)"
+                )
+                raise CannotBuildError(msg)
             defaults += [] if parameter.default is parameter.empty else [parameter.default]
         elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
             msg = (
@@ -157,9 +176,9 @@ def _arguments_class(fun: Callable[..., Any]) -> Any:
             )
             raise TypeError(msg)
     make: Any = collections.namedtuple  # noqa: PYI024  # the fields are known here and now
-    made = make(fun.__name__, names, defaults=defaults)
+    name = fun.__name__ if fun.__name__.isidentifier() else "function"  # a lambda has none
+    made = make(name, names, defaults=defaults)
     made.__module__ = fun.__module__
-    hints = typing.get_type_hints(fun, include_extras=True)
     made.__annotations__ = {name: hints[name] for name in names if name in hints}
     return made
 
@@ -179,7 +198,8 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         A decorator for functions, jitted or not; one that is not is jitted.
 
     Raises:
-        TypeError: A path is no text.
+        TypeError: A path is no text, or what is decorated no function.
+        ValueError: (on decorating) A path begins with no parameter of the function.
 
     Example:
         >>> @recompiles_only_on("config.depth")
@@ -197,6 +217,25 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         if not callable(function):
             msg = f"recompiles_only_on(...) decorates a function, got {got(function)}"
             raise TypeError(msg)
-        return OnlyOn(fun, checked)
+        made = OnlyOn(fun, checked)
+        _check_names(made.__wrapped__, checked)
+        return made
 
     return decorate
+
+
+def _check_names(fun: Callable[..., Any], paths: tuple[str, ...]) -> None:
+    """Refuse paths that begin with no parameter.
+
+    Raises:
+        ValueError: There is one.
+    """
+    parameters = inspect.signature(fun).parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        return
+    for path in paths:
+        if not is_below(path, parameters):
+            names = ", ".join(parameters) or "none"
+            msg = f"recompiles_only_on: {path!r} begins with no parameter; there is {names}"
+            raise ValueError(msg)

@@ -29,7 +29,7 @@ from leafwise.testing._run import run_law, strategy_of
 from leafwise.testing._spots import Role, Spot, spots
 from leafwise.testing._subject import Subject, probe
 
-VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
+VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 """The edits that claims are about: another value, all else being equal."""
 
 
@@ -98,7 +98,7 @@ class Claims:
         Raises:
             LawViolation: It is not as claimed.
         """
-        claimed = self.about(edit.path) if edit.kind in VALUES else None
+        claimed = self.about(edit.path) if _is_other_value(edit) else None
         if claimed is None or claimed is seen:
             return
         if self.others_reuse and claimed is Outcome.RETRACE:
@@ -107,6 +107,16 @@ class Claims:
         fix = _FIXES[claimed, edit.kind is EditKind.LEAF_VALUE]
         text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
         case.fail(edit.path, text, f"{words[claimed]}, as claimed", fix=fix)
+
+
+def _is_other_value(edit: Edit[Any]) -> bool:
+    """Return whether an edit is one that claims are about: zeros of two signs are equal."""
+    if edit.kind is not EditKind.STATIC_VALUE:
+        return edit.kind in VALUES
+    try:
+        return not bool(edit.before == edit.after)
+    except Exception:  # noqa: BLE001  # the user's own code
+        return True
 
 
 _FIXES: Final = {
@@ -176,7 +186,8 @@ def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         TypeError: One is no text.
     """
-    several: list[Any] = [paths] if isinstance(paths, str) else list(paths)
+    listed: Any = [paths] if isinstance(paths, str) else paths
+    several: list[Any] = list(listed) if isinstance(listed, Iterable) else [listed]
     for path in several:
         if not isinstance(path, str) or not path:
             msg = f'{option} takes paths such as "config.depth", got {got(path)}'
@@ -190,6 +201,7 @@ def check_claims(
     claims: Claims,
     *,
     arguments_of: Callable[[Any], Sequence[Any]],
+    places_of: Callable[[Any], Iterable[Spot]] = spots,
     settings: hypothesis.settings | None,
     seed: int | None,
 ) -> None:
@@ -200,6 +212,7 @@ def check_claims(
         make: Returns a function without programs.
         claims: What is claimed.
         arguments_of: Returns the arguments, for what was drawn.
+        places_of: Returns the places where it can be changed.
         settings: Hypothesis' settings.
         seed: Of the draws.
 
@@ -214,20 +227,28 @@ def check_claims(
         law, check = Law.RECOMPILATION, trial.check
         run_law(law, strategy, check, settings=settings, seed=seed, share=share)
 
+    given = hypothesis.settings() if settings is None else settings
+    few = _FEW / getattr(given, "max_examples", _FEW)  # else each path would be tried too rarely
     for path in (*claims.retrace, *claims.reuse):
-        trial = _Trial(strategy, make, claims, arguments_of, path)
+        trial = _Trial(strategy, make, claims, arguments_of, places_of, path)
         try:
-            run(trial, 0.2)
+            run(trial, max(0.2, few))
         except hypothesis.errors.Unsatisfiable:
             trial.tested = 0
         trial.refuse_untested()
-    anything = _Trial(strategy, make, claims, arguments_of)
+    anything = _Trial(strategy, make, claims, arguments_of, places_of)
     run(anything, 0.3)
     if claims.others_reuse:  # each of them, since a few random edits pass many by
         for path, role in anything.known.items():
             if role is not Role.CONTAINER and claims.about(path) is Outcome.REUSE:
                 with contextlib.suppress(hypothesis.errors.Unsatisfiable):
-                    run(_Trial(strategy, make, claims, arguments_of, path), 0.1)
+                    run(
+                        _Trial(strategy, make, claims, arguments_of, places_of, path), max(0.1, few)
+                    )
+
+
+_FEW: Final = 5
+"""How many examples each path gets at least."""
 
 
 @dataclasses.dataclass
@@ -238,6 +259,7 @@ class _Trial:
     make: Callable[[], Subject]
     claims: Claims
     arguments_of: Callable[[Any], Sequence[Any]]
+    places_of: Callable[[Any], Iterable[Spot]]
     path: str = ""
     tested: int = 0
     known: dict[str, Role] = dataclasses.field(default_factory=dict[str, Role])
@@ -246,7 +268,7 @@ class _Trial:
     def check(self, case: Case) -> None:
         """Test one example."""
         x = case.instance
-        places = list(spots(x))
+        places = list(self.places_of(x))
         self.known.update({spot.path: spot.role for spot in places if spot.path})
         edit = self._draw(case, places)
         if edit is None:
@@ -272,7 +294,7 @@ class _Trial:
         if self.path:
             places = [spot for spot in places if is_below(spot.path, [self.path])]
         options = options_of(places, kinds)
-        donated = {spot.path: spot.value for spot in spots(case.draw(self.strategy))}
+        donated = {spot.path: spot.value for spot in self.places_of(case.draw(self.strategy))}
         static = EditKind.STATIC_VALUE
         offers = [
             (spot, st.just(donated[spot.path]))
@@ -294,6 +316,8 @@ class _Trial:
         if self.tested:
             return
         claim = "retrace_on" if self.path in self.claims.retrace else "reuse_on"
+        if self.claims.others_reuse:
+            claim = "recompiles_only_on"
         if not any(is_below(path, [self.path]) for path in self.known):
             names = ", ".join(self.known) or "nothing"
             msg = f"{claim}: nothing is at {self.path!r}; there is {names}"

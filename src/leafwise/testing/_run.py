@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import hypothesis
+import hypothesis.errors
 import hypothesis.reporting
+import jax
 from hypothesis import strategies as st
 
 from leafwise._text import got
@@ -29,16 +31,19 @@ def strategy_of(cls_or_strategy: Any, who: str) -> "st.SearchStrategy[Any]":
     kind = getattr(cls_or_strategy, "__origin__", cls_or_strategy)  # Box[int] is of Box
     if isinstance(kind, type):
         return instances(cls_or_strategy)
-    msg = (
-        f"{who} takes a class or a strategy for its instances, got {got(cls_or_strategy)}\n"
-        f"  fix: {who}({type(cls_or_strategy).__name__}), or {who}(st.just(instance))"
-    )
+    msg = f"{who} takes a class or a strategy for its instances, got {got(cls_or_strategy)}"
+    if jax.tree_util.default_registry.flatten_one_level(cls_or_strategy) is not None:
+        name = type(cls_or_strategy).__name__
+        msg += f"\n  fix: {who}({name}), or {who}(st.just(instance))"
     raise TypeError(msg)
 
 
 def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothesis.settings:
     """Return the settings under which a law is tested."""
-    given = settings if settings is not None else hypothesis.settings()
+    given: Any = settings if settings is not None else hypothesis.settings()
+    if not isinstance(given, hypothesis.settings):
+        msg = f"settings takes hypothesis.settings(...), got {got(given)}"
+        raise TypeError(msg)
     return hypothesis.settings(
         given,
         max_examples=max(1, round(given.max_examples * share)),
@@ -79,21 +84,22 @@ def run_law(
         LawViolation: It is broken.
     """
     __tracebackhide__ = True
-    broken: list[LawViolation] = []
+    failed: list[Exception] = []
     left = round(_SHRINKS * share)
 
     def test(data: st.DataObject) -> None:
         nonlocal left
-        if broken:
-            left -= 1
-            if left < 0:
-                raise _Enough
+        left -= bool(failed)
+        if left < 0:
+            raise _Enough
         case = Case(law, data.draw(strategy), data)
         case.refuse_leaf()
         try:
             check(case)
-        except LawViolation as error:
-            broken.append(error)
+        except hypothesis.errors.HypothesisException:
+            raise
+        except Exception as error:
+            failed.append(error)
             raise
 
     run: Any = _settings_for(settings, share)(hypothesis.given(st.data())(test))
@@ -105,12 +111,19 @@ def run_law(
     except _Enough:
         pass
     except Exception:
-        if not broken:
+        if not failed:
             raise
-    if broken:
-        # The last one is the smallest. Without Hypothesis' notes and frames, which speak of
-        # `data` and of ourselves.
-        raise LawViolation(*broken[-1].args) from broken[-1].__cause__
+    if failed:
+        raise _plain(failed[-1])  # the last one is the smallest
+
+
+def _plain(error: Exception) -> Exception:
+    """Return a violation without Hypothesis' notes, which speak of `data` and of ourselves."""
+    if not isinstance(error, LawViolation):
+        return error
+    made = LawViolation(*error.args)
+    made.__cause__ = error.__cause__
+    return made
 
 
 def _silent(_: object) -> None:

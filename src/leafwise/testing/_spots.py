@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
@@ -49,6 +49,23 @@ class Spot(NamedTuple):
 def spots(tree: Any) -> Iterator[Spot]:
     """Yield all places of a pytree, outer ones first: leaves, statics and containers."""
     yield from _spots(tree, "", lambda new: new, (None, ""), _DEEPEST)
+
+
+def argument_spots(arguments: Any, static: Container[str]) -> Iterator[Spot]:
+    """Yield all places of a call's arguments.
+
+    Args:
+        arguments: A namedtuple of them.
+        static: The names of those that are static.
+    """
+    for name in arguments._fields:
+        put = functools.partial(_put_argument, arguments, name)
+        walk = _static_spots if name in static else _spots
+        yield from walk(getattr(arguments, name), name, put, (None, ""), _DEEPEST)
+
+
+def _put_argument(arguments: Any, name: str, new: Any) -> Any:
+    return arguments._replace(**{name: new})
 
 
 _Owner = tuple[type | None, str]

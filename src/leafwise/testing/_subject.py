@@ -30,12 +30,21 @@ class Subject:
 
     def __init__(self, fun: Callable[..., Any]) -> None:
         """Jit a function; one that is jitted stays as it is."""
+        if inspect.ismethod(fun):  # whose first argument is given: options do not count it
+            fun = functools.partial(fun)
         self.plain: Callable[..., Any] = getattr(fun, "__wrapped__", fun)
         self._filtered = type(fun).__module__ == _EQUINOX
         self._is_jitted = self._filtered or callable(getattr(fun, "clear_cache", None))
         self.jitted: Any = fun if self._is_jitted else jax.jit(fun)
         numbers, names = static_options(self.jitted)
         self._statics = static_arguments(self.plain, numbers or None, names or None)
+
+    @property
+    def static_names(self) -> frozenset[str]:
+        """The names of the arguments that are static."""
+        parameters = list(inspect.signature(self.plain).parameters)
+        numbered = {parameters[n] for n in self._statics.numbers if n < len(parameters)}
+        return frozenset({*numbered, *self._statics.names})
 
     def fresh(self) -> "Subject":
         """Return the function without its programs."""
