@@ -58,10 +58,10 @@ PYTHONS = SUPPORTED if AVAILABLE else [f"{sys.version_info[0]}.{sys.version_info
 WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with threads of its own
 OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
 PROPERTIES = ("property", "kit", "planted", "strategies")
-# What depends on neither Python nor JAX: pages, drawings, and what pytest makes of the plugin.
-ON_NEWEST = ("bench", "docs", "plugin", "report")
+# Pages, scripts, drawings, and what pytest makes of the plugin: these run once.
+ON_NEWEST = ("bench", "docs", "examples", "plugin", "report")
 # What depends on JAX more than on Python, and runs with the same JAX on the newest.
-AS_ON_NEWEST = ("check", "examples", "oracle", "transforms")
+AS_ON_NEWEST = ("check", "oracle", "transforms")
 
 
 def _floors(*names: str) -> list[str]:
