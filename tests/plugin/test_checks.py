@@ -213,7 +213,7 @@ def test_a_violation(models: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "*_ mypkg.models.Swapped round-trip _*",
-            "Swapped: *round-trip*",
+            "Swapped*: *round-trip*",
             "mypkg/models.py:4: leafwise.errors.LawViolation: Swapped*",
             "FAILED leafwise::mypkg.models.Swapped::round-trip - *",
         ]
