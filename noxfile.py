@@ -196,7 +196,7 @@ def demo(session: nox.Session) -> None:
         session.run("python", example)
     churn = "examples/churn.py"  # it has no class of its own, and much to explain
     checked = [example for example in examples if Path(example) != Path(churn)]
-    session.run("leafwise", "check", *checked, *session.posargs)
+    session.run("leafwise", "check", "--examples", "5", *checked, *session.posargs)
     session.run("leafwise", "explain", churn)
 
 
