@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any
 
@@ -71,7 +72,7 @@ class Log:
 
     def __str__(self) -> str:
         """Return the counts, and a line for each event."""
-        counts = ", ".join(_number(len(self._of(kind)), kind) for kind in EventKind)
+        counts = ", ".join(count_of(len(self._of(kind)), kind) for kind in EventKind)
         lines = [f"{counts} ({len(self.cache_hits)} from the cache)", *map(str, self)]
         return "\n".join(lines).replace("\n", "\n  ")
 
@@ -134,8 +135,8 @@ class watch:  # noqa: N801  # a context manager, used like a function
         unwatch_events(self._logs.pop().add)
 
 
-class budget:  # noqa: N801  # as above
-    """Allow only so many traces, lowerings and compiles in a block.
+class budget(ContextDecorator):  # noqa: N801  # as above
+    """Allow only so many traces, lowerings and compiles in a block, or in each call of a function.
 
     Args:
         traces: How many traces are allowed; None for any number.
@@ -172,15 +173,11 @@ class budget:  # noqa: N801  # as above
     ) -> None:
         """Get ready; nothing is counted before the block begins."""
         self._allowed = {
-            EventKind.TRACE: _checked("traces", traces),
-            EventKind.LOWERING: _checked("lowerings", lowerings),
-            EventKind.COMPILE: _checked("compiles", compiles),
+            EventKind.TRACE: checked_number("budget(traces=...)", traces),
+            EventKind.LOWERING: checked_number("budget(lowerings=...)", lowerings),
+            EventKind.COMPILE: checked_number("budget(compiles=...)", compiles),
         }
-        function: object = of
-        if not (function is None or isinstance(function, str) or callable(function)):
-            msg = f"budget(of=...) takes a function or a name, got {got(function)}"
-            raise TypeError(msg)
-        self._function = of
+        self._function = checked_function("budget", of)
         self._strict = strict
         self._eager = eager
         self._here = _Here()
@@ -221,16 +218,12 @@ class budget:  # noqa: N801  # as above
         for kind, allowed in self._allowed.items():
             events = [event for event in list(log.events) if event.kind is kind]
             if allowed is not None and len(events) > allowed:
-                counts.append(f"{_number(len(events), kind)}, {allowed} allowed")
+                counts.append(f"{count_of(len(events), kind)}, {allowed} allowed")
                 over += events[allowed:]
         if not over:
             return
-        whose = f" of {_name(self._function)}" if self._function is not None else ""
-        lines = [f"over budget{whose}: {'; '.join(counts)}"]
-        lines += [str(event).replace("\n", "\n  ") for event in over[:_SHOWN]]
-        lines += [f"... and {len(over) - _SHOWN} more"] if len(over) > _SHOWN else []
-        why = tuple(event.explanation for event in over if event.explanation is not None)
-        raise RetraceError("\n  ".join(lines), why)
+        problem = f"over budget{whose(self._function)}: {'; '.join(counts)}"
+        raise retrace_error(problem, over)
 
 
 class _Here(threading.local):
@@ -243,23 +236,51 @@ class _Here(threading.local):
 _SHOWN = 20
 
 
-def _number(count: int, kind: EventKind) -> str:
+def retrace_error(problem: str, events: list[Event]) -> RetraceError:
+    """Return the error that tells of some events, with the explanations that they have."""
+    lines = [problem, *(str(event).replace("\n", "\n  ") for event in events[:_SHOWN])]
+    lines += [f"... and {len(events) - _SHOWN} more"] if len(events) > _SHOWN else []
+    why = tuple(event.explanation for event in events if event.explanation is not None)
+    return RetraceError("\n  ".join(lines), why)
+
+
+def count_of(count: int, kind: EventKind) -> str:
+    """Return ``1 trace``, ``2 traces``."""
     return f"{count} {kind}" if count == 1 else f"{count} {kind}s"
 
 
-def _name(function: Callable[..., Any] | str) -> str:
-    if isinstance(function, str):
-        return function
-    return str(getattr(function, "__qualname__", function))
+def whose(function: Callable[..., Any] | str | None) -> str:
+    """Return `` of step``; nothing where all functions count."""
+    return "" if function is None else f" of {getattr(function, '__qualname__', function)}"
 
 
-def _checked(name: str, number: int | None) -> int | None:
+def checked_number(what: str, number: int | None) -> int | None:
+    """Return a number of 0 or more, or None.
+
+    Raises:
+        TypeError: It is something else.
+    """
     given: object = number
     wrong = not isinstance(given, int) or isinstance(given, bool) or given < 0
     if given is not None and wrong:
-        msg = f"budget({name}=...) takes a number of 0 or more, or None, got {got(given)}"
+        msg = f"{what} takes a number of 0 or more, or None, got {got(given)}"
         raise TypeError(msg)
     return number
+
+
+def checked_function(
+    who: str, function: Callable[..., Any] | str | None
+) -> Callable[..., Any] | str | None:
+    """Return a function, a name, or None.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    given: object = function
+    if not (given is None or isinstance(given, str) or callable(given)):
+        msg = f"{who}(of=...) takes a function or a name, got {got(given)}"
+        raise TypeError(msg)
+    return function
 
 
 def no_retrace(

@@ -304,3 +304,22 @@ def test_wrong_arguments(options: Any, words: str) -> None:
     """The error names the argument, and what was given."""
     with pytest.raises(TypeError, match=re.escape(words)):
         lw.budget(**options)
+
+
+def test_as_a_decorator() -> None:
+    """A budget decorates a function: each call has the whole of it, nested ones too."""
+    step = jax.jit(lambda x: x + 1)
+    sizes = iter(range(50, 60))
+
+    @lw.budget(traces=1, of=step)
+    def once() -> None:
+        step(jnp.ones(next(sizes)))
+
+    @lw.no_retrace(of=step)
+    def never() -> None:
+        once()
+
+    once()
+    once()
+    with pytest.raises(lw.RetraceError, match="1 trace"):
+        never()

@@ -6,9 +6,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from leafwise._events import EventKind
-from leafwise._text import got
-from leafwise._watch import Log, no_retrace, watch
-from leafwise.errors import RetraceError
+from leafwise._watch import (
+    Log,
+    budget,
+    checked_function,
+    checked_number,
+    count_of,
+    no_retrace,
+    retrace_error,
+    watch,
+    whose,
+)
 
 Function = Callable[..., Any] | str
 
@@ -16,15 +24,7 @@ Function = Callable[..., Any] | str
 class _Exactly(ContextDecorator):
     """A block, or a function, in which JAX does something an exact number of times."""
 
-    def __init__(self, name: str, kind: EventKind, number: int, of: Function | None) -> None:
-        given: Any = number
-        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-            msg = f"{name} takes a number of 0 or more, got {got(given)}"
-            raise TypeError(msg)
-        function: object = of
-        if not (function is None or isinstance(function, str) or callable(function)):
-            msg = f"{name}(of=...) takes a function or a name, got {got(function)}"
-            raise TypeError(msg)
+    def __init__(self, kind: EventKind, number: int, of: Function | None) -> None:
         self._number = number
         self._kind = kind
         self._function = of
@@ -32,7 +32,7 @@ class _Exactly(ContextDecorator):
 
     def _recreate_cm(self) -> Self:
         """Return what a decorated function enters: each call counts for itself."""
-        return type(self)("", self._kind, self._number, self._function)
+        return type(self)(self._kind, self._number, self._function)
 
     def __enter__(self) -> Log:
         """Begin to count; the log shows what was seen so far."""
@@ -57,16 +57,22 @@ class _Exactly(ContextDecorator):
         seen = [event for event in events if event.kind is self._kind]
         if len(seen) == self._number:
             return
-        name = self._function
-        whose = "" if name is None else f" of {getattr(name, '__qualname__', name)}"
-        lines = [f"{_count(len(seen), self._kind)}{whose}, {self._number} wanted"]
-        lines += [str(event).replace("\n", "\n  ") for event in seen]
-        why = tuple(event.explanation for event in seen if event.explanation is not None)
-        raise RetraceError("\n  ".join(lines), why)
+        problem = f"{count_of(len(seen), self._kind)}{whose(self._function)}, {self._number} wanted"
+        raise retrace_error(problem, seen)
 
 
-def _count(number: int, kind: EventKind) -> str:
-    return f"{number} {kind}" if number == 1 else f"{number} {kind}s"
+def _exactly(who: str, kind: EventKind, number: int, of: Function | None) -> _Exactly:
+    """Return the block, if the number is one.
+
+    Raises:
+        TypeError: `number` is no number of 0 or more, or `of` is no function or name.
+    """
+    given: Any = number
+    if given is None:  # which stands for any number in a budget
+        msg = f"{who} takes a number of 0 or more, got None"
+        raise TypeError(msg)
+    checked_number(who, number)
+    return _Exactly(kind, number, checked_function(who, of))
 
 
 def assert_traces(number: int, *, of: Function | None = None) -> _Exactly:
@@ -88,7 +94,7 @@ def assert_traces(number: int, *, of: Function | None = None) -> _Exactly:
         ...     step(params, x)
         ...     step(params, 2 * x)  # doctest: +SKIP
     """
-    return _Exactly("assert_traces", EventKind.TRACE, number, of)
+    return _exactly("assert_traces", EventKind.TRACE, number, of)
 
 
 def assert_compiles(number: int, *, of: Function | None = None) -> _Exactly:
@@ -111,35 +117,10 @@ def assert_compiles(number: int, *, of: Function | None = None) -> _Exactly:
         ...     step(params, jnp.ones(3))
         ...     step(params, jnp.ones(4))  # doctest: +SKIP
     """
-    return _Exactly("assert_compiles", EventKind.COMPILE, number, of)
+    return _exactly("assert_compiles", EventKind.COMPILE, number, of)
 
 
-class _NoRetrace(ContextDecorator):
-    """A block, or a function, in which JAX neither traces, lowers nor compiles."""
-
-    def __init__(self, of: Function | None) -> None:
-        self._function = of
-        self._block = no_retrace(of=of, eager=False)
-
-    def _recreate_cm(self) -> Self:
-        return type(self)(self._function)
-
-    def __enter__(self) -> Log:
-        """Begin to count."""
-        return self._block.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop counting, and raise if there was anything."""
-        __tracebackhide__ = True
-        self._block.__exit__(kind, error, traceback)
-
-
-def assert_no_retrace(*, of: Function | None = None) -> _NoRetrace:
+def assert_no_retrace(*, of: Function | None = None) -> budget:
     """Assert that JAX neither traces, lowers nor compiles, in a block or in a function.
 
     As `leafwise.no_retrace`, without the operations of JAX itself that are called outside of
@@ -157,4 +138,4 @@ def assert_no_retrace(*, of: Function | None = None) -> _NoRetrace:
         >>> with assert_no_retrace():
         ...     step(replace(params, lr=0.2), x)  # doctest: +SKIP
     """
-    return _NoRetrace(of)
+    return no_retrace(of=of, eager=False)

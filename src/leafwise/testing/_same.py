@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from leafwise._values import told_apart
-from leafwise.testing._view import Names, duplicate, field_order
+from leafwise.testing._view import Names, field_order
 from leafwise.testing._words import is_key, say_leaf, say_static, short
 
 
@@ -109,11 +109,6 @@ def again(value: Any) -> Any:
             return copy.deepcopy(value)
         except Exception:  # noqa: BLE001  # nor is copied
             return value
-
-
-def twin_of(instance: Any) -> Any:
-    """Return an instance with the same attributes, none of the class's own code run."""
-    return duplicate(instance)
 
 
 def readers(instance: Any) -> Iterator[tuple[str, Any]]:

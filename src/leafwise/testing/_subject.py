@@ -99,23 +99,3 @@ def probe() -> Subject:
 
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(jax.typeof(leaf).dtype, jax.dtypes.prng_key)
-
-
-def parameters_of(fun: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function that can be given by position.
-
-    Raises:
-        TypeError: It has others that must be given.
-    """
-    found: list[inspect.Parameter] = []
-    for parameter in inspect.signature(fun).parameters.values():
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            found.append(parameter)
-        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            name = getattr(fun, "__name__", str(fun))
-            msg = (
-                f"{name}: the parameter {parameter.name!r} is given by keyword alone\n"
-                f"  fix: let it be given by position, or test a function that gives it"
-            )
-            raise TypeError(msg)
-    return found
