@@ -57,6 +57,7 @@ AVAILABLE = [minor for minor in SUPPORTED if _answers(minor)]
 PYTHONS = SUPPORTED if AVAILABLE else [f"{sys.version_info[0]}.{sys.version_info[1]}"]
 WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with threads of its own
 OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
+ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 PROPERTIES = ("property", "kit", "planted", "strategies")
 # Pages, scripts, drawings, and what pytest makes of the plugin: these run once.
 ON_NEWEST = ("bench", "docs", "examples", "plugin", "report")
@@ -64,11 +65,12 @@ ON_NEWEST = ("bench", "docs", "examples", "plugin", "report")
 AS_ON_NEWEST = ("check", "oracle", "transforms")
 
 
-def _floors(*names: str) -> list[str]:
+def _floors(*names: str, groups: tuple[str, ...] = ()) -> list[str]:
     """Pin direct dependencies, or those named, to the oldest version allowed."""
     project = PYPROJECT["project"]
     extras = project["optional-dependencies"].values()
     direct = {*project["dependencies"], *(each for extra in extras for each in extra)}
+    direct.update(nox.project.dependency_groups(PYPROJECT, *groups) if groups else ())
     pairs = [each.split(">=") for each in sorted(direct) if ">=" in each]
     return [f"{name}=={floor}" for name, floor in pairs if not names or name in names]
 
@@ -86,13 +88,20 @@ def _install(session: nox.Session, *groups: str, project: str = "", pins: list[s
 def tests(session: nox.Session) -> None:
     """Run the tests on each Python, with the oldest JAX on the oldest, and then every check."""
     if not session.posargs:  # a narrowed run stays narrow
-        for check in ("properties", "downstream", "lint", "types", "docs", "demo"):
+        ecosystem = [f"downstream-{python}" for python in ENDS]
+        for check in ("properties", *ecosystem, "lint", "types", "docs", "demo"):
             session.notify(check, posargs=[])
     pins = _floors("jax", "jaxlib") if session.python == SUPPORTED[0] else []
-    _install(session, "test", pins=pins)
+    # The pages, which run on the newest, show the libraries around leafwise.
+    groups = ("test", "interop") if session.python == NEWEST else ("test",)
+    _install(session, *groups, pins=pins)
     extra: list[str] = []
     if not session.posargs:
-        left_out = ["downstream", "planted"]  # sessions of their own run these on the newest
+        left_out = [
+            "downstream",
+            "interop",
+            "planted",
+        ]  # sessions of their own run these on the newest
         if session.python != OLDEST:
             left_out += PROPERTIES
         if session.python != NEWEST:
@@ -117,11 +126,27 @@ def properties(session: nox.Session) -> None:
     session.run("pytest", *folders, *WORKERS, *arguments)
 
 
-@nox.session(python=NEWEST)
+@nox.session(python=ENDS)
 def downstream(session: nox.Session) -> None:
-    """Run `leafwise check` over classes of other libraries, and compare with what was judged."""
-    _install(session, "test", "downstream", pins=[])
-    session.run("pytest", "tests/downstream", *WORKERS, *session.posargs)
+    """Try leafwise with the libraries around it, the oldest that it supports and the newest.
+
+    Then `leafwise check` runs over classes of theirs. `-- --write-table` writes again what the
+    tests found into docs/reference/ecosystem.md.
+    """
+    arguments = [each for each in session.posargs if each != "--write-table"]
+    files = {python: Path(session.cache_dir, f"works-{python}.json") for python in ENDS}
+    works = ["--works", str(files[str(session.python)])]
+    if session.python != NEWEST:
+        groups = ("test", "interop")
+        _install(session, *groups, pins=_floors(groups=("interop",)))
+        session.run("pytest", "tests/interop", *WORKERS, *works, *arguments)
+        return
+    _install(session, "test", "interop", "downstream", pins=[])
+    session.run("pytest", "tests/interop", "tests/downstream", *WORKERS, *works, *arguments)
+    found = [str(files[python]) for python in ENDS if files[python].exists()]
+    if not arguments and len(found) == len(ENDS) > 1:
+        write = ["--write"] if "--write-table" in session.posargs else []
+        session.run("python", "tests/interop/table.py", *found, *write)
 
 
 @nox.session(python=NEWEST, default=False)
@@ -165,7 +190,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=NEWEST)
 def types(session: nox.Session) -> None:
     """Check types with pyright and mypy, both strict, errors that must occur included."""
-    _install(session, "types", project=".[all]", pins=[])
+    _install(session, "types", "interop", project=".[all]", pins=[])
     paths = [path for path in ("src", "typing_tests") if Path(path).is_dir()]
     python = str(Path(session.bin, "python"))
     session.run("pyright", "--warnings", "--pythonpath", python, *(session.posargs or paths))
@@ -195,7 +220,9 @@ def demo(session: nox.Session) -> None:
     for example in examples:
         session.run("python", example)
     churn = "examples/churn.py"  # it has no class of its own, and much to explain
-    checked = [example for example in examples if Path(example) != Path(churn)]
+    filtered = "examples/equinox_mlp.py"  # leaves that are functions: jax.jit takes none
+    left_out = {Path(churn), Path(filtered)}
+    checked = [example for example in examples if Path(example) not in left_out]
     session.run("leafwise", "check", "--examples", "5", *checked, *session.posargs)
     session.run("leafwise", "explain", churn)
 

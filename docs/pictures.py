@@ -62,6 +62,36 @@ def draw_check_warning() -> str:
     return _drawn(run, "check-warning", "leafwise check model.py", verbose=False)
 
 
+@lw.pytree
+class Dense:
+    """A layer."""
+
+    w: jax.Array
+    b: jax.Array
+    act: lw.Static[str] = "relu"
+
+
+@lw.pytree
+class Model:
+    """Two layers between a table and the same table."""
+
+    table: jax.Array
+    layers: list[Dense]
+    readout: jax.Array
+    dropout: float = 0.1
+    heads: int = lw.static_field(default=4)
+
+
+def draw_show() -> str:
+    """Return what `leafwise.show` makes of a model, as SVG."""
+    table = jnp.zeros((1000, 64))
+    layers = [
+        Dense(jnp.zeros((64, 256)), jnp.zeros(256)),
+        Dense(jnp.zeros((256, 64)), jnp.zeros(64), act="tanh"),
+    ]
+    return lw.show(Model(table, layers, table)).svg() + "\n"
+
+
 def _drawn(run: Run, name: str, title: str, *, verbose: bool) -> str:
     # A console of its own says it is a terminal, whatever standard output is.
     console = Console(
@@ -85,7 +115,11 @@ def _without_fonts(svg: str) -> str:
     return "\n".join(kept).replace("Fira Code, monospace", "ui-monospace, monospace") + "\n"
 
 
-PICTURES = {"check.svg": draw_check, "check-warning.svg": draw_check_warning}
+PICTURES = {
+    "check.svg": draw_check,
+    "check-warning.svg": draw_check_warning,
+    "show.svg": draw_show,
+}
 
 
 def main() -> None:

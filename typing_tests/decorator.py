@@ -59,3 +59,14 @@ assert_type(lw.freeze([1]), Any)
 assert_type(lw.FrozenMapping({"a": 1}), lw.FrozenMapping[str, int])
 assert_type(lw.FrozenMapping(a=1)["a"], int)
 assert_type(lw.StaticArray([1, 2]), lw.StaticArray)
+
+
+@lw.pytree
+class Trained:
+    rate: float = lw.static_field(by="identity", default=0.1)
+    call: type[int] = lw.static_field(by="content", default=int)
+
+
+assert_type(Trained().rate, float)
+lw.static_field(by="value")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+lw.field(by="content")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

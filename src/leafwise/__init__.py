@@ -10,40 +10,51 @@ from leafwise._instance import pformat, replace
 from leafwise._pytree import pytree, register
 from leafwise.errors import (
     ArrayInStaticError,
+    CheckpointError,
+    CheckpointMismatchError,
     DefinitionError,
+    Difference,
     FieldCheckError,
     FieldNotSetError,
     Finding,
     FrozenInstanceError,
     InconsistentHashError,
     LeafwiseError,
+    PathError,
     RetraceError,
     RetraceStormWarning,
     StaticFieldError,
     StaticMutatedError,
     TracerComparisonError,
     TracerInStaticError,
+    TreeError,
     UndecoratedSubclassError,
     UnhashableStaticError,
 )
 
 if TYPE_CHECKING:
+    from leafwise._axes import axes
+    from leafwise._combine import combine
     from leafwise._events import EventKind
     from leafwise._explain import Explanation, explain
     from leafwise._jit import JitFunction, Programs, jit
     from leafwise._leaves import Leaf, LeafKind
     from leafwise._memory import Program
     from leafwise._reasons import Outcome, Reason, ReasonKind
+    from leafwise._show.diagram import Diagram, show
     from leafwise._signature import Signature, signature
     from leafwise._sites import Site
     from leafwise._storm import storm_guard
+    from leafwise._update import update
     from leafwise._watch import Log, budget, no_retrace, watch
     from leafwise._watching import Event
+    from leafwise._where import Where, labels, mask, partition, where
 
 __version__ = "0.1.0"
 
 # The oracle, which few programs ask: loaded with its first name.
 _LAZY = {
+    "Diagram": "_show.diagram",
     "Event": "_watching",
     "EventKind": "_events",
     "Explanation": "_explain",
@@ -58,13 +69,22 @@ _LAZY = {
     "ReasonKind": "_reasons",
     "Signature": "_signature",
     "Site": "_sites",
+    "Where": "_where",
+    "axes": "_axes",
     "budget": "_watch",
+    "combine": "_combine",
     "explain": "_explain",
     "jit": "_jit",
+    "labels": "_where",
+    "mask": "_where",
     "no_retrace": "_watch",
+    "partition": "_where",
+    "show": "_show.diagram",
     "signature": "_signature",
     "storm_guard": "_storm",
+    "update": "_update",
     "watch": "_watch",
+    "where": "_where",
 }
 
 
@@ -85,7 +105,11 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "ArrayInStaticError",
+    "CheckpointError",
+    "CheckpointMismatchError",
     "DefinitionError",
+    "Diagram",
+    "Difference",
     "Event",
     "EventKind",
     "Explanation",
@@ -101,6 +125,7 @@ __all__ = [
     "LeafwiseError",
     "Log",
     "Outcome",
+    "PathError",
     "Program",
     "Programs",
     "Reason",
@@ -115,21 +140,31 @@ __all__ = [
     "StaticMutatedError",
     "TracerComparisonError",
     "TracerInStaticError",
+    "TreeError",
     "UndecoratedSubclassError",
     "UnhashableStaticError",
+    "Where",
+    "axes",
     "budget",
+    "combine",
     "debug",
     "explain",
     "field",
     "freeze",
     "jit",
+    "labels",
+    "mask",
     "no_retrace",
+    "partition",
     "pformat",
     "pytree",
     "register",
     "replace",
+    "show",
     "signature",
     "static_field",
     "storm_guard",
+    "update",
     "watch",
+    "where",
 ]

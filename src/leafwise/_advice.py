@@ -7,9 +7,12 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from leafwise._fields import By
 from leafwise._introspect import compares_by_identity
 from leafwise._leaves import Leaf, LeafKind
+from leafwise._method import BoundMethod
 from leafwise._reasons import ABSENT, ReasonKind
+from leafwise._snapshot import function_parts
 from leafwise._text import shorten
 from leafwise._values import jax_equal, told_apart
 
@@ -155,13 +158,27 @@ def _differ(before: Any, after: Any) -> str:
     return f"`{_short(other)}` is not `{_short(one)}`"
 
 
-def static(before: Any, after: Any) -> str:
-    """Advise on a static value that differs."""
+def static(before: Any, after: Any, by: By | None = None) -> str:
+    """Advise on a static value that differs.
+
+    Args:
+        before: The earlier value.
+        after: The later value.
+        by: How functions are compared, if they stand in a field of leafwise.
+    """
     if before is ABSENT or after is ABSENT:
         return "A static is there in one call only."
+    if by == "content":
+        path, one, other = inner_difference(before, after, by=by)
+        where = f" (at {path})" if path else ""
+        both = _is_function(one) and _is_function(other)
+        cure = "another function: each has a program of its own" if both else _cure(one, other)
+        return f"{cure or 'each new value is traced and compiled'}{where}."
     path, one, other = inner_difference(before, after)
     where = f" (at {path})" if path else ""
     cure = _cure(one, other)
+    if by is not None and cure is not None and cure.startswith("fresh "):
+        cure += ', or declare the field `lw.static_field(by="content")`'
     return f"{cure or 'each new value is traced and compiled'}{where}."
 
 
@@ -201,23 +218,41 @@ def cause_of(before: Any, after: Any) -> str:
     return "changing value"
 
 
-def inner_difference(before: Any, after: Any, path: str = "") -> tuple[str, Any, Any]:
-    """Return the first parts that differ of two values of one type, and the way to them."""
+def inner_difference(
+    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
+) -> tuple[str, Any, Any]:
+    """Return the first parts that differ of two values of one type, and the way to them.
+
+    Args:
+        before: The earlier value.
+        after: The later value.
+        path: The way to them so far.
+        by: How functions are compared: by content, they have parts.
+        above: The values that lead here, which a function may lead back to.
+    """
     if type(before) is type(after) and len(path) < _DEEPEST:
-        mine, its = list(_parts(before)), list(_parts(after))
+        mine, its = list(_parts(before, by)), list(_parts(after, by))
         if [step for step, _ in mine] == [step for step, _ in its]:
+            above = (*above, id(before))
             for (step, one), (_, other) in zip(mine, its, strict=True):
-                same = told_apart(one, other) is False and jax_equal(one, other) is True
-                if one is not other and not same:
-                    return inner_difference(one, other, path + step)
+                same = told_apart(one, other, by) is False
+                if by == "identity":
+                    same = same and jax_equal(one, other) is True
+                if one is not other and not same and id(one) not in above:
+                    return inner_difference(one, other, path + step, by, above)
     return path, before, after
 
 
-_DEEPEST: Final = 200
+_DEEPEST: Final = 2_000
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, tuple | list):
+def _parts(value: Any, by: By) -> Iterator[tuple[str, Any]]:
+    if by == "content" and isinstance(value, types.FunctionType):
+        yield from function_parts(value, "")
+    elif by == "content" and isinstance(value, types.MethodType):
+        yield ".__func__", value.__func__
+        yield ".__self__", value.__self__
+    elif isinstance(value, tuple | list):
         names = getattr(type(value), "_fields", None)
         for place, item in enumerate(value):
             yield (f".{names[place]}" if names else f"[{place}]"), item
@@ -255,10 +290,10 @@ def _code(value: Any) -> Any:
 
 
 def _fresh(other: Any) -> str:
+    if isinstance(other, types.MethodType | BoundMethod):
+        return "a method of another object: keep one object, or give its class an `__eq__`"
     if isinstance(other, functools.partial):
         return "fresh partial each call: make it once"
-    if isinstance(other, types.MethodType):
-        return "a method of another object: keep one object, or give its class an `__eq__`"
     name = getattr(other, "__name__", "")
     if name == "<lambda>":
         return "fresh lambda each call: define it once"

@@ -82,23 +82,38 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
     """
     if not isinstance(annotation, str):
         return annotation
-    module = sys.modules.get(cls.__module__)
-    names = _Names([vars(cls), *scopes, vars(module) if module else {}, vars(builtins)])
-    try:
-        # With real builtins: subscripting a generic class imports.
-        value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
-    except Exception:  # noqa: BLE001  # any code can stand in an annotation
-        value = Unknown()
-        names.unknown.append(annotation)
-    if names.unknown and re.search(r"\bStatic\s*\[", annotation) and not has_mark(value):
+    value, unknown = _evaluate(cls, annotation, scopes)
+    if unknown and re.search(r"\bStatic\s*\[", annotation) and not has_mark(value):
         msg = (
-            f"{cls.__name__}.{name}: cannot tell whether it is static, as {names.unknown[0]!r} "
+            f"{cls.__name__}.{name}: cannot tell whether it is static, as {unknown[0]!r} "
             f"in its annotation {annotation!r} cannot be found\n"
             f"  fix: import it at the top of the module, or write "
             f"`{name}: ... = lw.static_field()`"
         )
         raise DefinitionError(msg)
     return value
+
+
+def resolve_known(cls: type, annotation: Any, scopes: list[Mapping[str, Any]]) -> Any:
+    """Return an annotation, evaluated if it is a string whose names can all be found."""
+    if not isinstance(annotation, str):
+        return annotation
+    value, unknown = _evaluate(cls, annotation, scopes)
+    return annotation if unknown else value
+
+
+def _evaluate(
+    cls: type, annotation: str, scopes: list[Mapping[str, Any]]
+) -> tuple[Any, list[str]]:
+    """Return what a string says, and the names in it that cannot be found."""
+    module = sys.modules.get(cls.__module__)
+    names = _Names([vars(cls), *scopes, vars(module) if module else {}, vars(builtins)])
+    try:
+        # With real builtins: subscripting a generic class imports.
+        value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
+    except Exception:  # noqa: BLE001  # any code can stand in an annotation
+        return Unknown(), [*names.unknown, annotation]
+    return value, names.unknown
 
 
 def has_mark(annotation: Any) -> bool:

@@ -19,10 +19,7 @@ import jax
 
 from leafwise._classmap import ClassMap
 from leafwise._spec import ClassSpec, FieldSpec
-from leafwise._static_key import key_of
-
-KEY: Final = "__leafwise_key__"
-"""The attribute of an instance that holds its key, once it is constructed."""
+from leafwise._static_key import KEY, key_of
 
 PENDING: Final = "__leafwise_pending__"
 """The attribute that holds statics assigned during construction, by name."""
@@ -99,6 +96,7 @@ def _key_lines(spec: ClassSpec) -> list[str]:
 def make_init(
     spec: ClassSpec,
     initvars: "list[dataclasses.Field[Any]]",
+    types: dict[str, Any],
     foreign: Callable[[type], None],
     finish: Callable[[Any, type], None],
 ) -> Any:
@@ -107,6 +105,7 @@ def make_init(
     Args:
         spec: The class.
         initvars: Its `dataclasses.InitVar`s, with the fields in declaration order.
+        types: What it takes for each field and `dataclasses.InitVar`.
         foreign: Called when a subclass runs this constructor.
         finish: Completes an instance whose ``__post_init__`` may have set fields.
     """
@@ -151,14 +150,9 @@ def make_init(
         body += ["else:", *(f"    {line}" for line in static)] if static else []
     _compile(cls, "__init__", lines + [f"    {line}" for line in body], namespace)
     init = _take(cls, "__init__", namespace)
-    init.__annotations__ = {d.name: _parameter_type(d) for d in parameters} | {"return": None}
+    init.__annotations__ = {d.name: types[d.name] for d in parameters} | {"return": None}
     init.__doc__ = f"Construct a {cls.__name__}; statics are validated."
     return init
-
-
-def _parameter_type(definition: "dataclasses.Field[Any]") -> Any:
-    kind = definition.type
-    return kind.type if isinstance(kind, dataclasses.InitVar) else kind
 
 
 def _signature(
@@ -239,6 +233,7 @@ class Functions:
         unfinished: Returns children and key of an instance that is being constructed,
             or raises if a field has no value.
         verify: Reads the statics of an instance again, while `check_statics` is on.
+        check: Compares its statics by content with what they were, if it has any.
     """
 
     def __init__(
@@ -246,6 +241,7 @@ class Functions:
         spec: ClassSpec,
         unfinished: Callable[[Any], tuple[tuple[Any, ...], Any]],
         verify: Callable[[Any], None],
+        check: Callable[[Any], None],
     ) -> None:
         """Generate the unchecked functions; the checked ones wait until asked for."""
         self.spec = spec
@@ -258,6 +254,7 @@ class Functions:
             "_lw_set_dict": _dict_setter(spec),
             "_lw_unfinished": unfinished,
             "_lw_verify": verify,
+            "_lw_check": check,
             "_lw_paths": paths,
             "_lw_zip": zip,
             "_lw_tuple": tuple,
@@ -272,7 +269,8 @@ class Functions:
 
     def _flatten(self, *, checked: bool) -> list[str]:
         """Return all three functions: compiling them at once is quicker."""
-        verify = ["    _lw_verify(self)"] if checked else []
+        by_content = ["    _lw_check(self)"] if self.spec.content_names else []
+        verify = ["    _lw_verify(self)"] if checked else by_content
         spread = self.spec.spread is not None
         read_key = [f"        key = self.{KEY}"] if spread else []
         key = "key" if spread else f"self.{KEY}"

@@ -287,11 +287,12 @@ def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     earlier = dict(zip(mine.names, mine.values, strict=True))
     for name, value in zip(its.names, its.values, strict=True):
         old = earlier.pop(name, ABSENT)
-        if its.is_keyed:  # a key of ours compares types and values
-            equal: bool | None = mine.aux is its.aux or told_apart(old, value) is False
+        by = its.compared_by(name)
+        if by is not None:  # a key of ours compares types and values
+            equal: bool | None = mine.aux is its.aux or told_apart(old, value, by) is False
         else:
             equal = jax_equal(old, value)
-        yield from static_reason(path + name, old, value, equal=equal)
+        yield from static_reason(path + name, old, value, equal=equal, by=by)
     for name, old in earlier.items():
         yield from static_reason(path + name, old, ABSENT, equal=False)
 

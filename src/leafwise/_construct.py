@@ -4,9 +4,9 @@ import dataclasses
 import functools
 from typing import Any, Final, cast
 
-from leafwise._codegen import KEY, PENDING
+from leafwise._codegen import PENDING
 from leafwise._spec import ClassSpec, is_decorated
-from leafwise._static_key import StaticKey, key_of, table_of
+from leafwise._static_key import KEY, StaticKey, key_of, table_of
 from leafwise.errors import FieldNotSetError, FrozenInstanceError, UndecoratedSubclassError
 
 

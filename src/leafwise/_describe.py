@@ -5,21 +5,24 @@ name does not lead to them, objects compared by identity their address, and text
 are cut a digest of the whole.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
 import struct
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, cast
 
+import jax
 import numpy as np
 
 from leafwise._freeze import FrozenMapping, StaticArray
 from leafwise._introspect import attributes, compares_by_identity
-from leafwise._text import shorten
+from leafwise._method import BoundMethod
+from leafwise._text import describe_array, shorten
 
 _MOST_ITEMS: Final = 20
 _LONGEST: Final = 200
@@ -32,10 +35,19 @@ class Look(NamedTuple):
     Attributes:
         digest: The hash of the key it belongs to, shown where the text is cut.
         home: The module whose classes need no module in front; None for all.
+        short: Whether values need not be told apart: no digests, no addresses.
+        by_content: Whether functions are compared by content.
     """
 
     digest: int = 0
     home: str | None = None
+    short: bool = False
+    by_content: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What stands behind a text that is cut."""
+        return "..." if self.short else f"... #{self.digest:08x}"
 
 
 _ANYWHERE: Final = Look()
@@ -53,6 +65,9 @@ def describe(value: Any, look: Look = _ANYWHERE) -> str:
     kind: type = type(value)
     name = getattr(value, "__qualname__", None)
     text = f"<{kind.__name__} {name}>" if isinstance(name, str) else shorten(value)
+    if look.short:
+        plain = cast("Any", kind).__repr__ is object.__repr__ and name is None
+        return f"<{kind.__name__}>" if plain else text
     suffix = "" if _leads_to(kind) else f" of {_class_name(kind, look)}"
     if compares_by_identity(kind):
         suffix += f" (compared by identity, at 0x{id(value):x})"
@@ -92,8 +107,8 @@ def _cut(value: object, look: Look) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # an int of thousands of digits
-        return f"{shorten(value)} #{look.digest:08x}"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... #{look.digest:08x}"
+        return shorten(value) + look.mark.removeprefix("...")
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + look.mark
 
 
 def _float(value: float, look: Look) -> str | None:
@@ -105,19 +120,31 @@ def _float(value: float, look: Look) -> str | None:
     return repr(value)
 
 
-def _class(value: type, _look: Look) -> str:
-    return _named(value, f"{value.__module__}.{value.__qualname__}")
+def _class(value: type, look: Look) -> str:
+    return _named(value, f"{value.__module__}.{value.__qualname__}", look)
 
 
 def _enum(value: Enum, look: Look) -> str:
     return f"{_class_name(type(value), look)}.{value.name}"
 
 
-def _function(value: Any, _look: Look) -> str:
-    return _named(value, f"<function {value.__qualname__}>")
+def _function(value: Any, look: Look) -> str:
+    if look.by_content and isinstance(value, types.FunctionType):
+        shown = [f", {name}={_cut(item, look)}" for name, item in _plain_cells(value)]
+        return f"<function {value.__qualname__}{''.join(shown)}, #{look.digest:08x}>"
+    return _named(value, f"<function {value.__qualname__}>", look)
 
 
-def _method(value: types.MethodType, look: Look) -> str:
+def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield what a function closes over and can be told in a word."""
+    names = function.__code__.co_freevars
+    for name, cell in zip(names, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            if isinstance(cell.cell_contents, (*_PLAIN, float)):
+                yield name, cell.cell_contents
+
+
+def _method(value: types.MethodType | BoundMethod, look: Look) -> str:
     name = getattr(value.__func__, "__name__", shorten(value.__func__))
     return f"{describe(value.__self__, look)}.{name}"
 
@@ -181,9 +208,10 @@ _WORDS: Final[tuple[tuple[Any, Callable[[Any, Look], str | None]], ...]] = (
     (Enum, _enum),
     (float, _float),
     ((*_PLAIN, np.generic, np.dtype, StaticArray, range), _plain),
+    ((jax.Array, np.ndarray), lambda value, _look: describe_array(value)),
     ((types.FunctionType, types.BuiltinFunctionType), _function),
     (types.ModuleType, _module),
-    (types.MethodType, _method),
+    ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     (tuple, _tuple),
     (frozenset, _frozenset),
     (functools.partial, _partial),
@@ -195,13 +223,14 @@ _WORDS: Final[tuple[tuple[Any, Callable[[Any, Look], str | None]], ...]] = (
 def _joined(parts: list[str], total: int, look: Look) -> str:
     if total > len(parts):
         half = _MOST_ITEMS // 2
-        parts = [*parts[:half], f"... {total - half} more, #{look.digest:08x}"]
+        mark = "" if look.short else f", #{look.digest:08x}"
+        parts = [*parts[:half], f"... {total - half} more{mark}"]
     return ", ".join(parts)
 
 
-def _named(value: Any, text: str) -> str:
+def _named(value: Any, text: str, look: Look) -> str:
     """Add the address to a function or class that its name does not lead to."""
-    if _leads_to(value) or isinstance(value, types.BuiltinFunctionType):
+    if look.short or _leads_to(value) or isinstance(value, types.BuiltinFunctionType):
         return text
     return f"{text} (compared by identity, at 0x{id(value):x})"
 
@@ -210,8 +239,8 @@ def _class_name(kind: type, look: Look) -> str:
     """Return a class's name, with what tells it from others of that name."""
     away = look.home is not None and kind.__module__ not in (look.home, "builtins", "functools")
     name = f"{kind.__module__}.{kind.__qualname__}" if away else kind.__qualname__
-    if _leads_to(kind):
-        return name
+    if look.short or _leads_to(kind):
+        return name.rpartition("<locals>.")[2] if look.short else name
     why = "local" if "<locals>" in kind.__qualname__ else "redefined"
     return f"{name.rpartition('<locals>.')[2]}<{why} class, at 0x{id(kind):x}>"
 

@@ -1,8 +1,19 @@
 """How a field is declared: `field`, `static_field` and the annotation `Static`."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    overload,
+)
 
 from leafwise.errors import DefinitionError
 
@@ -13,6 +24,10 @@ OPTIONS: Final = "leafwise"
 
 STATIC_METADATA: Final[Mapping[str, bool]] = {"static": True, "pytree_node": False}
 """What jax, equinox, flax, penzai and optree read as "this field is static"."""
+
+
+By: TypeAlias = Literal["identity", "content"]
+"""How the functions in a static field are compared."""
 
 
 class StaticMark:
@@ -29,6 +44,16 @@ Static: TypeAlias = Annotated[T, StaticMark()]
 """``act: Static[str] = "relu"`` declares a static field, as `static_field` does."""
 
 
+class NamedCheck:
+    """A check that is told the field's name: it may say it where no exception can be caught."""
+
+    __slots__ = ()
+
+    def check_named(self, value: Any, where: str) -> object:
+        """Check the value of the field `where`, which is ``Class.field``."""
+        raise NotImplementedError
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldOptions:
     """What `field` and `static_field` know beyond `dataclasses.field`."""
@@ -36,6 +61,79 @@ class FieldOptions:
     converter: Callable[[Any], Any] | None = None
     check: Callable[[Any], object] | None = None
     freeze: bool = False
+    by: By = "identity"
+
+
+CONVERTER: Final = "converter"
+"""The metadata entry in which equinox looks for what to call with a field's value."""
+
+
+class Converter:
+    """What equinox finds in the metadata of a field, and calls with its value.
+
+    It does what the field's options say and validates a static. Classes of leafwise do this
+    in their constructor, and never call it.
+
+    Attributes:
+        owner: The name of the class that declares the field.
+        definition: The field.
+        options: What was said of it.
+        static: Whether it is static.
+        keyed: Whether instances of the class have a key, behind which a static stands.
+    """
+
+    __slots__ = ("definition", "keyed", "options", "owner", "static")
+
+    def __init__(
+        self, definition: "dataclasses.Field[Any]", options: FieldOptions, *, static: bool
+    ) -> None:
+        """Know the field; the class that declares it is told later."""
+        self.owner = "field"
+        self.definition = definition
+        self.options = options
+        self.static = static
+        self.keyed = False
+
+    def __call__(self, value: Any) -> Any:
+        """Return the value to store."""
+        return _converts[0](self, value)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What the constructor takes for this field: equinox writes it into annotations."""
+        if self.options.converter is not None:
+            return inspect.signature(self.options.converter)
+        kind = Any if self.options.freeze else self.definition.type
+        parameter = inspect.Parameter("value", inspect.Parameter.POSITIONAL_ONLY, annotation=kind)
+        return inspect.Signature([parameter])
+
+
+_converts: Final[list[Callable[[Converter, Any], Any]]] = []
+
+
+def convert_with(function: Callable[[Converter, Any], Any]) -> None:
+    """Name the function that does what a `Converter` stands for."""
+    _converts[:] = [function]
+
+
+if TYPE_CHECKING:
+    _Field = dataclasses.Field[Any]
+else:
+    _Field = dataclasses.Field
+
+
+class DeclaredField(_Field):
+    """A field that tells its `Converter` which class it is in."""
+
+    __slots__ = ()
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Note the class that is being made."""
+        super().__set_name__(owner, name)
+        converter = self.metadata.get(CONVERTER)
+        if isinstance(converter, Converter):
+            converter.owner = owner.__name__
+            converter.definition.name = name
 
 
 def _declare(
@@ -46,7 +144,13 @@ def _declare(
         if value is not None and not callable(value):
             msg = f"{name}= takes a function of one value, got {value!r}"
             raise TypeError(msg)
-    return dataclasses.field(metadata={**(metadata or {}), OPTIONS: options}, **arguments)
+    entries = {**(metadata or {}), OPTIONS: options}
+    made: Any = dataclasses.field(metadata=entries, **arguments)
+    static = bool(entries.get("static"))
+    if static or options.converter is not None or options.check is not None:
+        entries.setdefault(CONVERTER, Converter(made, options, static=static))
+        made.__class__ = DeclaredField  # there is no public way to make one
+    return made
 
 
 @overload
@@ -137,6 +241,7 @@ def static_field(
     converter: Callable[[Any], Any] | None = ...,
     check: Callable[[Any], object] | None = ...,
     freeze: bool = ...,
+    by: By = ...,
 ) -> T: ...
 @overload
 def static_field(
@@ -151,6 +256,7 @@ def static_field(
     converter: Callable[[Any], Any] | None = ...,
     check: Callable[[Any], object] | None = ...,
     freeze: bool = ...,
+    by: By = ...,
 ) -> T: ...
 @overload
 def static_field(
@@ -164,6 +270,7 @@ def static_field(
     converter: Callable[[Any], Any] | None = ...,
     check: Callable[[Any], object] | None = ...,
     freeze: bool = ...,
+    by: By = ...,
 ) -> Any: ...
 def static_field(
     *,
@@ -171,6 +278,7 @@ def static_field(
     converter: Callable[[Any], Any] | None = None,
     check: Callable[[Any], object] | None = None,
     freeze: bool = False,
+    by: By = "identity",
     **arguments: Any,
 ) -> Any:
     """Declare a static field: its value is aux data, part of the jit cache key.
@@ -184,13 +292,20 @@ def static_field(
         check: Called with the converted value; refuses it by raising or by False.
         freeze: Whether to turn lists, dicts, sets and arrays into immutable
             equivalents, at any depth, after `converter` (see `leafwise.freeze`).
+        by: How functions are compared. By ``"identity"`` a function is equal to itself
+            alone. By ``"content"`` two are equal that have the same code, defaults,
+            attributes and closures, all the way down, and that find the same under the
+            global names they read: an optimizer or a lambda that is built anew for each
+            instance is one key. What cannot be compared is refused by its path. Each flatten
+            then checks that the functions have not changed.
         **arguments: As in `dataclasses.field`.
 
     Returns:
         A `dataclasses.Field`, typed as the field's value.
 
     Raises:
-        TypeError: `converter` or `check` is not callable, or an argument is unknown.
+        TypeError: `converter` or `check` is not callable, `by` is another word, or an
+            argument is unknown.
         DefinitionError: `metadata` says that the field is dynamic.
 
     Example:
@@ -198,6 +313,9 @@ def static_field(
         ... class Params:
         ...     depth: int = static_field(default=2)
     """
+    if by not in get_args(By):
+        msg = f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"
+        raise TypeError(msg)
     metadata = dict(metadata or {})
     for key, said in STATIC_METADATA.items():
         if bool(metadata.setdefault(key, said)) is not said:
@@ -206,4 +324,4 @@ def static_field(
                 f"a static field has {key!r}: {said}; use field() for a dynamic one"
             )
             raise DefinitionError(msg)
-    return _declare(FieldOptions(converter, check, freeze), metadata, arguments)
+    return _declare(FieldOptions(converter, check, freeze, by), metadata, arguments)

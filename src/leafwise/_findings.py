@@ -215,5 +215,14 @@ def _unhashable(path: str, value: Any, reason: str, fix: str) -> Found:
     return UnhashableStaticError, Finding(path, got(value), reason, fix)
 
 
+def uncomparable(path: str, value: Any, reason: str) -> Found:
+    """Return the finding for a value that cannot be compared by content."""
+    fix = (
+        f"build it once and keep it: `{field_of(path)}: ... = lw.static_field()` compares "
+        f"functions by identity,\nor leave it out of what the function closes over"
+    )
+    return _unhashable(path, value, f"it cannot be compared by content: {reason}", fix)
+
+
 def _inconsistent(path: str, value: Any, reason: str, fix: str) -> Found:
     return InconsistentHashError, Finding(path, got(value), reason, fix)

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._codegen import KEY
 from leafwise._construct import check_all_set, current_key, store_key
 from leafwise._findings import is_tracer
 from leafwise._registry import spec_of
 from leafwise._spec import is_decorated
+from leafwise._static_key import KEY
 from leafwise.errors import TracerComparisonError
 
 if TYPE_CHECKING:
@@ -31,8 +31,12 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
         FieldNotSetError: `values` lacks a field of `cls`.
         StaticFieldError: A static value is no key.
     """
-    spec = spec_of(cls)
-    self: Any = object.__new__(cls)
+    return fill(object.__new__(cls), values)
+
+
+def fill(self: Any, values: dict[str, Any]) -> Any:
+    """Give an empty instance its field values, and return it."""
+    spec = spec_of(type(self))
     for name, value in values.items():
         object.__setattr__(self, name, value)
     check_all_set(spec, self)
@@ -40,7 +44,7 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
     return self
 
 
-def _exchange(self: Any, changes: dict[str, Any]) -> Any:
+def exchange(self: Any, changes: dict[str, Any]) -> Any:
     """Return a copy with some fields changed, without running the constructor."""
     values = field_values(self)
     for field in spec_of(type(self)).fields:
@@ -154,7 +158,12 @@ def _print(tree: Any, **options: Any) -> str:
 
 def represent(self: Any) -> str:
     """Return ``Params(x=f32[3,4], a=2)``: code, with arrays summarised."""
-    text = _print(self, width=_WIDTH, custom=_document)
+
+    def document(value: Any) -> "wadler_lindig.AbstractDoc | None":
+        # The class's own `__repr__` may be what asks: super(), or a decorator's wrapper.
+        return None if value is self else _document(value)
+
+    text = _print(self, width=_WIDTH, custom=document)
     # JAX 0.10 prints an instance where its class is not the expected one. A function that
     # makes classes has redefined nothing worth telling here.
     local = "<locals>" in type(self).__qualname__
@@ -239,7 +248,7 @@ def replace(obj: T, /, **changes: Any) -> T:
         msg = f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
         raise TypeError(msg)
     if is_decorated(type(obj)) and spec_of(type(obj)).has_own_init:
-        exchanged: T = _exchange(obj, changes)
+        exchanged: T = exchange(obj, changes)
         return exchanged
     changed: T = dataclasses.replace(cast("Any", obj), **changes)
     return changed

@@ -5,8 +5,8 @@ import inspect
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import jax
 
@@ -15,6 +15,7 @@ from leafwise._explain import Explanation
 from leafwise._introspect import compares_by_identity
 from leafwise._jaxcompat import dispatch_entries, running_calls
 from leafwise._memory import Memory, Program
+from leafwise._method import BoundMethod
 from leafwise._reasons import Outcome
 from leafwise._signature import Signature, StaticArguments
 from leafwise._text import got
@@ -231,7 +232,9 @@ def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     recorded, and compared with those of earlier calls. No array is kept.
 
     Args:
-        fun: The function. Without it, a decorator is returned.
+        fun: The function. Without it, a decorator is returned. A bound method of a pytree
+            class takes its instance as an argument: methods of instances with equal keys and
+            avals share programs, where `jax.jit` bakes each instance in.
         **options: The options of `jax.jit`: ``static_argnums``, ``static_argnames``,
             ``donate_argnums``, ``donate_argnames``, ``keep_unused``, ``in_shardings``,
             ``out_shardings``, ``device``, ``backend``, ``inline``, ``compiler_options``.
@@ -258,9 +261,16 @@ def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
     if fun is None:
         return functools.partial(jit, **options)
+    if isinstance(fun, BoundMethod):
+        return BoundMethod(jit(fun.func, **_behind_self(options)), *fun.args)
     if not callable(fun):
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
+    return remembering(fun, options)
+
+
+def remembering(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Return what `jax.jit` makes of a function, with the memory that `jit` documents."""
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return _JAX_JIT(fun, **options)  # which raises
@@ -268,6 +278,25 @@ def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     jitted: Any = _JAX_JIT(recorder, **options)
     jitted.__wrapped__ = fun  # which the recorder does not keep alive
     return _with_memory(jitted, recorder.memory)
+
+
+def _behind_self(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of a bound method as those of its function, whose first argument is self."""
+    shifted = dict(options)
+    for name in ("static_argnums", "donate_argnums"):
+        numbers = options.get(name)
+        if isinstance(numbers, int):
+            shifted[name] = _behind(numbers)
+        elif isinstance(numbers, Iterable):
+            shifted[name] = tuple(map(_behind, cast("Iterable[int]", numbers)))
+    shardings = options.get("in_shardings")
+    if isinstance(shardings, tuple | list):
+        shifted["in_shardings"] = (None, *cast("Iterable[Any]", shardings))
+    return shifted
+
+
+def _behind(number: int) -> int:
+    return number + 1 if number >= 0 else number
 
 
 def _with_memory(jitted: Any, memory: Memory) -> Any:

@@ -10,6 +10,10 @@ from typing import Any, Final
 import jax
 
 from leafwise._classmap import ClassMap
+from leafwise._fields import By
+from leafwise._keyed import key_in
+from leafwise._owner import content_names
+from leafwise._paths import step_of
 from leafwise._static_key import StaticKey
 
 _REGISTRY: Final = jax.tree_util.default_registry
@@ -62,7 +66,7 @@ class Node:
     def steps(self) -> tuple[str, ...]:
         """The next step of the path to each child: ``.a``, ``[0]``, ``['k']``."""
         if self._steps is None:
-            self._steps = tuple([_step(key) for key in self._keys])
+            self._steps = tuple([step_of(key) for key in self._keys])
         return self._steps
 
     @property
@@ -70,10 +74,21 @@ class Node:
         """Whether its node data is a key of leafwise, which compares types, too."""
         return isinstance(self.aux, StaticKey)
 
+    def compared_by(self, name: str) -> By | None:
+        """Return how the functions in a static are compared; None if not by a key of leafwise."""
+        if not self.is_keyed:
+            return None
+        return "content" if name[1:] in content_names(self.aux.owner) else "identity"
+
     def is_spread(self, place: int) -> bool:
         """Whether a child only carries bits of the statics (``many_statics=True``)."""
         child = self.children[place]
-        return isinstance(child, Node) and child.cls.__module__ == "leafwise._spread"
+        return isinstance(child, Node) and only_spreads(child.cls)
+
+
+def only_spreads(cls: type) -> bool:
+    """Return whether nodes of a class only carry bits of their parent's statics."""
+    return cls.__module__ == "leafwise._spread"
 
 
 Statics = tuple[tuple[str, ...], tuple[Any, ...]]
@@ -110,14 +125,37 @@ class Walk:
         pairs, aux = level
         start = len(leaves)
         children = [self.node_or_leaf(child) for _, child in pairs]
-        cls: type = type(value)
-        if isinstance(aux, StaticKey):
-            keys: Sequence[Any] = [key for key, _ in pairs]
-            statics = None
-        else:
-            keys = _keys_of(cls, pairs)
-            statics = _statics_of(value, cls, aux, keys)
-        return Node(cls, aux, statics, keys, children, start, len(leaves))
+        return _node(value, pairs, aux, children, start, len(leaves))
+
+
+def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
+    """Return a node by itself, and the values of its children; None for a leaf.
+
+    Raises:
+        Exception: Whatever the flatten of its class raises.
+    """
+    level: Any = _REGISTRY.flatten_one_level_with_keys(value)
+    if level is None:
+        return None
+    pairs, aux = level
+    return _node(value, pairs, aux, [], 0, 0), [child for _, child in pairs]
+
+
+def _node(  # noqa: PLR0917  # as `Node` itself
+    value: Any,
+    pairs: Sequence[tuple[Any, Any]],
+    aux: Any,
+    children: list[Node | int],
+    start: int,
+    stop: int,
+) -> Node:
+    cls: type = type(value)
+    key = aux if isinstance(aux, StaticKey) else key_in(value)
+    if key is not None:
+        keys: Sequence[Any] = [each for each, _ in pairs]
+        return Node(cls, key, None, keys, children, start, stop)
+    keys = _keys_of(cls, pairs)
+    return Node(cls, aux, _statics_of(value, cls, aux, keys), keys, children, start, stop)
 
 
 def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
@@ -161,19 +199,6 @@ def _found_names(cls: type) -> list[str]:
         return []
 
 
-def _step(key: Any) -> str:
-    kind = type(key)
-    if kind is jax.tree_util.GetAttrKey:
-        return f".{key.name}"
-    if kind is jax.tree_util.SequenceKey:
-        return f"[{key.idx}]"
-    if kind is jax.tree_util.DictKey:
-        return f"[{key.key!r}]"
-    if kind is jax.tree_util.FlattenedIndexKey:
-        return f"[<flat index {key.key}>]"
-    return str(key)  # a text of ours, or a key type of the user's own
-
-
 _NOTHING: Final[Statics] = ((), ())
 
 
@@ -182,7 +207,7 @@ def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics
     if aux is None or cls is dict:
         return _NOTHING
     if dataclasses.is_dataclass(cls):
-        steps = tuple([_step(key) for key in keys])
+        steps = tuple([step_of(key) for key in keys])
         pairs = [(name, getattr(value, name, _MISSING)) for name in _fields_but(cls, steps)]
         found = [(f".{name}", item) for name, item in pairs if item is not _MISSING]
         return tuple(name for name, _ in found), tuple(item for _, item in found)

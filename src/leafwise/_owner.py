@@ -1,11 +1,12 @@
 """The statics of one instance, with the class that they belong to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
-from leafwise._reading import Reading
+from leafwise import _findings
+from leafwise._reading import Reading, read
 from leafwise._snapshot import Snapshot
-from leafwise._statics import read
+from leafwise.errors import static_field_error
 
 
 class StaticOwner(Protocol):
@@ -32,12 +33,25 @@ class StaticOwner(Protocol):
         ...
 
 
+def content_names(owner: StaticOwner) -> Container[str]:
+    """Return the static fields that are compared by content."""
+    names: Container[str] = getattr(owner, "content_names", ())
+    return names
+
+
 def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Reading:
     """Read and validate the statics of one instance."""
     reading = Reading()
     reading.push(id(owner.cls))
+    by_content = content_names(owner)
     for name, value in zip(owner.static_names, values, strict=True):
-        read(reading, value, f"{owner.cls.__name__}.{name}")
+        path = f"{owner.cls.__name__}.{name}"
+        if name in by_content:
+            from leafwise._content import read_by_content  # noqa: PLC0415  # few ask for it
+
+            read_by_content(reading, value, path)
+        else:
+            read(reading, value, path)
     reading.raise_findings()
     return reading
 
@@ -48,3 +62,15 @@ def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
     for name, value in zip(owner.static_names, values, strict=True):
         snapshot.look(value, f"{owner.cls.__name__}.{name}")
     return snapshot
+
+
+def refuse_tracers(snapshot: Snapshot) -> None:
+    """Refuse statics through which a tracer can be reached.
+
+    Raises:
+        TracerInStaticError: One can be; all are named.
+    """
+    if snapshot.tracers:
+        found = [_findings.traced(path, value) for path, value in snapshot.tracers]
+        kinds, findings = zip(*found, strict=True)
+        raise static_field_error(kinds, findings)

@@ -2,9 +2,9 @@
 
 import abc
 import dataclasses
-import functools
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, dataclass_transform, overload
@@ -13,20 +13,24 @@ import jax
 
 from leafwise import _construct, _instance
 from leafwise._annotations import caller_scopes
-from leafwise._codegen import KEY, PENDING, RESERVED, make_init, make_properties, read_by_name
+from leafwise._codegen import PENDING, RESERVED, make_properties, read_by_name
 from leafwise._construct import WRITTEN, Unset, guard_subclasses
+from leafwise._constructor import attach_init
+from leafwise._display import attach_display
 from leafwise._fields import field, static_field
+from leafwise._method import bind_methods
 from leafwise._register import register_class
 from leafwise._registry import install, spec_of
 from leafwise._slots import with_slots
 from leafwise._spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
+from leafwise._static_key import KEY
 from leafwise.errors import DefinitionError
 
 C = TypeVar("C", bound=type)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Options:
+class Options:
     """What was asked of the decorator."""
 
     kw_only: bool
@@ -115,14 +119,15 @@ def pytree(
             "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
         )
         raise DefinitionError(msg)
-    options = _Options(kw_only, slots, order, repr, eq, init, many_statics)
+    options = Options(kw_only, slots, order, repr, eq, init, many_statics)
     scopes = caller_scopes(2)
     if cls is not None:
-        return typing.cast("C", _decorate(cls, options, scopes))
-    return lambda decorated: _decorate(decorated, options, scopes)
+        return typing.cast("C", decorate(cls, options, scopes))
+    return lambda decorated: decorate(decorated, options, scopes)
 
 
-def _decorate(cls: Any, options: _Options, scopes: list[Mapping[str, Any]]) -> Any:
+def decorate(cls: Any, options: Options, scopes: list[Mapping[str, Any]]) -> Any:
+    """Do the work of `pytree`; `scopes` are the local names that the class's body could see."""
     if inspect.isclass(cls) and is_decorated(cls):
         return cls
     _check_class(cls)
@@ -150,7 +155,8 @@ def _decorate(cls: Any, options: _Options, scopes: list[Mapping[str, Any]]) -> A
         many_statics=options.many_statics,
     )
     _attach_statics(made, spec)
-    _attach_init(made, spec, options, own)
+    attach_init(made, spec, scopes, own.get("__init__"), init=options.init)
+    bind_methods(made, frozenset(made.__dataclass_fields__), is_decorated)
     abc.update_abstractmethods(made)
     guard_subclasses(made)
     # An object of its own: cloudpickle drops what a class shares with its base.
@@ -172,7 +178,7 @@ def _signature_text(cls: Any, *, generated: bool) -> str:
     return text.removesuffix(" -> None")
 
 
-def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: _Options) -> Any:
+def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: Options) -> Any:
     """Return the class, or its copy with slots if it was asked for or has slots already."""
     if options.slots:
         if "__slots__" in cls.__dict__:
@@ -188,6 +194,14 @@ def _check_class(cls: Any) -> None:
         msg = f"pytree decorates a class, got {cls!r} ({type(cls).__name__})"
         raise DefinitionError(msg)
     name = cls.__name__
+    if _is_equinox_module(cls):
+        msg = (
+            f"{name}: a subclass of equinox.Module is a dataclass and a pytree already\n"
+            f"  fix: let it derive from leafwise.interop.equinox.Module, which gives its "
+            f"statics a sound key, and remove @lw.pytree; or keep @lw.pytree and have no "
+            f"module as base"
+        )
+        raise DefinitionError(msg)
     if "__dataclass_params__" in cls.__dict__:
         msg = (
             f"{name}: already a dataclass; its field() declarations are gone by now\n"
@@ -207,6 +221,11 @@ def _check_class(cls: Any) -> None:
                 f"content is not in fields\n  fix: keep a {base.__name__} in a field"
             )
             raise DefinitionError(msg)
+
+
+def _is_equinox_module(cls: type) -> bool:
+    module: Any = getattr(sys.modules.get("equinox"), "Module", None)  # not imported for this
+    return module is not None and issubclass(cls, module)
 
 
 def _check_bases(cls: type) -> None:
@@ -231,7 +250,7 @@ def _check_bases(cls: type) -> None:
             raise DefinitionError(msg)
 
 
-def _make_dataclass(cls: type, options: _Options, own: Mapping[str, Any]) -> None:
+def _make_dataclass(cls: type, options: Options, own: Mapping[str, Any]) -> None:
     """Run `dataclasses.dataclass`, for fields, frozen-ness and order only."""
     for name in inspect.get_annotations(cls):
         inherited = _static_of_base(cls, name)
@@ -281,12 +300,13 @@ _COPYING: Final = {
 _PICKLING: Final = ("__reduce_ex__", "__getstate__", "__getnewargs__")
 
 
-def _attach_methods(cls: Any, options: _Options, own: Mapping[str, Any]) -> None:
+def _attach_methods(cls: Any, options: Options, own: Mapping[str, Any]) -> None:
     """Add what the class does not have, as `dataclasses.dataclass` would."""
     cls.__setattr__ = _construct.set_attribute
     cls.__delattr__ = _construct.delete_attribute
     if options.repr and "__repr__" not in own:
         cls.__repr__ = _instance.represent
+        attach_display(cls)
     if options.eq and "__eq__" not in own:
         cls.__eq__ = _instance.equal
     if options.eq and own.get("__hash__") is None:
@@ -322,42 +342,6 @@ def _static_of_base(cls: type, name: str) -> "dataclasses.Field[Any] | None":
             found = base.__dict__.get("__dataclass_fields__", {}).get(name)
             return found if isinstance(base.__dict__[name], property) else None
     return None
-
-
-def _attach_init(cls: Any, spec: ClassSpec, options: _Options, own: Mapping[str, Any]) -> None:
-    """Give the class a constructor that ends with validated statics."""
-    if options.init and "__init__" not in own:
-        initvars = [
-            definition
-            for definition in cls.__dataclass_fields__.values()
-            if definition._field_type.name == "_FIELD_INITVAR"  # noqa: SLF001  # no public way
-        ]
-        cls.__init__ = make_init(spec, initvars, _construct.check_decorated, _finish)
-        return
-    if "__init__" in own:
-        written = own["__init__"]
-
-        @functools.wraps(written)
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
-            if type(self) is not cls:
-                _construct.check_decorated(type(self))
-            written(self, *args, **kwargs)
-            if type(self) is cls:
-                _finish(self, cls)
-
-    else:
-
-        @functools.wraps(cls.__init__)
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
-            super(cls, self).__init__(*args, **kwargs)
-            if type(self) is cls:
-                _finish(self, cls)
-
-    cls.__init__ = __init__
-
-
-def _finish(self: Any, cls: type) -> None:
-    _construct.finish(spec_of(cls), self)
 
 
 def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -> C:

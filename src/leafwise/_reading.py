@@ -1,8 +1,8 @@
 """The state of reading one instance's statics: the form so far, findings, watched objects."""
 
 import weakref
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from leafwise import _findings
 from leafwise.errors import (
@@ -12,6 +12,9 @@ from leafwise.errors import (
     StaticMutatedError,
     static_field_error,
 )
+
+if TYPE_CHECKING:
+    from leafwise._guards import Guards
 
 
 class Opaque:
@@ -57,6 +60,18 @@ class Record:
 
 _RECORDS: Final[weakref.WeakValueDictionary[int, Record]] = weakref.WeakValueDictionary()
 
+Reader: TypeAlias = Callable[["Reading", Any, str], None]
+
+READERS: Final[dict[type, Reader]] = {}
+"""What reads a value of each type, and under `object` all others: `_statics` fills it."""
+
+
+def read(reading: "Reading", value: Any, path: str) -> None:
+    """Add the form of `value`, which stands at `path`, to the reading."""
+    readers = reading.readers
+    reader = readers.get(type(value)) or readers[object]
+    reader(reading, value, path)
+
 
 class Reading:
     """All statics of one instance, read.
@@ -66,24 +81,38 @@ class Reading:
         fixed: Whether nothing in it can change, so that identity is proof enough, and
             equal values cannot be told apart, so that one may stand for all.
         reaches: Whether code or attributes can be reached through it.
+        readers: What reads a value of each type.
         records: What watches the objects that could change; to be kept with the key.
+        guards: For each field by content: what it is made of, and what its code finds.
     """
 
-    __slots__ = ("_above", "_found", "_out", "fixed", "reaches", "records")
+    __slots__ = ("_above", "_found", "_out", "fixed", "guards", "reaches", "readers", "records")
 
-    def __init__(self) -> None:
+    def __init__(self, readers: Mapping[type, Reader] = READERS) -> None:
         """Start empty."""
+        self.readers = readers
         self._out: list[Any] = []
         self._found: list[tuple[type[StaticFieldError], Finding]] = []
         self._above: set[int] = set()
         self.fixed = True
         self.reaches = False
         self.records: list[Record] = []
+        self.guards: list[tuple[Guards, Guards]] = []
 
     @property
     def form(self) -> tuple[Any, ...]:
         """The canonical form."""
         return tuple(self._out)
+
+    @property
+    def accepts(self) -> bool:
+        """Whether nothing has been found that forbids a key."""
+        return not self._found
+
+    @property
+    def findings(self) -> "tuple[tuple[type[StaticFieldError], Finding], ...]":
+        """What was found that cannot be static."""
+        return tuple(self._found)
 
     def find(self, found: tuple[type[StaticFieldError], Finding]) -> None:
         """Note that a value cannot be static."""
@@ -94,6 +123,12 @@ class Reading:
         if self._found:
             kinds, findings = zip(*self._found, strict=True)
             raise static_field_error(kinds, findings)
+
+    def take_over(self, other: "Reading") -> None:
+        """Add the form and the findings of another reading."""
+        self.push(*other.form)
+        for found in other.findings:
+            self.find(found)
 
     def apart(self, read_parts: Callable[[], None]) -> tuple[Any, ...]:
         """Return the form of some parts, which are not added to this one."""

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 import jax
 
+from leafwise._classes import announce
 from leafwise._classmap import ClassMap
 from leafwise._registry import is_checking
 from leafwise._static_key import StaticKey, key_of, table_of, verify
@@ -72,6 +73,7 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
         raise DefinitionError(_ALREADY.format(cls.__name__)) from error
     table.set_owner(owner)
     _REGISTERED[cls] = owner
+    announce(cls)
 
 
 def _namedtuple_positions(

@@ -5,20 +5,22 @@ import functools
 import os
 import threading
 import weakref
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import jax
 
 from leafwise import _construct
+from leafwise._classes import announce
 from leafwise._classmap import ClassMap
-from leafwise._codegen import KEY, Functions
-from leafwise._fields import OPTIONS, FieldOptions
+from leafwise._codegen import Functions
+from leafwise._converting import convert
+from leafwise._fields import OPTIONS, FieldOptions, convert_with
 from leafwise._spec import MARK, REDEFINED, ClassSpec, FieldSpec, is_static_metadata
-from leafwise._static_key import find_owners_with, key_of, verify
+from leafwise._static_key import KEY, find_owners_with, key_of, verify, verify_content
 
 _SPECS: Final[ClassMap[ClassSpec]] = ClassMap()
 _LATEST: Final[dict[tuple[str, str], weakref.ref[type]]] = {}
-_FUNCTIONS: Final[ClassMap[Functions]] = ClassMap()
+_FUNCTIONS: Final[ClassMap["Checked"]] = ClassMap()
 
 
 def install(spec: ClassSpec) -> None:
@@ -26,26 +28,30 @@ def install(spec: ClassSpec) -> None:
     _SPECS[spec.cls] = spec
     _register(spec)
     _note_redefinition(spec)
+    announce(spec.cls)
 
 
 def _register(spec: ClassSpec) -> None:
     cls = spec.cls
     if not spec.static_names:
         spec.empty_key = key_of(spec.table, ())  # kept alive, to be found again
-    functions = Functions(spec, functools.partial(_construct.unfinished, spec), _verify)
+    functions = Functions(spec, functools.partial(_construct.unfinished, spec), _verify, _check)
     jax.tree_util.register_pytree_with_keys(
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
     )
-    with _CHECKING_LOCK:
-        _FUNCTIONS[cls] = functions
-        if _checking:
-            functions.set_checked(checked=True)
+    follow_checking(cls, functions)
 
 
 def _verify(self: Any) -> None:
     key = getattr(self, KEY, None)
     if key is not None:
         verify(key)
+
+
+def _check(self: Any) -> None:
+    key = getattr(self, KEY, None)
+    if key is not None:
+        verify_content(key)
 
 
 def _note_redefinition(spec: ClassSpec) -> None:
@@ -79,6 +85,7 @@ def spec_of(cls: type) -> ClassSpec:
 
 
 find_owners_with(spec_of)
+convert_with(convert)
 
 
 def _is_generated(cls: Any) -> bool:
@@ -98,6 +105,22 @@ def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
         options = definition.metadata.get(OPTIONS, FieldOptions())
         specs.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
     return tuple(specs)
+
+
+class Checked(Protocol):
+    """What can look at statics whenever an instance is flattened."""
+
+    def set_checked(self, *, checked: bool) -> None:
+        """Look from now on, or no longer."""
+        ...
+
+
+def follow_checking(cls: type, follower: Checked) -> None:
+    """Let what stands for a class be told of `leafwise.debug.check_statics`."""
+    with _CHECKING_LOCK:
+        _FUNCTIONS[cls] = follower
+        if _checking:
+            follower.set_checked(checked=True)
 
 
 _CHECKING_LOCK: Final = threading.Lock()

@@ -20,7 +20,7 @@ import jax
 
 from leafwise import _storm
 from leafwise._events import EventKind
-from leafwise._jit import jit
+from leafwise._jit import remembering
 from leafwise._sites import Site
 from leafwise._watch import watch
 from leafwise._watching import Event
@@ -120,8 +120,10 @@ def _jit_replaced() -> Generator[None, None, None]:
 
     @functools.wraps(original)
     def watched(*fun: Any, **options: Any) -> Any:
-        wrong = len(fun) > 1 or (fun and not callable(fun[0]))
-        return original(*fun, **options) if wrong else jit(*fun, **options)
+        if not fun:
+            return functools.partial(watched, **options)
+        wrong = len(fun) > 1 or not callable(fun[0])
+        return original(*fun, **options) if wrong else remembering(fun[0], options)
 
     namespace: Any = jax
     namespace.jit = watched

@@ -10,14 +10,16 @@ import functools
 import struct
 import types
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from jax.core import Tracer
 
+from leafwise._findings import field_of
 from leafwise._introspect import attributes, compares_by_identity
+from leafwise._method import BoundMethod
 from leafwise._text import shorten
 
 _MOST_ENTRIES: Final = 2_000
@@ -66,11 +68,18 @@ class Snapshot:
                 self.entries[where] = _token(item)
                 pending.extend(_parts(item, where))
 
-    def change_since(self, before: "Snapshot") -> tuple[str, str] | None:
-        """Return the path and the words of the first difference, or None."""
+    def change_since(
+        self, before: "Snapshot", passed: Container[str] = ()
+    ) -> tuple[str, str] | None:
+        """Return the path and the words of the first difference, or None.
+
+        Args:
+            before: What was reached earlier.
+            passed: The fields to pass over.
+        """
         for path, token in before.entries.items():
             now = self.entries.get(path)
-            if now != token:
+            if now != token and not (passed and field_of(path) in passed):
                 return path, f"{path} was {_say(token)}, now {_say(now)}"
         return None
 
@@ -133,8 +142,8 @@ def _token(value: Any) -> tuple[object, ...]:
 def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
     """Return the parts of an object that are looked at in turn."""
     if isinstance(value, types.FunctionType):
-        return _function_parts(value, path)
-    if isinstance(value, types.MethodType):
+        return function_parts(value, path)
+    if isinstance(value, types.MethodType | BoundMethod):
         return [(f"{path}.__func__", value.__func__), (f"{path}.__self__", value.__self__)]
     if isinstance(value, functools.partial):
         arguments = [(f"{path}.args[{i}]", item) for i, item in enumerate(value.args)]
@@ -151,7 +160,8 @@ def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
     return []
 
 
-def _function_parts(value: types.FunctionType, path: str) -> list[tuple[str, Any]]:
+def function_parts(value: types.FunctionType, path: str) -> list[tuple[str, Any]]:
+    """Return what a function holds, with the paths: cells, defaults, attributes."""
     cells: list[tuple[str, Any]] = []
     for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
         try:

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from leafwise import _annotations
-from leafwise._annotations import resolve
-from leafwise._fields import OPTIONS, STATIC_METADATA, FieldOptions
+from leafwise._annotations import resolve, resolve_known
+from leafwise._fields import OPTIONS, STATIC_METADATA, FieldOptions, NamedCheck
 from leafwise._freeze import freeze_but_tracers
 from leafwise._static_key import KeyTable, StaticKey, table_of
 from leafwise._text import got
@@ -54,7 +54,8 @@ class FieldSpec:
     @property
     def prepares(self) -> bool:
         """Whether a value is converted, frozen or checked."""
-        return self.options != _NO_OPTIONS
+        options = self.options
+        return options.converter is not None or options.check is not None or options.freeze
 
     @property
     def has_default(self) -> bool:
@@ -78,7 +79,10 @@ class FieldSpec:
                 doing = "freezing"
                 value = freeze_but_tracers(value)
             doing = "check"
-            verdict = options.check(value) if options.check is not None else None
+            if isinstance(options.check, NamedCheck):
+                verdict = options.check.check_named(value, f"{self.owner}.{self.name}")
+            else:
+                verdict = options.check(value) if options.check is not None else None
             refused = _is_false(verdict)
         except Exception as error:
             error.add_note(f"in the {doing} of field {self.owner}.{self.name}, given {got(value)}")
@@ -111,6 +115,7 @@ class ClassSpec:
         fields: All fields in order, static and dynamic.
         dynamic_names: The fields that are children, in order.
         static_names: The fields that stand behind the key, in order.
+        content_names: Those of them that are compared by content.
         table: The keys of the class.
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
@@ -131,6 +136,9 @@ class ClassSpec:
         self.fields = fields
         self.dynamic_names = tuple(field.name for field in fields if not field.static)
         self.static_names = tuple(field.name for field in fields if field.static)
+        self.content_names = frozenset(
+            field.name for field in fields if field.static and field.options.by == "content"
+        )
         self.table: KeyTable = table_of(cls)
         self.empty_key: StaticKey | None = None
         self.has_own_init = has_own_init
@@ -177,6 +185,38 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
     return tuple(fields)
 
 
+def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a generated constructor takes for each field and `dataclasses.InitVar`.
+
+    What checks types at run time reads them from the constructor, and would look for the
+    names of a string in the wrong place.
+    """
+    types: dict[str, Any] = {}
+    # Its own name first: the module may still hold an older class of that name.
+    scopes = [{cls.__name__: cls}, *scopes]
+    for name, definition in typing.cast("Any", cls).__dataclass_fields__.items():
+        kind = definition.type
+        if isinstance(kind, str):
+            bases = (base for base in cls.__mro__ if name in inspect.get_annotations(base))
+            kind = resolve_known(next(bases, cls), kind, scopes)
+        types[name] = kind.type if isinstance(kind, dataclasses.InitVar) else kind
+        options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+        if options.converter is not None or options.freeze:
+            types[name] = _taken_by(options.converter)
+    return types
+
+
+def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
+    """Return the type that a converter takes, as far as it says one."""
+    try:
+        # What freezing takes goes deeper than types say.
+        signature = inspect.signature(typing.cast("Any", converter), eval_str=True)
+        taken = next(iter(signature.parameters.values())).annotation
+    except Exception:  # noqa: BLE001  # builtins have no signature, strings any code
+        return Any
+    return Any if taken is inspect.Parameter.empty else taken
+
+
 def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
     """Return what a field's metadata says, in any library's words; None if nothing.
 
@@ -199,42 +239,64 @@ def _resolve_static(
     problems: list[str],
 ) -> bool:
     """Decide whether a field that no decorated base has declared is static."""
-    name = definition.name
-    where = f"{cls.__name__}.{name}"
-    annotation = resolve(declared_by, name, definition.type, scopes)
-    marked = _annotations.has_mark(annotation)
-    try:
-        said = is_static_metadata(definition.metadata)
-    except ValueError:
-        problems.append(
-            f"{where}: its metadata contradicts itself: {dict(definition.metadata)}\n"
-            f"  fix: keep one of `lw.static_field()` and `lw.field()`"
-        )
+    where = f"{cls.__name__}.{definition.name}"
+    annotation = resolve(declared_by, definition.name, definition.type, scopes)
+    wrong = contradictions(where, definition.metadata, annotation, definition.type)
+    if wrong:
+        problems.extend(wrong)
         return False
-    if marked and said is False:
-        problems.append(
-            f"{where}: the annotation says static, the metadata dynamic: "
-            f"{dict(definition.metadata)}\n  fix: take one of them away"
-        )
-        return False
-    if _annotations.has_buried_mark(annotation):
-        problems.append(
-            f"{where}: Static inside of another type says nothing: {definition.type}\n"
-            f"  fix: `{name}: lw.Static[{_annotations.without_marks(definition.type)}]`"
-        )
-        return False
-    static = marked or said is True
-    explicit = marked or said is not None or OPTIONS in definition.metadata
-    if not explicit and (base := _static_base(declared_by, name)) is not None:
-        problems.append(
-            f"{where}: overrides a static field of {base.__name__} without saying whether it "
-            f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
-            f"`{name}: ... = lw.field(...)` for a dynamic one"
-        )
+    said = is_static_metadata(definition.metadata)
+    static = _annotations.has_mark(annotation) or said is True
+    if not static and said is None and OPTIONS not in definition.metadata:
+        problems.extend(ambiguous_override(where, declared_by, definition.name))
     problems.extend(_misfit(where, definition, annotation, static=static))
     if static:
         definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
     return static
+
+
+def contradictions(
+    where: str, metadata: Mapping[Any, Any], annotation: Any, written: Any
+) -> list[str]:
+    """Return why a declaration does not tell whether a field is static; empty if it does.
+
+    Args:
+        where: Class and field.
+        metadata: The field's.
+        annotation: Its annotation, resolved.
+        written: Its annotation as it is written.
+    """
+    name = where.rpartition(".")[2]
+    try:
+        said = is_static_metadata(metadata)
+    except ValueError:
+        return [
+            f"{where}: its metadata contradicts itself: {dict(metadata)}\n"
+            f"  fix: keep one of `lw.static_field()` and `lw.field()`"
+        ]
+    if _annotations.has_mark(annotation) and said is False:
+        return [
+            f"{where}: the annotation says static, the metadata dynamic: "
+            f"{dict(metadata)}\n  fix: take one of them away"
+        ]
+    if _annotations.has_buried_mark(annotation):
+        return [
+            f"{where}: Static inside of another type says nothing: {written}\n"
+            f"  fix: `{name}: lw.Static[{_annotations.without_marks(written)}]`"
+        ]
+    return []
+
+
+def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
+    """Return the problem of a field that overrides a static one and says nothing of it."""
+    base = _static_base(cls, name)
+    if base is None:
+        return []
+    return [
+        f"{where}: overrides a static field of {base.__name__} without saying whether it "
+        f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
+        f"`{name}: ... = lw.field(...)` for a dynamic one"
+    ]
 
 
 def _misfit(

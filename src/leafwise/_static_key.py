@@ -10,46 +10,31 @@ Nothing here keeps a key alive: the tables hold weak references, and numbers.
 """
 
 import functools
-import threading
 import typing
-import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from leafwise import _findings
 from leafwise._classmap import ClassMap
 from leafwise._describe import Look, describe
-from leafwise._owner import StaticOwner, read_statics, take_snapshot
+from leafwise._interning import LOCK, Entry, Token, intern, let_go, no_key
+from leafwise._owner import (
+    StaticOwner,
+    content_names,
+    read_statics,
+    refuse_tracers,
+    take_snapshot,
+)
 from leafwise._reading import Reading, Record
 from leafwise._statics import plain_form
-from leafwise.errors import StaticMutatedError, static_field_error
+from leafwise.errors import StaticFieldError, StaticMutatedError
 
 if TYPE_CHECKING:
+    from leafwise._guards import Guards
     from leafwise._snapshot import Snapshot
 
-_LOCK: Final = threading.RLock()  # re-entrant: user code runs in == and in finalizers
-
-
-class Token:
-    """One canonical form, interned: two forms are equal if their tokens are one object.
-
-    Attributes:
-        form: The canonical form.
-        values: The values whose types' and objects' ids stand in the form.
-        spread: The extra child of instances whose class has ``many_statics``. It is one for
-            all keys of this token: equal node data must not come with unequal children.
-    """
-
-    __slots__ = ("__weakref__", "form", "hash", "spread", "values")
-
-    def __init__(
-        self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...], spread: object
-    ) -> None:
-        """Keep the form, its hash, and the values alive."""
-        self.form = form
-        self.hash = hashed
-        self.values = values
-        self.spread = spread
+KEY: Final = "__leafwise_key__"
+"""The attribute of an instance that holds its key, once it is constructed."""
 
 
 class StaticKey(Token):
@@ -61,12 +46,14 @@ class StaticKey(Token):
         owner: The class, and the names of its static fields.
         values: The static values in field order, as `jax.tree.map` hands them out.
         fixed: Whether nothing in the values can change in place.
+        guards: For each field by content: what it is made of, and what its code finds.
+        rest_fixed: Whether nothing in the other fields can change.
         records: What watches the objects that could.
         snapshot: What could be reached through the values when the key was made.
         alias: Equal values that were met last, if they are long ones.
     """
 
-    __slots__ = ("alias", "fixed", "owner", "records", "snapshot")
+    __slots__ = ("alias", "fixed", "guards", "owner", "records", "rest_fixed", "snapshot")
 
     def __init__(
         self,
@@ -79,10 +66,20 @@ class StaticKey(Token):
         spread = None if owner.spread is None else owner.spread(values)
         super().__init__(form, hash(form), values, spread)
         self.owner = owner
-        self.fixed = reading is None or reading.fixed
+        self.rest_fixed = reading is None or reading.fixed
+        self.guards: Sequence[tuple[Guards, Guards]] = () if reading is None else reading.guards
+        self.fixed = self.rest_fixed and not self.guards
         self.records: Sequence[Record] = () if reading is None else reading.records
         self.snapshot: Snapshot | None = None
         self.alias: tuple[Any, ...] | None = None
+
+    def holds(self) -> bool:
+        """Return whether values by content, and what their code finds, are as they were read."""
+        return all(own.hold() and around.hold() for own, around in self.guards)
+
+    def holds_itself(self) -> bool:
+        """Return whether values by content are as they were read."""
+        return all(own.hold() for own, _ in self.guards)
 
     def value_of(self, name: str) -> Any:
         """Return the value of a static field."""
@@ -91,8 +88,12 @@ class StaticKey(Token):
     def __repr__(self) -> str:
         """Return ``Params(a=2, act='relu')``: JAX prints it in its own messages."""
         look = Look(self.hash & 0xFFFFFFFF, self.owner.cls.__module__)
+        deep, by_content = look._replace(by_content=True), content_names(self.owner)
         pairs = zip(self.owner.static_names, self.values, strict=True)
-        inside = ", ".join(f"{name}={describe(value, look)}" for name, value in pairs)
+        inside = ", ".join(
+            f"{name}={describe(value, deep if name in by_content else look)}"
+            for name, value in pairs
+        )
         return f"{self.owner.cls.__name__}({inside}){self.owner.note}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,40 +125,8 @@ class OwnStaticKey(StaticKey):
         return self.hash
 
 
-T = TypeVar("T", bound=Token)
-
-
-class _Entry(weakref.ref[T]):
-    """A weak reference that removes itself from its table when its key dies."""
-
-    __slots__ = ("place", "table")
-
-    place: Any
-    table: Any
-
-
-def _let_go(table: dict[Any, Any]) -> None:
-    """Free what an empty dict keeps for as many entries as it once had."""
-    if not table:
-        table.clear()
-
-
-def _no_key() -> None:
-    """Stand where there was no key yet."""
-
-
-def _forget_token(entry: _Entry[Any], lock: Any = _LOCK, let_go: Any = _let_go) -> None:
-    with lock:  # defaults, since globals are gone when the interpreter ends
-        held = entry.table.get(entry.place)
-        if held is not None:
-            held[:] = [other for other in held if other is not entry]
-            if not held:
-                del entry.table[entry.place]
-                let_go(entry.table)
-
-
 def _forget_key(
-    entry: _Entry[StaticKey], lock: Any = _LOCK, let_go: Any = _let_go, no_key: Any = _no_key
+    entry: Entry[StaticKey], lock: Any = LOCK, let_go: Any = let_go, no_key: Any = no_key
 ) -> None:
     with lock:
         place, form = entry.place
@@ -170,12 +139,6 @@ def _forget_key(
             let_go(table.plain)
         if table.last is entry:
             table.last = no_key
-
-
-def _token_entry(token: T, table: dict[int, list[_Entry[T]]], hashed: int) -> _Entry[T]:
-    entry = _Entry(token, _forget_token)
-    entry.table, entry.place = table, hashed
-    return entry
 
 
 class KeyTable:
@@ -197,10 +160,10 @@ class KeyTable:
     def __init__(self, cls: type) -> None:
         """Start empty."""
         self.cls = cls
-        self.known: dict[tuple[int, ...], _Entry[StaticKey]] = {}
-        self.last: Callable[[], StaticKey | None] = _no_key
-        self.plain: dict[tuple[Any, ...], _Entry[StaticKey]] = {}
-        self.tokens: dict[int, list[_Entry[Any]]] = {}
+        self.known: dict[tuple[int, ...], Entry[StaticKey]] = {}
+        self.last: Callable[[], StaticKey | None] = no_key
+        self.plain: dict[tuple[Any, ...], Entry[StaticKey]] = {}
+        self.tokens: dict[int, list[Entry[Any]]] = {}
         self._owner: StaticOwner | None = None
 
     @property
@@ -222,7 +185,7 @@ class KeyTable:
         self, key: StaticKey, ids: tuple[int, ...], form: tuple[Any, ...] | None = None
     ) -> None:
         """Let a key be found by the ids of its values, and by its form if that is plain."""
-        entry = _Entry(key, _forget_key)
+        entry = Entry(key, _forget_key)
         entry.table, entry.place = self, (ids, form)
         self.known[ids] = entry
         if form is not None:
@@ -232,11 +195,11 @@ class KeyTable:
 
     def alias(self, key: StaticKey, ids: tuple[int, ...], values: tuple[Any, ...]) -> None:
         """Let a key be found by equal values, too: the last ones, which it keeps alive."""
-        with _LOCK:
+        with LOCK:
             if key.alias is not None:
                 self.known.pop(tuple(map(id, key.alias)), None)
             key.alias = values
-            entry = _Entry(key, _forget_key)
+            entry = Entry(key, _forget_key)
             entry.table, entry.place = self, (ids, None)
             self.known[ids] = entry
 
@@ -275,7 +238,9 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     entry = table.known.get(ids)
     known = entry() if entry is not None else None
     if known is not None and known.fixed:
-        table.last = typing.cast("_Entry[StaticKey]", entry)
+        table.last = typing.cast("Entry[StaticKey]", entry)
+        return known
+    if known is not None and known.guards and known.rest_fixed and known.holds():
         return known
     owner = table.owner
     form = plain_form(id(owner.cls), values)
@@ -286,18 +251,18 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
         return known
     form = reading.form
     key: StaticKey
-    if reading.fixed:
+    if reading.fixed and not reading.guards:
         make = functools.partial(_make_key, owner, values, reading)
-        key = _intern(table.tokens, form, hash(form), make)
+        key = intern(table.tokens, form, hash(form), make)
         if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
             return key
     else:
         own = OwnStaticKey(owner, values, form, reading)
         make_token = functools.partial(Token, form, own.hash, values, own.spread)
-        own.token = _intern(table.tokens, form, own.hash, make_token)
+        own.token = intern(table.tokens, form, own.hash, make_token)
         own.spread = own.token.spread
         key = _with_snapshot(own, reading)
-    with _LOCK:
+    with LOCK:
         # Another thread may have made the key of the same objects meanwhile.
         entry = table.known.get(ids)
         other = entry() if entry is not None else None
@@ -318,7 +283,7 @@ def _plain_key(
             table.alias(found, ids, values)
         return found
     made = StaticKey(table.owner, values, form, None)
-    with _LOCK:
+    with LOCK:
         entry = table.plain.get(form)
         found = entry() if entry is not None else None
         if found is not None:
@@ -332,42 +297,10 @@ def _make_key(owner: StaticOwner, values: tuple[Any, ...], reading: Reading) -> 
 
 
 def _with_snapshot(key: StaticKey, reading: Reading) -> StaticKey:
-    if reading.reaches:
+    if reading.reaches or reading.guards:
         key.snapshot = take_snapshot(key.owner, key.values)
-        if key.snapshot.tracers:
-            found = [_findings.traced(path, value) for path, value in key.snapshot.tracers]
-            kinds, findings = zip(*found, strict=True)
-            raise static_field_error(kinds, findings)
+        refuse_tracers(key.snapshot)
     return key
-
-
-def _intern(
-    table: dict[int, list[_Entry[T]]],
-    form: tuple[Any, ...],
-    hashed: int,
-    make: Callable[[], T],
-) -> T:
-    """Return the one living token of this form."""
-    found = _find(table, form, hashed)
-    if found is not None:
-        return found
-    made = make()
-    with _LOCK:
-        found = _find(table, form, hashed)
-        if found is not None:
-            return found
-        # Made first: a collection while it is made can empty, and so remove, the list.
-        entry = _token_entry(made, table, hashed)
-        table.setdefault(hashed, []).append(entry)
-    return made
-
-
-def _find(table: dict[int, list[_Entry[T]]], form: tuple[Any, ...], hashed: int) -> T | None:
-    for entry in tuple(table.get(hashed, ())):
-        token = entry()
-        if token is not None and token.form == form:
-            return token
-    return None
 
 
 def verify(key: StaticKey) -> None:
@@ -377,14 +310,48 @@ def verify(key: StaticKey) -> None:
         StaticMutatedError: Something changed; the message names field and path.
     """
     owner = key.owner
+    passed = content_names(owner) if key.guards and _is_same_again(key) else ()
     if key.snapshot is not None:
         now = take_snapshot(owner, key.values)
-        change = now.change_since(key.snapshot)
+        change = now.change_since(key.snapshot, passed)
         if change is not None:
             path, detail = change
             field = _findings.field_of(path)
             place = f"{owner.cls.__name__}.{field}"
             message = _findings.mutated(place, key.value_of(field), detail)
             raise StaticMutatedError(message)
-    if not key.fixed and read_statics(owner, key.values).form != key.form:
-        raise StaticMutatedError(_findings.mutated(f"{key!r}", key.values))
+    if not (key.fixed or passed) and read_statics(owner, key.values).form != key.form:
+        raise StaticMutatedError(_findings.mutated(_place_of_change(key), key.values))
+
+
+def _place_of_change(key: StaticKey) -> str:
+    """Return where something changed that no path leads to: a new attribute, or a global."""
+    by_content = [name for name in key.owner.static_names if name in content_names(key.owner)]
+    if not key.rest_fixed or len(by_content) != 1:
+        return repr(key)
+    return f"{key.owner.cls.__name__}.{by_content[0]}"
+
+
+def _is_same_again(key: StaticKey) -> bool:
+    """Return whether a key with values by content is the same still, and guard it anew."""
+    try:
+        reading = read_statics(key.owner, key.values)
+    except (StaticFieldError, StaticMutatedError):
+        return False
+    if reading.form != key.form:
+        return False
+    key.guards = reading.guards
+    return True
+
+
+def verify_content(key: StaticKey) -> None:
+    """Compare the values by content of a key with what it was made from.
+
+    Unlike functions by identity they share programs with others, for which a changed one
+    would be traced. So each flatten asks.
+
+    Raises:
+        StaticMutatedError: Something changed; the message names field and path.
+    """
+    if not key.holds_itself():
+        verify(key)

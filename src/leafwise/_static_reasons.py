@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from leafwise import _advice
+from leafwise._fields import By
 from leafwise._reasons import Outcome, Reason, ReasonKind
 from leafwise._values import told_apart
 
 
-def static_reason(path: str, mine: Any, its: Any, *, equal: bool | None) -> Iterator[Reason]:
+def static_reason(
+    path: str, mine: Any, its: Any, *, equal: bool | None, by: By | None = None
+) -> Iterator[Reason]:
     """Yield the reason that two static values of one place give, if any.
 
     Args:
@@ -16,6 +19,7 @@ def static_reason(path: str, mine: Any, its: Any, *, equal: bool | None) -> Iter
         mine: The value of the earlier call.
         its: The value of the later call.
         equal: Whether JAX takes them for equal; None if comparing them raises.
+        by: How functions are compared, if they stand in a field of leafwise.
 
     Yields:
         At most one reason; with the outcome "reuse" where they share a program though they
@@ -25,7 +29,10 @@ def static_reason(path: str, mine: Any, its: Any, *, equal: bool | None) -> Iter
         kind, advice = ReasonKind.COMPARISON, _advice.comparison(its)
         yield Reason(path, kind, Outcome.ERROR, mine, its, advice)
     elif not equal:
-        yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine, its, _advice.static(mine, its))
-    elif told_apart(mine, its):
+        advice = _advice.static(mine, its, by)
+        if by == "content":  # from outside, functions that differ inside look alike
+            _, mine, its = _advice.inner_difference(mine, its, by=by)
+        yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine, its, advice)
+    elif by is None and told_apart(mine, its):
         advice = _advice.unsound(mine, its)
         yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, advice)

@@ -25,7 +25,8 @@ import numpy as np
 from leafwise import _findings
 from leafwise._freeze import FrozenMapping, StaticArray
 from leafwise._introspect import attributes, builtin_base, compares_by_identity, record_fields
-from leafwise._reading import Opaque, Reading
+from leafwise._method import BoundMethod
+from leafwise._reading import READERS, Opaque, Reading, read
 from leafwise._text import shorten
 
 _ABSENT: Final = object()
@@ -39,15 +40,6 @@ _PLAIN_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
     complex: complex.__complex__,
     frozenset: lambda value: frozenset[Any](frozenset.__iter__(value)),
 }
-
-
-def read(reading: Reading, value: Any, path: str) -> None:
-    """Add the form of `value`, which stands at `path`, to the reading."""
-    reader = _READERS.get(type(value))
-    if reader is not None:
-        reader(reading, value, path)
-    else:
-        _read_other(reading, value, path)
 
 
 def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -165,8 +157,8 @@ def _read_partial(reading: Reading, value: functools.partial[Any], path: str) ->
     reading.watched(value, path, read_parts)
 
 
-def _read_method(reading: Reading, value: types.MethodType, path: str) -> None:
-    reading.push(id(types.MethodType))
+def _read_method(reading: Reading, value: types.MethodType | BoundMethod, path: str) -> None:
+    reading.push(id(type(value)))
     reading.reaches = True
     # A method is made afresh at each access, so only what it is made of counts.
 
@@ -239,34 +231,6 @@ def _read_dtype(reading: Reading, value: np.dtype[Any], path: str) -> None:
     read(reading, None if metadata is None else FrozenMapping(metadata), f"{path}.metadata")
 
 
-_READERS: Final[dict[type, Callable[[Reading, Any, str], None]]] = {
-    **dict.fromkeys(
-        (int, str, bytes, bool, type(None), type(...), type(NotImplemented)), _read_plain
-    ),
-    **dict.fromkeys((datetime.timedelta, fractions.Fraction), _read_plain),
-    StaticArray: _read_static_array,
-    uuid.UUID: _read_uuid,
-    float: _read_float,
-    complex: _read_complex,
-    tuple: _read_tuple,
-    frozenset: _read_frozenset,
-    FrozenMapping: _read_mapping,
-    range: _read_range,
-    slice: _read_slice,
-    functools.partial: _read_partial,
-    jax.tree_util.Partial: _read_partial,
-    types.MethodType: _read_method,
-    types.FunctionType: _read_function,
-    types.ModuleType: _read_identity,
-    type: _read_identity,
-    datetime.datetime: _read_date,
-    datetime.date: _read_date,
-    datetime.time: _read_date,
-    datetime.timezone: _read_timezone,
-    decimal.Decimal: _read_decimal,
-}
-
-
 def _read_other(reading: Reading, value: Any, path: str) -> None:
     """Read a value of a type that is in no table: refuse it or find its reader."""
     kind = type(value)
@@ -296,7 +260,7 @@ def _read_other(reading: Reading, value: Any, path: str) -> None:
 
 
 def _read_record(reading: Reading, value: Any, path: str, names: tuple[str, ...]) -> None:
-    """Read a frozen dataclass by all its fields, compared or not."""
+    """Read a dataclass by its fields: a frozen one by all of them, compared or not."""
 
     def read_parts() -> None:
         reading.push(id(type(value)))
@@ -308,6 +272,11 @@ def _read_record(reading: Reading, value: Any, path: str, names: tuple[str, ...]
                 read(reading, item, f"{path}.{name}")
 
     reading.watched(value, path, read_parts)
+    params = getattr(value, "__dataclass_params__", None)
+    if params is not None and not params.frozen and reading.accepts:
+        problem = _findings.bad_hash(path, value)  # it may know more than its fields
+        if problem is not None:
+            reading.find(problem)
 
 
 def _read_subclass(reading: Reading, value: Any, path: str, base: type) -> None:
@@ -320,7 +289,7 @@ def _read_subclass(reading: Reading, value: Any, path: str, base: type) -> None:
             _read_items(reading, value, path)
         else:
             content = _PLAIN_CONTENT.get(base, lambda same: same)
-            _READERS[base](reading, content(value), path)
+            READERS[base](reading, content(value), path)
         _read_state(reading, value, path)
 
     reading.watched(value, path, read_parts)
@@ -350,3 +319,35 @@ def _read_opaque(reading: Reading, value: Any, path: str) -> None:
     reading.watched(value, path, lambda: reading.push(id(kind), token))
     if isinstance(value, datetime.datetime | datetime.time):  # pandas.Timestamp, say
         read(reading, value.tzinfo, f"{path}.tzinfo")
+
+
+READERS.update(
+    {
+        **dict.fromkeys(
+            (int, str, bytes, bool, type(None), type(...), type(NotImplemented)), _read_plain
+        ),
+        **dict.fromkeys((datetime.timedelta, fractions.Fraction), _read_plain),
+        StaticArray: _read_static_array,
+        uuid.UUID: _read_uuid,
+        float: _read_float,
+        complex: _read_complex,
+        tuple: _read_tuple,
+        frozenset: _read_frozenset,
+        FrozenMapping: _read_mapping,
+        range: _read_range,
+        slice: _read_slice,
+        functools.partial: _read_partial,
+        jax.tree_util.Partial: _read_partial,
+        types.MethodType: _read_method,
+        BoundMethod: _read_method,
+        types.FunctionType: _read_function,
+        types.ModuleType: _read_identity,
+        type: _read_identity,
+        datetime.datetime: _read_date,
+        datetime.date: _read_date,
+        datetime.time: _read_date,
+        datetime.timezone: _read_timezone,
+        decimal.Decimal: _read_decimal,
+        object: _read_other,
+    }
+)

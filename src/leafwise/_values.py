@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from leafwise._fields import By
 from leafwise._freeze import freeze
-from leafwise._reading import Reading
+from leafwise._reading import Reading, read
 from leafwise._spec import REDEFINED
-from leafwise._statics import read
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
@@ -28,22 +28,32 @@ def same_entry(one: Any, other: Any) -> bool | None:
         return None
 
 
-def told_apart(one: Any, other: Any) -> bool | None:
+def told_apart(one: Any, other: Any, by: By = "identity") -> bool | None:
     """Return whether two values differ in type or value, all the way down.
+
+    Args:
+        one: A value.
+        other: Another.
+        by: How functions are compared.
 
     Returns:
         None if that cannot be known: a value that no key could be made from.
     """
     if one is other:
         return False
-    forms = (_form(one), _form(other))
+    forms = (_form(one, by), _form(other, by))
     return None if None in forms else forms[0] != forms[1]
 
 
-def _form(value: Any) -> tuple[Any, ...] | None:
+def _form(value: Any, by: By) -> tuple[Any, ...] | None:
     reading = Reading()
     try:
-        read(reading, freeze(value), "value")
+        if by == "content":
+            from leafwise._content import read_by_content  # noqa: PLC0415  # few ask for it
+
+            read_by_content(reading, value, "value")
+        else:
+            read(reading, freeze(value), "value")
         reading.raise_findings()
     except Exception:  # noqa: BLE001  # the value's own code runs
         return None

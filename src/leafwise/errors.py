@@ -29,7 +29,7 @@ class FieldNotSetError(LeafwiseError, TypeError):
 
 
 class FieldCheckError(LeafwiseError, ValueError):
-    """A field's ``check=`` answered False."""
+    """A field's ``check=`` refused its value: it answered False, or raised this itself."""
 
 
 class FrozenInstanceError(LeafwiseError, dataclasses.FrozenInstanceError):
@@ -38,6 +38,14 @@ class FrozenInstanceError(LeafwiseError, dataclasses.FrozenInstanceError):
 
 class TracerComparisonError(LeafwiseError, TypeError):
     """``==`` between instances would have to compare traced values."""
+
+
+class PathError(LeafwiseError, LookupError):
+    """A path leads nowhere in the tree, or is no path."""
+
+
+class TreeError(LeafwiseError, ValueError):
+    """Trees, selections or changes do not fit together."""
 
 
 class StaticMutatedError(LeafwiseError, RuntimeError):
@@ -57,6 +65,49 @@ class RetraceError(LeafwiseError, AssertionError):
     def __init__(self, message: str, explanations: tuple[Any, ...] = ()) -> None:
         super().__init__(message, explanations)
         self.explanations = explanations
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
+
+
+class CheckpointError(LeafwiseError, ValueError):
+    """A tree cannot be saved, or a checkpoint cannot be read.
+
+    It names the leaf or the static that stands in the way, or the file that is damaged, or
+    was written by something else.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One place where a saved tree is not the target of its restoring.
+
+    Attributes:
+        path: Where: the class of the tree, and the way to the place.
+        saved: What was saved, in words.
+        target: What the target has, in words.
+    """
+
+    path: str
+    saved: str
+    target: str
+
+    def __str__(self) -> str:
+        """Return the difference as the error prints it."""
+        return f"{self.path}: saved {self.saved}, target {self.target}"
+
+
+class CheckpointMismatchError(CheckpointError):
+    """What was saved has another class, structure, static or array than the target.
+
+    Attributes:
+        differences: All of them.
+    """
+
+    def __init__(self, message: str, differences: tuple[Difference, ...] = ()) -> None:
+        super().__init__(message, differences)
+        self.differences = differences
 
     def __str__(self) -> str:
         """Return the message."""

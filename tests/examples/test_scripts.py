@@ -8,7 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
-NEEDED = dict.fromkeys(("churn.py", "train_digits.py"), ("optax", "sklearn"))
+NEEDED = {
+    **dict.fromkeys(("churn.py", "train_digits.py"), ("optax", "sklearn")),
+    "equinox_mlp.py": ("equinox", "optax", "sklearn"),
+}
 
 
 def test_scripts_are_found() -> None:
@@ -16,6 +19,7 @@ def test_scripts_are_found() -> None:
     assert SCRIPTS == [
         "churn.py",
         "control_flow.py",
+        "equinox_mlp.py",
         "flags.py",
         "scan_params.py",
         "shapes.py",

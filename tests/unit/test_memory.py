@@ -236,7 +236,7 @@ def test_threads_construct_and_flatten_different_statics() -> None:
                 wrong.append(number)
 
     # Held, it would stop whoever asks for it: known keys are found without.
-    with _static_key._LOCK:
+    with _static_key.LOCK:
         threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
         [thread.start() for thread in threads]
         end = time.monotonic() + 60

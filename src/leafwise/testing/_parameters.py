@@ -130,8 +130,9 @@ def _kind_of(cls: Any, parameter: inspect.Parameter) -> tuple[Any, type]:
         declared = _without_initvar(own[parameter.name])
         # A converter that says nothing hides what the field says: equinox writes `Any`.
         silent = said is parameter.empty or said is Any
-        if silent or _without_initvar(said) == declared:
-            return _resolved(base, parameter.name, declared), base
+        kind = _resolved(base, parameter.name, declared)
+        if silent or _without_initvar(said) in (declared, kind):
+            return kind, base
         break
     writer = next((base for base in cls.__mro__ if "__init__" in base.__dict__), cls)
     return _resolved(writer, parameter.name, said), writer

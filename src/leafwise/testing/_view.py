@@ -8,11 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._codegen import KEY
 from leafwise._instance import rebuild
+from leafwise._keyed import key_in, seal
 from leafwise._register import registered_names
 from leafwise._registry import spec_of
 from leafwise._spec import FieldSpec, is_decorated
+from leafwise._static_key import KEY
 
 _MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
@@ -37,7 +38,7 @@ def field_order(instance: Any) -> list[str]:
     """
     cls = type(instance)
     if dataclasses.is_dataclass(cls):
-        return [field.name for field in dataclasses.fields(cls)]
+        return [field.name for field in dataclasses.fields(cls) if field.name != KEY]
     if isinstance(instance, tuple):
         return list(getattr(cls, "_fields", ()))
     declared = getattr(cls, "__attrs_attrs__", None)
@@ -142,6 +143,8 @@ def exchange(base: Any, name: str, value: Any) -> Any:
         return made._replace(**{name: value})
     made = duplicate(base)
     object.__setattr__(made, name, value)
+    if key_in(made) is not None:
+        seal(made)
     return made
 
 

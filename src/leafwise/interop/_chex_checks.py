@@ -1,0 +1,300 @@
+"""`chex_check`: chex's assertions as the ``check=`` of a field."""
+
+import dataclasses
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import checkify
+
+from leafwise._fields import NamedCheck
+from leafwise._findings import is_tracer
+from leafwise._text import got, shorten
+from leafwise.errors import DefinitionError, FieldCheckError
+
+# By name, as chex has no types: every attribute of it is Any, to each type checker.
+chex: Any = importlib.import_module("chex")
+
+_CHEX_OPTIONS: Final = ("custom_message", "custom_message_format_vars", "include_default_message")
+"""What every assertion of chex takes beside its own arguments."""
+
+
+def _holds(assertion: str, given: Mapping[str, Any]) -> Any:
+    """Return what chex's assertions about one number say, traced; None for all others.
+
+    chex has them for Python's numbers, which are arrays without axes under a transformation.
+    """
+    match assertion, given:
+        case "assert_scalar", _:
+            return True
+        case "assert_scalar_positive", {"x": x}:
+            return x > 0
+        case "assert_scalar_non_negative", {"x": x}:
+            return x >= 0
+        case "assert_scalar_negative", {"x": x}:
+            return x < 0
+        case "assert_scalar_in", {"x": x, "min_": low, "max_": high, **rest}:
+            if rest.get("included", True):
+                return jnp.logical_and(low <= x, x <= high)
+            return jnp.logical_and(low < x, x < high)
+        case "assert_equal", {"first": first, "second": second}:
+            return first == second
+        case "assert_is_divisible", {"numerator": numerator, "denominator": denominator}:
+            return numerator % denominator == 0
+        case _:
+            return None
+
+
+_OF_NO_TRACER: Final = (
+    "assert_tree_is_on_device",
+    "assert_tree_is_on_host",
+    "assert_tree_is_sharded",
+    "assert_trees_all_close_ulp",
+)
+"""The assertions that cannot be traced: of devices, and one that chex has no program for."""
+
+_OF_NO_VALUE: Final = (
+    "assert_max_traces",
+    "assert_numerical_grads",
+    "assert_devices_available",
+    "assert_gpu_available",
+    "assert_tpu_available",
+)
+"""What is called like an assertion, and says nothing of a value."""
+
+_REFUSALS: Final = (AssertionError, AttributeError, TypeError, ValueError)
+"""What chex raises of a value: it takes ``.shape`` of whatever it is given."""
+
+_UNKNOWN: Final = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+"""What JAX raises where code asks for the elements of a traced value."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One assertion and its arguments behind the value."""
+
+    assertion: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def of_chex(self) -> str:
+        """The name under which chex makes the assertion public, or nothing."""
+        name = getattr(self.assertion, "__name__", "")
+        return name if getattr(chex, name, None) is self.assertion else ""
+
+    @property
+    def name(self) -> str:
+        """The assertion as the user wrote it."""
+        if self.of_chex:
+            return f"chex.{self.of_chex}"
+        return getattr(self.assertion, "__name__", "") or shorten(self.assertion)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel by the public name: cloudpickle takes some of chex's functions for local ones."""
+        return _load_part, (self.of_chex or self.assertion, self.args, self.kwargs)
+
+    def __str__(self) -> str:
+        """Return the call that made it."""
+        arguments = [self.name, *map(shorten, self.args)]
+        arguments += [f"{name}={shorten(value)}" for name, value in self.kwargs.items()]
+        return f"chex_check({', '.join(arguments)})"
+
+    def run(self, value: Any, where: str) -> None:
+        """Let the assertion judge the value.
+
+        Raises:
+            FieldCheckError: The value is refused.
+            TypeError: What should assert answers instead.
+        """
+        refusals = _REFUSALS if self.of_chex else AssertionError
+        try:
+            answer = self._ask(value, where)
+        except _UNKNOWN:
+            if not _is_abstract(value):
+                raise
+        except refusals as error:
+            said = str(error).removesuffix(f" [{where}]")  # see _trace
+            msg = f"{where or 'the value'}: {said}\n  got: {got(value)}"
+            raise FieldCheckError(msg) from error
+        else:
+            if answer is not None:
+                msg = (
+                    f"{self.name} is no assertion, which raises or returns None: it returned "
+                    f"{shorten(answer)}\n  fix: `check={self.name}`, as it is"
+                )
+                raise TypeError(msg)
+
+    def _ask(self, value: Any, where: str) -> Any:
+        if not _is_abstract(value):
+            return self.assertion(value, *self.args, **self.kwargs)
+        if self.of_chex in _OF_NO_TRACER:
+            return None
+        if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(value)):
+            jax.eval_shape(functools.partial(self._trace, where=where), value)
+            return None
+        return self._trace(value, where)
+
+    def _trace(self, value: Any, where: str) -> Any:
+        """Ask about a traced value: its shapes and dtypes, and under chexify its elements."""
+        assertion, args, kwargs = self.assertion, self.args, dict(self.kwargs)
+        if is_tracer(value) and value.shape == ():
+            options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHEX_OPTIONS}
+            given = inspect.signature(assertion).bind(value, *args, **kwargs).arguments
+            holds = _holds(self.of_chex, given)
+            if holds is not None:
+                # An assertion that chexify knows: it puts the check into the program.
+                assertion, value, kwargs = chex.assert_trees_all_equal, jnp.asarray(holds), {}
+                args = (jnp.ones_like(value),)
+                where = f"{where}: {self.name}" if where else self.name
+            kwargs |= options
+        if self.of_chex and where:
+            said = kwargs.get("custom_message")
+            kwargs["custom_message"] = f"{where}: {said}" if said else where
+        check = checkify.check
+        try:
+            return assertion(value, *args, **kwargs)
+        except RuntimeError as error:
+            if "chexify" in str(error):  # a value assertion, and nobody asked for it here
+                return None
+            raise
+        finally:
+            checkify.check = check  # chex leaves its own there if the assertion raises
+
+
+def _load_part(assertion: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Part:
+    return _Part(
+        getattr(chex, assertion) if isinstance(assertion, str) else assertion, args, kwargs
+    )
+
+
+class ChexCheck(NamedCheck):
+    """One or more assertions as the check of a field; `chex_check` makes it.
+
+    It is called with the value, returns None, and raises `leafwise.FieldCheckError`.
+    ``first & second`` runs both, in this order.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, *parts: _Part) -> None:
+        self._parts = parts
+
+    def __call__(self, value: Any) -> None:
+        """Check a value that is in no field.
+
+        Args:
+            value: Any pytree.
+
+        Raises:
+            FieldCheckError: An assertion refused it.
+        """
+        self.check_named(value, "")
+
+    def check_named(self, value: Any, where: str) -> None:
+        """Check the value of the field `where`, which is ``Class.field``.
+
+        Args:
+            value: Any pytree.
+            where: What stands in front of the message.
+
+        Raises:
+            FieldCheckError: An assertion refused it.
+        """
+        for part in self._parts:
+            part.run(value, where)
+
+    def __and__(self, other: "ChexCheck") -> "ChexCheck":
+        """Return a check that runs this one, then the other."""
+        if not isinstance(cast("object", other), ChexCheck):
+            return NotImplemented
+        return ChexCheck(*self._parts, *other._parts)
+
+    def __repr__(self) -> str:
+        """Return the code that made it."""
+        return " & ".join(map(str, self._parts))
+
+
+def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ChexCheck:
+    """Return the ``check=`` of a field that an assertion of chex makes.
+
+    It runs when an instance is constructed, under a transformation too, and never when JAX
+    rebuilds one. What is checked of a traced value is what is known of it: assertions of
+    shapes and dtypes run as ever. Assertions of elements (`chex.assert_tree_all_finite`,
+    `chex.assert_scalar_positive`, ...) become part of the program in a function under
+    `chex.chexify`, and elsewhere are left out until the value is known; so are assertions of
+    devices. A `jax.ShapeDtypeStruct` is as a traced value.
+
+    Args:
+        assertion: A function of the value, and of what follows; it refuses by raising
+            AssertionError. One of your own may call several of chex's.
+        *args: Passed on behind the value.
+        **kwargs: Passed on. chex's own ``custom_message`` is among them, ``exception_type``
+            is not.
+
+    Returns:
+        A function of one value. ``chex_check(...) & chex_check(...)`` runs both.
+
+    Raises:
+        DefinitionError: `assertion` cannot be called with a value and these arguments, or
+            says nothing of a value.
+
+    Example:
+        >>> @pytree
+        ... class Params:
+        ...     w: jax.Array = field(check=chex_check(chex.assert_rank, 2))
+        >>> Params(jnp.ones(3))
+        Traceback (most recent call last):
+        leafwise.errors.FieldCheckError: Params.w: [Chex] Assertion assert_rank failed: ...
+    """
+    inner: Any = assertion
+    # Of the assertion inside a partial it is known what can be asked of a traced value.
+    while isinstance(inner, functools.partial) and not inner.args:
+        inner, kwargs = inner.func, {**inner.keywords, **kwargs}
+    if not callable(inner) or inspect.isclass(inner):
+        msg = (
+            f"chex_check takes an assertion, got {got(inner)}\n"
+            f"  fix: chex_check(chex.assert_rank, 2)"
+        )
+        raise DefinitionError(msg)
+    part = _Part(inner, args, kwargs)
+    if part.of_chex in _OF_NO_VALUE:
+        msg = f"{part}: {part.name} says nothing of a value"
+        raise DefinitionError(msg)
+    if "exception_type" in kwargs:
+        msg = (
+            f"{part}: what it raises is a FieldCheckError, which keeps chex's own message and "
+            f"error\n  fix: leave exception_type= out"
+        )
+        raise DefinitionError(msg)
+    _check_arguments(part)
+    return ChexCheck(part)
+
+
+def _check_arguments(part: _Part) -> None:
+    """Refuse arguments that the assertion does not take."""
+    try:
+        signature = inspect.signature(part.assertion)
+    except (TypeError, ValueError):  # a builtin may have none
+        return
+    taken = dict(part.kwargs)
+    if part.of_chex:
+        for name in _CHEX_OPTIONS:
+            taken.pop(name, None)
+    try:
+        signature.bind("value", *part.args, **taken)
+    except TypeError as error:
+        names = ", ".join(signature.parameters)
+        msg = f"{part}: {error}\n  fix: give what follows the value in {part.name}({names})"
+        raise DefinitionError(msg) from error
+
+
+def _is_abstract(value: Any) -> bool:
+    """Return whether a part of a value is not known yet."""
+    return any(
+        is_tracer(leaf) or isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(value)
+    )

@@ -1,0 +1,282 @@
+"""Equinox modules whose statics stand behind a sound jit cache key."""
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    get_origin,
+)
+
+import equinox as eqx
+import jax
+
+from leafwise import _annotations
+from leafwise._classmap import ClassMap
+from leafwise._fields import (
+    CONVERTER,
+    OPTIONS,
+    STATIC_METADATA,
+    Converter,
+    FieldOptions,
+    field,
+    static_field,
+)
+from leafwise._keyed import LazyOwner, seal, verify_sealed
+from leafwise._registry import follow_checking
+from leafwise._spec import ambiguous_override, contradictions, is_static_metadata
+from leafwise._static_key import KEY, StaticKey, table_of
+from leafwise.errors import DefinitionError
+
+__all__ = ["Module"]
+
+M = TypeVar("M", bound="Module")
+
+_CHECK_INIT: Final = "__check_init__"
+_GET: Final = "__getattribute__"
+_WRAPPED: Final[ClassMap[dict[str, Any]]] = ClassMap()
+"""What equinox puts into the node data of an instance that has it, by class."""
+
+
+# mypy takes the specifiers of fields from the base class, pyright from its metaclass.
+if TYPE_CHECKING:
+    import abc
+
+    @dataclass_transform(field_specifiers=(field, static_field, eqx.field, dataclasses.field))
+    class _ModuleMeta(abc.ABCMeta): ...
+
+else:
+    _ModuleMeta = type(eqx.Module)
+
+
+@dataclass_transform(field_specifiers=(field, static_field, eqx.field, dataclasses.field))
+class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGeneralTypeIssues]
+    """An `equinox.Module` whose static fields stand behind one key, as in `leafwise.pytree`.
+
+    All of equinox stays as it is: constructors, ``__check_init__``, converters, abstract
+    classes, methods as pytrees, filtered transformations, `equinox.tree_at`. Fields are static
+    if `equinox.field(static=True)`, `leafwise.static_field`, `leafwise.Static` or another
+    library's metadata says so. What is new:
+
+    - Two instances share a compiled program exactly if their statics are of the same type and
+      value all the way down. ``1``, ``True`` and ``1.0`` are three programs, and NaN is one.
+    - A static that cannot be part of a key (a list, an array, a tracer) is refused at
+      construction, with the names of class and field.
+    - Of equal statics that could be told apart, every instance holds the first.
+    - `leafwise.debug.check_statics` finds statics that change in place.
+    - Tree definitions can be pickled, and a `functools.cached_property` changes none.
+
+    The key is one more static field, so `dataclasses.fields` shows it. It is made when the
+    constructor has ended, before the first ``__check_init__``.
+
+    Raises:
+        DefinitionError: (when a subclass is made) Contradictory or ambiguous declarations.
+        StaticFieldError: (when an instance is made) A static value is no key.
+
+    Example:
+        >>> import leafwise as lw
+        >>> class Scale(Module):
+        ...     factor: jax.Array
+        ...     power: int = lw.static_field(default=1)
+        >>> Scale(jax.numpy.ones(3), power=2)
+        Scale(factor=f32[3], power=2)
+    """
+
+    # First of all fields: keys are compared before the statics that they stand for.
+    __leafwise_key__: StaticKey | None = eqx.field(
+        static=True, init=False, repr=False, default=None
+    )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Complete what the fields say, before equinox reads them."""
+        super().__init_subclass__(**kwargs)
+        _refuse_slots(cls)
+        for name, annotation in inspect.get_annotations(cls).items():
+            _complete(cls, name, annotation)
+        _refuse_properties(cls)
+        _seal_before_checks(cls)
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Fill an instance that was pickled or copied; its key is that of this process."""
+        object.__getattribute__(self, "__dict__").update(state)
+        _seal(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return an instance with copied children and the same statics."""
+        return _deepcopied(self, memo)
+
+
+def _refuse_slots(cls: type) -> None:
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    if names:
+        msg = (
+            f"{cls.__name__}: equinox looks for fields in the instance's __dict__, so that it "
+            f"would lose {', '.join(names)}\n  fix: remove __slots__"
+        )
+        raise DefinitionError(msg)
+
+
+def _refuse_properties(cls: Any) -> None:
+    """Refuse what hides an inherited static field: equinox could not store its value."""
+    for base in cls.__mro__[1:]:
+        for name, inherited in base.__dict__.get("__dataclass_fields__", {}).items():
+            ours = isinstance(inherited.metadata.get(CONVERTER), Converter)
+            if ours and isinstance(cls.__dict__.get(name), property):
+                msg = (
+                    f"{cls.__name__}.{name}: a property hides the static field that "
+                    f"{base.__name__} declares\n"
+                    f"  fix: give it another name, or declare `{name}: eqx.AbstractVar[...]` "
+                    f"in {base.__name__}"
+                )
+                raise DefinitionError(msg)
+
+
+def _complete(cls: type, name: str, annotation: Any) -> None:
+    """Let equinox see that a field is static, and validate it, whoever's words say so.
+
+    Raises:
+        DefinitionError: What is said contradicts itself, or a base class.
+    """
+    written = annotation
+    if isinstance(annotation, str):
+        if "Static" in annotation:
+            annotation = _annotations.resolve(cls, name, annotation, _scopes(cls))
+    elif get_origin(annotation) in (ClassVar, eqx.AbstractVar, eqx.AbstractClassVar):
+        return
+    given = cls.__dict__.get(name, dataclasses.MISSING)
+    metadata: Mapping[Any, Any] = given.metadata if isinstance(given, dataclasses.Field) else {}
+    where = f"{cls.__name__}.{name}"
+    problems = contradictions(where, metadata, annotation, written)
+    static = not problems and (_annotations.has_mark(annotation) or is_static_metadata(metadata))
+    if not problems and not static and not {*STATIC_METADATA, OPTIONS} & metadata.keys():
+        problems = ambiguous_override(where, cls, name)
+    if problems:
+        raise DefinitionError("\n".join(problems))
+    if static:
+        _make_static(cls, name, given)
+
+
+def _make_static(cls: type, name: str, given: object) -> None:
+    """Declare a field as `static_field` would, with the options of another library's."""
+    missing = given is dataclasses.MISSING
+    declared: Any = given
+    if not isinstance(given, dataclasses.Field):
+        declared = static_field() if missing else static_field(default=given)
+    metadata = declared.metadata
+    options = metadata.get(OPTIONS, FieldOptions(converter=metadata.get(CONVERTER)))
+    converter = Converter(declared, options, static=True)
+    converter.owner, converter.keyed = cls.__name__, True
+    declared.metadata = MappingProxyType({**metadata, **STATIC_METADATA, CONVERTER: converter})
+    setattr(cls, name, declared)
+
+
+def _scopes(cls: type) -> list[Mapping[str, Any]]:
+    """Return the names that the class statement can see, from within `__init_subclass__`."""
+    frame = inspect.currentframe()
+    depth = 0
+    while frame is not None and frame.f_globals.get("__name__") != cls.__module__:
+        frame, depth = frame.f_back, depth + 1
+    return _annotations.caller_scopes(depth)
+
+
+def _seal_before_checks(cls: Any) -> None:
+    """Make the key before the first ``__check_init__`` that a class wrote or inherits."""
+    written: Callable[[Any], None] | None = cls.__dict__.get(_CHECK_INIT)
+
+    def __check_init__(self: Any) -> None:  # noqa: N807  # equinox calls it so
+        if type(self) is cls:
+            _seal(self)
+        if written is not None:
+            written(self)
+
+    setattr(cls, _CHECK_INIT, __check_init__)
+    table_of(cls).set_owner(LazyOwner(cls, _static_fields))
+
+
+def _static_fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
+    """Return the static fields whose values are kept on instances, but not the key's own.
+
+    Raises:
+        DefinitionError: Equinox flattens other fields than the class has.
+    """
+    kept = [each for each in dataclasses.fields(cls) if not _is_hidden(cls, each.name)]
+    _check_flattened(cls, [each.name for each in kept if not each.metadata.get("static", False)])
+    return tuple(each for each in kept if each.metadata.get("static", False) and each.name != KEY)
+
+
+def _is_hidden(cls: type, name: str) -> bool:
+    return hasattr(type(inspect.getattr_static(cls, name, None)), "__set__")
+
+
+def _check_flattened(cls: Any, dynamic: list[str]) -> None:
+    """Refuse a class that arrived by value: it has got its fields after equinox looked."""
+    probe = object.__new__(cls)
+    for name in dynamic:
+        object.__setattr__(probe, name, object())
+    found = jax.tree_util.tree_leaves(probe)
+    if len(found) < len(dynamic):
+        msg = (
+            f"{cls.__name__}: equinox does not see its fields ({', '.join(dynamic)}). It looks "
+            f"for them when a class statement runs, so a class cannot be pickled by value, as "
+            f"cloudpickle does with a class of __main__ or of a function\n"
+            f"  fix: define {cls.__name__} in a module that both processes import"
+        )
+        raise DefinitionError(msg)
+
+
+def _seal(self: Any) -> None:
+    # With all of these on the instance there is no sentinel in its node data, which would
+    # not survive pickling, and nothing that a cached_property changes. JAX prints them.
+    cls = type(self)
+    state: dict[str, Any] = object.__getattribute__(self, "__dict__")
+    for name, value in _WRAPPED.setdefault(cls, lambda: _wrapped(cls)).items():
+        state.setdefault(name, value)
+    seal(self)
+
+
+def _wrapped(cls: type) -> dict[str, Any]:
+    of_class = {name: getattr(cls, name) for name in ("__module__", "__name__", "__qualname__")}
+    return {**of_class, "__doc__": None, "__annotations__": None}
+
+
+def _deepcopied(self: M, memo: dict[int, Any]) -> M:
+    kept = {*table_of(type(self)).owner.static_names, *_wrapped(type(self)), KEY}
+    made = object.__new__(type(self))
+    memo[id(self)] = made  # first: a child may lead back here
+    for name, value in object.__getattribute__(self, "__dict__").items():
+        copied = value if name in kept else copy.deepcopy(value, memo)
+        object.__setattr__(made, name, copied)
+    return made
+
+
+class _Checking:
+    """Looks at the statics of modules whenever equinox flattens one.
+
+    Its functions for that are its own, but they ask for the instance's ``__dict__``.
+    """
+
+    def set_checked(self, *, checked: bool) -> None:
+        """Look from now on, or no longer."""
+        if checked:
+            setattr(Module, _GET, _look_and_get)
+        elif _GET in Module.__dict__:
+            delattr(Module, _GET)
+
+
+def _look_and_get(self: Any, name: str) -> Any:
+    if name == "__dict__":
+        verify_sealed(self)
+    return super(Module, self).__getattribute__(name)
+
+
+_seal_before_checks(Module)
+follow_checking(Module, _Checking())

@@ -1,0 +1,104 @@
+"""What treescope shows of an instance: dynamic and static fields, and the key.
+
+Needs treescope (``pip install leafwise[treescope]``), which loads this when it shows one.
+"""
+
+import dataclasses
+import importlib
+from typing import Any, Final
+
+import jax
+
+from leafwise._describe import describe
+from leafwise._registry import spec_of
+from leafwise._text import shorten
+from leafwise.report.words import clean
+
+__all__ = ["render"]
+
+# treescope has no types.
+rendering_parts: Final[Any] = importlib.import_module("treescope.rendering_parts")
+
+# Legible on white and on black, as treescope has both.
+DYNAMIC: Final = "#2f8f4e"
+STATIC: Final = "#a06bd6"
+
+_KEY_WIDTH: Final = 100
+
+
+def render(self: Any, path: str | None, subtree_renderer: Any) -> Any:
+    """Return the rendering of an instance, which its ``__treescope_repr__`` asks for.
+
+    The names of static fields are violet, in italics and underlined, those of dynamic ones
+    green. Behind stands the key that JAX compares. In roundtrip mode the text is code, as
+    treescope makes it of any dataclass.
+
+    Args:
+        self: An instance of a pytree class.
+        path: How it is reached from the root, in treescope's words.
+        subtree_renderer: What treescope renders the values of fields with.
+
+    Returns:
+        What `treescope` lays out as text or HTML.
+
+    Example:
+        >>> @pytree
+        ... class Named:
+        ...     x: float
+        ...
+        ...     def __repr__(self):
+        ...         return "named"
+        ...
+        ...     def __treescope_repr__(self, path, subtree_renderer):
+        ...         return render(self, path, subtree_renderer)
+    """
+    static = frozenset(spec_of(type(self)).static_names)
+
+    def name_of(name: str) -> Any:
+        text = rendering_parts.text(name)
+        if name not in static:
+            return rendering_parts.custom_text_color(text, DYNAMIC)
+        styled = rendering_parts.custom_style(
+            text, "font-style: italic; text-decoration: underline"
+        )
+        return rendering_parts.custom_text_color(styled, STATIC)
+
+    children = rendering_parts.build_field_children(
+        self,
+        path,
+        subtree_renderer,
+        fields_or_attribute_names=dataclasses.fields(self),
+        attr_style_fn=name_of,
+    )
+    node = rendering_parts.build_foldable_tree_node_from_children(
+        prefix=rendering_parts.render_dataclass_constructor(self),
+        children=children,
+        suffix=")",
+        path=path,
+        child_type_single_and_plural=("field", "fields"),
+    )
+    if not static:
+        return node
+    # At the end of its line: inside of a line that is folded treescope leaves it out.
+    return rendering_parts.siblings_with_annotations(node, extra_annotations=[_key(self)])
+
+
+def _key(self: Any) -> Any:
+    """Return the key as a comment, as JAX prints it but for what is not to be printed."""
+    try:
+        _, key = jax.tree_util.default_registry.flatten_one_level(self)
+        text = clean(_without_hidden(self, shorten(key, _KEY_WIDTH), key.values))
+    except Exception as error:  # noqa: BLE001  # a static that changed, a field not set
+        text = f"none: {type(error).__name__}"
+    return rendering_parts.comment_color(rendering_parts.text(f"  # key: {text}"))
+
+
+def _without_hidden(self: Any, text: str, values: tuple[Any, ...]) -> str:
+    fields = [field for field in spec_of(type(self)).fields if field.static]
+    if all(field.definition.repr for field in fields):
+        return text
+    parts = [
+        f"{field.name}={describe(value) if field.definition.repr else '...'}"
+        for field, value in zip(fields, values, strict=True)
+    ]
+    return f"{type(self).__name__}({', '.join(parts)})"
