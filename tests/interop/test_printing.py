@@ -1,0 +1,446 @@
+"""rich, treescope and IPython show instances: nested both ways, traced, and as they are asked."""
+
+import html
+import io
+import json
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+import rich.console
+import rich.pretty
+import treescope
+from IPython.core.formatters import DisplayFormatter
+from IPython.lib.pretty import pretty
+
+import leafwise as lw
+
+# It reads every name of NumPy and JAX, the deprecated ones too.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:treescope")
+
+
+@lw.pytree
+class Dense:
+    w: jax.Array
+    act: lw.Static[str] = "relu"
+
+
+@lw.pytree
+class Model:
+    layers: Any
+    lr: float = 0.1
+    depth: int = lw.static_field(default=2)
+
+
+class Module(eqx.Module):
+    dense: Any
+    size: int = eqx.field(static=True, default=3)
+
+
+@lw.pytree
+class Own(Dense):
+    def __repr__(self) -> str:
+        return "its own"
+
+
+@lw.pytree(repr=False)
+class Bare:
+    x: Any
+    n: lw.Static[int] = 1
+
+
+class Speaks:
+    """A base that speaks for its subclasses."""
+
+    def __rich_repr__(self) -> Iterator[str]:
+        yield "by rich"
+
+    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
+        return treescope.rendering_parts.text("by treescope")
+
+    def _repr_html_(self) -> str:
+        return "by html"
+
+    def _repr_pretty_(self, printer: Any, _cycle: object) -> None:
+        printer.text("by pretty")
+
+
+@lw.pytree
+class Spoken(Speaks):
+    x: Any = 1
+
+
+@lw.pytree
+class Fields:
+    """Fields of the names that others ask for."""
+
+    _repr_html_: Any
+    __rich_repr__: lw.Static[int] = 2
+
+
+def dense() -> Dense:
+    return Dense(jnp.ones((2, 3)))
+
+
+def html_of(value: Any) -> str | None:
+    """Return what a notebook shows."""
+    formatter = DisplayFormatter()
+    formatter.active_types = ["text/plain", "text/html"]
+    return formatter.format(value)[0].get("text/html")
+
+
+def in_rich(value: Any, width: int = 100) -> str:
+    return rich.pretty.pretty_repr(value, max_width=width)
+
+
+# ------------------------------------------------------------------ rich
+
+
+@pytest.mark.works("rich", "`rich.print` of an instance: arrays in short, statics marked")
+def test_rich_shows_fields() -> None:
+    """Fields come by name, the static ones marked, and arrays without their elements."""
+    assert in_rich(dense()) == "Dense(w=f32[2,3], static act='relu')"
+    nested = Model([dense(), (jnp.ones(2), {"k": jnp.zeros(1)})])
+    assert in_rich(nested, 60) == textwrap.dedent("""\
+        Model(
+            layers=[
+                Dense(w=f32[2,3], static act='relu'),
+                (f32[2], {'k': f32[1]})
+            ],
+            lr=0.1,
+            static depth=2
+        )""")
+
+
+@pytest.mark.works("rich", "`rich.print` of an instance: arrays in short, statics marked")
+def test_rich_shows_traced_fields() -> None:
+    """Tracers and abstract values are shown as such."""
+    seen: list[str] = []
+    jax.jit(lambda model: seen.append(in_rich(model)))(dense())
+    assert seen == ["Dense(w=f32[2,3](traced), static act='relu')"]
+    assert in_rich(jax.eval_shape(dense)) == "Dense(w=f32[2,3](struct), static act='relu')"
+
+
+@pytest.mark.works("rich", "`rich.print` of an instance: arrays in short, statics marked")
+def test_rich_goes_round_no_cycle() -> None:
+    """A list that holds itself ends, as rich ends it."""
+    around: list[Any] = [jnp.ones(1)]
+    around.append(around)
+    assert in_rich(Model(around)).count("...") == 1
+
+
+@pytest.mark.works("rich", "`rich.print` of an instance: arrays in short, statics marked")
+def test_rich_leaves_hidden_fields_out() -> None:
+    """A field with `repr=False` is not shown, one that was never set is said to be unset."""
+
+    @lw.pytree
+    class Hides:
+        x: Any = 1
+        secret: str = lw.static_field(default="hunter2", repr=False)
+
+    assert in_rich(Hides()) == "Hides(x=1)"
+
+    @lw.pytree
+    class Late:
+        x: Any
+
+    assert in_rich(object.__new__(Late)) == "Late(x=<not set>)"
+
+
+@pytest.mark.works("rich", "colours for `lw.show` in a terminal")
+def test_rich_colours_a_diagram() -> None:
+    """The diagram is what `print` gives, in colours where the console has any."""
+    diagram = lw.show(Model([dense()]), width=60)
+
+    def printed(**options: Any) -> str:
+        stream = io.StringIO()
+        rich.console.Console(file=stream, width=60, **options).print(diagram)
+        return stream.getvalue()
+
+    plain = printed()
+    assert plain == diagram.text() + "\n"
+    colours = {"force_terminal": True, "color_system": "standard"}
+    coloured = printed(**colours, _environ={})
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+    assert "\x1b[35m'relu'" in coloured
+    assert "\x1b[32mfloat32[2,3]" in coloured
+    assert "\x1b[3" not in printed(**colours, _environ={"NO_COLOR": "1"})
+
+
+@pytest.mark.works("rich", "colours for `lw.show` in a terminal")
+def test_rich_decides_on_width_and_letters() -> None:
+    """The console's width and encoding count where `show` was told no width."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    console = rich.console.Console(file=stream, width=40)
+    console.print(lw.show({"k" * 100: 1, "[bold]": 2}))
+    stream.seek(0)
+    lines = stream.read().splitlines()
+    assert max(map(len, lines)) == 40
+    assert lines[1].startswith("|- ['[bold]']")
+    assert lines[2].startswith("`- ['kkk")
+
+
+# ------------------------------------------------------------------ treescope
+
+
+@pytest.mark.works("treescope", "static and dynamic fields in two colours, with the key")
+def test_treescope_shows_fields_and_key() -> None:
+    """Text has the fields and, where a branch is open, the key as JAX compares it."""
+    text = treescope.render_to_text(Model([dense()]))
+    assert text.endswith("\n)  # key: Model(depth=2)")
+    assert "),  # key: Dense(act='relu')\n" in text
+    assert "act='relu'," in text
+    assert "depth=2," in text
+    short = treescope.render_to_text(Dense(1))
+    assert short == "Dense(w=1, act='relu')  # key: Dense(act='relu')"
+    page = treescope.render_to_html(dense(), compressed=False)
+    static = re.escape("font-style: italic; text-decoration: underline")
+    assert len(re.findall(static + r"[^>]*>act<", page.replace("\\", ""))) == 1
+    assert not re.search(static + r"[^>]*>w<", page.replace("\\", ""))
+
+
+@pytest.mark.works("treescope", "a class in another library's, and the other way round")
+def test_treescope_nests() -> None:
+    """Instances show in modules and containers, and modules in instances."""
+    text = treescope.render_to_text(Model({"m": Module(dense())}))
+    for part in ("Model(", "'m'", "Module(", "Dense(", "act='relu'", "size=3", "lr=0.1"):
+        assert part in text
+    outside = treescope.render_to_text([Module(Model([dense()]))])
+    assert outside.index("Module(") < outside.index("Model(") < outside.index("Dense(")
+
+
+@pytest.mark.works("treescope", "instances under `jax.jit`")
+def test_treescope_survives_tracers() -> None:
+    """An instance is shown while JAX traces, and nothing leaks."""
+    seen: list[str] = []
+
+    @jax.jit
+    def traced(model: Model) -> None:
+        seen.append(treescope.render_to_text(model))
+
+    with jax.check_tracer_leaks():
+        traced(Model([dense()]))
+    assert "w=JitTracer(float32[2,3])" in seen[0]
+    assert "key: Model(depth=2)" in seen[0]
+
+
+@pytest.mark.works("treescope", "roundtrip mode: text that makes the instance again")
+def test_treescope_roundtrips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text in roundtrip mode is code with qualified names, and evaluates to an equal one."""
+    module: Any = types.ModuleType("made_here")
+    monkeypatch.setitem(sys.modules, "made_here", module)
+
+    class Made:
+        x: Any
+        n: lw.Static[int] = 2
+        s: str = lw.static_field(default="a", repr=False)
+
+    class Computed:
+        x: Any
+        n: lw.Static[int] = lw.static_field(init=False, default=7)
+
+        def __init__(self, first: Any) -> None:
+            self.x = first
+
+    for cls in (Made, Computed):
+        cls.__module__, cls.__qualname__ = "made_here", cls.__name__
+        setattr(module, cls.__name__, lw.pytree(cls))
+    made = [module.Made((1.5,) * 40, n=3, s="b"), module.Computed(2)]
+    text = treescope.render_to_text(made, roundtrip_mode=True)
+    assert "  # key: Made(n=3, s=...)\n" in text
+    assert "made_here.Made(\n" in text
+    again = eval(text, {"made_here": module, "treescope": treescope})  # noqa: S307  # our own
+    assert again == made
+    assert jax.tree.structure(again) == jax.tree.structure(made)
+
+
+@pytest.mark.works("treescope", "an instance with no key to show")
+def test_treescope_shows_what_cannot_be_flattened() -> None:
+    """A class without statics has no key; an instance that is not finished shows why not."""
+
+    @lw.pytree
+    class Plain:
+        x: Any = 1
+
+    assert "key" not in treescope.render_to_text(Plain())
+
+    @lw.pytree
+    class Late:
+        x: Any = lw.field(init=False)
+        n: lw.Static[int] = 1
+
+        def __post_init__(self) -> None:
+            texts.append(treescope.render_to_text(self))
+            object.__setattr__(self, "x", 1)
+
+    texts: list[str] = []
+    Late()
+    assert texts[0].endswith("# key: none: FieldNotSetError")
+
+
+@pytest.mark.works("treescope", "as the display of a notebook")
+def test_treescope_goes_first_in_a_notebook() -> None:
+    """It neither adds our page below its own, nor steps back from it as the default display."""
+    assert "Rich HTML representation" not in treescope.render_to_text([dense()])
+    page = treescope.render_to_html([dense()], compressed=False)
+    assert "Rich HTML representation" not in page
+    code = """
+        import json
+        import jax.numpy as jnp
+        import leafwise as lw
+        import treescope
+        from IPython.core.interactiveshell import InteractiveShell
+
+        @lw.pytree
+        class Dense:
+            w: object
+            act: lw.Static[str] = "relu"
+
+        shell = InteractiveShell.instance()
+        shell.display_formatter.active_types = ["text/plain", "text/html"]
+        made = Dense(1.5)
+        before = shell.display_formatter.format(made)[0]["text/html"]
+        treescope.register_as_default(streaming=False)
+        after = shell.display_formatter.format(made)[0]["text/html"]
+        print(json.dumps(["lw-show" in str(before), "lw-show" in str(after), bool(after)]))
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == [True, False, True]
+
+
+# ------------------------------------------------------------------ IPython
+
+
+@pytest.mark.works("ipython", "an instance in a notebook is a diagram whose branches fold")
+def test_notebook_shows_a_diagram() -> None:
+    """A cell that ends in an instance or a diagram shows the same piece of HTML."""
+    shown = html_of(dense())
+    assert shown == html_of(lw.show(dense()))
+    assert shown is not None
+    assert 'class="lw-show"' in shown
+    assert "<html" not in shown
+    assert "&#x27;relu&#x27;" in shown
+
+
+@pytest.mark.works("ipython", "the repr in the width that is left")
+def test_ipython_prints_in_its_width() -> None:
+    """Nested deeply, the text still fits, and a short instance is its repr."""
+    assert pretty(dense()) == repr(dense())
+    text = pretty({"a": [Model([dense()] * 3)]}, max_width=40)
+    assert max(map(len, text.splitlines())) <= 45
+    assert text.count("Dense(") == 3
+    assert pretty([lw.show(1.0, width=80)]) == f"[{lw.show(1.0, width=80)}]"
+
+
+@pytest.mark.works("ipython", "the repr in the width that is left")
+def test_ipython_ends_a_cycle() -> None:
+    """An instance that holds itself is not printed for ever."""
+    around: list[Any] = []
+    model = Model(around)
+    around.append(model)
+
+    class Printer:
+        max_width, indentation = 80, 0
+        parts: ClassVar[list[str]] = []
+
+        def text(self, part: str) -> None:
+            self.parts.append(part)
+
+    model._repr_pretty_(Printer(), True)
+    assert Printer.parts == ["Model(...)"]
+
+
+# ------------------------------------------------------------------ all
+
+
+def test_own_repr_goes_first() -> None:
+    """A subclass with its own `__repr__` is printed by that, although its base is not."""
+    own = Own(jnp.ones(1))
+    assert in_rich(own) == "its own"
+    assert pretty([own]) == "[its own]"
+    assert html_of(own) is None
+    assert not hasattr(own, "_repr_html_")
+    assert "key" not in treescope.render_to_text(own)
+    assert "act=" in treescope.render_to_text(own)
+
+
+def test_no_repr_means_none_of_it() -> None:
+    """`repr=False` adds nothing."""
+    names = ("__rich_repr__", "__treescope_repr__", "_repr_html_", "_repr_pretty_")
+    assert not any(hasattr(Bare(1), name) for name in names)
+    assert all(hasattr(dense(), name) for name in names)
+
+
+def test_own_methods_stay() -> None:
+    """What a class or its base has itself is left alone."""
+    spoken = Spoken()
+    assert in_rich(spoken) == "Spoken('by rich')"
+    assert treescope.render_to_text(spoken).startswith("by treescope")
+    assert html_of(spoken) == "by html"
+    assert pretty(spoken) == "by pretty"
+
+
+def test_methods_are_no_fields() -> None:
+    """Nothing of it is a field, a leaf or a static, nor in the way of a field of that name."""
+    assert list(Dense.__dataclass_fields__) == ["w", "act"]
+    assert len(jax.tree.leaves(dense())) == 1
+    fields = Fields(jnp.ones(1))
+    assert fields._repr_html_.shape == (1,)
+    assert fields.__rich_repr__ == 2
+    assert "Fields" in repr(fields)
+    slotted = lw.pytree(slots=True)(type("Slotted", (), {"__annotations__": {"x": Any}}))
+    assert in_rich(slotted(1)) == "Slotted(x=1)"
+    assert html_of(slotted(1)) is not None
+
+
+def test_nothing_is_imported_for_it() -> None:
+    """To decorate a class and print its repr loads none of the libraries."""
+    code = """
+        import sys
+        import leafwise as lw
+
+        @lw.pytree
+        class Params:
+            x: float
+
+        repr(Params(1.0)), Params(1.0)._repr_html_(), str(lw.show(Params(1.0)))
+        loaded = {"rich", "treescope", "IPython", "hypothesis"} & set(sys.modules)
+        assert not loaded, loaded
+        """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_threads_print_at_once() -> None:
+    """Several threads can show one instance."""
+    model = Model([dense()] * 20)
+    results: list[tuple[str, str, str | None]] = []
+
+    def work() -> None:
+        results.append((in_rich(model), str(lw.show(model, width=80)), model._repr_html_()))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(results)) == 1
+    assert len(results) == 4
+
+
+def test_pages_are_escaped() -> None:
+    """A static's text is text in every page."""
+    evil = Dense(jnp.ones(1), act="<script>alert(1)</script>")
+    assert "<script>alert" not in str(html_of(evil))
+    assert html.escape("<script>alert") in str(html_of(evil))
+    assert "<script>alert" not in treescope.render_to_html(evil, compressed=False)

@@ -1,0 +1,676 @@
+"""`lw.show`: what is drawn of a tree, and that nothing in it can spoil the picture."""
+
+import collections
+import contextlib
+import dataclasses
+import gc
+import html.parser
+import io
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+import weakref
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+import leafwise as lw
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "show.md"
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+@lw.pytree
+class Dense:
+    w: jax.Array
+    act: lw.Static[str] = "relu"
+    b: Any = None
+
+
+@lw.pytree(many_statics=True)
+class Many:
+    n: int = lw.static_field(default=1)
+    password: str = lw.static_field(default="hunter2", repr=False)
+    x: Any = 1.0
+
+
+class Hand:
+    """Registered by hand: its node data has no names."""
+
+
+jax.tree_util.register_pytree_node(
+    Hand, lambda hand: ((1,), ("fast", 3)), lambda aux, children: Hand()
+)
+
+
+class Broken:
+    pass
+
+
+def _refuse(tree: Any) -> Any:
+    msg = "no <b>flatten</b>\nhere"
+    raise ValueError(msg)
+
+
+jax.tree_util.register_pytree_node(Broken, _refuse, lambda aux, children: Broken())
+
+
+def drawn(tree: Any, **options: Any) -> str:
+    return lw.show(tree, **{"width": 80, **options}).text()
+
+
+def parsed(svg: str) -> ET.Element:
+    return ET.fromstring(svg)  # noqa: S314  # our own
+
+
+def same(text: str, expected: str) -> None:
+    assert text == textwrap.dedent(expected).strip("\n")
+
+
+def names(text: str) -> list[str]:
+    """Return the lines without guides and what is in the right column."""
+    return [re.sub(r"^[│├└─ ]+|  .*$", "", line) for line in text.splitlines()]
+
+
+# ------------------------------------------------------------------ what is shown
+
+
+def test_classes_leaves_and_statics() -> None:
+    """Fields stand in the order of their declaration, statics with their values."""
+    same(
+        drawn({"first": Dense(jnp.zeros((2, 3))), "k": [jnp.float32(1), None]}),
+        """
+        dict of 2  2 leaves      28 B
+        ├─ ['first']: Dense      24 B
+        │  ├─ w: float32[2,3]    24 B
+        │  ├─ act = 'relu'     static
+        │  └─ b: None
+        └─ ['k']: list of 2       4 B
+           ├─ [0]: float32[]      4 B
+           └─ [1]: None
+        """,
+    )
+
+
+def test_every_library_shows_its_statics() -> None:
+    """Statics of classes that JAX, leafwise or a user registered are marked as such."""
+
+    class Given:
+        def __init__(self, x: Any, unit: str) -> None:
+            self.x, self.unit = x, unit
+
+    lw.register(Given, dynamic=["x"], static=["unit"])
+    tree = [
+        Given(1, "m"),
+        collections.defaultdict(int, a=1),
+        jax.tree_util.Partial(max, 1),
+        collections.OrderedDict(z=1),
+        Pair(1, 2),
+        Hand(),
+    ]
+    found = names(drawn(tree))
+    for line in (
+        "unit = 'm'",
+        "default_factory = builtins.int",
+        "func = <function max>",
+        "[3]: OrderedDict of 1",
+        "[4]: Pair",
+        "(aux data) = ('fast', 3)",
+    ):
+        assert line in found
+    assert sum(" = " in line for line in found) == 4
+
+
+def test_hidden_child_and_hidden_value() -> None:
+    """The child that carries bits of statics is no row, nor is a value with `repr=False` shown."""
+    text = drawn(Many())
+    assert names(text) == ["Many", "n = 1", "password = ...", "x: float32[]"]
+    assert "hunter2" not in text + lw.show(Many()).html() + lw.show(Many()).svg()
+
+
+@pytest.mark.parametrize(
+    ("leaf", "expected", "nbytes"),
+    [
+        (jnp.zeros((2, 3)), "float32[2,3]", 24),
+        (jnp.zeros(3, jnp.bfloat16), "bfloat16[3]", 6),
+        (jnp.asarray(1.0) * 1, "float32[]", 4),
+        (1.5, "float32[]  Python float 1.5, weak type", 4),
+        (True, "bool[]  Python bool True", 1),
+        (np.float16(2), "float16[]  numpy scalar 2.0", 2),
+        (np.zeros(3), "float64[3]  numpy", 24),
+        (np.array([{}, 1]), "object[2]  which JAX refuses", 16),
+        (np.ma.array([1.0]), "float64[1]  MaskedArray", 8),
+        (jax.ShapeDtypeStruct((4,), jnp.int8), "int8[4]  abstract", 4),
+        (2**70, f"{2**70}  int, which JAX refuses", 0),
+        ("relu", "'relu'  str, no array", 0),
+        (max, "<function max>  builtin_function_or_method, no array", 0),
+        ({1}, "{1}  set, no array", 0),
+    ],
+    ids=str,
+)
+def test_leaf(leaf: Any, expected: str, nbytes: int) -> None:
+    """A leaf shows its dtype and shape, and what is out of the ordinary about it."""
+    if getattr(leaf, "weak_type", False):
+        expected += "  weak type"
+    diagram = lw.show(leaf)
+    assert diagram.text(width=100) == f"{expected}  {nbytes} B"
+    assert (diagram.nbytes, diagram.leaves) == (nbytes, 1)
+
+
+def test_key_has_bytes() -> None:
+    """A typed PRNG key is named as one, and counts as its data."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    assert drawn(keys) == "key<fry>[3]  PRNG key  24 B"
+    assert jax.random.key_data(keys).nbytes == 24
+
+
+def test_deleted_array_has_no_bytes() -> None:
+    """An array whose data is gone is said to be deleted."""
+    array = jnp.ones(3)
+    array.delete()
+    assert drawn(array) == "float32[3]  deleted  0 B"
+
+
+def test_unknown_size_is_said() -> None:
+    """A symbolic dimension gives no number, and the branch says that one is missing."""
+    (b,) = jax.export.symbolic_shape("b")
+    text = drawn([jax.ShapeDtypeStruct((b,), jnp.float32), jnp.ones(2)])
+    assert text.splitlines()[0].endswith("  8 B + ?")
+    assert text.splitlines()[1] == "├─ [0]: float32[b]  abstract        ?"
+
+
+def test_abstract_values_and_tracers() -> None:
+    """The result of `eval_shape` and the arguments of a traced function can be drawn."""
+    model = Dense(jnp.zeros((2, 3)), b=1.0)
+    shapes = drawn(jax.eval_shape(lambda tree: tree, model))
+    assert "w: float32[2,3]  abstract " in shapes
+    assert "b: float32[]  abstract, weak type " in shapes
+    seen: list[str] = []
+
+    @jax.jit
+    def traced(tree: Dense) -> jax.Array:
+        seen.append(drawn(tree))
+        return tree.w
+
+    with jax.check_tracer_leaks():
+        traced(model)
+    assert "w: float32[2,3]  traced " in seen[0]
+    assert "act = 'relu'" in seen[0]
+    jax.vmap(lambda tree: seen.append(drawn(tree)))(jnp.ones((5, 2)))
+    assert seen[1] == "float32[2]  traced  8 B"
+
+
+def test_placement() -> None:
+    """Sharding and device are shown where they are not the default, and bytes are the whole's."""
+    code = """
+        import jax, jax.numpy as jnp, numpy as np, leafwise as lw
+        from jax.sharding import NamedSharding, PartitionSpec as P
+        devices = jax.devices()
+        mesh = jax.sharding.Mesh(np.array(devices), "x")
+        ones = jnp.ones(4)
+        print(lw.show([
+            ones, jax.device_put(ones, devices[0]), jax.device_put(ones, devices[1]),
+            jax.device_put(ones, NamedSharding(mesh, P("x"))),
+            jax.ShapeDtypeStruct((4,), jnp.float32, sharding=NamedSharding(mesh, P("x"))),
+        ]))
+        with jax.default_device(devices[1]):
+            print(lw.show(jax.device_put(ones, devices[1])))
+        """
+    environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "COLUMNS": "100"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**environment, "PATH": "", "JAX_PLATFORMS": "cpu", "PYTHONIOENCODING": "utf-8"},
+    )
+    lines = [re.sub(r"^[│├└─ ]+", "", line) for line in done.stdout.splitlines()]
+    spread = f"{PartitionSpec('x')} on a mesh (x: 2)"
+    assert re.fullmatch(r"\[0\]: float32\[4\] +16 B", lines[1])
+    assert re.fullmatch(r"\[1\]: float32\[4\] +16 B", lines[2])
+    assert re.fullmatch(r"\[2\]: float32\[4\]  \S*1 +16 B", lines[3])
+    assert lines[4].startswith(f"[3]: float32[4]  {spread} ")
+    assert re.match(r"\[4\]: float32\[4(@x)?\]  abstract, ", lines[5])
+    assert spread in lines[5]
+    assert lines[6] == "float32[4]  16 B"
+
+
+def test_nothing_is_read_or_moved() -> None:
+    """No element of an array reaches Python: what is drawn may be huge, or on a device."""
+
+    class Watched(np.ndarray):
+        def __array__(self, *args: Any, **kwargs: Any) -> Any:
+            pytest.fail("its elements were asked for")
+
+        __iter__ = __getitem__ = __repr__ = __str__ = __array__
+
+    huge = np.broadcast_to(np.float32(0), (1 << 20, 1 << 20)).view(Watched)
+    tree = [huge, Dense(jnp.ones((100, 100)))]
+    with jax.transfer_guard("disallow"):
+        text = drawn(tree)
+    assert "4 TiB" in text
+
+
+# ------------------------------------------------------------------ bytes
+
+
+def test_bytes_add_up() -> None:
+    """The bytes of a branch are the sum of its leaves' `nbytes`, at any depth that is drawn."""
+    rng = np.random.default_rng(0)
+    tree: Any = {
+        f"k{i}": [np.zeros(rng.integers(1, 50), np.int8) for _ in range(30)] for i in range(3)
+    }
+    expected = sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
+    for options in ({}, {"depth": 0}, {"depth": 1}, {"children": 2}):
+        assert lw.show(tree, **options).nbytes == expected
+    branch = sum(leaf.nbytes for leaf in tree["k1"])
+    assert f"{branch:,} bytes" in lw.show(tree).html()
+
+
+def test_shared_array_counts_once() -> None:
+    """An array in two places counts at the first; the second says where that is."""
+    x, y = jnp.ones(100), np.ones(2)
+    struct = jax.ShapeDtypeStruct((3,), jnp.float32)
+    tree = {"a": Dense(x), "b": [x, y, y], "c": [struct, struct]}
+    diagram = lw.show(tree, width=80)
+    assert diagram.nbytes == 400 + 16 + 24
+    found = names_and_notes(str(diagram))
+    assert "[0]: float32[100]  the same as ['a'].w" in found
+    assert "[2]: float64[2]  numpy, the same as ['b'][1]" in found
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1,023 B"),
+        (1024, "1 KiB"),
+        (1025, "1.00 KiB"),
+        (1536, "1.50 KiB"),
+        (10 * 1024 + 1, "10.0 KiB"),
+        (100_000, "97.7 KiB"),
+        (200_000, "195.3 KiB"),
+        (1024 * 1024 - 1, "1,024.0 KiB"),
+        (5 << 20, "5 MiB"),
+        (7 << 50, "7 PiB"),
+        (5000 << 50, "5,000 PiB"),
+    ],
+)
+def test_size_without_a_point_is_exact(nbytes: int, text: str) -> None:
+    """A size is in the unit that suits it; only an exact one has no point."""
+    shown = lw.show(jax.ShapeDtypeStruct((nbytes,), jnp.int8)).text(width=80)
+    assert shown.endswith(f"  {text}")
+
+
+# ------------------------------------------------------------------ large and odd trees
+
+
+def test_wide_node_is_elided_in_the_middle() -> None:
+    """Of many children the first and last are shown, and what is between counts."""
+    tree = [[1.0, 2.0]] * 10_000
+    same(
+        drawn(tree, children=3, depth=1),
+        """
+        list of 10,000  20,000 leaves             78.1 KiB
+        ├─ [0]: list of 2  2 leaves not shown          8 B
+        ├─ [1]: list of 2  2 leaves not shown          8 B
+        ├─ … 9,997 more, 19,994 leaves            78.1 KiB
+        └─ [9999]: list of 2  2 leaves not shown       8 B
+        """,
+    )
+
+
+def test_one_child_is_not_elided() -> None:
+    """A line that stands for one child would save none."""
+    assert len(drawn([0] * 5, children=4).splitlines()) == 6
+    assert names(drawn([0] * 6, children=4))[3] == "… 2 more"
+
+
+def test_deep_tree_is_cut() -> None:
+    """A thousand levels raise no RecursionError, by default or when all are asked for."""
+    tree: Any = jnp.ones(2)
+    for _ in range(1200):
+        tree = [tree]
+    diagram = lw.show(tree, width=80)
+    lines = diagram.text(width=120).splitlines()
+    assert len(lines) == 21
+    assert lines[-1].endswith("[0]: list of 1  1 leaf not shown  8 B")
+    whole = lw.show(tree, depth=2000)
+    assert len(whole.text().splitlines()) == 1201
+    assert whole.html().count("<details") == whole.html().count("</details>") == 1200
+    parsed(whole.svg())
+    assert whole.nbytes == 8
+
+
+def test_empty_branches_are_cut_visibly() -> None:
+    """What is left out is said even if there is no leaf in it."""
+    assert names(drawn([[[]]], depth=1)) == ["list of 1", "[0]: list of 1"]
+    assert "not shown" in drawn([[[]]], depth=1)
+    assert "not shown" in drawn([[]], depth=0)
+    assert "not shown" not in drawn([[]], depth=1)
+
+
+def test_default_is_a_picture() -> None:
+    """Trees that would fill a book are drawn as deep as fits."""
+    tree = {f"a{i}": {f"b{j}": [1] * 20 for j in range(20)} for i in range(15)}
+    assert len(drawn(tree).splitlines()) == 1 + 15 + 15 * 20
+    assert len(drawn(tree, depth=3).splitlines()) == 1 + 15 + 15 * 20 + 15 * 20 * 20
+
+
+def test_cycle_is_named() -> None:
+    """A container that holds itself is drawn up to there."""
+    inner: list[Any] = [1]
+    inner.append(inner)
+    assert "[1]: list  leads back to itself: ['a']" in names_and_notes(drawn({"a": inner}))
+    assert "[1]: list  leads back to itself: the whole" in names_and_notes(drawn(inner))
+
+
+def names_and_notes(text: str) -> list[str]:
+    return [re.sub(r"^[│├└─ ]+|  +\d+ B$", "", line) for line in text.splitlines()]
+
+
+def test_class_without_end_is_given_up() -> None:
+    """A class that makes a new child at each flatten does not run for ever."""
+
+    class Endless:
+        pass
+
+    jax.tree_util.register_pytree_node(Endless, lambda tree: ((Endless(),), None), lambda a, c: c)
+    assert len(drawn(Endless()).splitlines()) == 21
+
+
+def test_what_cannot_be_flattened_is_said() -> None:
+    """A flatten that raises, or keys that cannot be sorted, spoil one row only."""
+    found = names_and_notes(drawn([Broken(), {1: 1, "a": 2}, 5]))
+    assert found[1] == "[0]: Broken  cannot be flattened: ValueError: no <b>flatten</b>"
+    assert found[2].startswith("[1]: dict  cannot be flattened: ValueError: ")
+    assert found[3].startswith("[2]: int32[]")
+
+
+class Hostile:
+    @property
+    def __class__(self) -> Any:
+        msg = "no class"
+        raise RuntimeError(msg)
+
+
+def test_hostile_leaf_spoils_one_row() -> None:
+    """A leaf whose very class cannot be asked for is said to be one."""
+    found = names_and_notes(drawn([Hostile(), 1]))
+    assert found[1] == "[0]: Hostile  cannot be flattened: RuntimeError: no class"
+    assert len(found) == 3
+
+
+class Raises:
+    def __repr__(self) -> str:
+        msg = "no"
+        raise RuntimeError(msg)
+
+
+class Lines:
+    def __repr__(self) -> str:
+        return "one\n  two\x1b[31m\u202e\x00\ud800"
+
+
+def test_values_cannot_spoil_the_text() -> None:
+    """A repr that raises, has newlines, controls or no end takes one line, without controls."""
+    tree = [
+        *(Raises(), Lines(), "a\nb", "x" * 10**6, {"k\x1b[2J\n": 1}),
+        *(Dense(jnp.ones(1), act="y" * 10**6), Hand()),
+    ]
+    for text in (drawn(tree), lw.show(tree).text(width=20, ascii=True)):
+        assert len(text.splitlines()) == 14
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert "<Raises whose repr raises RuntimeError>" in drawn(tree)
+    assert all(len(line) <= 80 for line in drawn(tree).splitlines())
+    lw.show(tree).html().encode()
+    parsed(lw.show(tree).svg())
+
+
+def test_deep_static_is_shortened() -> None:
+    """A static that is nested too deeply for its repr is still a row."""
+    deep: tuple[Any, ...] = ()
+    for _ in range(100_000):
+        deep = (deep,)
+    text = drawn(jax.tree_util.Partial(Callee(deep)))
+    assert "func = <Callee whose repr raises RecursionError>" in text
+
+
+class Callee(tuple[Any, ...]):
+    def __call__(self) -> None: ...
+
+
+@dataclasses.dataclass
+class Lookup:
+    tables: tuple[Any, ...]
+
+    def __call__(self) -> None: ...
+
+
+def test_array_in_a_static_is_not_printed() -> None:
+    """A static array of another library is a dtype and a shape, inside of others as well."""
+    made = jax.tree_util.Partial(Lookup((jnp.ones((2, 2)), np.ones(10**6))))
+    assert "func = Lookup(tables=(float32[2,2], float64[1000000]))" in drawn(made)
+
+
+@pytest.mark.parametrize("tree", [None, (), {}, 3, "text", max, Dense, np.float32], ids=str)
+def test_anything_is_a_tree(tree: Any) -> None:
+    """A leaf, an empty container, a class: each is one row."""
+    diagram = lw.show(tree)
+    assert len(diagram.text().splitlines()) == 1
+    parsed(diagram.svg())
+    assert diagram.html().count("lw-row") >= 1
+
+
+def test_diagram_keeps_nothing_alive() -> None:
+    """Arrays go when their tree goes, at once: no cycle of objects holds them."""
+    gc.collect()
+    gc.disable()
+    try:
+        array = np.ones(3)
+        gone = weakref.ref(array)
+        diagram = lw.show([array, {"a": array}])
+        del array
+        assert gone() is None
+    finally:
+        gc.enable()
+    again = pickle.loads(pickle.dumps(diagram))  # noqa: S301  # our own
+    assert again.text() == diagram.text()
+
+
+# ------------------------------------------------------------------ text
+
+
+def test_width_is_kept() -> None:
+    """Long rows are cut to the width, wide letters counted as two columns."""
+    tree = {"日本語" * 20: jnp.ones(3), "b" * 200: Dense(jnp.ones(1), act="z" * 300)}
+    for width in (60, 80, 120):
+        for line in drawn(tree, width=width).splitlines():
+            assert len(line) + sum(char in "日本語" for char in line) <= width
+    assert lw.show(tree, width=60).text(width=120) == drawn(tree, width=120)
+
+
+def test_columns_of_wide_letters_are_aligned() -> None:
+    """The right column stands straight below letters of two columns, and none."""
+    lines = drawn({"日本": 1, "ab": 1, "e\u0301": 1}).splitlines()
+    wide = [sum(char in "日本" for char in line) - line.count("\u0301") for line in lines]
+    assert len({len(line) + more for line, more in zip(lines, wide, strict=True)}) == 1
+
+
+def test_terminal_decides_on_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`print` takes the terminal's width."""
+    diagram = lw.show({"x" * 300: 1})
+    monkeypatch.setenv("COLUMNS", "50")
+    assert {len(line) for line in str(diagram).splitlines()} == {50}
+    monkeypatch.setenv("COLUMNS", "70")
+    assert {len(line) for line in repr(diagram).splitlines()} == {70}
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "utf-8"])
+def test_encoding_decides_on_letters(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever standard output is encoded in, it can take the text."""
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding=encoding) as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        stream.write(str(lw.show({"日": [1.0] * 40})))
+        stream.flush()
+        text = raw.getvalue().decode(encoding)
+    assert ("├─ " in text) == (encoding == "utf-8")
+    assert ("|- " in text) == (encoding != "utf-8")
+    assert ("... 16 more" in text) == (encoding != "utf-8")
+
+
+def test_ascii_is_aligned() -> None:
+    """Escaped letters count as what they have become."""
+    text = lw.show({"日": Dense(jnp.ones(1), act="é"), "a": 1}).text(width=70, ascii=True)
+    assert text.isascii()
+    assert len({len(line) for line in text.splitlines() if not line.endswith("None")}) == 1
+    assert max(map(len, lw.show({"日" * 60: 1}).text(width=70, ascii=True).splitlines())) == 70
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"depth": -1}, ValueError, r"show\(depth=-1\): it must be 0 or more"),
+        ({"children": 1}, ValueError, r"show\(children=1\): it must be 2 or more"),
+        ({"width": 3}, ValueError, r"show\(width=3\): it must be 20 or more"),
+        ({"depth": "2"}, TypeError, r"show\(depth=\) takes an integer, got '2' \(str\)"),
+        ({"children": None}, TypeError, r"show\(children=\) takes an integer, got None"),
+    ],
+)
+def test_wrong_option(options: Any, error: type[Exception], message: str) -> None:
+    """An option that makes no picture is refused by name."""
+    with pytest.raises(error, match=message):
+        lw.show([1], **options)
+
+
+# ------------------------------------------------------------------ HTML, SVG, files
+
+EVIL = "</style></title><script>alert(1)</script><img src=x onerror=alert(2)>&\"'`--> ]]>"
+
+
+def evil_tree() -> Any:
+    evil: Any = type(EVIL, (), {"__repr__": lambda self: EVIL})
+    jax.tree_util.register_pytree_with_keys(
+        evil,
+        lambda tree: (((jax.tree_util.GetAttrKey(EVIL), 1),), EVIL),
+        lambda aux, children: None,
+    )
+    return {EVIL: evil(), "static": Dense(jnp.ones(1), act=EVIL), "leaf": EVIL, "b": Broken()}
+
+
+class _Reader(html.parser.HTMLParser):
+    """Checks that tags are closed in order, and gathers what they are and say."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.said: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.said.append(data)
+
+
+def test_html_is_escaped_and_whole() -> None:
+    """Text of the user's is text, in elements and attributes; every tag is closed."""
+    diagram = lw.show(evil_tree())
+    for text in (diagram.html(), diagram._repr_html_()):
+        reader = _Reader(text)
+        assert reader.tags <= {
+            *("html", "head", "meta", "title", "style", "body"),
+            *("div", "details", "summary", "span", "b"),
+        }
+        assert reader.attributes <= {
+            *("lang", "charset", "name", "content", "class", "style", "title", "open")
+        }
+        assert sum(EVIL in said for said in reader.said) == 2  # the class, and its attribute
+        assert not re.search(r"url\(|https?:|@import|javascript:", re.sub(EVIL_TEXT, "", text))
+
+
+EVIL_TEXT = re.compile(re.escape(EVIL))
+
+
+def test_html_folds() -> None:
+    """Branches are open, but of a large tree only the first two levels."""
+    small = lw.show({"a": {"b": {"c": 1}}}).html()
+    assert small.count("<details open>") == small.count("<details") == 3
+    large = lw.show({f"k{i}": [[1] * 9] for i in range(10)}).html()
+    assert large.count("<details open>") == 11
+    assert large.count("<details>") == 10
+    assert "prefers-color-scheme: dark" in small
+
+
+def test_row_tells_its_path() -> None:
+    """Pointing at a row of the page gives the path to it."""
+    text = lw.show({"a": [Dense(jnp.ones(1)), Dense(jnp.ones(1))]}).html()
+    paths = re.findall(r'class="lw-what" title="([^"]*)"', text)
+    assert [html.unescape(path) for path in paths] == [
+        *("['a']", "['a'][0]", "['a'][0].w", "['a'][0].act", "['a'][0].b"),
+        *("['a'][1]", "['a'][1].w", "['a'][1].act", "['a'][1].b"),
+    ]
+
+
+def test_svg_is_xml() -> None:
+    """The SVG is well formed, says all that the text says, and loads nothing."""
+    diagram = lw.show(evil_tree(), width=500)
+    root = parsed(diagram.svg())
+    said = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    lines = [re.sub(r"^[│├└─ ]+", "", line) for line in diagram.text(width=2000).splitlines()]
+    for line in lines:
+        assert re.split(r" {3,}", line)[0] in said
+    assert {each.tag.rpartition("}")[2] for each in root.iter()} <= {
+        *("svg", "style", "rect", "path", "text", "tspan")
+    }
+    style = root.find("{http://www.w3.org/2000/svg}style")
+    assert style is not None
+    assert "prefers-color-scheme: dark" in str(style.text)
+
+
+def test_save_writes_by_suffix(tmp_path: Path) -> None:
+    """The name of the file decides on its format."""
+    diagram = lw.show({"日": 1})
+    assert diagram.save(tmp_path / "a.svg").read_text("utf-8") == diagram.svg() + "\n"
+    assert diagram.save(str(tmp_path / "a.HTML")).read_text("utf-8") == diagram.html()
+    text = diagram.save(tmp_path / "a.txt").read_text("utf-8")
+    assert text == diagram.text(width=96) + "\n"
+    with pytest.raises(ValueError, match=r"must end in \.svg, \.html or \.txt"):
+        diagram.save(tmp_path / "a.png")
+
+
+def test_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outputs in docs/how-to/show.md are those of its code."""
+    monkeypatch.setenv("COLUMNS", "80")
+    page = PAGE.read_text("utf-8")
+    output = io.StringIO()
+    namespace: dict[str, Any] = {"__name__": "page"}
+    with contextlib.redirect_stdout(output):
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            exec(block, namespace)  # noqa: S102  # it is what is tested
+    assert output.getvalue() == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
