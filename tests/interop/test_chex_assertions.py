@@ -1,0 +1,405 @@
+"""chex's assertions on leafwise trees: they pass, they fail, and they say where."""
+
+import dataclasses
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise.testing import assert_traces
+
+works = pytest.mark.works
+OLD = tuple(map(int, importlib.metadata.version("chex").split("."))) < (0, 1, 92)
+since_0_1_92 = pytest.mark.skipif(OLD, reason="this chex asks JAX for what JAX has removed")
+
+
+@lw.pytree
+class Layer:
+    w: Any
+    b: Any
+    act: lw.Static[object] = 1
+
+
+@lw.pytree
+class Net:
+    layers: list[Any]
+    scale: Any
+
+
+def net(w: Any = None, **statics: Any) -> Net:
+    given = jnp.ones((2, 3)) if w is None else w
+    return Net([Layer(given, jnp.zeros(3), **statics)], jnp.float32(1))
+
+
+@pytest.fixture(autouse=True)
+def _no_counts() -> Iterator[None]:
+    chex.clear_trace_counter()
+    yield
+    chex.clear_trace_counter()
+
+
+PAIRS = {
+    "equal": (chex.assert_trees_all_equal, jnp.zeros((2, 3))),
+    "close": (chex.assert_trees_all_close, jnp.full((2, 3), 1.1)),
+    "close_ulp": (chex.assert_trees_all_close_ulp, jnp.full((2, 3), 1.001)),
+    "equal_shapes": (chex.assert_trees_all_equal_shapes, jnp.ones((2, 4))),
+    "equal_sizes": (chex.assert_trees_all_equal_sizes, jnp.ones((2, 4))),
+    "equal_dtypes": (chex.assert_trees_all_equal_dtypes, jnp.ones((2, 3), jnp.int32)),
+    "equal_shapes_and_dtypes": (
+        chex.assert_trees_all_equal_shapes_and_dtypes,
+        jnp.ones((2, 3), jnp.int32),
+    ),
+}
+TWO_TREES = "`assert_trees_all_equal`, `_close`, `_equal_shapes` and the like: they name the field"
+
+
+@works("chex", TWO_TREES)
+@pytest.mark.parametrize(("assertion", "other"), PAIRS.values(), ids=PAIRS)
+def test_two_trees(assertion: Callable[..., None], other: Any) -> None:
+    """Two equal trees pass; another leaf fails, by its path."""
+    assertion(net(), net())
+    assertion(net(), net(), net())
+    with pytest.raises(AssertionError, match=r"differ in leaves 'layers/0/w'"):
+        assertion(net(), net(w=other))
+
+
+STRUCTS = {**PAIRS, "equal_structs": (chex.assert_trees_all_equal_structs, None)}
+
+
+@works("chex", "trees whose statics differ in value or type (`1`, `True`) are not equal")
+@pytest.mark.parametrize(
+    ("act", "said"), [(True, "act=True"), (1.0, r"act=1\.0"), ("x", "act='x'")], ids=str
+)
+@pytest.mark.parametrize("assertion", [each for each, _ in STRUCTS.values()], ids=STRUCTS)
+def test_statics_differ(assertion: Callable[..., None], act: object, said: str) -> None:
+    """Every assertion about two trees sees another static, and shows it by its field."""
+    with pytest.raises(AssertionError, match=rf"L?ayer\(act=1\).*[\s\S]*Layer\({said}\)"):
+        assertion(net(), net(act=act))
+
+
+@works("chex", "trees of two classes with the same fields are not equal")
+def test_another_class() -> None:
+    """A class is part of the structure."""
+
+    @lw.pytree
+    class Other:
+        w: Any
+        b: Any
+        act: lw.Static[object] = 1
+
+    values = (jnp.ones((2, 3)), jnp.zeros(3))
+    with pytest.raises(AssertionError, match="Other"):
+        chex.assert_trees_all_equal_structs(Layer(*values), Other(*values))
+
+
+@works(
+    "chex",
+    "`assert_trees_all_close_ulp` of two shapes",
+    cannot="numpy's ValueError comes out, which names no path, for any tree",
+)
+def test_ulp_of_two_shapes() -> None:
+    """Another shape is an error without a path, in dicts too."""
+    for tree in (lambda w: net(w=w), lambda w: {"w": w}):
+        with pytest.raises(ValueError, match="same shape") as error:
+            chex.assert_trees_all_close_ulp(tree(jnp.ones((2, 3))), tree(jnp.ones((2, 4))))
+        assert "w" not in str(error.value)
+
+
+@works("chex", "`assert_trees_all_equal_comparator` names the field")
+def test_comparator() -> None:
+    """A comparison of one's own gets the leaves, and its message the path."""
+    greater = (lambda a, b: bool((a >= b).all()), lambda a, b: f"{a.shape} is smaller")
+    chex.assert_trees_all_equal_comparator(*greater, net(), net(w=jnp.zeros((2, 3))))
+    with pytest.raises(AssertionError, match=r"'layers/0/w': \(2, 3\) is smaller"):
+        chex.assert_trees_all_equal_comparator(*greater, net(), net(w=jnp.full((2, 3), 2.0)))
+
+
+ONE_TREE: dict[str, tuple[Callable[[Any], None], Any, Any, str]] = {
+    "all_finite": (
+        chex.assert_tree_all_finite,
+        net(),
+        net(w=jnp.full((2, 3), jnp.nan)),
+        r"Layer\(w='Nonfinite', b='Finite', act=1\)",
+    ),
+    "has_only_ndarrays": (
+        chex.assert_tree_has_only_ndarrays,
+        net(),
+        net(w=1.5),
+        r"leaf 'layers/0/w' is not an ndarray",
+    ),
+    "shape_prefix": (
+        lambda tree: chex.assert_tree_shape_prefix(tree, (3,)),
+        Layer(jnp.ones((3, 2)), jnp.ones(3)),
+        Layer(jnp.ones((2, 3)), jnp.ones(3)),
+        r"leaf 'w' has a shape prefix different from expected: \(2,\) != \(3,\)",
+    ),
+    "shape_suffix": (
+        lambda tree: chex.assert_tree_shape_suffix(tree, (3,)),
+        Layer(jnp.ones((2, 3)), jnp.ones(3)),
+        Layer(jnp.ones((2, 3)), jnp.ones(2)),
+        r"leaf 'b' has a shape suffix different from expected: \(2,\) != \(3,\)",
+    ),
+    "shape": (
+        lambda tree: chex.assert_tree_shape(tree, (3,)),
+        Layer(jnp.ones(3), jnp.ones(3)),
+        Layer(jnp.ones(3), jnp.ones(2)),
+        r"leaf 'b' has shape \(2,\)",
+    ),
+}
+
+
+@works("chex", "`assert_tree_all_finite`, `_shape_prefix`, `_has_only_ndarrays`: by field")
+@pytest.mark.parametrize(("assertion", "good", "bad", "said"), ONE_TREE.values(), ids=ONE_TREE)
+def test_one_tree(assertion: Callable[[Any], None], good: Any, bad: Any, said: str) -> None:
+    """A good tree passes; the message about a bad one names the field."""
+    assertion(good)
+    with pytest.raises(AssertionError, match=said):
+        assertion(bad)
+
+
+@works("chex", "`assert_tree_no_nones` sees a None in a field, not one in a static")
+def test_no_nones() -> None:
+    """A None in a dynamic field is seen, one in a static field is no part of the tree."""
+    chex.assert_tree_no_nones(net(act=None))
+    with pytest.raises(AssertionError, match="Tree contains `None`"):
+        chex.assert_tree_no_nones(Layer(jnp.ones(3), None))
+
+
+@works(
+    "chex",
+    "which field is None, of `assert_tree_no_nones`",
+    cannot="chex prints a treedef, for any tree, and treedefs name no children",
+)
+def test_no_nones_names_no_field() -> None:
+    """The message shows the structure, in which a field is one of several stars."""
+    for tree in (Layer(jnp.ones(3), None), {"b": None, "w": jnp.ones(3)}):
+        with pytest.raises(AssertionError) as error:
+            chex.assert_tree_no_nones(tree)
+        assert "*" in str(error.value)
+    assert "'b'" not in str(error.value).replace("{'b': None", "")
+
+
+@works("chex", "`assert_tree_is_on_device`, `_on_host`, `_is_sharded`: they name the field")
+@since_0_1_92
+def test_places() -> None:
+    """Where arrays lie is told by field."""
+    tree, one = net(), jax.devices()[0]
+    chex.assert_tree_is_on_host(tree)
+    chex.assert_tree_is_on_host(jax.tree.map(np.asarray, tree), allow_cpu_device=False)
+    chex.assert_tree_is_on_device(tree, platform="cpu")
+    chex.assert_tree_is_on_device(tree, device=one)
+    devices = jax.devices()[:2]
+    mesh = jax.sharding.Mesh(np.asarray(devices), ("x",))
+    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    spread = jax.device_put(Layer(jnp.ones((2, 3)), jnp.ones(2)), place)
+    chex.assert_tree_is_sharded(spread, devices=devices)
+    half = dataclasses.replace(spread, b=jnp.ones(2))
+    with pytest.raises(AssertionError, match="leaf 'b' is not sharded"):
+        chex.assert_tree_is_sharded(half, devices=devices)
+    with pytest.raises(AssertionError, match="leaf 'layers/0/w' resides on 'cpu'"):
+        chex.assert_tree_is_on_device(tree, platform="gpu")
+    with pytest.raises(AssertionError, match="leaf 'layers/0/w' resides"):
+        chex.assert_tree_is_on_host(tree, allow_cpu_device=False)
+
+
+# chex 0.1.91 has numpy ask an array for its dtype.
+@pytest.mark.filterwarnings("ignore:Implicit conversion of an array:DeprecationWarning")
+@works("chex", "`assert_rank`, `_shape`, `_type`, `_equal_shape` of fields, traced or not")
+def test_fields() -> None:
+    """A field is the array that it is, also while JAX traces a method."""
+
+    def check(layer: Layer) -> Any:
+        chex.assert_rank([layer.w, layer.b], [2, 1])
+        chex.assert_shape(layer.w, (None, layer.b.shape[0]))
+        chex.assert_type([layer.w, layer.b], float)
+        chex.assert_equal_shape_suffix([layer.w, layer.b], 1)
+        chex.assert_axis_dimension(layer.w, 1, 3)
+        chex.assert_scalar_positive(layer.act)
+        chex.assert_equal(layer.act, 1)
+        return layer.w
+
+    layer = net().layers[0]
+    check(layer)
+    jax.jit(check)(layer)
+    jax.vmap(check)(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), layer))
+    with pytest.raises(AssertionError, match="rank 1"):
+        jax.jit(check)(lw.replace(layer, w=jnp.ones(3)))
+    with pytest.raises(AssertionError, match="must be positive"):
+        jax.jit(check)(lw.replace(layer, act=-1))
+
+
+@works("chex", "`assert_equal` of two instances")
+def test_equal_instances() -> None:
+    """`==` of instances is one bool, so that `assert_equal` works where numpy's would not."""
+    chex.assert_equal(net(), net())
+    with pytest.raises(AssertionError, match="Layer"):
+        chex.assert_equal(net(), net(w=jnp.zeros((2, 3))))
+    with pytest.raises(AssertionError, match="act=True"):
+        chex.assert_equal(net(), net(act=True))
+
+
+@works("chex", "`assert_tree_all_finite` in a method under `chexify`, at once or later")
+@pytest.mark.parametrize("async_check", [True, False], ids=["async", "blocking"])
+def test_chexify(async_check: bool) -> None:
+    """A value assertion in a jitted function fails when the values are there."""
+
+    @jax.jit
+    def total(tree: Net) -> Any:
+        chex.assert_tree_all_finite(tree.layers[0].w, custom_message="layers[0].w")
+        return tree.layers[0].w.sum()
+
+    checked = chex.chexify(total, async_check=async_check)
+    assert checked(net()) == 6
+    checked.wait_checks()
+    bad = net(w=jnp.full((2, 3), jnp.nan))
+    message = r"non-finite value: nan. Custom message: layers\[0\]"
+    if not async_check:
+        with pytest.raises(AssertionError, match=message):
+            checked(bad)
+        return
+    for wait in (checked.wait_checks, chex.block_until_chexify_assertions_complete):
+        checked(bad)
+        with pytest.raises(AssertionError, match=message):
+            wait()
+
+
+@works("chex", "`assert_trees_all_close` under `chexify` names the field")
+def test_chexified_comparison() -> None:
+    """Two traced trees are compared leaf by leaf, with paths."""
+    checked = chex.chexify(jax.jit(chex.assert_trees_all_close), async_check=False)
+    checked(net(), net())
+    with pytest.raises(AssertionError, match=r"differ in leaves '\('layers', 0, 'w'\)'"):
+        checked(net(), net(w=jnp.zeros((2, 3))))
+
+
+@works(
+    "chex",
+    "statics under `chexify`: `assert_trees_all_equal` of traced trees",
+    cannot="chex compares no structures there, for any class; add `assert_trees_all_equal_structs`",
+)
+def test_chexified_comparison_sees_no_structure() -> None:
+    """Traced trees of other statics pass in any library, and structures are compared beside."""
+    checked = chex.chexify(jax.jit(chex.assert_trees_all_equal), async_check=False)
+    checked(net(), net(act=True))
+    checked({"a": jnp.ones(3)}, {"b": jnp.ones(3)})
+    with pytest.raises(AssertionError, match="act=True"):
+        jax.jit(chex.assert_trees_all_equal_structs)(net(), net(act=True))
+
+
+@works(
+    "chex",
+    "which leaf is not finite, of `assert_tree_all_finite(tree)` under `chexify`",
+    cannot="chex prints the tree with numbers for its arrays, and leafwise's repr gives their "
+    "shapes; assert field by field, or by `chex_check`",
+)
+def test_chexified_finite_names_no_leaf() -> None:
+    """The message shows the fields, but not which of them it is about."""
+    checked = chex.chexify(jax.jit(chex.assert_tree_all_finite), async_check=False)
+    with pytest.raises(AssertionError, match=r"Layer\(w=f32\[\], b=f32\[\], act=1\)"):
+        checked(net(w=jnp.full((2, 3), jnp.nan)))
+
+
+@works("chex", "`assert_max_traces` counts one trace for equal statics, however rebuilt")
+def test_max_traces() -> None:
+    """A rebuilt equal static is no trace, another one is."""
+
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def total(tree: Net) -> Any:
+        return tree.layers[0].w.sum()
+
+    total(net(act=("relu", 1)))
+    total(net(w=jnp.zeros((2, 3)), act=tuple(["relu", 1])))  # noqa: C409  # another object
+    with pytest.raises(AssertionError, match="'total' is traced > 1 times"):
+        total(net(act=("relu", True)))
+    chex.clear_trace_counter()
+    total(net(act=("relu", 2)))
+
+
+@works("chex", "`fake_jit` and `fake_pmap_and_jit`")
+@pytest.mark.parametrize("fake", [chex.fake_jit, chex.fake_pmap_and_jit], ids=["jit", "both"])
+def test_fake_jit(fake: Callable[[], Any]) -> None:
+    """Without jit a function gets the instance itself, and the result is the same."""
+    seen: list[bool] = []
+
+    def double(tree: Net) -> Net:
+        seen.append(isinstance(tree.scale, jax.core.Tracer))
+        return jax.tree.map(lambda leaf: 2 * leaf, tree)
+
+    with fake():
+        plain = jax.jit(double)(net())
+    chex.assert_trees_all_equal(plain, jax.jit(double)(net()))
+    assert seen == [False, True]
+
+
+@works("chex", "`fake_pmap_and_jit` maps instances as `pmap` does")
+def test_fake_pmap() -> None:
+    """A patched `pmap` maps the leaves of an instance and keeps its statics."""
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), net(act="relu"))
+    with chex.fake_pmap_and_jit():
+        result = jax.pmap(lambda tree: jax.lax.psum(tree, "i"), axis_name="i")(stacked)
+    assert result.layers[0].act == "relu"
+    np.testing.assert_array_equal(result.layers[0].w, 2 * stacked.layers[0].w)
+
+
+@works("chex", "`Dimensions` of the shapes of fields")
+def test_dimensions() -> None:
+    """Shapes of fields are read into `Dimensions`, and checked against them."""
+    layer = net().layers[0]
+    dims = chex.Dimensions()
+    dims["IO"] = layer.w.shape
+    chex.assert_shape(layer.b, dims["O"])
+    chex.assert_tree_shape_suffix(layer, dims["O"])
+    with pytest.raises(AssertionError, match="leaf 'b'"):
+        chex.assert_tree_shape_suffix(lw.replace(layer, b=jnp.ones(2)), dims["O"])
+
+
+@works("chex", "`Dimensions` as a static field")
+def test_dimensions_as_a_static() -> None:
+    """`Dimensions` compares by identity, so one object is one program, and another is another."""
+
+    @lw.pytree
+    class Sized:
+        x: Any
+        dims: lw.Static[chex.Dimensions]
+
+    dims = chex.Dimensions(N=3)
+    zeros = jax.jit(lambda sized: sized.x + jnp.zeros(sized.dims["N"]))
+    with assert_traces(1):
+        zeros(Sized(jnp.ones(3), dims))
+        zeros(Sized(jnp.zeros(3), dims))
+    with assert_traces(1):
+        zeros(Sized(jnp.ones(3), chex.Dimensions(N=3)))
+
+
+@works("chex", "`disable_asserts`")
+def test_disabled() -> None:
+    """Nothing is asserted while chex is told so."""
+    chex.disable_asserts()
+    try:
+        chex.assert_trees_all_equal(net(), net(act=True))
+    finally:
+        chex.enable_asserts()
+    with pytest.raises(AssertionError):
+        chex.assert_trees_all_equal(net(), net(act=True))
+
+
+@works("chex", "`chex.variants`: with and without jit, with and without a device")
+class TestVariants(chex.TestCase):
+    @chex.variants(with_jit=True, without_jit=True, with_device=True, without_device=True)
+    def test_variants(self) -> None:
+        """A function of an instance gives the same in each variant."""
+
+        @self.variant
+        def double(tree: Net) -> Net:
+            return lw.replace(tree, scale=2 * tree.scale)
+
+        result = double(net(act="relu"))
+        assert result.layers[0].act == "relu"
+        assert result.scale == 2

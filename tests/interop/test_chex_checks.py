@@ -1,0 +1,519 @@
+"""`chex_check`: an assertion of chex as the check of a field."""
+
+import concurrent.futures
+import copy
+import functools
+import pickle
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import cloudpickle
+import equinox
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import checkify
+
+import leafwise as lw
+from leafwise.interop.chex import ChexCheck, chex_check
+from leafwise.testing import assert_traces
+
+works = pytest.mark.works
+AT_CONSTRUCTION = "`lw.field(check=chex_check(chex.assert_rank, 2))`: checked at construction"
+TRACED = "`chex_check` of shapes and dtypes under `jit`, `vmap`, `grad`, `scan` and `eval_shape`"
+CHEXIFIED = "`chex_check` of values in a jitted function under `chexify`; the error names the field"
+UNKNOWN = "`chex_check` of values under plain `jit`: left out until the value is known"
+
+NAN = jnp.full((2, 3), jnp.nan)
+
+
+@lw.pytree
+class Params:
+    w: Any = lw.field(
+        check=chex_check(chex.assert_rank, 2) & chex_check(chex.assert_tree_all_finite)
+    )
+    lr: Any = lw.field(default=0.1, check=chex_check(chex.assert_scalar_positive))
+    depth: int = lw.static_field(default=2, check=chex_check(chex.assert_scalar_in, 1, 9))
+
+
+def of_one_field(check: Callable[[Any], object]) -> Any:
+    @lw.pytree
+    class P:
+        x: Any = lw.field(check=check)
+
+    return P
+
+
+@works("chex", AT_CONSTRUCTION)
+def test_accepts() -> None:
+    """A value that the assertion takes is stored as it is."""
+    w = jnp.ones((2, 3))
+    params = Params(w, 0.5, 3)
+    assert params.w is w
+    assert (params.lr, params.depth) == (0.5, 3)
+
+
+@works("chex", AT_CONSTRUCTION)
+@pytest.mark.parametrize(
+    ("arguments", "field", "said"),
+    [
+        ({"w": jnp.ones(3)}, "w", r"Assertion assert_rank failed: .* has rank 1"),
+        ({"w": NAN}, "w", r"Assertion assert_tree_all_finite failed"),
+        ({"lr": -1.0}, "lr", r"must be positive, got -1\.0"),
+        ({"depth": 10}, "depth", r"must be in \[1, 9\], got 10"),
+        ({"w": 3.5}, "w", r"has rank 0"),
+        ({"lr": "fast"}, "lr", r"must be a scalar, got <class 'str'>"),
+    ],
+    ids=["shape", "value", "number", "static", "no array", "text"],
+)
+def test_refuses(arguments: dict[str, Any], field: str, said: str) -> None:
+    """The error names class and field, keeps chex's message and error, and says what it got."""
+    given = {"w": jnp.ones((2, 3)), **arguments}
+    with pytest.raises(lw.FieldCheckError, match=rf"^Params\.{field}: \[Chex\].*{said}") as error:
+        Params(**given)
+    assert isinstance(error.value.__cause__, AssertionError)
+    assert "\n  got: " in str(error.value)
+    with pytest.raises(lw.FieldCheckError, match=rf"Params\.{field}: "):
+        lw.replace(Params(jnp.ones((2, 3))), **arguments)
+
+
+@works("chex", AT_CONSTRUCTION)
+def test_what_chex_cannot_look_at() -> None:
+    """chex takes `.shape` of what has none: that is a refusal too, with its cause."""
+    cls = of_one_field(chex_check(chex.assert_tree_shape_prefix, (2,)))
+    with pytest.raises(
+        lw.FieldCheckError, match=r"P\.x: 'float' object has.*\n  got: 1\.5"
+    ) as error:
+        cls(1.5)
+    assert isinstance(error.value.__cause__, AttributeError)
+
+
+def through_pickle(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  # our own
+
+
+@works("chex", "the error of `chex_check` pickles")
+@pytest.mark.parametrize("again", [through_pickle, copy.copy])
+def test_error_travels(again: Callable[[Exception], Exception]) -> None:
+    """The error comes back whole from another process."""
+    with pytest.raises(lw.FieldCheckError) as error:
+        Params(jnp.ones(3))
+    back = again(error.value)
+    assert type(back) is lw.FieldCheckError
+    assert str(back) == str(error.value)
+    assert back.__notes__ == error.value.__notes__
+
+
+@works("chex", "`chex_check` never runs when JAX rebuilds an instance")
+def test_not_at_unflatten() -> None:
+    """What a transformation puts into the fields is not checked."""
+    params = Params(jnp.ones((2, 3)))
+    leaves, structure = jax.tree.flatten(params)
+    assert jax.tree.unflatten(structure, [None, object()]).w is None
+    assert jax.tree.map(lambda leaf: -leaf, params).lr == -0.1
+    assert jax.vmap(lambda p: p.w.sum())(jax.tree.map(lambda x: jnp.stack([x]), params)).shape
+    assert through_pickle(jax.tree.map(jnp.negative, params)).lr < 0
+    assert len(leaves) == 2
+
+
+@works("chex", TRACED)
+@pytest.mark.parametrize(
+    "transform",
+    [
+        jax.jit,
+        lambda f: lambda x: jax.vmap(f)(jnp.stack([x, x])),
+        lambda f: jax.grad(lambda x: f(x).sum()),
+        lambda f: lambda x: jax.eval_shape(f, x),
+        lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, length=2),
+        jax.checkpoint,
+        lw.jit,
+    ],
+    ids=["jit", "vmap", "grad", "eval_shape", "scan", "checkpoint", "lw.jit"],
+)
+def test_traced(transform: Callable[[Any], Any]) -> None:
+    """A shape is checked under a transformation; the error comes out of it by field."""
+    run = transform(lambda x: Params(x).w)
+    run(jnp.ones((2, 3)))
+    run = transform(lambda x: Params(x).w)
+    with pytest.raises(lw.FieldCheckError, match=r"^Params\.w: .* has rank 1.*expected 2\.\n"):
+        run(jnp.ones(3))
+
+
+@works("chex", UNKNOWN)
+@pytest.mark.parametrize("number", ["lr", "depth"])
+def test_unknown_values(number: str) -> None:
+    """Elements of traced values are not known: the value passes, and is checked once it is."""
+    made = jax.jit(lambda w, lr: Params(w, lr))(NAN, -1.0)
+    assert bool(jnp.isnan(made.w).all())
+    assert made.lr == -1.0
+    with pytest.raises(lw.FieldCheckError, match=r"Params\.w: .*non-finite"):
+        lw.replace(made, lr=1.0)
+    # What is known while tracing is checked while tracing.
+    bad = {"lr": -1.0, "depth": 10}[number]
+    with pytest.raises(lw.FieldCheckError, match=rf"Params\.{number}: "):
+        jax.jit(lambda w: Params(w, **{number: bad}))(jnp.ones((2, 3)))
+
+
+@works("chex", UNKNOWN)
+def test_replace_under_jit() -> None:
+    """`lw.replace` of another field works under jit, though all checks run on tracers."""
+
+    @jax.jit
+    def step(params: Params) -> Params:
+        return lw.replace(params, w=params.w - params.lr)
+
+    params = Params(jnp.ones((2, 3)))
+    with assert_traces(1):
+        params = step(step(params))
+    with pytest.raises(lw.FieldCheckError, match="must be positive"):
+        lw.replace(params, lr=-0.1)
+
+
+@works("chex", CHEXIFIED)
+@pytest.mark.parametrize("async_check", [True, False], ids=["async", "blocking"])
+def test_chexified(async_check: bool) -> None:
+    """Under chexify the program checks values, and the error says whose they are."""
+
+    @functools.partial(chex.chexify, async_check=async_check)
+    @jax.jit
+    def total(w: Any, lr: Any) -> Any:
+        return lr * Params(w, lr).w.sum()
+
+    assert total(jnp.ones((2, 3)), 2.0) == 12
+    total.wait_checks()
+
+    def run(*values: Any) -> None:
+        total(*values)
+        total.wait_checks()
+
+    with pytest.raises(AssertionError, match=r"non-finite.*Custom message: Params\.w\."):
+        run(NAN, 2.0)
+    message = r"Custom message: Params\.lr: chex\.assert_scalar_positive\."
+    with pytest.raises(AssertionError, match=message):
+        run(jnp.ones((2, 3)), -2.0)
+    with pytest.raises(lw.FieldCheckError, match=r"^Params\.w: .* rank 1"):
+        total(jnp.ones(3), 2.0)
+
+
+@works("chex", CHEXIFIED)
+def test_chexified_vmap() -> None:
+    """One bad element of a mapped call is enough."""
+    run = chex.chexify(jax.jit(jax.vmap(lambda lr: Params(jnp.ones((2, 3)), lr).lr)), False)
+    run(jnp.asarray([1.0, 2.0]))
+    with pytest.raises(AssertionError, match=r"Params\.lr: chex\.assert_scalar_positive"):
+        run(jnp.asarray([1.0, -2.0]))
+
+
+NUMBERS = {
+    "scalar": (chex.assert_scalar, (), 1.0, None),
+    "positive": (chex.assert_scalar_positive, (), 1.0, 0.0),
+    "non_negative": (chex.assert_scalar_non_negative, (), 0.0, -1.0),
+    "negative": (chex.assert_scalar_negative, (), -1.0, 0.0),
+    "in": (chex.assert_scalar_in, (0, 1), 1.0, 1.5),
+    "in_open": (chex.assert_scalar_in, (0, 1, False), 0.5, 1.0),
+    "equal": (chex.assert_equal, (2.0,), 2.0, 3.0),
+    "divisible": (chex.assert_is_divisible, (3,), 6, 7),
+}
+
+
+@works("chex", CHEXIFIED)
+@pytest.mark.parametrize(("assertion", "args", "good", "bad"), NUMBERS.values(), ids=NUMBERS)
+def test_numbers(assertion: Any, args: tuple[Any, ...], good: Any, bad: Any) -> None:
+    """Each assertion about one number says the same of a Python number and a traced one."""
+    cls = of_one_field(chex_check(assertion, *args, custom_message="why"))
+    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
+    cls(good)
+    checked(good)
+    if bad is not None:
+        jax.jit(lambda x: cls(x).x)(bad)
+        with pytest.raises(lw.FieldCheckError, match=r"P\.x: .*\[why\]"):
+            cls(bad)
+        with pytest.raises(AssertionError, match=rf"P\.x: chex\.{assertion.__name__}: why"):
+            checked(bad)
+    with pytest.raises((lw.FieldCheckError, ValueError)):
+        cls(jnp.ones(3))
+
+
+@works("chex", UNKNOWN)
+def test_a_vector_is_no_number() -> None:
+    """A traced vector is refused where a number is asserted: its shape is known."""
+    with pytest.raises(lw.FieldCheckError, match=r"Params\.lr: .*must be a scalar"):
+        jax.jit(lambda lr: Params(jnp.ones((2, 3)), lr))(jnp.ones(3))
+
+
+@works("chex", "`chex_check` of devices: left out of traced values")
+def test_devices() -> None:
+    """Where a traced value will lie is not known."""
+    cls = of_one_field(chex_check(chex.assert_tree_is_on_device, platform="gpu"))
+    assert jax.jit(lambda x: cls(x).x)(1.0) == 1.0
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: "):
+        cls(jnp.ones(3))
+
+
+@works(
+    "chex",
+    "`chex_check(chex.assert_trees_all_close_ulp, ...)` under `chexify`",
+    cannot="chex has no program for it: it is left out of traced values",
+)
+def test_ulp() -> None:
+    """What chex cannot trace is checked of known values only, and breaks no other check."""
+    one = np.float32(1)
+    cls = of_one_field(chex_check(chex.assert_trees_all_close_ulp, one))
+    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
+    assert checked(3.0) == 3.0
+    with pytest.raises(lw.FieldCheckError, match="ULP"):
+        cls(np.float32(1.1))
+
+
+def test_chex_is_left_as_it_was() -> None:
+    """chex puts its own function into JAX's checkify, and leaves it there when it fails."""
+    before = checkify.check
+    cls = of_one_field(chex_check(chex.assert_trees_all_close, jnp.ones(3)))
+    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: "):
+        checked(jnp.ones(4))
+    assert checkify.check is before
+
+
+@works("chex", "`chex_check` of a field that may be None: `chex.if_args_not_none`")
+def test_optional() -> None:
+    """None passes, an array is checked, also under jit."""
+    check = chex_check(functools.partial(chex.if_args_not_none, chex.assert_rank), 2)
+    cls = of_one_field(check)
+    assert cls(None).x is None
+    jax.jit(cls)(jnp.ones((2, 2)))
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: .*rank 1"):
+        jax.jit(cls)(jnp.ones(2))
+
+
+@works("chex", "`chex_check` in classes with slots, and in an `equinox.Module`")
+@pytest.mark.parametrize("kind", ["slots", "equinox"])
+def test_other_classes(kind: str) -> None:
+    """A check goes wherever `lw.field` goes."""
+    body = {
+        "__annotations__": {"x": Any},
+        "__module__": __name__,
+        "x": lw.field(check=chex_check(chex.assert_rank, 2)),
+    }
+    if kind == "slots":
+        cls: Any = lw.pytree(slots=True)(type("Net", (), body))
+    else:
+        cls = types.new_class("Net", (equinox.Module,), {}, lambda space: space.update(body))
+    assert cls(jnp.ones((2, 2))).x.shape == (2, 2)
+    with pytest.raises(lw.FieldCheckError, match=r"^Net\.x: \[Chex\]"):
+        cls(jnp.ones(2))
+
+
+@works("chex", "`chex_check` of a `jax.ShapeDtypeStruct`, as of a traced value")
+def test_abstract_values() -> None:
+    """An abstract instance is checked for shapes and dtypes."""
+    struct = jax.ShapeDtypeStruct
+    abstract = Params(struct((2, 3), jnp.float32), struct((), jnp.float32))
+    assert abstract.w.shape == (2, 3)
+    with pytest.raises(lw.FieldCheckError, match=r"Params\.w: .*rank 1.*\n  got: ShapeDtypeStruct"):
+        Params(struct((3,), jnp.float32))
+    checked = chex.chexify(jax.jit(lambda _: Params(struct((2, 3), jnp.float32)).depth), False)
+    assert checked(1.0) == 2
+
+
+@works("chex", "`chex_check` of a whole tree in a field")
+def test_trees() -> None:
+    """A field may hold a tree: the message names the leaf inside of it."""
+    like = {"a": jnp.ones(3), "b": jnp.ones(2)}
+    cls = of_one_field(chex_check(chex.assert_trees_all_equal_shapes, like))
+    cls(like)
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: .*differ in leaves 'b'"):
+        cls({**like, "b": jnp.ones(3)})
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: .*trees 0 and 1 do not match"):
+        jax.jit(cls)({"a": jnp.ones(3)})
+
+
+# chex 0.1.91 has numpy ask an array for its dtype.
+@pytest.mark.filterwarnings("ignore:Implicit conversion of an array:DeprecationWarning")
+@works("chex", "several checks of one field: `chex_check(...) & chex_check(...)`")
+def test_both() -> None:
+    """Checks run in order; a value assertion that is left out leaves out no other."""
+    finite, rank = chex_check(chex.assert_tree_all_finite), chex_check(chex.assert_rank, 2)
+    kind = chex_check(chex.assert_type, jnp.float32)
+    cls = of_one_field(finite & rank & kind)
+    cls(jnp.ones((2, 3)))
+    with pytest.raises(lw.FieldCheckError, match="has rank 1"):
+        jax.jit(cls)(jnp.ones(3))
+    with pytest.raises(lw.FieldCheckError, match="assert_type"):
+        cls(np.ones((2, 3), np.int32))
+    assert repr(finite & rank) == "chex_check(chex.assert_tree_all_finite) & " + repr(rank)
+    with pytest.raises(TypeError):
+        finite & chex.assert_rank
+    assert isinstance(finite & rank, ChexCheck)
+
+
+@works("chex", "`chex_check` of a function of one's own, with several assertions")
+def test_own_function() -> None:
+    """A function that asserts is an assertion."""
+
+    def is_square(value: Any, size: int) -> None:
+        chex.assert_shape(value, (size, size))
+        assert value.dtype == jnp.float32, "a float32, please"
+
+    cls = of_one_field(chex_check(is_square, size=2))
+    cls(jnp.ones((2, 2)))
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: a float32, please"):
+        cls(jnp.ones((2, 2), int))
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: \[Chex\] Assertion assert_shape"):
+        jax.jit(cls)(jnp.ones((2, 3)))
+
+
+def test_own_mistakes_come_out() -> None:
+    """What is wrong with the assertion, and not with the value, is no refusal of the value."""
+
+    def broken(_value: Any) -> None:
+        raise KeyError("oh")  # noqa: EM101  # specimen
+
+    cls = of_one_field(chex_check(broken))
+    with pytest.raises(KeyError, match="oh") as error:
+        cls(1)
+    assert "P.x" in error.value.__notes__[0]
+    answers = of_one_field(chex_check(lambda value: value > 0))
+    with pytest.raises(TypeError, match=r"no assertion.*it returned False\n  fix: `check="):
+        answers(-1)
+
+
+def test_own_function_reads_a_traced_value() -> None:
+    """A function that reads elements is left out under jit, as any check of values."""
+
+    def is_small(value: Any) -> None:
+        assert value.max() < 3
+
+    cls = of_one_field(chex_check(is_small))
+    jax.jit(cls)(jnp.ones(2))
+    with pytest.raises(lw.FieldCheckError):
+        cls(jnp.full(2, 4.0))
+
+
+def test_partial() -> None:
+    """A partial by keywords is the assertion inside: it is known what to do under tracing."""
+    given = functools.partial(chex.assert_scalar_in, min_=0, max_=1)
+    cls = of_one_field(chex_check(given))
+    assert jax.jit(lambda x: cls(x).x)(3.0) == 3.0
+    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
+    with pytest.raises(AssertionError, match=r"P\.x: chex\.assert_scalar_in"):
+        checked(3.0)
+
+
+def test_custom_message() -> None:
+    """chex's own options go through; chexify's message has field and words."""
+    message = {"custom_message": "of {}", "custom_message_format_vars": ("us",)}
+    cls = of_one_field(chex_check(chex.assert_rank, 1, include_default_message=False, **message))
+    with pytest.raises(lw.FieldCheckError, match=r"P\.x: \[Chex\] Error in rank.*\[of us\]"):
+        cls(1.0)
+    cls = of_one_field(chex_check(chex.assert_tree_all_finite, custom_message="mine"))
+    checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
+    with pytest.raises(AssertionError, match=r"Custom message: P\.x: mine\."):
+        checked(jnp.inf)
+
+
+def test_without_a_field() -> None:
+    """A check can be called; what it says is the same, but for the field."""
+    check = chex_check(chex.assert_rank, 1)
+    assert check(jnp.ones(2)) is None  # type: ignore[func-returns-value]
+    with pytest.raises(lw.FieldCheckError, match=r"^the value: \[Chex\]"):
+        check(1.0)
+
+
+@works("chex", "`disable_asserts`")
+def test_disabled() -> None:
+    """`chex.disable_asserts` turns the checks off, under chexify too."""
+    chex.disable_asserts()
+    try:
+        Params(jnp.ones(3), lr=-1.0)
+        chex.chexify(jax.jit(lambda lr: Params(NAN, lr).lr), async_check=False)(-1.0)
+    finally:
+        chex.enable_asserts()
+    with pytest.raises(lw.FieldCheckError):
+        Params(jnp.ones(3))
+
+
+@works("chex", AT_CONSTRUCTION)
+def test_inherited() -> None:
+    """A subclass checks what it inherits, by its own name."""
+
+    @lw.pytree
+    class Sub(Params):
+        extra: Any = None
+
+    with pytest.raises(lw.FieldCheckError, match=r"^Sub\.w: "):
+        Sub(jnp.ones(3))
+
+
+def test_threads() -> None:
+    """Construction in threads, chexified and not, keeps to itself."""
+    run = chex.chexify(jax.jit(lambda w: Params(w).w), async_check=False)
+
+    def work(index: int) -> str:
+        try:
+            if index % 2:
+                run(NAN)
+            else:
+                jax.jit(lambda w: Params(w).w + index)(NAN)
+        except AssertionError as error:
+            return str(error)
+        return ""
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(work, range(8)))
+    assert ["Params.w" in answer for answer in answers] == [False, True] * 4
+
+
+PROGRAM = """
+import pickle, sys
+import jax.numpy as jnp
+cls = pickle.load(sys.stdin.buffer)
+try:
+    cls(jnp.ones(3))
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_cloudpickled_class() -> None:
+    """A class made in `__main__` or a function travels by value, its checks with it."""
+    both = chex_check(chex.assert_rank, 2) & chex_check(chex.assert_tree_all_finite)
+    sent = cloudpickle.dumps(of_one_field(both))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input=sent, capture_output=True, check=False
+    )
+    assert b"P.x: [Chex] Assertion assert_rank failed" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((3,), r"takes an assertion, got 3 \(int\)"),
+        ((None,), r"takes an assertion, got None"),
+        (("assert_rank", 2), r"takes an assertion, got 'assert_rank'"),
+        ((chex.Dimensions,), r"takes an assertion, got <class"),
+        ((chex.assert_rank,), r"chex_check\(chex\.assert_rank\): missing.*expected_ranks"),
+        ((chex.assert_rank, 2, 3), r"too many positional arguments"),
+        ((chex.assert_max_traces, 2), r"says nothing of a value"),
+        ((chex.assert_gpu_available,), r"says nothing of a value"),
+        ((lambda: None,), r"too many positional"),
+    ],
+    ids=["int", "None", "text", "class", "too few", "too many", "decorator", "platform", "own"],
+)
+def test_refused_at_definition(arguments: tuple[Any, ...], said: str) -> None:
+    """What cannot be an assertion about a value is refused before there is a value."""
+    with pytest.raises(lw.DefinitionError, match=said):
+        chex_check(*arguments)
+
+
+def test_refused_keywords() -> None:
+    """Unknown keywords are refused, and so is another type of error."""
+    with pytest.raises(lw.DefinitionError, match=r"unexpected keyword argument 'ranks'\n  fix: "):
+        chex_check(chex.assert_rank, 2, ranks=2)
+    with pytest.raises(lw.DefinitionError, match="leave exception_type= out"):
+        chex_check(chex.assert_rank, 2, exception_type=KeyError)
