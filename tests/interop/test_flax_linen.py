@@ -1,0 +1,246 @@
+"""`flax.linen` modules beside leafwise classes: as statics, with parameters, in `TrainState`."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax.training.train_state import TrainState
+
+import leafwise as lw
+from leafwise.testing import assert_traces
+
+# flax 0.12.1 calls what JAX 0.10 calls deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:jax.core.get_opaque_trace_state is deprecated")
+
+
+@lw.pytree
+class Params:
+    w: jax.Array
+    b: jax.Array
+    act: lw.Static[str] = "tanh"
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return getattr(jnp, self.act)(x @ self.w + self.b)
+
+
+@lw.pytree
+class Net:
+    variables: Any
+    module: lw.Static[Any]
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.module.apply(self.variables, x)
+
+
+class Mlp(nn.Module):
+    widths: tuple[int, ...]
+    inner: Any = None
+    flag: Any = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for width in self.widths:
+            x = nn.tanh(nn.Dense(width)(x))
+        return x if self.inner is None else self.inner(x)
+
+
+@jax.jit
+def apply(net: Net, x: jax.Array) -> jax.Array:
+    return net(x)
+
+
+def variables(module: nn.Module) -> Any:
+    return module.init(jax.random.key(0), jnp.ones((1, 3)))
+
+
+@pytest.mark.works("flax", "linen modules in static fields: equal configuration, one program")
+def test_modules_as_statics() -> None:
+    """A module that is built again with equal configuration is the same static; another is not."""
+    x = jnp.ones((1, 3))
+    made = {"params": {"kernel": jnp.ones((3, 3)), "bias": jnp.ones(3)}}
+    with assert_traces(1):
+        for _ in range(3):
+            assert apply(Net(made, nn.Dense(3)), x).tolist() == [[4, 4, 4]]
+    with assert_traces(1):
+        apply(Net(made, nn.Dense(3, param_dtype=jnp.bfloat16)), x)
+    with assert_traces(1):
+        assert apply(Net(made, nn.Dense(3, dtype=jnp.bfloat16)), x).dtype == jnp.bfloat16
+
+    def structure(width: int) -> Any:
+        return jax.tree.structure(Net(0, Mlp((4, 3), nn.Dense(width))))
+
+    assert structure(2) == structure(2)
+    assert structure(2) != structure(3)
+    assert "Dense" in repr(structure(2))
+
+
+@pytest.mark.works("flax", "the configuration of a static linen module is read type-exactly")
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0.0, -0.0)], ids=str)
+def test_configurations_are_told_apart(one: Any, other: Any) -> None:
+    """`1` and `True` in a module are equal to flax, and two keys here."""
+    assert Mlp((3,), None, one) == Mlp((3,), None, other), "the hazard"
+    keys = [jax.tree.structure(Net(0, Mlp((3,), None, flag))) for flag in (one, other, one)]
+    assert keys[0] != keys[1]
+    assert keys[0] == keys[2]
+    deep = [jax.tree.structure(Net(0, Mlp((), Mlp((), None, flag)))) for flag in (one, other)]
+    assert deep[0] != deep[1]
+
+
+def test_wrong_modules() -> None:
+    """A module with a list, an array, or bound to variables is refused by name."""
+    with pytest.raises(lw.UnhashableStaticError, match=r"Net\.module\.flag"):
+        Net(0, Mlp((3,), None, [1]))
+    with pytest.raises(lw.ArrayInStaticError, match=r"Net\.module\.flag"):
+        Net(0, Mlp((3,), None, jnp.ones(2)))
+    with pytest.raises(lw.StaticFieldError, match=r"Net\.module"):
+        Net(0, nn.Dense(3).bind(variables(nn.Dense(3))))
+
+
+@pytest.mark.works("flax", "a leafwise class as the attribute of a linen module")
+def test_attribute_of_a_module() -> None:
+    """A configuration without arrays is an attribute of a module, which stays hashable."""
+
+    @lw.pytree
+    class Config:
+        width: lw.Static[int]
+
+    class Model(nn.Module):
+        config: Config
+
+        @nn.compact
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return nn.Dense(self.config.width)(x)
+
+    x = jnp.ones((1, 3))
+    made = {"params": {"Dense_0": {"kernel": jnp.ones((3, 2)), "bias": jnp.ones(2)}}}
+    with assert_traces(1):
+        for _ in range(2):
+            assert apply(Net(made, Model(Config(2))), x).shape == (1, 2)
+    assert hash(Model(Config(2))) == hash(Model(Config(2)))
+    assert Model(Config(2)) != Model(Config(3))
+
+
+@pytest.mark.works("flax", "a leafwise class as a parameter of a linen module (`self.param`)")
+def test_parameter_of_a_module() -> None:
+    """A module can keep an instance among its variables, also under `vmap` and `grad`."""
+
+    class Model(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array) -> jax.Array:
+            params = self.param(
+                "p", lambda key: Params(jax.random.normal(key, (3, 2)), jnp.ones(2))
+            )
+            return params(x)
+
+    model, x = Model(), jnp.ones((4, 3))
+    made = model.init(jax.random.key(0), x)
+    assert type(made["params"]["p"]) is Params
+    gradient = jax.jit(jax.grad(lambda made: model.apply(made, x).sum()))(made)
+    assert type(gradient["params"]["p"]) is Params
+    assert np.any(gradient["params"]["p"].w)
+    assert "p" in model.tabulate(jax.random.key(0), x)
+
+
+def train_state(params: Any, apply_fn: Any, **rest: Any) -> TrainState:
+    return TrainState.create(apply_fn=apply_fn, params=params, tx=optax.adam(0.1), **rest)
+
+
+@pytest.mark.works("flax", "`TrainState` with `params={'net': instance}`, trained, jitted once")
+def test_train_state() -> None:
+    """Leafwise parameters in flax's train state are trained by one program."""
+    key = jax.random.key(0)
+    x = jax.random.normal(key, (32, 3))
+    y = jnp.sin(x[:, :2])
+    params = {"net": Params(jax.random.normal(key, (3, 2)), jnp.zeros(2))}
+
+    @jax.jit
+    def step(state: TrainState) -> tuple[TrainState, jax.Array]:
+        def loss(params: Any) -> jax.Array:
+            return jnp.mean((state.apply_fn(params, x) - y) ** 2)
+
+        value, grads = jax.value_and_grad(loss)(state.params)
+        return state.apply_gradients(grads=grads), value
+
+    state = train_state(params, lambda params, x: params["net"](x))
+    state = state.replace(step=jnp.zeros((), int))
+    losses = []
+    with assert_traces(1):
+        for _ in range(60):
+            state, loss = step(state)
+            losses.append(float(loss))
+    assert losses[-1] < losses[0] / 3
+    assert type(state.params["net"]) is Params
+    assert state.step == 60
+
+
+@pytest.mark.works("flax", "a leafwise class that holds a `TrainState`")
+def test_holding_a_train_state() -> None:
+    """A train state is a dynamic field; its `apply_fn` and `tx` stay flax's own statics."""
+
+    @lw.pytree
+    class Run:
+        state: TrainState
+        seed: lw.Static[int] = 0
+
+    module, x = nn.Dense(2), jnp.ones((4, 3))
+    made = variables(module)
+    run = Run(train_state(made["params"], module.apply))
+
+    @jax.jit
+    def step(run: Run) -> Run:
+        grads = jax.grad(lambda p: run.state.apply_fn({"params": p}, x).sum())(run.state.params)
+        return lw.replace(run, state=run.state.apply_gradients(grads=grads))
+
+    run = step(run)
+    assert run.state.step == 1
+    with assert_traces(0):
+        step(step(run))
+
+
+@pytest.mark.works(
+    "flax",
+    "`TrainState(params=instance)` without a dict around it",
+    cannot="`create` and `apply_gradients` ask `'...' in params`, which no dataclass answers; "
+    "put the instance into a dict",
+)
+def test_train_state_needs_a_mapping() -> None:
+    """flax asks parameters for a name, so that no class of its own would do either."""
+    params = Params(jnp.ones((3, 2)), jnp.ones(2))
+    with pytest.raises(TypeError, match="not iterable"):
+        train_state(params, params)
+    state = TrainState(step=0, apply_fn=params, params=params, tx=optax.sgd(1), opt_state=())
+    with pytest.raises(TypeError, match="not iterable"):
+        state.apply_gradients(grads=params)
+
+
+@pytest.mark.works("flax", "linen modules as statics, trained with optax, jitted once")
+def test_training_with_a_static_module() -> None:
+    """A class of variables, module and optimizer state is trained by one program."""
+    module, optimizer = Mlp((8, 2)), optax.adam(0.03)
+    x = jax.random.normal(jax.random.key(1), (32, 3))
+    y = jnp.sin(x[:, :2])
+
+    @lw.pytree
+    class Run:
+        net: Net
+        opt_state: Any
+
+    net = Net(variables(module), module)
+    run = Run(net, optimizer.init(net))
+
+    @jax.jit
+    def step(run: Run) -> tuple[Run, jax.Array]:
+        loss, grads = jax.value_and_grad(lambda net: jnp.mean((net(x) - y) ** 2))(run.net)
+        updates, opt_state = optimizer.update(grads, run.opt_state)
+        return Run(optax.apply_updates(run.net, updates), opt_state), loss
+
+    losses = []
+    with assert_traces(1):
+        for _ in range(60):
+            run, loss = step(run)
+            losses.append(float(loss))
+    assert losses[-1] < losses[0] / 3

@@ -1,0 +1,298 @@
+"""`flax.nnx` modules and leafwise classes inside each other."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import leafwise as lw
+from leafwise.interop.flax import register_nnx_data
+from leafwise.testing import assert_traces
+
+with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from flax import nnx
+
+pytestmark = pytest.mark.filterwarnings("ignore:jax.core.get_opaque_trace_state is deprecated")
+
+register_nnx_data()
+
+
+def _nnx_jit_works() -> bool:
+    try:
+        nnx.jit(lambda x: x)(1.0)
+    except TypeError:  # flax 0.12.1 gives jax.jit an argument that JAX 0.10 no longer has
+        return False
+    return True
+
+
+needs_nnx_jit = pytest.mark.skipif(
+    not _nnx_jit_works(), reason="nnx.jit of this flax cannot call jax.jit of this JAX"
+)
+
+
+@lw.pytree
+class Scale:
+    w: Any
+    power: lw.Static[Any] = 2
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x * self.w[...] ** self.power
+
+
+@lw.pytree
+class Holder:
+    it: Any
+    config: lw.Static[Any] = None
+
+
+class Model(nnx.Module):
+    """Holds instances without `nnx.data` and without annotations."""
+
+    def __init__(self, power: Any = 2) -> None:
+        self.linear = nnx.Linear(3, 3, rngs=nnx.Rngs(0))
+        self.scale = Scale(nnx.Param(jnp.ones(3)), power)
+        self.table = Scale(jnp.full(3, 5.0))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.scale(self.linear(x))
+
+
+X = jnp.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.works("flax", "a leafwise class as an attribute of an `nnx.Module`")
+def test_attribute_of_a_module() -> None:
+    """After `register_nnx_data()` an attribute is data; its Variables are the module's."""
+    model = Model()
+    assert nnx.is_data(model.scale)
+    params = nnx.state(model, nnx.Param)
+    assert params["scale"]["w"].shape == (3,)
+    assert "table" not in params
+    graph, state = nnx.split(model)
+    again = nnx.merge(graph, state)
+    assert (type(again.scale), again.scale.power) == (Scale, 2)
+    assert np.array_equal(again(X), model(X))
+    nnx.update(model, jax.tree.map(lambda x: x * 2, params))
+    assert model.scale.w[...].tolist() == [2, 2, 2]
+
+
+@pytest.mark.works("flax", "a leafwise class of statics only as a static attribute")
+@pytest.mark.parametrize("declare", [nnx.static, lambda value: value], ids=["static", "bare"])
+def test_static_attribute(declare: Any) -> None:
+    """A configuration is hashable: as a static attribute it tells GraphDefs apart, by type."""
+
+    @lw.pytree
+    class Config:
+        width: lw.Static[int]
+
+    class Static(nnx.Module):
+        def __init__(self, width: int) -> None:
+            self.config = declare(Config(width))
+
+    one, same, *others = (nnx.split(Static(width))[0] for width in (1, 1, 2, True))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one not in others
+
+
+@pytest.mark.works("flax", "type-exact statics of leafwise classes inside an `nnx.Module`")
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (2, 3)], ids=str)
+def test_statics_inside_are_told_apart(one: Any, other: Any) -> None:
+    """The statics of an attribute are part of the GraphDef, and of the treedef, by type."""
+    graphs = [nnx.split(Model(power))[0] for power in (one, one, other)]
+    assert graphs[0] == graphs[1]
+    assert graphs[0] != graphs[2]
+    step = jax.jit(lambda model, x: model(x))
+    with assert_traces(2):
+        for power in (one, other, one):
+            step(Model(power), X)
+
+
+@pytest.mark.works(
+    "flax",
+    "type-exact statics of an `nnx.Module` itself",
+    cannot="flax compares its own statics by `==`: `1` and `True` share a program, also inside "
+    "a leafwise class",
+)
+def test_statics_of_nnx_are_confused() -> None:
+    """What nnx holds static is compared by nnx."""
+
+    class Flagged(nnx.Module):
+        def __init__(self, flag: Any) -> None:
+            self.flag = flag
+
+    assert jax.tree.structure(Holder(Flagged(1))) == jax.tree.structure(Holder(Flagged(True)))
+    assert nnx.split(Flagged(1))[0] == nnx.split(Flagged(True))[0]
+
+
+@pytest.mark.works("flax", "`nnx.jit` over modules that hold leafwise classes")
+@needs_nnx_jit
+def test_nnx_jit() -> None:
+    """`nnx.jit` traces once per static configuration, and sees changes of Variables."""
+
+    @nnx.jit
+    def step(model: Model, x: jax.Array) -> jax.Array:
+        model.scale.w[...] = model.scale.w[...] + 1
+        return model(x)
+
+    model = Model()
+    before = model(X)
+    with assert_traces(1):
+        step(model, X)
+        assert np.allclose(step(model, X), before * 9)
+    assert model.scale.w[...].tolist() == [3, 3, 3]
+
+
+@needs_nnx_jit
+def test_nnx_jit_of_a_holder() -> None:
+    """`nnx.jit` takes a leafwise class that holds a module, and propagates its updates."""
+    holder = Holder(Model())
+
+    @nnx.jit
+    def step(holder: Holder) -> jax.Array:
+        holder.it.scale.w[...] = jnp.zeros(3)
+        return holder.it(X)
+
+    assert not np.any(step(holder))
+    assert not np.any(holder.it.scale.w[...])
+
+
+@pytest.mark.works("flax", "`nnx.grad`, `nnx.value_and_grad` over modules that hold them")
+def test_nnx_grad() -> None:
+    """Gradients by nnx and by JAX reach the Variables inside a leafwise class."""
+    model = Model()
+    grads = nnx.grad(lambda model: model(X).sum())(model)
+    by_jax = jax.grad(lambda scale: scale(model.linear(X)).sum())(model.scale)
+    assert type(by_jax) is Scale
+    assert np.allclose(grads["scale"]["w"][...], by_jax.w[...])
+    held = nnx.grad(lambda holder: holder.it(X).sum())(Holder(model))
+    assert type(held) is Holder
+    assert np.allclose(held.it["scale"]["w"][...], by_jax.w[...])
+
+
+@pytest.mark.works("flax", "`nnx.Optimizer` trains the Variables inside, jitted once")
+def test_training() -> None:
+    """A model with a leafwise class inside is trained, and so are the Variables in the class."""
+    model = Model()
+    target = jnp.sin(X)
+    graph, params, rest = nnx.split(model, nnx.Param, ...)
+    optimizer = optax.adam(0.05)
+
+    @jax.jit
+    def step(params: Any, opt_state: Any) -> Any:
+        def loss(params: Any) -> jax.Array:
+            return jnp.mean((nnx.merge(graph, params, rest)(X) - target) ** 2)
+
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, opt_state = optimizer.update(grads, opt_state)
+        return optax.apply_updates(params, updates), opt_state, value
+
+    opt_state, losses = optimizer.init(params), []
+    with assert_traces(1):
+        for _ in range(80):
+            params, opt_state, loss = step(params, opt_state)
+            losses.append(float(loss))
+    assert losses[-1] < losses[0] / 3
+    nnx.update(model, params)
+    assert not np.allclose(model.scale.w[...], 1)
+    assert model.table.w.tolist() == [5, 5, 5]
+
+
+def test_nnx_optimizer() -> None:
+    """`nnx.Optimizer` updates a module with a leafwise class inside."""
+    model = Model()
+    optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
+    before = model.scale.w[...]
+    optimizer.update(model, nnx.grad(lambda model: model(X).sum())(model))
+    assert not np.allclose(model.scale.w[...], before)
+
+
+@pytest.mark.works("flax", "`nnx.clone`, `nnx.display`, `nnx.iter_graph`, `nnx.eval_shape`")
+def test_tools() -> None:
+    """flax's tools see through a leafwise class."""
+    model = Model(3)
+    copied = nnx.clone(model)
+    assert copied.scale.power == 3
+    copied.scale.w[...] = jnp.zeros(3)
+    assert model.scale.w[...].tolist() == [1, 1, 1]
+    assert "power=3" in repr(model)
+    nnx.display(model)
+    found = [value for _, value in nnx.iter_graph(model) if isinstance(value, nnx.Variable)]
+    assert any(value is model.scale.w for value in found)
+    shapes = nnx.eval_shape(lambda: Model(3))
+    assert (shapes.scale.power, shapes.scale.w.shape) == (3, (3,))
+
+
+@pytest.mark.works("flax", "an `nnx.Module` as a dynamic field of a leafwise class")
+def test_module_in_a_field() -> None:
+    """Modules are pytrees: in a dynamic field they go through JAX's transformations."""
+    holder = Holder(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+    step = jax.jit(lambda holder, x: holder.it(x))
+    with assert_traces(1):
+        for seed in range(3):
+            holder = Holder(nnx.Linear(3, 2, rngs=nnx.Rngs(seed)))
+            assert np.allclose(step(holder, X), holder.it(X))
+    grads = jax.grad(lambda holder: holder.it(X).sum())(holder)
+    assert type(grads) is Holder
+    assert grads.it.bias[...].tolist() == [2, 2]
+    with assert_traces(1):
+        step(Holder(nnx.Linear(3, 2, use_bias=False, rngs=nnx.Rngs(0))), X)
+
+
+@pytest.mark.works("flax", "`nnx.State` and `nnx.GraphDef` as dynamic fields")
+def test_graph_and_state_in_fields() -> None:
+    """A state is a pytree of arrays, a GraphDef one without leaves."""
+
+    @lw.pytree
+    class Split:
+        graph: nnx.GraphDef[Any]
+        state: nnx.State
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return nnx.merge(self.graph, self.state)(x)
+
+    def made(seed: int, **options: Any) -> Split:
+        return Split(*nnx.split(nnx.Linear(3, 2, rngs=nnx.Rngs(seed), **options)))
+
+    step = jax.jit(lambda split, x: split(x))
+    with assert_traces(1):
+        for seed in range(3):
+            assert step(made(seed), X).shape == (2, 2)
+    with assert_traces(1):
+        step(made(0, use_bias=False), X)
+    assert jax.tree.leaves(made(0).graph) == []
+
+
+@pytest.mark.works(
+    "flax",
+    "`nnx.GraphDef` in a static field",
+    cannot="a GraphDef keeps lists, which can change in place, so that it is refused by name; it "
+    "is a pytree without leaves, so a dynamic field holds it",
+)
+def test_graph_in_a_static_field() -> None:
+    """A GraphDef is refused as a static, and so is a module with arrays."""
+    graph, _ = nnx.split(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+    with pytest.raises(lw.UnhashableStaticError, match=r"Holder\.config\.nodes: a list"):
+        Holder(0, graph)
+    with pytest.raises(lw.ArrayInStaticError, match=r"Holder\.config"):
+        Holder(0, nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+
+
+@pytest.mark.works(
+    "flax",
+    "`nnx.update` on a leafwise class that holds a module",
+    cannot="the class is immutable, as every pytree is to nnx; update the module in its field",
+)
+def test_update_through_a_holder() -> None:
+    """nnx changes modules in place, and nothing else."""
+    holder = Holder(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+    doubled = jax.tree.map(lambda x: x * 2 + 1, nnx.state(holder))
+    nnx.update(holder.it, doubled["it"])
+    assert holder.it.bias[...].tolist() == [1, 1]
+    with pytest.raises(ValueError, match="immutable"):
+        nnx.update(Holder(Scale(jnp.ones(2))), nnx.State({"it": {"w": jnp.zeros(2)}}))

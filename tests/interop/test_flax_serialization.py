@@ -1,0 +1,317 @@
+"""`flax.serialization` saves and restores leafwise classes as it does its own."""
+
+import enum
+import json
+import subprocess
+import sys
+from typing import Any
+
+import flax.core
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import serialization, traverse_util
+
+import leafwise as lw
+from leafwise.errors import CheckpointError, CheckpointMismatchError
+from leafwise.interop.flax import register_serialization
+from leafwise.testing import assert_traces
+
+register_serialization()
+
+
+class Kind(enum.Enum):
+    BIG = 1
+    SMALL = 2
+
+
+@lw.pytree
+class Layer:
+    w: jax.Array
+    b: jax.Array | None = None
+    act: str = lw.static_field(default="relu")
+    depth: lw.Static[Any] = 2
+
+
+@lw.pytree(slots=True, many_statics=True)
+class Model:
+    first: Layer
+    rest: dict[str, list[Layer]]
+    scale: float = 1.0
+    options: lw.Static[Any] = (1, jnp.float32, Kind.BIG)
+
+
+@flax.struct.dataclass
+class Run:
+    model: Model
+    step: int
+    name: str = flax.struct.field(pytree_node=False, default="run")
+
+
+def made(seed: float = 1.0, act: str = "tanh") -> Model:
+    def full(*shape: int) -> jax.Array:
+        return jnp.full(shape, seed, jnp.float32)
+
+    return Model(
+        Layer(full(2, 3)), {"a": [Layer(full(2), full(), act), Layer(full(3))], "b": []}, seed
+    )
+
+
+def same(restored: Any, saved: Any) -> None:
+    assert jax.tree.structure(restored) == jax.tree.structure(saved)
+    assert jax.tree.all(jax.tree.map(np.array_equal, restored, saved))
+
+
+@pytest.mark.works("flax", "`to_state_dict`, `from_state_dict`, after `register_serialization()`")
+def test_state_dict_round_trip() -> None:
+    """A state dict restores what was saved, at any depth, into an equal static configuration."""
+    saved = made()
+    state = serialization.to_state_dict(saved)
+    assert set(state) == {"first", "rest", "scale", "__leafwise__"}
+    assert set(state["rest"]["a"]["1"]) == {"w", "b", "__leafwise__"}
+    same(serialization.from_state_dict(made(0.0), state), saved)
+    same(serialization.from_state_dict(made(0.0), flax.core.freeze(state)), saved)
+
+
+@pytest.mark.works("flax", "`to_bytes`, `from_bytes`, `msgpack_serialize`, `msgpack_restore`")
+def test_bytes_round_trip() -> None:
+    """Bytes restore what was saved, and the restored instance needs no new program."""
+    saved = made()
+    step = jax.jit(lambda model: jax.tree.map(lambda x: x * 2, model))
+    step(saved)
+    written = serialization.to_bytes(saved)
+    restored = serialization.from_bytes(made(0.0), written)
+    same(restored, saved)
+    with assert_traces(0):
+        step(restored)
+    again = serialization.msgpack_serialize(serialization.msgpack_restore(written))
+    same(serialization.from_bytes(made(0.0), again), saved)
+
+
+@pytest.mark.works("flax", "state dicts of a `struct.dataclass` or optax state around a class")
+def test_inside_other_states() -> None:
+    """Classes inside flax's and optax's own states are saved and restored with them."""
+    model = made()
+    opt_state = optax.adam(0.1).init(model)
+    tree = {"run": Run(model, 3), "opt": opt_state, "frozen": flax.core.freeze({"p": model})}
+    restored = serialization.from_bytes(
+        jax.tree.map(jnp.zeros_like, tree), serialization.to_bytes(tree)
+    )
+    same(restored, tree)
+
+
+@pytest.mark.works("flax", "restoring into `jax.eval_shape` of a class")
+def test_abstract_target() -> None:
+    """The target's leaves are never looked at: shapes are enough."""
+    saved = made()
+    same(serialization.from_bytes(jax.eval_shape(made), serialization.to_bytes(saved)), saved)
+
+
+def test_state_dicts_hold_arrays_only() -> None:
+    """The statics stand in keys: a map over a state dict meets the leaves of the tree."""
+    saved = made()
+    state = serialization.to_state_dict(saved)
+    assert len(jax.tree.leaves(state)) == len(jax.tree.leaves(saved))
+    doubled = jax.tree.map(lambda x: 2 * x, state)
+    same(serialization.from_state_dict(made(0.0), doubled), jax.tree.map(lambda x: 2 * x, saved))
+    json.dumps(jax.tree.map(np.shape, state))
+
+
+@pytest.mark.works("flax", "`traverse_util.flatten_dict` over state dicts")
+def test_flattened_state_dict() -> None:
+    """A state dict can be flattened and unflattened; slashes in statics do no harm."""
+    saved = made(act="a/b")
+    state = serialization.to_state_dict(saved)
+    flat = traverse_util.flatten_dict(state, sep="/")
+    assert set(flat) == {
+        "first/w", "first/b", "rest/a/0/w", "rest/a/0/b", "rest/a/1/w", "rest/a/1/b", "scale",
+    }  # fmt: skip
+    whole = traverse_util.flatten_dict(state, sep="/", keep_empty_nodes=True)
+    assert traverse_util.unflatten_dict(whole, sep="/") == state
+    with pytest.raises(CheckpointMismatchError):
+        serialization.from_state_dict(made(act="a"), traverse_util.unflatten_dict(whole, sep="/"))
+
+
+OTHER_STATICS: list[tuple[Any, Any, str]] = [
+    ("relu", "gelu", "Layer.act: saved 'relu', target 'gelu'"),
+    (1, True, "Layer.depth: saved 1, target True"),
+    (1, 1.0, "Layer.depth: saved 1, target 1.0"),
+    (0.0, -0.0, "Layer.depth: saved 0.0, target -0.0"),
+    ((1, 2), (1, 3), "Layer.depth: saved (1, 2), target (1, 3)"),
+    (Kind.BIG, Kind.SMALL, "Layer.depth: saved"),
+    (jnp.tanh, jnp.sin, "Layer.depth: saved"),
+    (lw.freeze(np.arange(3)), lw.freeze(np.arange(1, 4)), "Layer.depth: saved"),
+]
+
+
+@pytest.mark.works("flax", "restoring into another static configuration is refused by field")
+@pytest.mark.parametrize(("before", "now", "text"), OTHER_STATICS, ids=range(len(OTHER_STATICS)))
+def test_other_statics_are_refused(before: Any, now: Any, text: str) -> None:
+    """What was saved with other statics is not restored, and the fields are named."""
+    name = "act" if isinstance(before, str) else "depth"
+    saved = {"net": [Layer(jnp.ones(2), **{name: before})]}
+    written = serialization.to_bytes(saved)
+    same(serialization.from_bytes(saved, written), saved)
+    with pytest.raises(CheckpointMismatchError) as raised:
+        serialization.from_bytes({"net": [Layer(jnp.ones(2), **{name: now})]}, written)
+    assert text in str(raised.value)
+    assert "./net/0" in str(raised.value)
+    assert [each.path for each in raised.value.differences] == [f"Layer.{name}"]
+
+
+def test_flax_restores_in_silence() -> None:
+    """The hazard is real: a `struct.dataclass` of other statics is restored without a word."""
+    state = serialization.to_state_dict(Run(made(), 1, "a"))
+    assert serialization.from_state_dict(Run(made(), 1, "b"), state).name == "b"
+
+
+def test_statics_can_be_left_out() -> None:
+    """A state dict made by hand says nothing of statics, and is taken."""
+    state = {"w": np.ones(2), "b": None}
+    restored = serialization.from_state_dict(Layer(jnp.zeros(2), act="gelu"), state)
+    assert (restored.act, restored.w.tolist()) == ("gelu", [1, 1])
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"w": 1}, "Layer.b: saved nothing, target a field"),
+    ({"w": 1, "b": 2, "bias": 3}, "Layer.bias: saved a value, target no field"),
+    ({"w": 1, "b": 2, "act": "relu"}, "Layer.act: saved a value, target no field"),
+    ([1, 2], "Layer: a state dict of it has the keys w, b"),
+    (None, "Layer: a state dict of it has the keys w, b"),
+    ({"w": 1, "b": 2, "__leafwise__": 3}, "what the state dict says of its statics is damaged"),
+    ({"w": 1, "b": 2, "__leafwise__": {"act": {}}}, "is damaged"),
+    ({"w": 1, "b": 2, "__leafwise__": {"act": {"re": {}}}}, "is damaged"),
+    ({"w": 1, "b": 2, "__leafwise__": {"act": {'"relu"': {}}}}, "Layer.depth: saved nothing"),
+    (
+        {
+            "w": 1,
+            "b": 2,
+            "__leafwise__": {"act": {'"relu"': {}}, "depth": {"2": {}}, "n": {"1": {}}},
+        },
+        "Layer.n: saved 1, target no such static",
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "text"), WRONG, ids=range(len(WRONG)))
+def test_wrong_state_dicts(state: Any, text: str) -> None:
+    """A state dict that does not fit is refused, with class, field, path and cure."""
+    with pytest.raises(CheckpointError) as raised:
+        serialization.from_state_dict({"net": Layer(jnp.zeros(2))}, {"net": state})
+    assert text in str(raised.value)
+    assert "./net" in str(raised.value)
+
+
+def test_constructors_do_not_run() -> None:
+    """To restore is to rebuild: converters, checks and `__post_init__` have run before saving."""
+
+    @lw.pytree
+    class Unit:
+        x: jax.Array = lw.field(converter=lambda x: x * 2)
+        norm: jax.Array = lw.field(init=False)
+
+        def __post_init__(self) -> None:
+            self.norm = jnp.sum(self.x)
+
+    saved = Unit(jnp.ones(2))
+    restored = serialization.from_bytes(Unit(jnp.zeros(2)), serialization.to_bytes(saved))
+    assert (restored.x.tolist(), restored.norm) == ([2, 2], 4)
+
+
+def test_registered_classes() -> None:
+    """Classes registered with `lw.register` are saved and restored too."""
+
+    class Point:
+        def __init__(self, x: Any, unit: str) -> None:
+            self.x, self.unit = x, unit
+
+    lw.register(Point, dynamic=["x"], static=["unit"])
+    written = serialization.to_bytes(Point(jnp.ones(2), "m"))
+    assert serialization.from_bytes(Point(jnp.zeros(2), "m"), written).x.tolist() == [1, 1]
+    with pytest.raises(CheckpointMismatchError, match=r"Point\.unit: saved 'm', target 'km'"):
+        serialization.from_bytes(Point(jnp.zeros(2), "km"), written)
+
+
+def test_own_handlers_are_kept() -> None:
+    """A class that flax knows already keeps the functions that it was registered with."""
+
+    class Point:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+    serialization.register_serialization_state(Point, lambda p: {"mine": p.x}, lambda p, s: p)
+    lw.register(Point, dynamic=["x"])
+    assert serialization.to_state_dict(Point(1)) == {"mine": 1}
+
+
+def test_lambdas_are_known_by_type() -> None:
+    """A static that has no name in another process is compared by its type."""
+    state = serialization.to_state_dict(Layer(jnp.ones(1), depth=lambda x: x))
+    assert serialization.from_state_dict(Layer(jnp.zeros(1), depth=lambda x: x), state).w == 1
+    with pytest.raises(CheckpointMismatchError, match="depth"):
+        serialization.from_state_dict(Layer(jnp.zeros(1), depth=jnp.tanh), state)
+
+
+SCRIPT = """
+import pickle, sys
+import jax.numpy as jnp
+import leafwise as lw
+from flax import nnx, serialization
+
+@lw.pytree
+class Before:
+    x: object
+    n: lw.Static[int] = 1
+
+class Model(nnx.Module):
+    def __init__(self, p):
+        self.p = p
+
+def fails(function, *arguments):
+    try:
+        function(*arguments)
+    except (TypeError, ValueError) as error:
+        return True
+    return False
+
+assert not [name for name in sys.modules if name.startswith("leafwise.interop.")]
+assert fails(serialization.to_bytes, Before(jnp.ones(2)))
+assert serialization.from_state_dict(Before(1), {"x": 2}) == {"x": 2}, "not even an instance"
+assert fails(Model, Before(jnp.ones(2)))
+from leafwise.interop.flax import register_nnx_data, register_serialization
+register_serialization()
+register_serialization()
+assert serialization.from_bytes(Before(0), serialization.to_bytes(Before(2))) == Before(2)
+assert fails(Model, Before(jnp.ones(2)))
+register_nnx_data()
+assert nnx.is_data(Before(jnp.ones(2)))
+Model(Before(jnp.ones(2)))
+@lw.pytree
+class After:
+    x: object
+assert serialization.from_bytes(After(0), serialization.to_bytes(After(2))) == After(2)
+assert nnx.is_data(After(1)) and Model(After(nnx.Param(jnp.ones(())))).p.x[...] == 1
+"""
+
+
+@pytest.mark.works("flax", "one call makes all classes known to flax, later ones included")
+def test_registration_is_asked_for() -> None:
+    """Nothing is registered before it is asked for; then, classes of before and after are."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT], check=True, timeout=120)
+
+
+@pytest.mark.works(
+    "flax",
+    "typed PRNG keys (`jax.random.key`) through `to_bytes`",
+    cannot="flax writes NumPy arrays, in classes of its own too; save `jax.random.key_data(key)`",
+)
+def test_prng_keys() -> None:
+    """flax keeps typed keys in state dicts, and cannot write them."""
+    layer = Layer(jax.random.key(0))
+    assert serialization.from_state_dict(layer, serialization.to_state_dict(layer)).w is layer.w
+    for tree in (layer, Run(layer, 1)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="PRNGKey"):
+            serialization.to_bytes(tree)

@@ -1,0 +1,197 @@
+"""`flax.struct` dataclasses and leafwise classes inside each other, and flax's own utilities."""
+
+from typing import Any
+
+import flax.core
+import flax.struct
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.testing import assert_traces
+
+
+@lw.pytree
+class Scale:
+    w: jax.Array
+    power: lw.Static[Any] = 2
+
+
+@flax.struct.dataclass
+class State:
+    scale: Any
+    count: Any
+    kind: Any = flax.struct.field(pytree_node=False, default="a")
+
+
+class Node(flax.struct.PyTreeNode):
+    scale: Any
+    kind: Any = flax.struct.field(pytree_node=False, default="a")
+
+
+@lw.pytree
+class Holder:
+    state: Any
+    config: lw.Static[Any] = None
+
+
+def scaled(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x * 2, tree)
+
+
+@pytest.mark.works(
+    "flax", "leafwise classes in a `struct.dataclass` or `PyTreeNode`, and inside out"
+)
+@pytest.mark.parametrize("outer", [State, Node], ids=["dataclass", "PyTreeNode"])
+def test_nested_both_ways(outer: Any) -> None:
+    """Nested in each other they go through the transformations, at any depth."""
+    scale = Scale(jnp.arange(3.0))
+    inner = State(scale, jnp.ones(())) if outer is State else Node(scale)
+    tree = Holder(outer(Holder(inner), jnp.ones(2)) if outer is State else outer(Holder(inner)))
+    doubled = jax.jit(scaled)(tree)
+    assert jax.tree.structure(doubled) == jax.tree.structure(tree)
+    assert doubled.state.scale.state.scale.w.tolist() == [0, 2, 4]
+
+    def loss(tree: Any) -> jax.Array:
+        scale = tree.state.scale.state.scale
+        return jnp.sum(scale.w**scale.power)
+
+    assert jax.grad(loss)(tree).state.scale.state.scale.w.tolist() == [0, 2, 4]
+    stacked = jax.tree.map(lambda x: jnp.stack([x, x]), tree)
+    mapped = jax.vmap(scaled)(stacked)
+    assert mapped.state.scale.state.scale.w.shape == (2, 3)
+    changed, _ = jax.lax.scan(lambda carry, _: (scaled(carry), None), tree, length=2)
+    assert changed.state.scale.state.scale.w.tolist() == [0, 4, 8]
+    assert "power=2" in repr(tree)
+
+
+@pytest.mark.works("flax", "`.replace` of a `struct.dataclass` around a leafwise class")
+def test_replace() -> None:
+    """flax's `replace` exchanges a leafwise instance, and `lw.replace` a flax one."""
+    state = State(Scale(jnp.ones(2)), 1)
+    changed = state.replace(scale=lw.replace(state.scale, power=3))
+    assert (changed.scale.power, changed.count) == (3, 1)
+    assert lw.replace(Holder(state), state=changed).state.scale.power == 3
+    assert lw.replace(state, count=2).count == 2
+
+
+@pytest.mark.works("flax", "statics of leafwise classes stay type-exact in a `struct.dataclass`")
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, True), (1, 1.0), (0.0, -0.0), ((1,), (1.0,))], ids=str
+)
+def test_statics_inside_are_told_apart(one: Any, other: Any) -> None:
+    """`1` and `True` in a leafwise class are two programs, wherever flax holds it."""
+
+    @jax.jit
+    def power(state: State) -> Any:
+        return state.scale.power
+
+    with assert_traces(2):
+        for value in (one, other, one):
+            power(State(Scale(jnp.ones(2), value), 1))
+
+
+@pytest.mark.works(
+    "flax",
+    "type-exact statics of a `struct.dataclass` itself",
+    cannot="flax compares its own statics by `==`: `1`, `True` and `1.0` share a program, also "
+    "inside a leafwise class. Make the class `@lw.pytree`, or keep it in a static field",
+)
+def test_statics_of_flax_are_confused() -> None:
+    """What flax holds static is compared by flax: the answer is that of the first value."""
+
+    @jax.jit
+    def kind(holder: Holder) -> jax.Array:
+        return jnp.asarray(holder.state.kind)
+
+    with assert_traces(1):
+        assert kind(Holder(State(1, 1, 1))).dtype == jnp.int32
+        assert kind(Holder(State(1, 1, True))).dtype == jnp.int32
+
+
+def test_flax_class_in_a_static_field() -> None:
+    """As a static value, a `struct.dataclass` is read field by field, all of them type-exactly."""
+    structures = {
+        jax.tree.structure(Holder(0, State(None, 1, kind))) for kind in (1, True, 1.0, "a")
+    }
+    assert len(structures) == 4
+    assert jax.tree.structure(Holder(0, State(None, 1))) == jax.tree.structure(
+        Holder(0, State(None, 1))
+    )
+    with pytest.raises(lw.ArrayInStaticError, match=r"Holder\.config\.count"):
+        Holder(0, State(None, jnp.ones(2)))
+
+
+@pytest.mark.works("flax", "`struct.field(pytree_node=False)` in a leafwise class is static")
+def test_field_metadata() -> None:
+    """flax's own field declarations say static and dynamic in a leafwise class too."""
+
+    @lw.pytree
+    class Mixed:
+        w: jax.Array = flax.struct.field(pytree_node=True)
+        act: str = flax.struct.field(pytree_node=False, default="relu")
+
+    assert len(jax.tree.leaves(Mixed(jnp.ones(2)))) == 1
+    assert jax.tree.structure(Mixed(1)) != jax.tree.structure(Mixed(1, "gelu"))
+    with pytest.raises(lw.UnhashableStaticError, match=r"Mixed\.act"):
+        Mixed(jnp.ones(2), ["relu"])  # type: ignore[arg-type]
+
+
+def test_static_field_in_flax() -> None:
+    """`lw.static_field` means static in a `struct.dataclass`."""
+
+    @flax.struct.dataclass
+    class Mixed:
+        w: Any
+        act: str = lw.static_field(default="relu")
+
+    assert jax.tree.leaves(Mixed(1)) == [1]
+    assert jax.tree.structure(Mixed(1)) != jax.tree.structure(Mixed(1, "gelu"))
+
+
+def test_subclass_of_a_flax_class() -> None:
+    """A subclass of flax's is refused: it is registered with JAX, by flax."""
+    with pytest.raises(lw.DefinitionError, match="already"):
+
+        @lw.pytree
+        class Sub(Node):
+            more: int = 1
+
+    with pytest.raises(lw.DefinitionError, match="already a dataclass"):
+        lw.pytree(State)
+
+
+@pytest.mark.works("flax", "`FrozenDict` as a dynamic and as a static field")
+def test_frozen_dicts() -> None:
+    """A `FrozenDict` is a pytree in a dynamic field, read by order and type in a static one."""
+    params = flax.core.freeze({"a": {"w": jnp.ones(2)}})
+    doubled = jax.jit(scaled)(Holder(params))
+    assert type(doubled.state) is flax.core.FrozenDict
+    assert doubled.state["a"]["w"].tolist() == [2, 2]
+
+    def structure(content: Any) -> Any:
+        return jax.tree.structure(Holder(0, flax.core.freeze(content)))
+
+    assert structure({"a": 1, "b": {"c": 2}}) == structure({"a": 1, "b": {"c": 2}})
+    assert structure({"a": 1}) != structure({"a": True})
+    assert structure({"a": 1, "b": 2}) != structure({"b": 2, "a": 1})
+    with pytest.raises(lw.StaticFieldError, match=r"Holder\.config: .* 'list'"):
+        structure({"a": [1]})
+    frozen = flax.core.freeze({"a": Scale(jnp.ones(2))})
+    assert flax.core.unfreeze(frozen)["a"].power == 2
+
+
+@pytest.mark.works("flax", "`traverse_util` over dicts of leafwise classes")
+def test_traverse_util() -> None:
+    """flax's tools for dicts take an instance for a leaf, and hand it back."""
+    params = {"enc": {"s": Scale(jnp.ones(2))}, "dec": {"s": Scale(jnp.zeros(2))}}
+    flat = flax.traverse_util.flatten_dict(params, sep="/")
+    assert list(flat) == ["enc/s", "dec/s"]
+    assert flax.traverse_util.unflatten_dict(flat, sep="/") == params
+    changed = flax.traverse_util.path_aware_map(
+        lambda path, scale: lw.replace(scale, power=len(path)), params
+    )
+    assert changed["enc"]["s"].power == 2
+    assert type(changed["dec"]["s"]) is Scale

@@ -1,0 +1,568 @@
+"""Types checked at run time: jaxtyping with beartype or typeguard, at construction only."""
+
+# ruff: noqa: F722  # shapes are no forward references
+
+import dataclasses
+import importlib
+import sys
+import textwrap
+import typing
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import beartype
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import typeguard
+from beartype.roar import BeartypeCallHintViolation
+from jaxtyping import Array, Float, Int, PyTree, TypeCheckError, install_import_hook, jaxtyped
+
+import leafwise as lw
+from leafwise.interop import typeguard as lw_typeguard
+from leafwise.testing import assert_traces
+
+CHECKERS: dict[str, Callable[..., Any]] = {
+    "beartype": beartype.beartype,
+    "typeguard": lw_typeguard.typechecked,
+}
+T = TypeVar("T")
+
+both = pytest.mark.parametrize("checker", CHECKERS.values(), ids=CHECKERS)
+
+
+def point(checker: Any, **options: Any) -> Any:
+    """Return a class with two arrays of one length, and a static."""
+
+    @jaxtyped(typechecker=checker)
+    @lw.pytree(**options)
+    class Point:
+        x: Float[Array, "n d"]
+        y: Float[Array, " n"]
+        act: lw.Static[str] = "relu"
+        depth: int = lw.static_field(default=1)
+
+    return Point
+
+
+X, Y = jnp.ones((2, 3)), jnp.ones(2)
+
+WRONG: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    ((jnp.ones(2), Y), {}, "x"),
+    ((jnp.ones((2, 3), int), Y), {}, "x"),
+    ((np.ones((2, 3), np.float32), Y), {}, "x"),
+    ((X, jnp.ones(3)), {}, "y"),
+    ((X, None), {}, "y"),
+    ((X, Y, 3), {}, "act"),
+    ((X, Y), {"depth": "a"}, "depth"),
+]
+
+
+@pytest.mark.works("jaxtyping", "`@jaxtyped` above `@lw.pytree` with beartype: fields are checked")
+@pytest.mark.works("jaxtyping", "`@jaxtyped(typechecker=leafwise.interop.typeguard.typechecked)`")
+@both
+@pytest.mark.parametrize("options", [{}, {"slots": True}, {"many_statics": True}], ids=str)
+def test_checked_at_construction(checker: Any, options: dict[str, bool]) -> None:
+    """Shapes, dtypes and statics are checked, fields with each other; class and field are named."""
+    cls = point(checker, **options)
+    assert cls(X, Y).act == "relu"
+    for arguments, named, field in WRONG:
+        with pytest.raises(TypeCheckError) as raised:
+            cls(*arguments, **named)
+        assert f"parameter '{field}'" in str(raised.value)
+        assert "Point.__init__" in str(raised.value)
+
+
+@pytest.mark.works("jaxtyping", "`lw.replace` checks again")
+@both
+def test_checked_by_replace(checker: Any) -> None:
+    """A changed copy is constructed, so all fields are checked together."""
+    made = point(checker)(X, Y)
+    assert lw.replace(made, x=jnp.ones((2, 5))).x.shape == (2, 5)
+    for changes in ({"y": jnp.ones(3)}, {"act": 1}, {"x": jnp.ones((4, 3))}):
+        with pytest.raises(TypeCheckError):
+            lw.replace(made, **changes)
+
+
+@pytest.mark.works(
+    "jaxtyping", "no check when JAX rebuilds: `tree.map`, `vmap`, `eval_shape`, axes"
+)
+@both
+def test_not_checked_when_rebuilt(checker: Any) -> None:
+    """JAX may put anything into the fields: other shapes, tracers, `object()`, None, axes."""
+    calls: list[None] = []
+
+    def counting(function: Any) -> Any:
+        inner = checker(function)
+        return lambda *args, **kwargs: (calls.append(None), inner(*args, **kwargs))[1]
+
+    cls = point(counting)
+    made = cls(X, Y)
+    assert calls
+    calls.clear()
+    for fill in (lambda _: object(), lambda _: None, lambda x: x[..., None], lambda _: "text"):
+        assert type(jax.tree.map(fill, made)) is cls
+    axes = jax.tree.map(lambda _: 0, made)
+    stacked = jax.tree.map(lambda x: jnp.stack([x, x]), made)
+    assert jax.vmap(lambda p: p, in_axes=(axes,), out_axes=axes)(stacked).x.shape == (2, 2, 3)
+    assert jax.vmap(lambda p: p.x @ p.x.T)(stacked).shape == (2, 2, 2)
+    assert jax.eval_shape(lambda p: p, made).x.shape == (2, 3)
+    assert jax.grad(lambda p: p.x.sum())(made).y.tolist() == [0, 0]
+    arrays, rest = eqx.partition(made, eqx.is_array)
+    assert eqx.combine(arrays, rest) == made
+    jax.lax.scan(lambda p, _: (jax.tree.map(lambda x: x + 1, p), None), made, length=2)
+    with assert_traces(1):
+        jitted = jax.jit(lambda p: p)
+        jitted(jitted(made))
+    assert not calls
+
+
+@pytest.mark.works("jaxtyping", "shapes are checked under `jit` and `vmap`, on tracers")
+@both
+def test_checked_while_tracing(checker: Any) -> None:
+    """An instance that is made inside of a traced function is checked, by its traced shapes."""
+    cls = point(checker)
+    made = jax.jit(lambda x: cls(x, x[:, 0]))(X)
+    assert type(made) is cls
+    with pytest.raises(TypeCheckError, match="parameter 'y'"):
+        jax.jit(lambda x: cls(x, x[0]))(X)
+    assert jax.vmap(lambda x: cls(x, x[:, 0]))(jnp.ones((5, 2, 3))).y.shape == (5, 2)
+
+
+@both
+def test_inheritance(checker: Any) -> None:
+    """A decorated subclass checks the fields of its base and its own, together."""
+    base = point(checker, kw_only=True)
+
+    @jaxtyped(typechecker=checker)
+    @lw.pytree
+    class Sub(base):  # type: ignore[misc, valid-type]
+        z: Int[Array, " d"]
+
+    assert Sub(jnp.arange(3), x=X, y=Y).z.shape == (3,)
+    for z, y in ((jnp.arange(2), Y), (jnp.arange(3), jnp.ones(3)), (jnp.ones(3), Y)):
+        with pytest.raises(TypeCheckError, match=r"Sub\.__init__"):
+            Sub(z, x=X, y=y)
+
+
+@both
+def test_generics_and_trees(checker: Any) -> None:
+    """Generic classes, nested classes, unions and `PyTree` annotations are checked."""
+    nested = point(checker)
+
+    @jaxtyped(typechecker=checker)
+    @lw.pytree
+    class Box(Generic[T]):
+        content: T
+        inner: nested  # type: ignore[valid-type]
+        tree: PyTree[Float[Array, " n"]]
+        maybe: Float[Array, " n"] | None = None
+        scale: dataclasses.InitVar[float] = 1.0
+
+        def __post_init__(self, scale: float) -> None:
+            self.content = (self.content, scale)
+
+    made = Box[str](1, nested(X, Y), {"a": [Y, Y]}, Y)
+    assert jax.tree.map(lambda x: x, made).inner == made.inner
+    wrong = [
+        (1, 3, [Y]), (1, nested(X, Y), [Y, jnp.ones(5)]), (1, nested(X, Y), [Y], jnp.ones(5)),
+        (1, nested(X, Y), [Y], None, "a"),
+    ]  # fmt: skip
+    for arguments in wrong:
+        with pytest.raises(TypeCheckError, match=r"Box\.__init__"):
+            Box(*arguments)
+
+
+@pytest.mark.works("jaxtyping", "`lw.field(converter=...)`: the converter's own type is checked")
+@both
+def test_converters(checker: Any) -> None:
+    """A converter is given what the caller gave; a check sees what it returns, and the axes."""
+
+    def as_array(x: list[float] | tuple[float, ...]) -> jax.Array:
+        return jnp.asarray(x)
+
+    def fits(x: Any) -> bool:
+        return isinstance(x, Float[Array, " n"])
+
+    @jaxtyped(typechecker=checker)
+    @lw.pytree
+    class Converted:
+        x: Float[Array, " n"]
+        y: Float[Array, " n"] = lw.field(converter=jnp.asarray, check=fits)
+        z: Float[Array, " n"] = lw.field(converter=as_array, default=())
+        sizes: tuple[int, ...] = lw.static_field(freeze=True, default=())
+
+    made = Converted(Y, [1.0, 2.0], sizes=[1, 2])  # type: ignore[arg-type]
+    assert (made.y.shape, made.sizes) == ((2,), (1, 2))
+    with pytest.raises(lw.FieldCheckError, match=r"Converted\.y: its check fits refused"):
+        Converted(Y, [1.0, 2.0, 3.0])  # type: ignore[arg-type]
+    with pytest.raises(TypeCheckError, match="parameter 'z'"):
+        Converted(Y, Y, {1.0})  # type: ignore[arg-type]
+
+
+@both
+def test_own_constructor(checker: Any) -> None:
+    """The parameters of a constructor written by hand are checked by their own annotations."""
+
+    @jaxtyped(typechecker=checker)
+    @lw.pytree
+    class Own:
+        x: Float[Array, " n"]
+        size: lw.Static[int]
+
+        def __init__(self, x: Float[Array, " n"], y: Float[Array, " n"]) -> None:
+            self.x = x + y
+            self.size = len(x)
+
+    assert Own(Y, Y).size == 2
+    with pytest.raises(TypeCheckError, match="parameter 'y'"):
+        Own(Y, jnp.ones(3))
+
+
+@pytest.mark.works(
+    "jaxtyping",
+    "`lw.replace` with a constructor written by hand",
+    cannot="it takes other arguments than fields, so it does not run; give the field a `check=`",
+)
+def test_replace_with_an_own_constructor() -> None:
+    """jaxtyping checks the parameters of a constructor, and replace runs none here."""
+
+    @jaxtyped(typechecker=beartype.beartype)
+    @lw.pytree
+    class Own:
+        x: Float[Array, " n"]
+        y: Any = lw.field(check=lambda y: isinstance(y, Float[Array, " n"]))
+
+        def __init__(self, x: Float[Array, " n"]) -> None:
+            self.x = self.y = x
+
+    assert lw.replace(Own(Y), x="text").x == "text"
+    with pytest.raises(lw.FieldCheckError, match=r"Own\.y"):
+        lw.replace(Own(Y), y="text")
+
+
+@pytest.mark.works(
+    "jaxtyping",
+    "values that a `default_factory` makes",
+    cannot="jaxtyping looks at what the caller gives, as in any dataclass",
+)
+@pytest.mark.parametrize(
+    "decorator", [lw.pytree, dataclasses.dataclass], ids=["leafwise", "dataclass"]
+)
+def test_default_factories(decorator: Any) -> None:
+    """Defaults are not checked, here and in a plain dataclass."""
+
+    @jaxtyped(typechecker=beartype.beartype)
+    @decorator
+    class Made:
+        x: Float[Array, " n"] = dataclasses.field(default_factory=lambda: "text")
+
+    assert Made().x == "text"
+    with pytest.raises(TypeCheckError):
+        Made("text")
+
+
+# ------------------------------------------------------------------- string annotations
+
+MODULE = """
+{future}
+import dataclasses
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+import leafwise as lw
+{imports}
+
+{decorator}
+@lw.pytree
+class Point:
+    x: Float[Array, "n d"]
+    y: Float[Array, " n"]
+    act: lw.Static[str] = "relu"
+    scale: dataclasses.InitVar[float] = 1.0
+
+    def __post_init__(self, scale: float) -> None:
+        pass
+
+    def tail(self, z: Float[Array, " d"], start: int) -> Float[Array, " d"]:
+        return z[start:]
+
+{decorator}
+@lw.pytree(slots=True)
+class Sub(Point):
+    next: Sub | None = None
+    z: Int[Array, " d"] | None = None
+
+{decorator}
+@lw.pytree
+class Own:
+    x: Float[Array, " n"]
+
+    def __init__(self, x: Float[Array, " n"], y: Float[Array, " n"]) -> None:
+        self.x = x
+
+def local():
+    from jaxtyping import Float64 as Long, Float as Short
+
+    {decorator}
+    @lw.pytree
+    class Local:
+        x: Short[Array, " n"]
+        y: Short[Array, " n"]
+
+    return Local
+"""
+
+
+def module(folder: Path, name: str, **parts: str) -> Any:
+    source = MODULE
+    for key, value in {"future": "", "imports": "", "decorator": "", **parts}.items():
+        source = source.replace(f"    {{{key}}}", textwrap.indent(value, "    "))
+        source = source.replace(f"{{{key}}}", value)
+    if "annotations" not in source:
+        source = source.replace("Sub | None", "object")
+    (folder / f"{name}.py").write_text(source)
+    return importlib.import_module(name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def check_module(made: Any) -> None:
+    """Assert that all classes of the module above are checked."""
+    good = made.Point(X, Y)
+    sub = made.Sub(X, Y, next=made.Sub(X, Y), z=jnp.arange(3))
+    assert jax.tree.map(lambda x: x, sub).act == good.act
+    assert made.Own(Y, Y).x.shape == (2,)
+    assert made.local()(Y, Y).x.shape == (2,)
+    three = jnp.ones(3)
+    wrong: list[Callable[[], Any]] = [
+        lambda: made.Point(X, three),
+        lambda: made.Point(X, Y, 1),
+        lambda: made.Point(X, Y, "a", "b"),
+        lambda: made.Sub(X, three),
+        lambda: made.Sub(X, Y, z=jnp.arange(2)),
+        lambda: made.Own(Y, three),
+        lambda: made.local()(Y, three),
+        lambda: lw.replace(sub, x=jnp.ones((4, 3))),
+    ]
+    for make in wrong:
+        with pytest.raises(TypeCheckError, match="__init__"):
+            make()
+
+
+FUTURE = "from __future__ import annotations"
+SETUPS = {
+    "beartype": ("import beartype", "beartype.beartype"),
+    "typeguard": ("import leafwise.interop.typeguard", "leafwise.interop.typeguard.typechecked"),
+}
+
+
+@pytest.mark.works(
+    "jaxtyping", "`from __future__ import annotations`, and names local to a function"
+)
+@pytest.mark.parametrize("setup", SETUPS.values(), ids=SETUPS)
+@pytest.mark.parametrize("future", ["", FUTURE], ids=["objects", "strings"])
+def test_string_annotations(setup: tuple[str, str], future: str, folder: Path) -> None:
+    """Annotations are found as strings too, those of bases and of local classes included."""
+    imports, checker = setup
+    made = module(
+        folder,
+        f"written_{len(future)}_{checker.partition('.')[0]}",
+        future=future,
+        imports=f"{imports}\nfrom jaxtyping import jaxtyped",
+        decorator=f"@jaxtyped(typechecker={checker})",
+    )
+    check_module(made)
+    if future:
+        with pytest.raises(TypeCheckError, match="parameter 'next'"):
+            made.Sub(X, Y, next=made.Point(X, Y))
+
+
+@pytest.mark.works("jaxtyping", "`install_import_hook` over modules of leafwise classes")
+@pytest.mark.parametrize("setup", SETUPS.values(), ids=SETUPS)
+@pytest.mark.parametrize("future", ["", FUTURE], ids=["objects", "strings"])
+def test_import_hook(setup: tuple[str, str], future: str, folder: Path) -> None:
+    """The hook decorates classes and their methods; both are checked."""
+    imports, checker = setup
+    name = f"hooked_{len(future)}_{checker.partition('.')[0]}"
+    with install_import_hook(name, checker):
+        made = module(folder, name, future=future, imports=imports)
+    check_module(made)
+    point = made.Point(X, Y)
+    assert point.tail(Y, 0).shape == (2,)
+    with pytest.raises(TypeCheckError, match=r"parameters of .*Point\.tail"):
+        point.tail(X, 0)
+    with pytest.raises(TypeCheckError, match=r"return value of .*Point\.tail"):
+        point.tail(Y, 1)
+
+
+def test_signature_shows_types(folder: Path) -> None:
+    """A generated constructor says what it takes: evaluated types, and those of converters."""
+    made = module(folder, "plain_module", future=FUTURE)
+    types = made.Sub.__init__.__annotations__
+    assert typing.get_args(types["z"])[0].dims == Int[Array, " d"].dims
+    assert typing.get_args(types["next"])[0] is made.Sub
+    assert types["scale"] is float
+
+
+# ------------------------------------------------------------------------ other orders
+
+
+@pytest.mark.works(
+    "jaxtyping", "the wrong order, `@jaxtyped` below, on a subclass: refused by name"
+)
+def test_wrong_order_on_a_subclass() -> None:
+    """`@jaxtyped` below `@lw.pytree` takes the constructor of the base, which is refused."""
+
+    @lw.pytree
+    class Base:
+        x: Float[Array, " n"]
+
+    with pytest.raises(lw.DefinitionError) as raised:
+
+        @lw.pytree
+        @jaxtyped(typechecker=beartype.beartype)
+        class Sub(Base):
+            z: Any = 1
+
+    assert "Sub: a decorator below @lw.pytree (of jaxtyping)" in str(raised.value)
+    assert "put @lw.pytree below it, next to `class Sub`" in str(raised.value)
+
+
+@pytest.mark.works(
+    "jaxtyping",
+    "the wrong order, `@jaxtyped` below `@lw.pytree`, on a class without bases",
+    cannot="jaxtyping passes over what is no dataclass yet and leaves no trace, as under "
+    "`@dataclass`: nothing is checked. Put `@lw.pytree` next to `class`",
+)
+@pytest.mark.parametrize(
+    "decorator", [lw.pytree, dataclasses.dataclass], ids=["leafwise", "dataclass"]
+)
+def test_wrong_order(decorator: Any) -> None:
+    """A class that is no dataclass when jaxtyping sees it is not checked, whoever makes it one."""
+
+    @decorator
+    @jaxtyped(typechecker=beartype.beartype)
+    class Wrong:
+        x: Float[Array, " n"]
+
+    assert Wrong("text").x == "text"  # type: ignore[arg-type]
+
+
+@pytest.mark.works(
+    "jaxtyping",
+    "`@jaxtyped(typechecker=typeguard.typechecked)`",
+    cannot="typeguard 4 rewrites source, which a generated constructor has not, here or in a "
+    "plain dataclass; `leafwise.interop.typeguard.typechecked` does without",
+)
+@pytest.mark.parametrize(
+    "decorator", [lw.pytree, dataclasses.dataclass], ids=["leafwise", "dataclass"]
+)
+def test_typeguard_alone(decorator: Any) -> None:
+    """typeguard's own decorator warns, and checks no constructor that was generated."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+
+        @jaxtyped(typechecker=typeguard.typechecked)
+        @decorator
+        class Unchecked:
+            x: int
+
+    assert any("not typechecking" in str(each.message) for each in caught)
+    assert Unchecked("text").x == "text"  # type: ignore[arg-type]
+
+
+@pytest.mark.works("jaxtyping", "`@beartype` alone above `@lw.pytree`")
+def test_beartype_alone() -> None:
+    """beartype on the class checks the constructor, and leaves printing and comparing whole."""
+
+    @beartype.beartype
+    @lw.pytree
+    class Point:
+        x: Float[Array, "n d"]
+        act: lw.Static[str] = "relu"
+
+    made = Point(X)
+    assert repr(made) == "Point(x=f32[2,3], act='relu')"
+    assert repr([made]) == "[Point(x=f32[2,3], act='relu')]"
+    assert "Point(x=f32[2,3]" in lw.pformat({"a": made})
+    assert made == jax.tree.map(lambda x: x, made)
+    assert hash(made) == hash(lw.replace(made))
+    for arguments in ((Y,), (X, 1)):
+        with pytest.raises(BeartypeCallHintViolation):
+            Point(*arguments)
+    assert jax.tree.map(lambda _: "text", made).x == "text"
+
+
+@pytest.mark.works(
+    "jaxtyping",
+    "methods by `@beartype` alone above `@lw.pytree`",
+    cannot="the methods of a pytree class bind as pytrees, so that beartype finds no functions; "
+    "put `@beartype` at the method or below `@lw.pytree`",
+)
+def test_beartype_and_methods() -> None:
+    """beartype checks methods where it meets them as functions: at the method, or below."""
+
+    @beartype.beartype
+    @lw.pytree
+    class Above:
+        x: int
+
+        def method(self, a: int) -> int:
+            return a
+
+        @beartype.beartype
+        def checked(self, a: int) -> int:
+            return a
+
+    @beartype.beartype
+    @lw.pytree
+    @beartype.beartype
+    class Below:
+        x: int
+
+        def method(self, a: int) -> int:
+            return a
+
+    assert Above(1).method("text") == "text"  # type: ignore[arg-type]
+    for call in (Above(1).checked, Below(1).method, Below):
+        assert call(1) is not None
+        with pytest.raises(BeartypeCallHintViolation):
+            call("text")
+
+
+def test_typeguard_of_functions() -> None:
+    """`typechecked` checks arguments of every kind, and the result."""
+
+    @lw_typeguard.typechecked
+    def total(x: int, /, *rest: int, scale: "float" = 1.0, **named: str) -> int:
+        return (x + sum(rest)) if scale else "text"  # type: ignore[return-value]
+
+    assert total(1, 2, 3, scale=0.5, a="b") == 6
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: total("1"), "argument 'x'"),  # type: ignore[arg-type]
+        (lambda: total(1, "2"), "argument 'rest'"),  # type: ignore[arg-type]
+        (lambda: total(1, scale="a"), "argument 'scale'"),  # type: ignore[arg-type]
+        (lambda: total(1, a=1), "argument 'named'"),  # type: ignore[arg-type]
+        (lambda: total(1, scale=0.0), "result"),
+    ]
+    for call, where in calls:
+        with pytest.raises(typeguard.TypeCheckError) as raised:
+            call()
+        assert where in raised.value.__notes__[0]
+        assert "total" in raised.value.__notes__[0]
+    with pytest.raises(TypeError, match=r"got the class int\n.*fix: @jaxtyped"):
+        lw_typeguard.typechecked(int)
