@@ -1,0 +1,370 @@
+"""What a tree is, in words that mean the same in another process."""
+
+import collections
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import functools
+import json
+import os
+import pathlib
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+import zoneinfo
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given
+
+import leafwise as lw
+from leafwise._description import VERSION, Description, describe_tree
+from leafwise._mismatch import differences
+from leafwise._portable import PortableReader, dump, say
+from leafwise.testing import strategies as lst
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Label(str):
+    pass
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    depth: Any
+    note: Any = dataclasses.field(default=None, compare=False)
+
+
+class Money:
+    """Has its own ==, and a cache that pickling leaves out."""
+
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+        self._cache = id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Money) and other.cents == self.cents
+
+    def __hash__(self) -> int:
+        return hash(self.cents)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"cents": self.cents}
+
+
+class Thing:
+    def method(self) -> None: ...
+
+    @classmethod
+    def make(cls) -> None: ...
+
+
+@lw.pytree
+class P:
+    x: Any
+    a: lw.Static[Any] = 1
+
+    def method(self) -> None: ...
+
+    def other(self) -> None: ...
+
+
+@jax.tree_util.register_pytree_node_class
+class ByHand:
+    """Its node data is its own, and its child has no name."""
+
+    def __init__(self, x: Any, k: Any) -> None:
+        self.x = x
+        self.k = k
+
+    def tree_flatten(self) -> tuple[tuple[Any], dict[str, Any]]:
+        return (self.x,), {"k": self.k}
+
+    @classmethod
+    def tree_unflatten(cls, aux: dict[str, Any], children: tuple[Any]) -> "ByHand":
+        return cls(*children, **aux)
+
+
+@lw.pytree(many_statics=True)
+class Many:
+    x: Any
+    a: lw.Static[Any] = 1
+
+
+def text_of(value: Any) -> str:
+    return dump(PortableReader().read(value, "P.a"))
+
+
+def opaque_in(value: Any) -> list[str]:
+    reader = PortableReader()
+    reader.read(value, ".a")
+    return [path for path, _ in reader.opaque]
+
+
+@given(lst.static_values(), lst.static_values())
+@example((1,), (True,))
+@example(0.0, -0.0)
+@example(functools.partial(max, a=1, b=2), functools.partial(max, b=2, a=1))
+@example(Config(1, "a"), Config(1, "b"))
+@example(frozenset({1, 2}), frozenset({2, 1}))
+def test_descriptions_differ_where_keys_differ(one: Any, other: Any) -> None:
+    """Two static values have one description exactly if instances share a key."""
+    same_key = jax.tree.structure(P(0.0, one)) == jax.tree.structure(P(0.0, other))
+    assert (text_of(one) == text_of(other)) is same_key
+
+
+@given(lst.static_values())
+def test_a_description_survives_its_text(value: Any) -> None:
+    """What is read back from JSON is what was described, and nothing drawn is opaque."""
+    described = describe_tree({"p": P(0.0, value)})
+    again = Description.from_json(described.description.to_json(), "here")
+    assert not described.opaque
+    assert differences(described.description, again, "") == ()
+    assert json.loads(described.description.to_json())["version"] == VERSION
+
+
+DISTINCT = [
+    *(1, True, 1.0, np.float32(1), np.float64(1), np.int64(1), np.longlong(1), 1 + 0j, "1", b"1"),
+    *(0.0, -0.0, float("nan"), -float("nan"), 2**200, -(2**200), np.longdouble(1), jnp.bfloat16(1)),
+    *((), (1,), (True,), ((1,),), Pair(1, 2), (1, 2), [1, 2], frozenset({1}), frozenset({True})),
+    *(lw.FrozenMapping(a=1, b=2), lw.FrozenMapping(b=2, a=1), lw.FrozenMapping({1: 2})),
+    *(Color.RED, Access.READ, Access.READ | Access.WRITE, Label("a"), "a", Config(1), Config(True)),
+    *(Config(Config(1)), Money(1), Money(2), int, bool, Color, jnp.float32, np.dtype("f4")),
+    *(np.dtype("f4", metadata={"a": 1}), jnp.dtype("bfloat16"), lw.StaticArray([1.0])),
+    *(lw.StaticArray([[1.0]]), lw.StaticArray([1]), lw.StaticArray([2.0]), np.array([1.0])),
+    *(jax.nn.relu, jax.nn.gelu, jnp.add, np.add, np.tanh, jnp.tanh, len, Thing.make, json),
+    *(functools.partial(max, 1), functools.partial(max, True), functools.partial(min, 1)),
+    *(jax.tree_util.Partial(max, 1), range(3), range(4), slice(1, 2), slice(1.0, 2), None, ...),
+    *(decimal.Decimal("1.0"), decimal.Decimal("1.00"), pathlib.PurePosixPath("a/b")),
+    *(pathlib.PureWindowsPath("a/b"), dt.timedelta(1), dt.date(2026, 1, 1)),
+    *(dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, fold=1, tzinfo=dt.UTC)),
+    *(jax.ShapeDtypeStruct((2,), "f4"), jax.ShapeDtypeStruct((2,), "i4"), re.compile("a")),
+    *(re.compile("a", re.IGNORECASE), zoneinfo.ZoneInfo("UTC"), jax.sharding.PartitionSpec("x")),
+    *(jax.lax.Precision.HIGH, "\ud800", "]['", jax.sharding.PartitionSpec("x", None)),
+]
+
+
+def test_values_made_to_be_confused_are_told_apart() -> None:
+    """No two of these values have one description, whatever ``==`` says of them."""
+    texts = [text_of(value) for value in DISTINCT]
+    twice = [text for text, count in collections.Counter(texts).items() if count > 1]
+    assert not twice
+    assert not [value for value in DISTINCT if opaque_in(value)]
+    assert all(say(json.loads(text)) for text in texts)
+
+
+def test_an_equal_object_has_an_equal_description() -> None:
+    """An object with its own == is described as it is pickled: its caches do not count."""
+    assert text_of(Money(3)) == text_of(Money(3)) != text_of(Money(4))
+
+
+def a_lambda() -> Callable[[], int]:
+    return lambda: 1
+
+
+def a_local_function() -> Callable[[], None]:
+    def local() -> None: ...
+
+    return local
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(a_lambda(), a_local_function(), Thing(), Thing().method, object()),
+        *((1, a_lambda()), Config(a_lambda()), functools.partial(a_local_function())),
+    ],
+    ids=["lambda", "local", "object", "method", "plain", "tuple", "record", "partial"],
+)
+def test_what_no_name_leads_to_is_opaque(value: Any) -> None:
+    """A lambda, a local function and an object without == are noted, at any depth."""
+    assert opaque_in(value)
+
+
+def test_a_function_that_was_replaced_is_opaque(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function whose name leads to another one by now is not known by that name."""
+    old = a_lambda
+    assert not opaque_in(old)
+    monkeypatch.setattr(sys.modules[__name__], "a_lambda", a_local_function)
+    assert opaque_in(old)
+
+
+SCRIPT = """
+    import jax, jax.numpy as jnp, leafwise as lw
+    from leafwise._description import describe_tree
+    from leafwise.testing._static_values import Color, Config, Point
+
+    @lw.pytree
+    class P:
+        x: object
+        a: lw.Static[object]
+
+    value = (frozenset({"a", "b", ("c", 1.0), jnp.tanh}), Color.RED, Config(1), Point(1, 2.0),
+             lw.FrozenMapping(z=1, a=jax.nn.relu), lw.StaticArray([1.0]))
+    tree = {"p": P(jnp.ones((2, 3)), value), "k": jax.random.key(0), "n": None, "s": {"é": 1.0}}
+    print(describe_tree(tree).description.to_json())
+"""
+
+
+def test_a_description_is_the_same_in_another_process() -> None:
+    """Neither the seed of hashes nor addresses reach a description."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(SCRIPT)],
+            env={**os.environ, "PYTHONHASHSEED": seed, "JAX_PLATFORMS": "cpu"},
+            stdout=subprocess.PIPE,
+        )
+        for seed in ("1", "2")
+    ]
+    texts = [process.communicate()[0] for process in processes]
+    assert texts[0] == texts[1]
+    assert b'"jax.nn:relu"' in texts[0]
+    assert b'".p.x"' not in texts[0]
+    assert b"['p'].x" in texts[0]
+
+
+def described(tree: Any) -> Description:
+    return describe_tree(tree).description
+
+
+OD = collections.OrderedDict
+STRUCTURES = [
+    *((), [], {}, None, (1.0,), [1.0], {"0": 1.0}, {0: 1.0}, Pair(1.0, 2.0), (1.0, 2.0)),
+    *((1.0, None), (None, 1.0), {"a": {}}, {"a": ()}, {"a": None}, OD(a=1.0, b=2.0)),
+    *(OD(b=2.0, a=1.0), {"a": 1.0, "b": 2.0}, collections.defaultdict(list, a=1.0)),
+    *(collections.defaultdict(dict, a=1.0), {"a": 1.0}, {Color.RED: 1.0}, {"x.y": {"z": 1.0}}),
+    *({"x": {"y.z": 1.0}}, {1: 1.0}, {True: 1.0}, {1.0: 1.0}, {(1, 2): 1.0}, P(1.0), P(1.0, 2)),
+    *(ByHand(1.0, 1), ByHand(1.0, True), ByHand((1.0,), 1), P(1.0).method, P(1.0).other),
+    *(P((1.0,)), Many(1.0), Many(1.0, 2), jax.tree_util.Partial(max, 1.0)),
+    *(jax.tree_util.Partial(min, 1.0), jnp.ones(2), jnp.ones(3), jnp.ones(2, "int32"), 1, True),
+    *(
+        1.0,
+        1j,
+        jax.random.key(0),
+        jax.random.key(0, impl="rbg"),
+        jax.random.PRNGKey(0),
+        jax.nn.relu,
+    ),
+]
+
+
+def test_structures_are_told_apart() -> None:
+    """Two trees without a difference have one structure, and leaves of one kind."""
+    texts = [described(tree).to_json() for tree in STRUCTURES]
+    twice = [text for text, count in collections.Counter(texts).items() if count > 1]
+    assert not twice
+    for one in STRUCTURES:
+        for other in STRUCTURES:
+            found = differences(described(one), described(other), "tree")
+            assert (one is other) or found
+
+
+def test_two_places_of_one_path_are_refused() -> None:
+    """A tree is not described if what is saved of one leaf could come back in another."""
+
+    class Key:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __lt__(self, other: "Key") -> bool:
+            return self.number < other.number
+
+        def __repr__(self) -> str:
+            return "Key"
+
+    with pytest.raises(lw.CheckpointError, match=r"dict\[Key\]: two places of the tree"):
+        describe_tree({Key(1): 1.0, Key(2): 2.0})
+
+
+def test_a_mutated_static_is_refused() -> None:
+    """A tree is not described if a static changed since its key was made."""
+
+    class Box:
+        def __init__(self) -> None:
+            self.items = [1]
+
+    tree = P(1.0, Box())
+    tree.a.items.append(2)
+    with pytest.raises(lw.StaticMutatedError, match=r"P\.a"):
+        describe_tree([tree])
+
+
+def test_differences_name_the_place_inside_of_a_static() -> None:
+    """A difference is named as deep as both statics have the same parts."""
+    one = P(1.0, Config((1, lw.FrozenMapping(act=jax.nn.relu))))
+    other = P(1.0, Config((1.0, lw.FrozenMapping(act=jax.nn.gelu))))
+    found = differences(described(one), described(other), "P")
+    assert [str(each) for each in found] == [
+        "P.a.depth[0]: saved 1, target 1.0",
+        "P.a.depth[1]['act']: saved jax.nn:relu, target jax.nn:gelu",
+    ]
+
+
+def test_long_texts_are_cut_where_they_differ() -> None:
+    """The words for two long statics differ, too."""
+    long = "a" * 500
+    (found,) = differences(described(P(1.0, long + "b")), described(P(1.0, long + "c")), "P")
+    assert found.saved != found.target
+    assert max(len(found.saved), len(found.target)) <= 100
+
+
+def test_below_a_missing_node_nothing_is_said() -> None:
+    """A subtree that is missing is one difference."""
+    found = differences(described({"a": P((1.0, 2.0))}), described({"a": 1.0, "b": P(1.0)}), "dict")
+    assert [each.path for each in found] == ["dict['b']", "dict['a']"]
+
+
+DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
+    "newer": ({"version": VERSION + 1}, "written by a newer leafwise"),
+    "no number": ({"version": "1"}, "damaged"),
+    "other format": ({"format": "other"}, "damaged"),
+    "list": ({"leaves": []}, "damaged"),
+    "dtype": ({"leaves": {".w": {"dtype": "float31", "shape": []}}}, "damaged"),
+    "size": ({"leaves": {".w": {"dtype": "int8", "shape": [-1]}}}, "damaged"),
+    "scalar": ({"leaves": {".w": {"python": "str"}}}, "damaged"),
+    "entry": ({"leaves": {".w": 1}}, "damaged"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_description_that_is_none_is_refused(damage: str) -> None:
+    """What is not a description of this version, or is damaged, is an error that names it."""
+    content = json.loads(described(P(jnp.ones(2))).to_json())
+    changes, message = DAMAGES[damage]
+    with pytest.raises(lw.CheckpointError, match=f"the file: .*{message}"):
+        Description.from_json(json.dumps(content | changes), "the file")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"format": "leafwise tree"}', b"\xff"])
+def test_a_text_that_is_none_is_refused(text: str | bytes) -> None:
+    """Any other text is an error that names the file, too."""
+    with pytest.raises(lw.CheckpointError, match=r"the file: .*damaged"):
+        Description.from_json(text, "the file")
+
+
+def test_errors_survive_pickling() -> None:
+    """The error, its message and its differences arrive whole in another process."""
+    error = lw.CheckpointMismatchError("no", (lw.Difference("P.a", "1", "2"),))
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
+    assert (str(again), again.differences) == ("no", error.differences)
+    assert str(again.differences[0]) == "P.a: saved 1, target 2"
