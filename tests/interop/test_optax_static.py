@@ -1,0 +1,255 @@
+"""Optimizers of optax as static values, compared by content."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import optax.contrib
+import pytest
+from flax import linen
+
+import leafwise as lw
+from leafwise import testing
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The function convex_kl_divergence:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Specifying a key will be required:UserWarning"),
+]
+
+REBUILT = "`static_field(by='content')`: an optimizer built again is the same key"
+
+
+@lw.pytree
+class Train:
+    w: jax.Array
+    state: Any
+    opt: optax.GradientTransformation = lw.static_field(by="content")
+
+
+def structure(opt: Any) -> Any:
+    """Return the structure of training state with this optimizer."""
+    return jax.tree.structure(Train(1.0, None, opt))
+
+
+Factory = Callable[[float], Any]
+
+FACTORIES: dict[str, Factory] = {
+    "adam": optax.adam,
+    "adamw with a mask": lambda lr: optax.adamw(lr, mask=lambda p: jax.tree.map(jnp.ndim, p)),
+    "cosine schedule": lambda lr: optax.adam(optax.cosine_decay_schedule(lr, 100)),
+    "warmup": lambda lr: optax.sgd(optax.warmup_cosine_decay_schedule(0.0, lr, 10, 100)),
+    "one cycle": lambda lr: optax.sgd(optax.cosine_onecycle_schedule(100, lr)),
+    "piecewise": lambda lr: optax.sgd(optax.piecewise_constant_schedule(lr, {10: 0.1, 20: 0.5})),
+    "joined": lambda lr: optax.sgd(optax.join_schedules([lambda _: lr, lambda _: 0.0], [10])),
+    "lambda as schedule": lambda lr: optax.adam(lambda step: lr / (step + 1)),
+    "chain": lambda lr: optax.chain(optax.clip_by_global_norm(1.0), optax.scale(-lr)),
+    "named chain": lambda lr: optax.named_chain(("clip", optax.clip(1.0)), ("s", optax.scale(lr))),
+    "inject": lambda lr: optax.inject_hyperparams(optax.adam)(learning_rate=lr),
+    "masked": lambda lr: optax.masked(optax.sgd(lr), lambda p: jax.tree.map(lambda _: True, p)),
+    "masked by a tree": lambda lr: optax.masked(optax.sgd(lr), {"w": True, "b": False}),
+    "multi transform": lambda lr: optax.multi_transform(
+        {"a": optax.adam(lr), "b": optax.set_to_zero()}, {"w": "a", "b": "b"}
+    ),
+    "multi steps": lambda lr: optax.MultiSteps(optax.adam(lr), 4).gradient_transformation(),
+    "flatten": lambda lr: optax.flatten(optax.adam(lr)),
+    "apply if finite": lambda lr: optax.apply_if_finite(optax.adam(lr), 3),
+    "lookahead": lambda lr: optax.lookahead(optax.sgd(lr), 5, 0.5),
+    "stateless": lambda lr: optax.stateless(lambda u, _: jax.tree.map(lambda g: lr * g, u)),
+    "partial": lambda lr: functools.partial(optax.adam, lr),
+    "rate in an array": lambda lr: optax.adam(jnp.float32(lr)),
+    "muon": optax.contrib.muon,
+    "schedule free": lambda lr: optax.contrib.schedule_free(optax.sgd(lr), lr),
+    "prodigy": optax.contrib.prodigy,
+}
+
+
+@pytest.mark.works("optax", REBUILT)
+@pytest.mark.parametrize("name", FACTORIES)
+def test_built_twice_is_one_key(name: str) -> None:
+    """An optimizer built twice alike is one key, with another rate another key."""
+    make = FACTORIES[name]
+    assert structure(make(1e-3)) == structure(make(1e-3))
+    assert structure(make(1e-3)) != structure(make(1e-4))
+
+
+ARGUMENTS: list[tuple[Any, ...]] = [
+    (1e-3,),
+    (),
+    (optax.sgd(0.1),),
+    (optax.sgd(0.1), 2),
+    (1e-3, 100),
+    (1e-3, 100, 0.5),
+]
+
+
+def factories(module: Any) -> list[str]:
+    """Return the public functions of a module that make an optimizer or a schedule."""
+    found: list[str] = []
+    for name in sorted(dir(module)):
+        function = getattr(module, name)
+        if name.startswith("_") or not callable(function) or inspect.isclass(function):
+            continue
+        if any(_is_made(function, arguments) for arguments in ARGUMENTS):
+            found.append(name)
+    return found
+
+
+def _is_made(function: Any, arguments: tuple[Any, ...]) -> bool:
+    try:
+        made = function(*arguments)
+    except Exception:  # noqa: BLE001  # it takes other arguments
+        return False
+    return isinstance(made, optax.GradientTransformation) or callable(made)
+
+
+@pytest.mark.works("optax", "every public factory of optimizers and schedules, by content")
+@pytest.mark.parametrize("module", [optax, optax.contrib], ids=["optax", "contrib"])
+def test_every_public_factory(module: Any) -> None:
+    """Whatever optax makes from simple arguments can be compared, and equals its like."""
+    names = factories(module)
+    assert len(names) > (20 if module is optax.contrib else 80)
+    wrong = []
+    for name in names:
+        function = getattr(module, name)
+        arguments = next(each for each in ARGUMENTS if _is_made(function, each))
+        if structure(function(*arguments)) != structure(function(*arguments)):
+            wrong.append(name)
+    assert not wrong
+
+
+@pytest.mark.works("optax", REBUILT)
+@pytest.mark.parametrize("name", ["adam", "cosine schedule", "inject", "multi steps"])
+def test_training_with_an_optimizer_built_in_each_step(name: str) -> None:
+    """A loop that builds its optimizer anew traces once, and learns as with one optimizer."""
+    make = FACTORIES[name]
+
+    def train(opt: Callable[[], Any], *, by_content: bool) -> Any:
+        @jax.jit
+        def step(train: Any) -> Any:
+            gradient = jax.grad(lambda w: ((w - 3.0) ** 2).sum())(train.w)
+            updates, state = train.opt.update(gradient, train.state, train.w)
+            return lw.replace(train, w=optax.apply_updates(train.w, updates), state=state)
+
+        cls: Any = Train if by_content else ByIdentity
+        w = jnp.zeros(3)
+        state = opt().init(w)
+        traces = (
+            testing.assert_traces(1, of="step")
+            if by_content
+            else testing.assert_traces(4, of="step")
+        )
+        with traces:
+            for _ in range(4):
+                done = step(cls(w, state, opt()))
+                w, state = done.w, done.state
+        return w
+
+    by_content = train(lambda: make(0.1), by_content=True)
+    by_identity = train(lambda: make(0.1), by_content=False)
+    np.testing.assert_array_equal(by_content, by_identity)
+    other = train(lambda: make(0.2), by_content=True)
+    assert not np.array_equal(by_content, other)
+
+
+@lw.pytree
+class ByIdentity:
+    w: jax.Array
+    state: Any
+    opt: Any = lw.static_field()
+
+
+@pytest.mark.works("optax", "an optimizer in the carry of `scan`, built again in its body")
+def test_a_scan_that_builds_its_optimizer_again() -> None:
+    """The carry of a scan may hold an optimizer, also one whose schedule changes its own cell."""
+    make = FACTORIES["cosine schedule"]
+
+    def body(train: Train, _: None) -> tuple[Train, None]:
+        updates, state = make(0.1).update(train.w, train.state, train.w)
+        return Train(train.w + updates, state, make(0.1)), None
+
+    start = Train(jnp.ones(3), make(0.1).init(jnp.ones(3)), make(0.1))
+    end, _ = jax.lax.scan(body, start, None, length=3)
+    assert end.w[0] < 1
+    assert jax.tree.structure(end) == jax.tree.structure(start)
+    updates, _ = start.opt.update(start.w, start.state, start.w)
+    assert updates[0] < 0  # the schedule has made a float of its 100 by now
+    assert jax.tree.structure(start) == structure_of(start, make(0.1))
+    assert jax.tree.structure(start) == structure_of(start, start.opt)
+
+
+def structure_of(train: Train, opt: Any) -> Any:
+    """Return the structure with another optimizer."""
+    return jax.tree.structure(lw.replace(train, opt=opt))
+
+
+@pytest.mark.works("optax", "an optimizer by content goes through cloudpickle")
+@pytest.mark.parametrize("name", ["adam", "cosine schedule", "masked", "inject"])
+def test_cloudpickled(name: str) -> None:
+    """An optimizer that was pickled and loaded is the same key."""
+    train = Train(jnp.ones(2), None, FACTORIES[name](0.1))
+    loaded = cloudpickle.loads(cloudpickle.dumps(train))
+    assert loaded.opt is not train.opt
+    assert jax.tree.structure(loaded) == jax.tree.structure(train)
+
+
+@pytest.mark.works("optax", "which argument of an optimizer differs, told by `lw.explain`")
+def test_the_difference_is_told() -> None:
+    """The explanation leads to the number that differs."""
+    before, after = (lw.signature(Train(1.0, None, optax.adam(1e-3, b1=b))) for b in (0.9, 0.8))
+    (reason,) = lw.explain(before, after).reasons
+    assert reason.path == "args[0].opt"
+    assert (reason.before, reason.after) == (0.9, 0.8)
+    assert "__closure__['b1']" in reason.advice
+
+
+@pytest.mark.works(
+    "optax",
+    "a schedule under `jax.jit` of its own, by content",
+    cannot="JAX does not show the options that a jitted function was made with",
+)
+def test_a_jitted_schedule_is_refused() -> None:
+    """A jitted function inside of an optimizer is refused by its path."""
+    with pytest.raises(lw.StaticFieldError, match=r"Train\.opt.*PjitFunction"):
+        structure(optax.adam(jax.jit(lambda step: 0.1 / (step + 1))))
+
+
+@pytest.mark.works(
+    "optax",
+    "`optax.MultiSteps` itself, by content",
+    cannot="an object that is no function is itself: take its `.gradient_transformation()`",
+)
+def test_multi_steps_itself_is_an_object() -> None:
+    """The object compares by identity, the optimizer that it makes by content."""
+    one, other = (optax.MultiSteps(optax.adam(0.1), 4) for _ in range(2))
+    assert structure(one) == structure(one)
+    assert structure(one) != structure(other)
+    assert structure(one.update) == structure(other.update)
+
+
+@pytest.mark.works("flax", "linen modules and their functions, in a static field by content")
+def test_linen_modules_by_content() -> None:
+    """Equal linen modules, also in closures and with activations of their own, are one key."""
+
+    class Layer(linen.Module):
+        features: int
+        act: Any = linen.relu
+
+        @linen.compact
+        def __call__(self, x: Any) -> Any:
+            """Apply one dense layer."""
+            return self.act(linen.Dense(self.features)(x))
+
+    def closed(module: Any) -> Any:
+        return lambda x: module.apply({}, x)
+
+    assert structure(Layer(3)) == structure(Layer(3))
+    assert structure(Layer(3)) != structure(Layer(4))
+    assert structure(closed(Layer(3))) == structure(closed(Layer(3)))
+    assert structure(closed(Layer(3))) != structure(closed(Layer(3, linen.gelu)))
+    assert structure(Layer(3).apply) == structure(Layer(3).apply)

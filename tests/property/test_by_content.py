@@ -1,0 +1,209 @@
+"""Functions by content: equal content is one program and one result, anything else another."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise import testing
+
+
+@lw.pytree
+class Step:
+    x: Any
+    f: Any = lw.static_field(by="content")
+
+
+@lw.pytree
+class Other:
+    x: Any
+    f: Any = lw.static_field()
+
+
+FEW = settings(max_examples=max(5, settings.default.max_examples // 5))
+"""Each example compiles."""
+
+numbers = st.one_of(
+    st.integers(-3, 3),
+    st.booleans(),
+    st.sampled_from([0.0, -0.0, 1.0, 0.5, -2.0]),
+)
+values = st.recursive(
+    numbers, lambda inner: st.lists(inner, max_size=2) | st.tuples(inner, inner), max_leaves=3
+)
+
+
+class Recipe(NamedTuple):
+    """How to make a function of one argument; all parts reach its result.
+
+    Attributes:
+        operator: What it does with its argument.
+        constant: A number in its code.
+        inner: A number in the code of a function inside of it.
+        cell: What it closes over.
+        default: The default of an argument.
+        keyword: The default of a keyword argument.
+        rate: A global that it reads.
+        depth: How many functions stand between it and its cell.
+        name: Its name.
+    """
+
+    operator: str
+    constant: Any
+    inner: Any
+    cell: Any
+    default: Any
+    keyword: Any
+    rate: Any
+    depth: int
+    name: str
+
+
+recipes = st.builds(
+    Recipe,
+    operator=st.sampled_from(["+", "-", "*"]),
+    constant=numbers,
+    inner=numbers,
+    cell=values,
+    default=values,
+    keyword=numbers,
+    rate=numbers,
+    depth=st.integers(0, 2),
+    name=st.sampled_from(["f", "g"]),
+)
+
+SOURCE = """
+def make(cell, default, keyword):
+    def {name}(x, y=default, *, z=keyword):
+        def inner(w):
+            return w {operator} {inner}
+        return inner(x) {operator} {constant} + total((cell, y, z)) * rate
+    return {name}
+
+def total(value):
+    if isinstance(value, (list, tuple)):
+        return sum((i + 2) * total(item) for i, item in enumerate(value))
+    return {{bool: 3, int: 5, float: 7}}[type(value)] * value + (1 if str(value) == "-0.0" else 0)
+
+def nested(function):
+    return lambda x: function(x)
+"""
+
+
+def build(recipe: Recipe) -> Callable[[Any], Any]:
+    """Make the function anew, in a module of its own."""
+    text = SOURCE.format(
+        **recipe._replace(constant=repr(recipe.constant), inner=repr(recipe.inner))._asdict()
+    )
+    names: dict[str, Any] = {"__name__": "drawn", "rate": recipe.rate}
+    exec(text, names)  # noqa: S102  # drawn sources
+    made = names["make"](copied(recipe.cell), copied(recipe.default), recipe.keyword)
+    for _ in range(recipe.depth):
+        made = names["nested"](made)
+    return made
+
+
+def copied(value: Any) -> Any:
+    """Return equal lists and tuples that are other objects."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(copied, value))
+    return value
+
+
+def exact(value: Any) -> Any:
+    """Return what tells a value from all others, types included."""
+    if isinstance(value, list | tuple):
+        return type(value).__name__, tuple(map(exact, value))
+    return type(value).__name__, repr(value)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two functions are one key."""
+    return bool(jax.tree.structure(Step(1.0, one)) == jax.tree.structure(Step(1.0, other)))
+
+
+@given(recipes, recipes)
+def test_one_key_exactly_if_the_content_is_the_same(one: Recipe, other: Recipe) -> None:
+    """Two functions are one key exactly if they were made from the same parts."""
+    first, second = build(one), build(other)
+    assert same(first, second) is (exact(tuple(one)) == exact(tuple(other)))
+    assert same(first, build(one))
+
+
+@FEW
+@given(recipes, st.sampled_from(Recipe._fields), st.data())
+def test_each_part_counts(recipe: Recipe, part: str, data: st.DataObject) -> None:
+    """Whichever one part is changed, the key is another and there is a new trace."""
+    drawn = {
+        "operator": st.sampled_from(["+", "-", "*"]),
+        "depth": st.integers(0, 2),
+        "name": st.sampled_from(["f", "g"]),
+        "cell": values,
+        "default": values,
+    }.get(part, numbers)
+    changed = recipe._replace(**{part: data.draw(drawn)})
+    differs = exact(tuple(recipe)) != exact(tuple(changed))
+
+    @jax.jit
+    def program(step: Step) -> Any:
+        return step.f(step.x)
+
+    x = jnp.float32(1.5)
+    with testing.assert_traces(1 + differs, of="program"):
+        found = [program(Step(x, build(each))) for each in (recipe, recipe, changed, recipe)]
+    # What a function gives by identity, with a program of its own, is what it gives here.
+    wanted = [
+        jax.jit(lambda step: step.f(step.x))(Other(x, build(each))) for each in (recipe, changed)
+    ]
+    for got, want in zip(found, (wanted[0], wanted[0], wanted[1], wanted[0]), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
+@FEW
+@given(st.lists(recipes, min_size=1, max_size=4), st.data())
+def test_a_shared_program_gives_what_an_own_one_gives(
+    drawn: list[Recipe], data: st.DataObject
+) -> None:
+    """Calls in any order, of functions made anew each time, give what each gives alone."""
+    order = data.draw(st.lists(st.sampled_from(drawn), min_size=1, max_size=6))
+
+    @jax.jit
+    def program(step: Step) -> Any:
+        return step.f(step.x)
+
+    x = jnp.float32(2.5)
+    distinct = {exact(tuple(each)) for each in order}
+    with testing.assert_traces(len(distinct), of="program"):
+        for recipe in order:
+            np.testing.assert_array_equal(
+                program(Step(x, build(recipe))), jax.jit(build(recipe))(x)
+            )
+
+
+@given(st.lists(numbers, min_size=1, max_size=3), st.data())
+def test_a_list_in_a_cell_is_watched(held: list[Any], data: st.DataObject) -> None:
+    """After any change of a list in a closure, an instance is refused, or nothing changed."""
+    before = list(held)
+
+    def make(cell: list[Any]) -> Callable[[Any], Any]:
+        return lambda x: x * sum(cell)
+
+    step = Step(1.0, make(held))
+    place = data.draw(st.integers(0, len(held) - 1))
+    held[place] = data.draw(numbers)
+    try:
+        structure = jax.tree.structure(step)
+    except lw.StaticMutatedError:
+        assert exact(held) != exact(before)
+        assert jax.tree.structure(Step(1.0, make(held))) != jax.tree.structure(
+            Step(1.0, make(before))
+        )
+    else:
+        assert exact(held) == exact(before)
+        assert structure == jax.tree.structure(Step(1.0, make(before)))
