@@ -145,7 +145,7 @@ def mask(tree: T, where: Any) -> T:
 
     Args:
         tree: Any tree.
-        where: A selection: `lw.where(...) <where>`, or anything that it takes.
+        where: A selection made by `where`, or anything that it takes.
 
     Returns:
         A tree of bools. As a function of a tree alone: ``functools.partial(mask, where=...)``.
@@ -223,7 +223,7 @@ def partition(tree: T, where: Any) -> tuple[T, T]:
 
     Args:
         tree: Any tree.
-        where: A selection: `lw.where(...) <where>`, or anything that it takes.
+        where: A selection made by `where`, or anything that it takes.
 
     Returns:
         The tree of the selected leaves, and the tree of all others.

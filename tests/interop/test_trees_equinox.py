@@ -1,0 +1,238 @@
+"""`lw.where`, `partition`, `combine`, `mask`, `update` and `axes` beside equinox."""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.testing import assert_traces
+
+PARTS = "`partition` and `combine`, of either library, on trees of either"
+SELECTION = "`lw.where`: paths, classes and field metadata in modules; masks as `filter_spec`"
+UPDATE = "`lw.update` in modules: leaves and statics, converters and `__check_init__` run"
+AXES = "`lw.axes` of modules, for `vmap` and `filter_vmap`"
+
+
+@lw.pytree
+class Scale:
+    factor: jax.Array
+    offset: jax.Array = lw.field(metadata={"trainable": False})
+    power: int = lw.static_field(default=1)
+
+
+class Net(eqx.Module):
+    mlp: eqx.nn.MLP
+    scale: Scale
+    frozen: Any = eqx.field(metadata={"trainable": False})
+    name: str = eqx.field(static=True, default="net")
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.mlp(x) * self.scale.factor**self.scale.power + self.scale.offset
+
+
+def net() -> Net:
+    mlp = eqx.nn.MLP(2, 1, 3, 1, key=jax.random.key(0))
+    return Net(mlp, Scale(jnp.ones(1), jnp.zeros(1), power=2), [jnp.ones(2)])
+
+
+def same(one: Any, other: Any) -> bool:
+    return bool(eqx.tree_equal(one, other))
+
+
+@pytest.mark.works("equinox", PARTS)
+@pytest.mark.parametrize(
+    "where", ["mlp.layers[*].weight", Scale, eqx.is_inexact_array, lw.where(trainable=False)]
+)
+def test_halves_are_those_of_equinox(where: Any) -> None:
+    """Both libraries make the same halves of a selection, and put them together again."""
+    tree = net()
+    mine = lw.partition(tree, where)
+    theirs = eqx.partition(tree, lw.mask(tree, where))
+    assert all(same(*pair) for pair in zip(mine, theirs, strict=True))
+    for halves in (mine, theirs):
+        assert same(lw.combine(*halves), tree)
+        assert same(eqx.combine(*halves), tree)
+        assert same(lw.combine(*halves[::-1]), tree)
+
+
+@pytest.mark.works("equinox", PARTS)
+def test_filter_specs_of_equinox() -> None:
+    """A filter_spec selects the same with both: bools, functions, prefixes, module masks."""
+    tree = {"a": net(), "b": Scale(jnp.ones(1), 1.0)}  # type: ignore[arg-type]
+    nothing = jax.tree.map(lambda _: False, tree)
+    head = eqx.tree_at(lambda t: t["a"].mlp.layers[-1].weight, nothing, True)
+    for spec in (True, eqx.is_array, {"a": True, "b": False}, {"a": eqx.is_array, "b": True}, head):
+        mine, theirs = lw.partition(tree, spec), eqx.partition(tree, spec)
+        assert all(same(*pair) for pair in zip(mine, theirs, strict=True))
+        assert same(lw.combine(*mine), tree)
+
+
+@pytest.mark.works("equinox", PARTS)
+def test_what_equinox_takes_silently() -> None:
+    """Two leaves at one place, or other statics, are refused, by class and field."""
+    tree = net()
+    selected, rest = lw.partition(tree, eqx.is_array)
+    assert same(eqx.combine(tree, tree), tree)
+    with pytest.raises(lw.TreeError, match=r"Net\.mlp\.layers\[0\]\.weight: two trees have a leaf"):
+        lw.combine(tree, tree)
+    other = lw.update(rest, {"mlp.layers[1].use_bias": False})
+    with pytest.raises(lw.TreeError, match=r"Net.mlp.layers\[1\].*static Linear.use_bias is True"):
+        lw.combine(selected, other)
+
+
+@pytest.mark.works("equinox", PARTS)
+def test_gradients_of_what_is_selected() -> None:
+    """`filter_grad` differentiates the selected half; the loss is traced once in training."""
+    tree = net()
+    trainable = ~lw.where(trainable=False) & lw.where(eqx.is_inexact_array)
+    selected, rest = lw.partition(tree, trainable)
+
+    @eqx.filter_jit
+    def step(part: Net, other: Net, x: jax.Array) -> tuple[Net, Net]:
+        loss = lambda part: jnp.sum(lw.combine(part, other)(x) ** 2)  # noqa: E731
+        gradient = eqx.filter_grad(loss)(part)
+        return eqx.apply_updates(part, jax.tree.map(lambda g: -0.1 * g, gradient)), gradient
+
+    with assert_traces(1, of="step"):
+        for _ in range(3):
+            selected, gradient = step(selected, rest, jnp.ones(2))
+    assert gradient.scale.offset is None
+    assert gradient.frozen == [None]
+    assert gradient.scale.power == 2
+    made = lw.combine(selected, rest)
+    assert not same(made.mlp, tree.mlp)
+    assert made.scale.offset is tree.scale.offset
+
+
+@pytest.mark.works("equinox", SELECTION)
+def test_selections_in_modules() -> None:
+    """Paths, classes and metadata select across module boundaries, masks are modules."""
+    tree = net()
+    mask = lw.mask(tree, "mlp.layers[-1]")
+    assert isinstance(mask, Net)
+    assert (mask.mlp.layers[1].weight, mask.mlp.layers[0].weight) == (True, False)
+    # A module that can be called is a tree of bools all the same.
+    assert same(lw.mask(tree, mask), mask)
+    assert same(lw.mask(tree, eqx.nn.Linear), lw.mask(tree, "mlp.layers"))
+    frozen = lw.where("scale.offset") | lw.where("frozen")
+    assert same(lw.mask(tree, lw.where(trainable=False)), lw.mask(tree, frozen))
+    assert same(eqx.filter(tree, mask), lw.partition(tree, mask)[0])
+    with pytest.raises(lw.PathError, match=r"nearest: 'mlp.layers\[1\].weight'"):
+        lw.mask(tree, "mlp.layers[2].weight")
+    with pytest.raises(lw.PathError, match=r"Linear\.use_bias is static"):
+        lw.mask(tree, "mlp.layers[0].use_bias")
+
+
+class Checked(eqx.Module):
+    low: Any = eqx.field(converter=float)
+    high: Any = 1.0
+    kind: str = eqx.field(static=True, default="a")
+
+    def __check_init__(self) -> None:
+        if self.low > self.high:
+            msg = "low above high"
+            raise ValueError(msg)
+
+
+class Handmade(Checked):
+    made: int = eqx.field(static=True, default=0)
+
+    def __init__(self, size: int) -> None:
+        self.low, self.high, self.made, self.kind = 0, size, size, "b"
+
+
+@pytest.mark.works("equinox", UPDATE)
+@pytest.mark.parametrize("module", [Checked(0), Handmade(1)])
+def test_update_of_modules(module: Any) -> None:
+    """No constructor runs; converters and `__check_init__` do, on all changes together."""
+    made = lw.update([module], {"[0].low": 5, "[0].high": 6.0, "[0].kind": "z"})[0]
+    assert type(made) is type(module)
+    assert (made.low, type(made.low), made.high, made.kind) == (5.0, float, 6.0, "z")
+    assert (module.low, module.kind) == (0.0, module.kind)
+    assert getattr(made, "made", None) == getattr(module, "made", None)
+    with pytest.raises(ValueError, match="low above high") as caught:
+        lw.update([module], {"[0].low": 5})
+    assert "list[0]" in caught.value.__notes__[0]
+
+
+@pytest.mark.works("equinox", UPDATE)
+def test_update_deep_in_modules() -> None:
+    """It does what `tree_at` does, and statics, too; the rest is the same objects."""
+    tree = net()
+    new = jnp.zeros((3, 2))
+    made = lw.update(tree, {"mlp.layers[0].weight": new, "scale.power": 3, "name": "other"})
+    there = eqx.tree_at(lambda t: t.mlp.layers[0].weight, tree, new)
+    assert same(lw.update(made, {"scale.power": 2, "name": "net"}), there)
+    assert (made.scale.power, made.name, tree.name) == (3, "other", "net")
+    assert made.mlp.layers[1] is tree.mlp.layers[1]
+    assert made.frozen is tree.frozen
+    with pytest.raises(lw.PathError, match=r"nearest: 'mlp.layers\[0\].weight'"):
+        lw.update(tree, {"mlp.layers[0].wieght": new})
+
+
+@pytest.mark.works("equinox", UPDATE)
+def test_update_forgets_what_was_cached() -> None:
+    """A copy does not inherit what a cached property has stored of the original."""
+
+    class Cached(eqx.Module):
+        x: float
+        n: int = eqx.field(static=True, default=1)
+
+        @functools.cached_property
+        def product(self) -> float:
+            return self.x * self.n
+
+        def scaled(self, y: float) -> float:
+            return self.x * y
+
+    module = Cached(2.0)
+    assert module.product == 2.0
+    assert lw.update(module, {"x": 3.0}).product == 3.0
+    assert lw.update(module, {"n": 5}).product == 10.0
+    assert lw.update(module.scaled, {"__self__.x": 4.0})(2.0) == 8.0
+
+
+@pytest.mark.works("equinox", UPDATE)
+def test_update_of_modules_with_sound_keys() -> None:
+    """A module of `leafwise.interop.equinox` gets the key of its new statics, validated."""
+    interop = pytest.importorskip("leafwise.interop.equinox")
+
+    class Keyed(interop.Module):  # type: ignore[misc, name-defined]
+        x: jax.Array
+        n: int = lw.static_field(default=1)
+
+        def __init__(self, n: int) -> None:
+            self.x, self.n = jnp.ones(n), n
+
+    made = lw.update(Keyed(2), {"n": 3})
+    again = lw.update(Keyed(2), {"n": 3, "x": jnp.zeros(2)})
+    assert jax.tree.structure(made) == jax.tree.structure(again)
+    assert jax.tree.structure(made) != jax.tree.structure(Keyed(2))
+    assert jax.tree.structure(made) != jax.tree.structure(lw.update(Keyed(2), {"n": True}))
+    with pytest.raises(lw.UnhashableStaticError, match=r"Keyed\.n"):
+        lw.update(Keyed(2), {"n": [3]})
+
+
+@pytest.mark.works("equinox", AXES)
+def test_axes_of_modules() -> None:
+    """An ensemble of modules is mapped over with such a tree, by JAX and by equinox."""
+    tree = net()
+    tree = lw.update(tree, {"scale.factor": jnp.arange(1.0, 4.0)[:, None]})
+    arrays, rest = lw.partition(tree, eqx.is_array)
+    x = jnp.ones(2)
+    axes = lw.axes(arrays, None, {"scale.factor": 0})
+    assert isinstance(axes, Net)
+    assert axes.name == "net"
+
+    def call(part: Net, x: jax.Array) -> jax.Array:
+        return lw.combine(part, rest)(x)
+
+    mapped = jax.vmap(call, in_axes=(axes, None))(arrays, x)
+    filtered = eqx.filter_vmap(lambda t: t(x), in_axes=(lw.axes(tree, None, {"scale.factor": 0}),))
+    alone = [lw.update(tree, {"scale.factor": jnp.full(1, n)})(x) for n in (1.0, 2.0, 3.0)]
+    assert jnp.allclose(mapped, jnp.stack(alone))
+    assert jnp.allclose(filtered(tree), jnp.stack(alone))

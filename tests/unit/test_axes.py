@@ -1,0 +1,191 @@
+"""`lw.axes`: trees for in_axes, shardings and masks, with the statics of a tree."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import leafwise as lw
+from leafwise.testing import assert_traces
+from leafwise.testing.strategies import pytrees
+
+
+@lw.pytree
+class Layer:
+    w: Any = lw.field(converter=jnp.asarray, check=lambda w: w.ndim > 0)
+    b: Any = None
+    act: str = lw.static_field(default="relu")
+
+
+@lw.pytree
+class Params:
+    x: Any
+    encoder: Layer
+    layers: Any = ()
+    s: Any = 1.0
+    n: int = lw.static_field(default=3)
+    paths: Any = 0.0
+
+
+def params() -> Params:
+    return Params(jnp.ones((4, 2)), Layer(jnp.ones((2, 4))), [Layer(jnp.ones(2))])
+
+
+def test_an_instance_of_the_same_class() -> None:
+    """Named fields get theirs, all other children the default; statics are those of the tree."""
+    tree = lw.replace(params(), n=7)
+    made = lw.axes(tree, None, x=0, encoder=1)
+    assert type(made) is Params
+    assert (made.x, made.encoder, made.layers, made.s, made.n) == (0, 1, None, None, 7)
+    assert lw.axes(tree, 5).layers == 5
+    assert jax.tree.structure(lw.axes(tree, 0)) == jax.tree.structure(
+        Params(0, 0, 0, 0, n=7, paths=0)  # type: ignore[arg-type]
+    )
+
+
+def test_deeper_in_the_tree() -> None:
+    """A path opens the nodes on its way; their other children get the default."""
+    made = lw.axes(params(), "d", {"encoder.w": 0, "layers[-1].b": 1, "paths": 2}, x=3)
+    assert type(made.encoder) is type(made.layers[0]) is Layer
+    assert (made.encoder.w, made.encoder.b, made.encoder.act) == (0, "d", "relu")
+    assert (made.layers[0].w, made.layers[0].b) == ("d", 1)
+    assert (made.paths, made.x, made.s) == (2, 3, "d")
+
+
+def test_plain_jax_needs_the_statics() -> None:
+    """What this is for: JAX refuses an in_axes tree with other statics than the argument."""
+
+    @functools.partial(jax.tree_util.register_dataclass, data_fields=["x", "s"], meta_fields=["n"])
+    @dataclasses.dataclass
+    class Plain:
+        x: Any
+        s: Any
+        n: Any = None
+
+    tree = Plain(jnp.arange(3.0), 2.0, n=3)
+    times = jax.vmap(lambda p: p.x * p.s * p.n, in_axes=(Plain(x=0, s=None),))
+    with pytest.raises(ValueError, match=r"metadata|structure|prefix"):
+        times(tree)
+    mended = jax.vmap(lambda p: p.x * p.s * p.n, in_axes=(lw.axes(tree, x=0),))
+    assert mended(tree).tolist() == [0.0, 6.0, 12.0]
+
+
+def test_leafwise_classes_need_them_too() -> None:
+    """A class of leafwise with other statics is another tree; with `axes` it is the same."""
+
+    @lw.pytree
+    class Point:
+        x: Any
+        s: Any
+        n: int = lw.static_field(default=0)
+
+    tree = Point(jnp.arange(3.0), 2.0, n=3)
+    with pytest.raises(ValueError, match=r"Point|structure"):
+        jax.vmap(lambda p: p.x * p.s, in_axes=(Point(0, None),))(tree)
+    assert jax.vmap(lambda p: p.x * p.s, in_axes=(lw.axes(tree, x=0),))(tree).tolist() == [0, 2, 4]
+
+
+def test_vmap_in_and_out() -> None:
+    """One tree serves as in_axes and as out_axes; None and whole subtrees are prefixes."""
+    tree = params()
+    spread = lw.axes(tree, None, {"encoder.w": 1}, x=0)
+    made = jax.vmap(lambda p: p, in_axes=(spread,), out_axes=spread)(tree)
+    assert jax.tree.map(jnp.shape, made) == jax.tree.map(jnp.shape, tree)
+    moved = jax.vmap(lambda p: p, in_axes=(spread,), out_axes=lw.axes(tree, None, x=1, encoder=0))
+    assert (moved(tree).x.shape, moved(tree).encoder.w.shape) == ((2, 4), (4, 2))
+    assert moved(tree).n == 3
+
+
+def mesh() -> Any:
+    return jax.sharding.Mesh(np.array(jax.devices()[:2]), ("i",))
+
+
+def test_shardings() -> None:
+    """Shardings for device_put and for jit are such trees."""
+    tree = params()
+    rows, whole = NamedSharding(mesh(), P("i")), NamedSharding(mesh(), P())
+    shardings = lw.axes(tree, whole, x=rows)
+    placed = jax.device_put(tree, shardings)
+    assert (placed.x.sharding, placed.encoder.w.sharding) == (rows, whole)
+
+    step = jax.jit(lambda p: p, in_shardings=(shardings,), out_shardings=shardings)
+    with assert_traces(1, of=step):
+        made = step(placed)
+        step(made)
+    assert (made.x.sharding, made.n) == (rows, 3)
+    free = jax.jit(lambda p: p, in_shardings=(lw.axes(tree, None, x=rows),))
+    assert free(tree).x.sharding.is_equivalent_to(rows, 2)
+
+
+def test_shard_map() -> None:
+    """Specs of shard_map are such trees, inwards and outwards."""
+    tree = lw.replace(params(), s=jnp.float32(2), paths=jnp.float32(0))
+    specs = lw.axes(tree, P(), x=P("i"))
+    seen: list[Any] = []
+
+    def block(part: Params) -> Params:
+        seen.append((part.x.shape, part.encoder.w.shape, part.n))
+        return lw.replace(part, x=part.x * part.s)
+
+    made = jax.shard_map(block, mesh=mesh(), in_specs=(specs,), out_specs=specs)(tree)
+    assert seen[0] == ((2, 2), (2, 4), 3)
+    assert made.x.tolist() == [[2.0, 2.0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("paths", "fields", "words"),
+    [
+        ({}, {"y": 0}, ["'y' leads nowhere", "the tree is a Params", "nearest"]),
+        ({}, {"n": 0}, ["Params.n is static", "copied from the tree"]),
+        ({"encoder.act": 0}, {}, ["Layer.act is static"]),
+        ({"encoder.c": 0}, {}, ["Params.encoder is a Layer: it has w, b\n"]),
+        ({"layers[1].w": 0}, {}, ["Params.layers", "nearest: 'layers[0].w'"]),
+        ({"x[0]": 0}, {}, ["Params.x is float32[4,2], which has no parts"]),
+        ({"layers[*].w": 0}, {}, ["lw.axes takes the path of one place, not a pattern"]),
+    ],
+)
+def test_names_that_lead_nowhere(paths: Any, fields: Any, words: list[str]) -> None:
+    """Unknown and static names are refused, with the nearest valid path."""
+    with pytest.raises(lw.PathError) as caught:
+        lw.axes(params(), None, paths, **fields)
+    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+
+
+def test_names_that_meet() -> None:
+    """A field and a path inside of it contradict each other."""
+    with pytest.raises(lw.TreeError, match=r"'encoder' and 'encoder\.w' meet"):
+        lw.axes(params(), None, {"encoder.w": 0}, encoder=1)
+    with pytest.raises(TypeError, match=r"lw\.axes takes a mapping"):
+        lw.axes(params(), None, 3)  # type: ignore[arg-type]
+
+
+@given(pytrees())
+def test_any_tree(tree: Any) -> None:
+    """Of any tree the axes are a prefix: each leaf below gets the default."""
+    made = lw.axes(tree, 7)
+    spread = jax.tree.broadcast(made, tree)
+    assert jax.tree.leaves(spread) == [7] * len(jax.tree.leaves(tree))
+
+
+def test_other_nodes() -> None:
+    """Dicts, tuples, classes with many statics, and single leaves."""
+
+    @lw.pytree(many_statics=True)
+    class Many:
+        x: Any
+        n: int = lw.static_field(default=1)
+
+    tree = {"a": (1, 2), "b": [Many(1, 5)]}
+    made = lw.axes(tree, None, {"['a'][1]": 0, "['b'][0].x": 1})
+    assert made == {"a": (None, 0), "b": [Many(1, 5)]}
+    assert lw.axes(3, 4) == 4
+    assert lw.axes(None, 4) is None
+    with pytest.raises(lw.PathError, match="it has x\n"):
+        lw.axes(Many(1), y=0)

@@ -1,0 +1,210 @@
+"""Paths: the texts that name places, and the steps that they are made of."""
+
+import collections
+import pickle
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise._paths import ANY, DEEP, nearest, parse, place_of, show, steps_of
+from leafwise._places import Places
+from leafwise.testing.strategies import pytrees
+
+NAMES = st.from_regex(r"[A-Za-z_]\w{0,5}", fullmatch=True)
+KEYS = st.one_of(
+    st.integers(),
+    st.text(max_size=8),
+    st.binary(max_size=4),
+    st.booleans(),
+    st.none(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.tuples(st.integers(), st.text("a[]'\".", max_size=4)),
+)
+STEPS = st.one_of(NAMES.map(lambda name: f".{name}"), KEYS.map(lambda key: f"[{key!r}]"))
+
+
+@given(st.lists(STEPS | st.sampled_from([ANY, DEEP]), max_size=6).map(tuple))
+def test_a_printed_path_is_read_back(steps: tuple[str, ...]) -> None:
+    """Printing a path and reading it gives the same steps, whatever the keys of dicts are."""
+    assert parse(show(steps)) == steps
+
+
+@given(pytrees())
+def test_the_paths_of_a_tree_lead_to_its_leaves(tree: Any) -> None:
+    """Each leaf is found by its printed path, and by JAX's own key path."""
+    leaves = jax.tree.leaves_with_path(tree)
+    places = Places(tree)
+    assert len(places.paths) == len(leaves)
+    for place, (key_path, _) in enumerate(leaves):
+        wanted = [at == place for at in range(len(leaves))]
+        assert jax.tree.leaves(lw.mask(tree, show(places.paths[place]))) == wanted
+        changed = lw.update(tree, {key_path: "new"}) if key_path else "new"
+        assert [leaf == "new" for leaf in map(str, jax.tree.leaves(changed))] == wanted
+
+
+@given(pytrees())
+def test_paths_are_those_of_signatures(tree: Any) -> None:
+    """`lw.signature` names leaves as these paths do."""
+    named = lw.signature(tree).leaves
+    assert list(named) == [f"args[0]{''.join(path)}" for path in Places(tree).paths]
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("", ()),
+        ("a", (".a",)),
+        (".a.b", (".a", ".b")),
+        ("a[0].b", (".a", "[0]", ".b")),
+        ("[0][1]", ("[0]", "[1]")),
+        ("a['b c'].d", (".a", "['b c']", ".d")),
+        ('a["b"]', (".a", "['b']")),
+        ("a[ 0 ]", (".a", "[0]")),
+        ("a['x]'][1]", (".a", "['x]']", "[1]")),
+        ("a[(1, [2])]", (".a", "[(1, [2])]")),
+        ("a[<Key.ONE: 1>].b", (".a", "[<Key.ONE: 1>]", ".b")),
+        ("*", (ANY,)),
+        ("**", (DEEP,)),
+        ("a[*].b", (".a", ANY, ".b")),
+        ("a.*.b", (".a", ANY, ".b")),
+        ("**.b", (DEEP, ".b")),
+        ("a['*']", (".a", "['*']")),
+        ("größe.__self__", (".größe", ".__self__")),
+    ],
+)
+def test_what_is_read(text: str, steps: tuple[str, ...]) -> None:
+    """A path is read as Python would read it, with two wildcards."""
+    assert parse(text) == steps
+
+
+@pytest.mark.parametrize(
+    "text", [".", "a.", "a..b", "a[", "a[]", "a]", "[0]b", "a*", "a.***", " a", "a.[0]"]
+)
+def test_what_is_no_path(text: str) -> None:
+    """What is no path is refused, with the place where it stops being one."""
+    with pytest.raises(lw.PathError, match="is no path") as caught:
+        parse(text)
+    assert repr(text) in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
+
+
+@pytest.mark.parametrize("path", [3, None, ("a",), (0,), ["a"], jax.tree_util.DictKey("a")])
+def test_what_is_neither_text_nor_key_path(path: Any) -> None:
+    """Anything else in place of a path is a TypeError that says what a path is."""
+    with pytest.raises(TypeError, match="a path is a text"):
+        steps_of(path)
+
+
+def test_negative_indices_count_from_the_end() -> None:
+    """`[-1]` is the last of a sequence, but a key where a dict has that key."""
+    assert place_of(("[0]", "[1]", "[2]"), "[-1]") == 2
+    assert place_of(("[0]", "[1]"), "[-3]") is None
+    assert place_of(("[-1]", "[0]"), "[-1]") == 0
+    assert place_of(("[0]", "[5]"), "[-1]") is None
+    assert place_of(("['a']", "['b']"), "[-1]") is None
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def test_names_where_jax_has_none() -> None:
+    """Namedtuples and partials are addressed by name, also where a JAX key is a mere number."""
+    tree = [Pair(1, 2), jax.tree_util.Partial(max, 3, key=4)]
+    assert list(map(show, Places(tree).paths)) == [
+        "[0].left",
+        "[0].right",
+        "[1].args[0]",
+        "[1].keywords['key']",
+    ]
+    key_path, _ = jax.tree.leaves_with_path(tree)[-1]
+    assert lw.update(tree, {key_path: 9})[1].keywords == {"key": 9}
+
+
+def test_two_keys_that_print_alike_are_not_mixed_up() -> None:
+    """A path that two children share is refused, rather than leading to one of them."""
+
+    class Key:
+        def __init__(self, order: int) -> None:
+            self.order = order
+
+        def __lt__(self, other: "Key") -> bool:
+            return self.order < other.order
+
+        def __repr__(self) -> str:
+            return "'k'"
+
+    tree = collections.OrderedDict({Key(0): 1, Key(1): 2})
+    for ask in (lambda: lw.mask(tree, "['k']"), lambda: lw.update(tree, {"['k']": 3})):
+        with pytest.raises(lw.PathError, match="2 parts"):
+            ask()
+
+
+class OwnKey:
+    """A key type of the user's own, which JAX prints as its `str`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"/{self.name}"
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class OwnKeys:
+    def __init__(self, a: Any, b: Any) -> None:
+        self.a, self.b = a, b
+
+    def tree_flatten_with_keys(self) -> Any:
+        return ((OwnKey("a"), self.a), (OwnKey("b"), self.b)), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: Any) -> "OwnKeys":
+        return cls(*children)
+
+
+@pytest.mark.parametrize("tree", [OwnKeys(1, [2]), [OwnKeys(1, [2])], {"k": OwnKeys(1, [2])}])
+def test_keys_of_the_users_own(tree: Any) -> None:
+    """What a key of another type prints is a step, and so is the key itself."""
+    texts = list(map(show, Places(tree).paths))
+    for (key_path, _), text in zip(jax.tree.leaves_with_path(tree), texts, strict=True):
+        by_text, by_key = (jax.tree.leaves(lw.update(tree, {path: 9})) for path in (text, key_path))
+        assert by_text == by_key
+        assert by_text.count(9) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meant"),
+    [
+        ("encodr.w", "encoder.w"),
+        ("encodr.zzzz", "encoder"),
+        ("encoder.ww", "encoder.w"),
+        ("layers[7].w", "layers[1].w"),
+        ("bias", "encoder.bias"),
+        ("[*].ww", "[*].w"),
+    ],
+)
+def test_the_nearest_path(wanted: str, meant: str) -> None:
+    """What is proposed exists: the step that is nearly right, or the same end elsewhere."""
+    layer = {".w": None, ".bias": None}
+    tree: Any = {".encoder": layer, ".layers": {"[0]": layer, "[1]": layer}}
+    paths: list[tuple[str, ...]] = []
+
+    def walk(node: Any, path: tuple[str, ...]) -> None:
+        paths.append(path)
+        for step, child in (node or {}).items():
+            walk(child, (*path, step))
+
+    walk(tree, ())
+    steps, node, wrong = parse(wanted), tree, 0
+    while steps[wrong] in node or steps[wrong] == ANY:
+        node, wrong = node.get(steps[wrong], layer), wrong + 1
+    found = nearest(steps, wrong, list(node), paths)
+    assert found is not None
+    assert show(found) == meant
+    assert found in paths or ANY in found

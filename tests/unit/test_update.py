@@ -1,0 +1,482 @@
+"""`lw.update`: other values at some places of a tree, however deep."""
+
+import collections
+import copy
+import dataclasses
+import enum
+import functools
+from typing import Any, Final, NamedTuple
+
+import attrs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise._paths import show
+from leafwise._places import Places
+from leafwise.testing import assert_traces
+from leafwise.testing.strategies import pytrees
+
+TABLE: Final = lw.FrozenMapping({"a b": 1, 3: (4, 5)})
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    depth: int
+    sizes: tuple[int, ...] = (1, 2)
+    table: Any = TABLE
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@lw.pytree
+class Layer:
+    w: Any
+    b: Any = 0.0
+    act: str = lw.static_field(default="relu")
+
+
+@lw.pytree
+class Model:
+    encoder: Layer
+    layers: list[Layer]
+    pair: Any = Pair(1, 2)
+    config: Config = lw.static_field(default=Config(2))
+
+
+def model() -> Model:
+    return Model(Layer(1.0), [Layer(2.0), Layer(3.0)])
+
+
+PLACES: Final[list[tuple[str, Any, Any]]] = [
+    ("encoder", lambda m: m.encoder, "new"),
+    ("encoder.act", lambda m: m.encoder.act, "tanh"),
+    ("layers[0].w", lambda m: m.layers[0].w, 7),
+    ("layers[-1].act", lambda m: m.layers[1].act, "gelu"),
+    ("layers", lambda m: m.layers, ()),
+    ("pair.right", lambda m: m.pair.right, 8),
+    ("config.depth", lambda m: m.config.depth, 3),
+    ("config.sizes[1]", lambda m: m.config.sizes[1], 9),
+    ("config.sizes[-2]", lambda m: m.config.sizes[0], 9),
+    ("config.table['a b']", lambda m: m.config.table["a b"], "x"),
+    ("config.table[3][0]", lambda m: m.config.table[3][0], "x"),
+    ("config", lambda m: m.config, Config(5)),
+]
+
+
+@pytest.mark.parametrize(("path", "read", "value"), PLACES)
+def test_one_place(path: str, read: Any, value: Any) -> None:
+    """The place holds the new value, static or not; everything else is what it was."""
+    before, expected = model(), model()
+    made = lw.update(before, {path: value})
+    assert type(made) is Model
+    assert read(made) == value
+    assert before == expected
+    others = [other for other, _, _ in PLACES if not _related(path, other)]
+    for other, look, _ in PLACES:
+        if other in others:
+            assert look(made) is look(before)
+
+
+def _related(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one) or one[:8] == other[:8]
+
+
+def test_all_at_once() -> None:
+    """Changes at many places are made in one go, statics among them."""
+    made = lw.update(
+        model(),
+        {"encoder.act": "gelu", "encoder.w": 5.0, "layers[0].w": 6.0, "config.sizes[0]": 0},
+    )
+    assert made == Model(Layer(5.0, act="gelu"), [Layer(6.0), Layer(3.0)], config=Config(2, (0, 2)))
+
+
+def test_nothing_to_change() -> None:
+    """Without changes the tree itself comes back."""
+    tree = model()
+    assert lw.update(tree, {}) is tree
+
+
+def test_untouched_parts_are_the_same_objects() -> None:
+    """What is not on the way to a change is not copied."""
+    tree = Model(Layer(jnp.ones(2)), [Layer(jnp.ones(3)), Layer([1, 2])])
+    made = lw.update(tree, {"layers[0].b": 1})
+    assert made.encoder is tree.encoder
+    assert made.layers[1] is tree.layers[1]
+    assert made.layers[0].w is tree.layers[0].w
+    assert made.layers is not tree.layers
+    assert tree.layers[0].b == 0.0
+
+
+@given(pytrees(), st.data())
+def test_a_changed_tree_differs_in_its_leaf(tree: Any, data: st.DataObject) -> None:
+    """Of any drawn tree one leaf is exchanged: structure and all other leaves stay."""
+    places = Places(tree)
+    if not places.leaves:
+        return
+    at = data.draw(st.integers(0, len(places.leaves) - 1))
+    kept = copy.copy(places.leaves)
+    made = lw.update(tree, {show(places.paths[at]): "new"})
+    leaves, structure = jax.tree.flatten(made)
+    assert structure == places.structure
+    assert leaves[at] == "new"
+    assert all(a is b for place, (a, b) in enumerate(zip(leaves, kept, strict=True)) if place != at)
+    assert all(a is b for a, b in zip(jax.tree.leaves(tree), kept, strict=True))
+
+
+def test_a_constructor_sees_all_changes() -> None:
+    """Two changes that only together are valid are made together, and validated."""
+
+    @lw.pytree
+    class Range:
+        low: Any
+        high: Any
+
+        def __post_init__(self) -> None:
+            if self.low > self.high:
+                msg = "low above high"
+                raise ValueError(msg)
+
+    tree = {"range": Range(1, 2)}
+    assert lw.update(tree, {"['range'].low": 5, "['range'].high": 6})["range"] == Range(5, 6)
+    with pytest.raises(ValueError, match="low above high") as caught:
+        lw.update(tree, {"['range'].low": 5})
+    assert caught.value.__notes__ == ["in lw.update, where dict['range'] is made anew"]
+
+
+def test_converters_checks_and_statics() -> None:
+    """New values are converted and checked, and statics validated, as `lw.replace` does."""
+
+    @lw.pytree
+    class Checked:
+        x: Any = lw.field(converter=float)
+        n: int = lw.static_field(default=1, check=lambda n: n > 0)
+        t: Any = lw.static_field(default=(), freeze=True)
+
+    tree = [Checked(1)]
+    made = lw.update(tree, {"[0].x": 3, "[0].t": [1, 2]})[0]
+    assert (made.x, type(made.x), made.t) == (3.0, float, (1, 2))
+    with pytest.raises(lw.FieldCheckError, match=r"Checked\.n"):
+        lw.update(tree, {"[0].n": 0})
+    with pytest.raises(lw.UnhashableStaticError, match=r"Layer\.act"):
+        lw.update(model(), {"encoder.act": ["relu"]})
+    with pytest.raises(lw.ArrayInStaticError, match=r"Model\.config"):
+        lw.update(model(), {"config.depth": jnp.ones(2)})
+
+
+def test_a_constructor_written_by_hand_does_not_run() -> None:
+    """Its arguments are its own: the fields are exchanged, converted and checked."""
+
+    @lw.pytree
+    class Own:
+        x: Any = lw.field(converter=float)
+        n: int = lw.static_field(check=lambda n: n > 0)
+
+        def __init__(self, size: int) -> None:
+            self.x, self.n = size, size
+
+    made = lw.update([Own(2)], {"[0].n": 3})[0]
+    assert (made.x, made.n) == (2.0, 3)
+    assert lw.update([Own(2)], {"[0].x": 4})[0].x == 4.0
+    with pytest.raises(lw.FieldCheckError, match=r"Own\.n"):
+        lw.update([Own(2)], {"[0].n": 0})
+
+
+def test_fields_that_no_constructor_takes() -> None:
+    """A field with init=False is exchanged; where it is not, the constructor computes it."""
+
+    @lw.pytree
+    class Derived:
+        x: Any
+        twice: Any = lw.field(init=False)
+        inner: Any = lw.field(init=False)
+
+        def __post_init__(self) -> None:
+            self.twice = self.x * 2
+            self.inner = [Layer(1.0)]
+
+    tree = Derived(1.0)
+    assert lw.update(tree, {"x": 3.0}).twice == 6.0
+    made = lw.update(tree, {"inner[0].w": 5.0})
+    assert (made.inner[0].w, made.twice, made.x) == (5.0, 2.0, 1.0)
+
+
+def test_init_only_arguments() -> None:
+    """A constructor that wants what is no field cannot run again: the fields are exchanged."""
+
+    @lw.pytree
+    class Seeded:
+        x: Any
+        seed: dataclasses.InitVar[int]
+
+        def __post_init__(self, seed: int) -> None:
+            self.x = self.x + seed
+
+    assert lw.update(Seeded(1, 10), {"x": 5}).x == 5
+
+    @lw.pytree
+    class Defaulted:
+        x: Any
+        scale: dataclasses.InitVar[int] = 1
+
+        def __post_init__(self, scale: int) -> None:
+            self.x = self.x * scale
+
+    assert lw.update(Defaulted(3, 10), {"x": 5}).x == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"encoder.actt": 1}, ["'encoder.actt' leads nowhere:", "a Layer", "'encoder.act'"]),
+        ({"encdoer.act": 1}, ["from 'encdoer' on", "the tree is a Model", "'encoder.act'"]),
+        ({"layers[2].w": 1}, ["from 'layers[2]' on", "[0] to [1]", "nearest: 'layers[1].w'"]),
+        ({"layers[-3].w": 1}, ["Model.layers is a list", "[0] to [1]"]),
+        ({"config.table['c']": 1}, ["it has ['a b'], [3]", "config.table['a b']"]),
+        ({"config.dept": 1}, ["Model.config is a Config", "nearest: 'config.depth'"]),
+        ({"config.depth.x": 1}, ["Model.config.depth is 2 (int), which has no parts"]),
+        ({"config.sizes.x": 1}, ["Model.config.sizes is a tuple: it has [0] to [1]"]),
+        ({"act": 1}, ["nearest: 'encoder.act'"]),
+        ({"layers.w": 1}, ["Model.layers is a list", "nearest: "]),
+        ({(jax.tree_util.GetAttrKey("encodr"),): 1}, ["'encodr' leads nowhere", "'encoder'"]),
+    ],
+)
+def test_a_path_that_leads_nowhere(changes: Any, words: list[str]) -> None:
+    """The message says where the path went wrong, what is there, and what is nearest."""
+    with pytest.raises(lw.PathError) as caught:
+        lw.update(model(), changes)
+    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+
+
+@pytest.mark.parametrize("array", [np.ones(2), jnp.ones(2)])
+def test_elements_of_an_array(array: Any) -> None:
+    """An array has no parts: the message has JAX's own way to change elements."""
+    with pytest.raises(lw.PathError, match=r"no parts; .*`x.at\[0\].set"):
+        lw.update({"x": array}, {"['x'][0]": 1.0})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"encoder": 1, "encoder.w": 2},
+        {"layers[0].w": 1, "layers[0]": 2},
+        {"layers[-1].w": 1, "layers[1].w": 2},
+        {"config.table['a b']": 1, 'config.table["a b"]': 2},
+        {"encoder.w": 1, (jax.tree_util.GetAttrKey("encoder"), jax.tree_util.GetAttrKey("w")): 2},
+        {"": 1, "encoder": 2},
+    ],
+)
+def test_changes_that_meet(changes: Any) -> None:
+    """Two changes of one place, or one inside of the other, are refused by both paths."""
+    with pytest.raises(lw.TreeError, match="meet") as caught:
+        lw.update(model(), changes)
+    texts = [repr(key) for key in changes if isinstance(key, str)]
+    assert all(text in str(caught.value) for text in texts)
+
+
+def test_what_is_no_change() -> None:
+    """Patterns, and what is no mapping from paths, are refused."""
+    with pytest.raises(lw.PathError, match="not a pattern"):
+        lw.update(model(), {"layers[*].w": 1})
+    for changes in (None, [("encoder.w", 1)], "encoder.w"):
+        with pytest.raises(TypeError, match="takes a mapping from paths to values"):
+            lw.update(model(), changes)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a path is a text"):
+        lw.update(model(), {0: 1})  # type: ignore[type-var]
+
+
+def test_the_tree_itself() -> None:
+    """The empty path is the tree, also as JAX's key path of a tree that is one leaf."""
+    assert lw.update(1, {(): 2}) == 2
+    assert lw.update(model(), {"": 2}) == 2  # type: ignore[comparison-overlap]
+    with pytest.raises(lw.PathError, match="which has no parts"):
+        lw.update(1, {"x": 2})
+
+
+def test_mappings_keep_what_they_are() -> None:
+    """Kind, order and default factory of a mapping stay, and it is not changed in place."""
+    for tree in (
+        {"b": 1, "a": 2},
+        collections.OrderedDict(b=1, a=2),
+        collections.defaultdict(list, b=1, a=2),
+        lw.FrozenMapping(b=1, a=2),
+    ):
+        made: Any = lw.update(tree, {"['a']": 3})
+        assert type(made) is type(tree)
+        assert list(made.items()) == [("b", 1), ("a", 3)]
+        assert tree["a"] == 2
+        assert getattr(made, "default_factory", None) is getattr(tree, "default_factory", None)
+    factory = lw.update(collections.defaultdict(list), {"default_factory": dict}).default_factory
+    assert factory is dict
+
+
+def test_partials() -> None:
+    """Function, arguments and keywords of partials are parts, of JAX's own, too."""
+    for kind in (functools.partial, jax.tree_util.Partial):
+        held = kind(max, (1, 2), key=len)
+        made = lw.update([held], {"[0].args[0][1]": 3, "[0].keywords['key']": abs})[0]
+        assert (type(made), made.args, made.keywords) == (kind, ((1, 3),), {"key": abs})
+        assert lw.update(held, {"func": min}).func is min
+
+
+class Color(enum.Enum):
+    RED = Config(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Handmade:
+    a: int
+    b: int = 0
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "a", int(text))
+        object.__setattr__(self, "b", 0)
+
+    @functools.cached_property
+    def twice(self) -> int:
+        return self.a * 2
+
+
+@attrs.frozen(cache_hash=True)
+class Attrs:
+    _hidden: int
+    shown: int = attrs.field(default=2, validator=attrs.validators.lt(10))
+
+
+def test_static_values_of_every_kind() -> None:
+    """Frozen dataclasses and attrs classes are made anew, with nothing kept of the old."""
+    handmade = Handmade("3")
+    assert handmade.twice == 6
+    changed = lw.update(handmade, {"a": 4})
+    assert (changed.a, changed.b, changed.twice) == (4, 0, 8)
+    old = Attrs(1)
+    assert hash(old)
+    made = lw.update(old, {"_hidden": 5, "shown": 3})
+    assert made == Attrs(5, 3)
+    assert hash(made) == hash(Attrs(5, 3))
+    with pytest.raises(ValueError, match="must be < 10"):
+        lw.update(old, {"shown": 30})
+    for whole in (Color.RED, "text", 1, int, abs, frozenset({1})):
+        with pytest.raises(lw.PathError, match="which has no parts"):
+            lw.update([whole], {"[0].a": 1})
+
+
+class DictOfMine(dict[str, int]):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Inherits(DictOfMine):
+    a: int
+
+    def __init__(self, a: str) -> None:
+        object.__setattr__(self, "a", int(a))
+
+
+def test_what_cannot_be_copied() -> None:
+    """A class with content outside of its fields and its own constructor is refused."""
+    with pytest.raises(TypeError, match="make a new Inherits"):
+        lw.update([Inherits("1")], {"[0].a": 2})
+
+
+def test_registered_classes() -> None:
+    """Classes that JAX or `lw.register` knows are changed, and their statics validated."""
+
+    class Foreign:
+        def __init__(self, both: Any) -> None:
+            self.x = self.unit = both
+
+    lw.register(Foreign, dynamic=["x"], static=["unit"])
+    made = lw.update([Foreign(1)], {"[0].unit": "m"})[0]
+    assert (made.x, made.unit) == (1, "m")
+    with pytest.raises(lw.UnhashableStaticError, match=r"Foreign\.unit"):
+        lw.update([Foreign(1)], {"[0].unit": ["m"]})
+
+    @functools.partial(jax.tree_util.register_dataclass, data_fields=["x"], meta_fields=["n"])
+    @dataclasses.dataclass
+    class Plain:
+        x: Any
+        n: int
+
+        def __post_init__(self) -> None:
+            assert self.n != 0, "n is 0"
+
+    plain = Plain(1, 2)
+    assert lw.update(plain, {"x": 3, "n": 4}) == Plain(3, 4)
+    assert plain == Plain(1, 2)
+    with pytest.raises(AssertionError, match="n is 0"):
+        lw.update(plain, {"n": 0})
+
+    @jax.tree_util.register_pytree_with_keys_class
+    class Custom:
+        def __init__(self, x: Any, y: Any) -> None:
+            self.x, self.y = x, y
+
+        def tree_flatten_with_keys(self) -> Any:
+            keys = map(jax.tree_util.DictKey, "xy")
+            return list(zip(keys, (self.x, self.y), strict=True)), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> "Custom":
+            return cls(*children)
+
+    assert lw.update(Custom(1, [2]), {"['y'][0]": 3}).y == [3]
+
+
+def test_subclasses_slots_and_generics() -> None:
+    """Inherited fields, slots and many statics change nothing."""
+
+    @lw.pytree(slots=True)
+    class Base:
+        x: Any
+        n: int = lw.static_field(default=1)
+
+    @lw.pytree(slots=True, many_statics=True)
+    class Child(Base):
+        y: Any = 2
+        k: lw.Static[str] = "k"
+
+    made = lw.update([Child(1)], {"[0].n": 5, "[0].y": 6, "[0].k": "z"})[0]
+    assert (type(made), made.x, made.n, made.y, made.k) == (Child, 1, 5, 6, "z")
+    with pytest.raises(lw.PathError, match="it has x, n, y, k"):
+        lw.update(Child(1), {"z": 1})
+
+
+def test_methods_are_trees() -> None:
+    """A bound method of a pytree class is one: the instance in it can be changed."""
+
+    @lw.pytree
+    class Scale:
+        x: Any
+
+        def times(self, y: Any) -> Any:
+            return self.x * y
+
+    assert lw.update(Scale(2).times, {"__self__.x": 5})(3) == 15
+
+
+def test_under_jit() -> None:
+    """A traced value is put in its place; the static that changes decides the program."""
+
+    @jax.jit
+    def step(tree: Model, w: Any) -> Model:
+        return lw.update(tree, {"layers[0].w": w * 2, "encoder.act": "gelu"})
+
+    with assert_traces(2, of=step):
+        made = step(model(), 4.0)
+        step(model(), 5.0)
+        step(lw.update(model(), {"config.depth": 9}), 5.0)
+    assert (made.layers[0].w, made.encoder.act, made.config) == (8.0, "gelu", Config(2))
+
+
+def test_a_tracer_in_a_static() -> None:
+    """A traced value cannot become static, however deep it is put."""
+    with pytest.raises(lw.TracerInStaticError, match=r"Model\.config\.depth"):
+        jax.jit(lambda n: lw.update(model(), {"config.depth": n}))(1)
