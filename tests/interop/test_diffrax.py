@@ -1,0 +1,125 @@
+"""diffrax solves with leafwise classes as state, arguments, vector field and solver's holder."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.interop.equinox import Module
+from leafwise.testing import assert_traces
+
+diffrax: Any = pytest.importorskip("diffrax")
+
+
+@lw.pytree
+class Args:
+    rate: jax.Array
+    power: int = lw.static_field(default=1)
+
+
+@lw.pytree
+class Field:
+    """A vector field that is an instance of a leafwise class."""
+
+    scale: jax.Array
+    sign: lw.Static[int] = -1
+
+    def __call__(self, t: jax.Array, y: "State", args: Args) -> "State":
+        """Return the derivative, which has the class of the state."""
+        del t
+        slope = self.sign * self.scale * args.rate * y.x**args.power
+        return lw.replace(y, x=slope)
+
+
+@lw.pytree
+class State:
+    x: jax.Array
+    unit: lw.Static[str] = "m"
+
+
+@pytest.mark.works("diffrax", "leafwise classes as state, arguments and vector field of a solve")
+def test_diffrax() -> None:
+    """The solution has the class of the state, and is traced once for equal statics."""
+
+    @eqx.filter_jit
+    def solve(field: Field, y0: State, args: Args) -> Any:
+        return diffrax.diffeqsolve(
+            diffrax.ODETerm(field),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=1.0,
+            dt0=0.1,
+            y0=y0,
+            args=args,
+            max_steps=32,
+        )
+
+    y0 = State(jnp.array([1.0, 2.0]))
+    with assert_traces(1, of="solve"):
+        for rate in (1.0, 0.5):
+            found = solve(Field(jnp.asarray(1.0)), y0, Args(jnp.asarray(rate)))
+    assert (type(found.ys), found.ys.unit) == (State, "m")
+    assert jnp.allclose(found.ys.x[0], y0.x * jnp.exp(-0.5), rtol=1e-4)
+    with assert_traces(1, of="solve"):
+        grown = solve(Field(jnp.asarray(1.0), sign=1), y0, Args(jnp.asarray(0.5)))
+    assert jnp.allclose(grown.ys.x[0], y0.x * jnp.exp(0.5), rtol=1e-4)
+
+
+@pytest.mark.works("diffrax", "gradients of a solve with respect to a leafwise class")
+def test_diffrax_gradient() -> None:
+    """The gradient is an instance with the statics of the arguments."""
+    if eqx.__version__ == "0.13.2" and not hasattr(jax.core, "get_aval"):
+        pytest.skip("this equinox asks JAX for a name that it no longer has")
+
+    def final(args: Args) -> jax.Array:
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(Field(jnp.asarray(1.0))),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=1.0,
+            dt0=0.1,
+            y0=State(jnp.asarray(1.0)),
+            args=args,
+            adjoint=diffrax.DirectAdjoint(),
+            max_steps=16,
+        )
+        return solution.ys.x[0]
+
+    gradient = eqx.filter_jit(eqx.filter_grad(final))(Args(jnp.asarray(0.5)))
+    assert (type(gradient), gradient.power) == (Args, 1)
+    assert jnp.allclose(gradient.rate, -jnp.exp(-0.5), rtol=1e-3)
+
+
+class Solver(Module):
+    """A module with a sound key that holds a solver of diffrax as a static."""
+
+    rate: jax.Array
+    solver: Any = lw.static_field(default_factory=diffrax.Heun)
+
+    def __call__(self, y0: jax.Array) -> jax.Array:
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(lambda _t, y, rate: -rate * y),
+            self.solver,
+            t0=0.0,
+            t1=1.0,
+            dt0=0.1,
+            y0=y0,
+            args=self.rate,
+        )
+        ys: Any = solution.ys
+        return ys[0]
+
+
+@pytest.mark.works("diffrax", "a solver as a static of `leafwise.interop.equinox.Module`")
+def test_solver_as_static() -> None:
+    """A solver made anew is the same static: one trace; another solver is another program."""
+    run = jax.jit(lambda solver, y0: solver(y0))
+    with assert_traces(1, of="<lambda>"):
+        for rate in (1.0, 0.5):
+            out = run(Solver(jnp.asarray(rate)), jnp.asarray(2.0))
+    assert jnp.allclose(out, 2.0 * jnp.exp(-0.5), rtol=1e-2)
+    with assert_traces(1, of="<lambda>"):
+        run(Solver(jnp.asarray(0.5), diffrax.Euler()), jnp.asarray(2.0))

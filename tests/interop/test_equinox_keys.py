@@ -1,0 +1,301 @@
+"""`leafwise.interop.equinox.Module`: what is one program, and what is refused."""
+
+import dataclasses
+import enum
+import functools
+import itertools
+import operator
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import settings
+
+import leafwise as lw
+from leafwise.interop.equinox import Module
+from leafwise.testing import assert_traces, check_pytree, check_recompilation
+from leafwise.testing.strategies import instances
+
+SOUND = "`leafwise.interop.equinox.Module`: statics compared by type and value"
+REFUSED = "`leafwise.interop.equinox.Module`: lists, arrays and tracers in statics are refused"
+
+
+def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
+    return pytest.mark.works("equinox", what, cannot=cannot)
+
+
+class Kind(enum.IntEnum):
+    ONE = 1
+
+
+Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024  # the untyped kind, too
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float
+    hidden: int = dataclasses.field(default=0, compare=False)
+
+
+class Net(Module):
+    w: jax.Array
+    static: Any = eqx.field(static=True, default=2)
+
+
+class Marked(Module):
+    w: jax.Array
+    static: lw.Static[Any] = 2
+
+
+class Declared(Module):
+    w: jax.Array
+    static: Any = lw.static_field(default=2)
+
+
+class OfJax(Module):
+    w: jax.Array
+    static: Any = dataclasses.field(default=2, metadata={"pytree_node": False})
+
+
+CLASSES = (Net, Marked, Declared, OfJax)
+
+TOLD_APART = [
+    (1, True),
+    (1, 1.0),
+    (1, np.int64(1)),
+    (1.0, np.float64(1.0)),
+    (0.0, -0.0),
+    ((1, 2), (1.0, 2.0)),
+    (((1,),), ((True,),)),
+    (Kind.ONE, 1),
+    (Pair(1, 2), (1, 2)),
+    (range(0, 3, 2), range(0, 4, 2)),
+    (Config(1.0), Config(1)),
+    (Config(1.0, 0), Config(1.0, 1)),
+    ("a", b"a"),
+    (lw.FrozenMapping({"a": 1, "b": 2}), lw.FrozenMapping({"b": 2, "a": 1})),
+]
+
+
+@works(SOUND)
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize(("one", "other"), TOLD_APART, ids=repr)
+def test_told_apart(cls: Callable[..., Any], one: object, other: object) -> None:
+    """Statics that differ in type or value, all the way down, are different programs."""
+    assert jax.tree.structure(cls(1.0, one)) != jax.tree.structure(cls(1.0, other))
+    assert jax.tree.structure(cls(1.0, one)) == jax.tree.structure(cls(2.0, one))
+
+
+EQUAL_ANEW: dict[str, Callable[[], object]] = {
+    "nan": lambda: float("nan"),
+    "nan in a tuple": lambda: (1, float("nan")),
+    "nan in a dataclass": lambda: Config(float("nan")),
+    "nan in a mapping": lambda: lw.FrozenMapping({"rate": float("nan")}),
+    "partial": lambda: functools.partial(operator.add, 1),
+    "dataclass": lambda: Config(0.5),
+    "bound method": lambda: Config(0.5).__repr__,
+    "long values": lambda: ("a" * 3, 10**6),
+    "table": lambda: lw.StaticArray([1, 2]),
+}
+
+
+@works(SOUND)
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("make", EQUAL_ANEW.values(), ids=EQUAL_ANEW)
+def test_equal_statics_made_anew(cls: Callable[..., Any], make: Callable[[], object]) -> None:
+    """What cannot be told apart is one program: NaN, partials and methods made anew as well."""
+    first = cls(1.0, make())
+    assert jax.tree.structure(first) == jax.tree.structure(cls(2.0, make()))
+    assert cls(2.0, make()).static is first.static
+
+
+@works(SOUND)
+def test_traces() -> None:
+    """`jax.jit` and `filter_jit` trace once for each static, NaN included."""
+    for jit in (jax.jit, eqx.filter_jit):
+        step = jit(lambda net: net.w * (1 if isinstance(net.static, bool) else 2))
+        with assert_traces(5, of="<lambda>"):
+            for static in (1, True, 1.0, float("nan"), "a") * 2:
+                static = static if static == static else float("nan")  # noqa: PLR0124, PLW2901
+                out = step(Net(jnp.ones(2), static))
+                assert float(out[0]) == (1.0 if static is True else 2.0)
+
+
+@works(SOUND)
+def test_classes_are_told_apart() -> None:
+    """Two classes of the same fields and statics are two programs, also below each other."""
+
+    class Other(Net):
+        pass
+
+    structures = [jax.tree.structure(cls(1.0, 1)) for cls in (Net, Other, Marked)]
+    assert len(set(structures)) == 3
+    assert all(a != b for a, b in itertools.combinations(structures, 2))
+
+
+@works("a plain `equinox.Module` told apart like that", cannot="it compares statics by `==`")
+def test_plain_module_is_not_sound() -> None:
+    """In a plain module `1` and `True` are one program, and NaN is a new one every time."""
+
+    class Plain(eqx.Module):
+        static: Any = eqx.field(static=True)
+
+    assert jax.tree.structure(Plain(1)) == jax.tree.structure(Plain(True))
+    assert jax.tree.structure(Plain(float("nan"))) != jax.tree.structure(Plain(float("nan")))
+
+
+@works(REFUSED)
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ([1], lw.UnhashableStaticError),
+        ({"a": 1}, lw.UnhashableStaticError),
+        ({1}, lw.UnhashableStaticError),
+        ((1, [2]), lw.UnhashableStaticError),
+        (np.ones(2), lw.ArrayInStaticError),
+        (jnp.ones(2), lw.ArrayInStaticError),
+        (functools.partial(operator.add, jnp.ones(2)), lw.ArrayInStaticError),
+        (Net(jnp.ones(2)), lw.ArrayInStaticError),
+    ],
+    ids=["list", "dict", "set", "in a tuple", "numpy", "jax", "in a partial", "module"],
+)
+def test_refused(cls: type, value: object, error: type[Exception]) -> None:
+    """The error names class and field, however the field is declared."""
+    with pytest.raises(error, match=rf"{cls.__name__}\.static"):
+        cls(1.0, value)
+
+
+@works(REFUSED)
+def test_refused_in_own_constructor() -> None:
+    """What a constructor written by hand assigns is validated at its end."""
+
+    class Own(Module):
+        first: Any = eqx.field(static=True)
+        second: lw.Static[Any]
+
+        def __init__(self, first: object) -> None:
+            self.first = first
+            self.second = 3
+
+    with pytest.raises(lw.UnhashableStaticError, match=r"Own\.first\[1\]"):
+        Own((1, [2]))
+    assert (Own(1).first, Own(1).second) == (1, 3)
+
+
+@works("tables of constants (`lw.StaticArray`, `freeze=True`) as statics without a warning")
+def test_static_tables() -> None:
+    """Equinox's warning of arrays is not for a table that compares by content."""
+
+    class Net(Module):
+        table: Any = lw.static_field(freeze=True)
+        scale: lw.Static[Any] = np.float32(2.0)
+
+    one, other = Net(np.arange(3)), Net([1, 2])
+    assert isinstance(one.table, lw.StaticArray)
+    assert (other.table, type(one.scale)) == ((1, 2), np.float32)
+    assert jax.tree.structure(one) == jax.tree.structure(Net(np.arange(3)))
+    assert jax.tree.structure(one) != jax.tree.structure(Net(np.arange(3.0)))
+    out = jax.jit(lambda net: jnp.asarray(net.table) * net.scale)(one)
+    assert jnp.array_equal(out, jnp.array([0.0, 2.0, 4.0]))
+
+
+@works(REFUSED)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_tracers_are_refused(cls: Callable[..., Any]) -> None:
+    """A traced value is refused, also behind a closure; a dynamic field takes it."""
+    for wrap in (lambda x: x, lambda x: (1, x), lambda x: lambda: x):
+
+        def make(x: jax.Array, wrap: Any = wrap) -> Any:
+            return cls(1.0, wrap(x))
+
+        with pytest.raises(lw.TracerInStaticError, match=r"\.static"):
+            jax.jit(make)(1.0)
+    assert jax.jit(lambda x: cls(x, 3))(1.0).static == 3
+
+
+@works('`lw.static_field(by="content")` in `leafwise.interop.equinox.Module`')
+def test_by_content() -> None:
+    """An optimizer that is built again of the same numbers is the same static."""
+
+    class State(Module):
+        w: jax.Array
+        optimizer: optax.GradientTransformation = lw.static_field(by="content")
+
+    step = jax.jit(lambda state: state.optimizer.update(state.w, state.optimizer.init(state.w))[0])
+    with assert_traces(2, of="<lambda>"):
+        for rate in (0.5, 0.5, 0.25):
+            out = step(State(jnp.ones(2), optax.sgd(rate)))
+            assert float(out[0]) == -rate
+
+
+@works("`lw.debug.check_statics` on `leafwise.interop.equinox.Module`")
+def test_mutation_is_found() -> None:
+    """A static that changes in place, or is assigned anew, is found by name when flattened."""
+
+    class Options:
+        def __init__(self) -> None:
+            self.rate = 1
+
+    options = Options()
+    net, other = Net(1.0, options), Net(1.0, 3)
+    options.rate = 2
+    object.__setattr__(other, "static", True)
+    jax.tree.leaves(net)  # outside of the block nothing looks
+    with lw.debug.check_statics():
+        for changed in (net, other):
+            with pytest.raises(lw.StaticMutatedError, match=r"Net\.static"):
+                jax.tree.leaves(changed)
+            with pytest.raises(lw.StaticMutatedError, match=r"Net\.static"):
+                jax.jit(lambda net: net.w)({"nested": changed}["nested"])
+        assert jax.tree.leaves(Net(1.0, 3)) == [1.0]
+    jax.tree.leaves(net)
+    assert "__getattribute__" not in Module.__dict__
+
+
+@works("`leafwise.testing.check_pytree` with all laws on `leafwise.interop.equinox.Module`")
+def test_laws() -> None:
+    """All laws of pytrees hold, for drawn instances."""
+    statics = st.sampled_from([1, True, 1.0, "a", (1, 2.0), None, Kind.ONE])
+    drawn = instances(Marked, static=statics)
+    _, data = jax.tree_util.default_registry.flatten_one_level(Marked(jnp.ones(1))) or ((), ())
+    # That of equinox 0.13.2 has no hash; JAX never asks for one.
+    without = () if isinstance(data, tuple) else "static-hash"
+    check_pytree(drawn, without=without, settings=settings(max_examples=10))
+
+
+@works("`check_recompilation` on `leafwise.interop.equinox.Module`")
+def test_recompilation() -> None:
+    """Statics retrace, and leaves do not."""
+    drawn = instances(Declared, static=st.sampled_from([1, True, 0.0, -0.0, "a"]))
+    check_recompilation(drawn, retrace_on={"static"}, reuse_on={"w"})
+
+
+@works("`lw.explain` on `leafwise.interop.equinox.Module`: the static is named")
+def test_explanation() -> None:
+    """A retrace is explained by the field's path, and by type where only that differs."""
+
+    @lw.jit
+    def step(net: Net) -> jax.Array:
+        return net.w * 2
+
+    step(Net(jnp.ones(2), 1))
+    step(Net(jnp.ones(2), True))
+    explanation = str(step.traces[-1].explanation)
+    assert "net.static: static: 1 -> True" in explanation
+    assert "leafwise_key" not in explanation
+    assert "unsound" not in explanation
+
+
+@works("JAX's messages about two `leafwise.interop.equinox.Module`s name their statics")
+def test_messages_of_jax() -> None:
+    """Where structures differ, class and statics stand in JAX's message."""
+    with pytest.raises(ValueError, match=r"Net\(static=1\)"):
+        jax.tree.map(lambda a, _: a, Net(1.0, 1), Net(1.0, True))

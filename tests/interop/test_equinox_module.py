@@ -1,0 +1,351 @@
+"""`leafwise.interop.equinox.Module` keeps what equinox gives, and mends what it lacks."""
+
+import abc
+import dataclasses
+import functools
+import io
+import threading
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.interop.equinox import Module
+from leafwise.testing import assert_traces
+
+KEEPS = "`leafwise.interop.equinox.Module` keeps"
+T = TypeVar("T")
+
+
+def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
+    return pytest.mark.works("equinox", what, cannot=cannot)
+
+
+def as_int(value: Any) -> int:
+    return int(value)
+
+
+class Layer(Module):
+    """A layer with statics of each spelling."""
+
+    w: jax.Array
+    act: lw.Static[str] = "relu"
+    depth: int = eqx.field(static=True, default=2, converter=as_int)
+    name: str = lw.static_field(default="layer", kw_only=True)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for _ in range(self.depth):
+            x = getattr(jax.nn, self.act)(self.w * x)
+        return x
+
+    @functools.cached_property
+    def norm(self) -> float:
+        """The norm, computed once."""
+        return float(jnp.linalg.norm(self.w))
+
+
+class Net(Module):
+    """A constructor by hand, layers of equinox and of ours."""
+
+    first: eqx.nn.Linear
+    second: Layer
+    out: int = eqx.field(static=True)
+
+    def __init__(self, key: jax.Array, out: int = 2) -> None:
+        self.first = eqx.nn.Linear(3, out, key=key)
+        self.second = Layer(jnp.ones(out), "tanh")
+        self.out = out
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.second(self.first(x))
+
+
+KEY = jax.random.key(0)
+
+
+@works(f"{KEEPS} constructors, defaults, converters and keyword-only fields")
+def test_construction() -> None:
+    """Fields are where equinox puts them; the key is no parameter and is not printed."""
+    layer = Layer(jnp.ones(2), "tanh", "3", name="a")  # pyright: ignore[reportArgumentType]
+    assert (layer.act, layer.depth, layer.name) == ("tanh", 3, "a")
+    assert repr(layer) == "Layer(w=f32[2], act='tanh', depth=3, name='a')"
+    assert len(jax.tree.leaves(layer)) == 1
+    assert Net(KEY, 4).first.out_features == 4
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        Layer(jnp.ones(2), __leafwise_key__=None)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        layer.act = "relu"  # type: ignore[misc]
+    assert dataclasses.replace(layer, depth=5).depth == 5
+    assert lw.replace(layer, act="gelu").act == "gelu"
+
+
+@works(f"{KEEPS} `filter_jit`, `filter_grad`, `filter_vmap`, `tree_at`, serialisation")
+def test_transformations() -> None:
+    """Filtered transformations give instances back, and equal statics are one trace."""
+    net = Net(KEY)
+    step = eqx.filter_jit(eqx.filter_value_and_grad(lambda net, x: (net(x) ** 2).sum()))
+    with assert_traces(1, of="<lambda>"):
+        for scale in (1.0, 2.0):
+            value, gradient = step(Net(KEY), jnp.full(3, scale))
+    assert type(gradient) is Net
+    assert type(gradient.second) is Layer
+    assert jax.tree.structure(gradient) == jax.tree.structure(net)
+    assert jnp.allclose(value, (net(jnp.full(3, 2.0)) ** 2).sum())
+    many = eqx.filter_vmap(Net)(jax.random.split(KEY, 3))
+    assert many.first.weight.shape == (3, 2, 3)
+    assert eqx.filter_vmap(lambda net, x: net(x), in_axes=(0, None))(many, jnp.ones(3)).shape == (
+        3,
+        2,
+    )
+    changed = eqx.tree_at(lambda net: net.second.w, net, jnp.zeros(2))
+    assert not changed(jnp.ones(3)).any()
+    assert changed.second.act == "tanh"
+    file = io.BytesIO()
+    eqx.tree_serialise_leaves(file, net)
+    file.seek(0)
+    other = Net(jax.random.key(1))
+    assert eqx.tree_equal(eqx.tree_deserialise_leaves(file, other), net)
+    assert not eqx.tree_equal(net, other)
+    assert eqx.tree_equal(net, Net(KEY))
+    dynamic, static = eqx.partition(net, eqx.is_array)
+    assert eqx.tree_equal(eqx.combine(dynamic, static), net)
+
+
+@works(f"{KEEPS} methods as pytrees")
+def test_methods() -> None:
+    """A bound method is a pytree whose program depends on the statics."""
+
+    class Scale(Module):
+        w: jax.Array
+        power: int = lw.static_field(default=1)
+
+        def apply(self, x: jax.Array) -> jax.Array:
+            return self.w * x**self.power
+
+    run = jax.jit(lambda method, x: method(x))
+    with assert_traces(3, of="<lambda>"):
+        for power in (1, 1, True, 2):
+            assert float(run(Scale(jnp.asarray(2.0), power).apply, 3.0)) == 2.0 * 3.0**power
+
+
+@works(f"{KEEPS} abstract classes and attributes, generics and inheritance")
+def test_inheritance() -> None:
+    """Abstract, final, generic: what equinox refuses is refused, and new statics count."""
+
+    class Abstract(Module, Generic[T]):
+        size: eqx.AbstractVar[int]
+
+        @abc.abstractmethod
+        def go(self) -> int: ...
+
+    class Concrete(Abstract[T]):
+        size: int = eqx.field(static=True)
+
+        def go(self) -> int:
+            return self.size
+
+    class Below(Concrete[int]):
+        extra: float = lw.static_field(default=0.0)
+
+    with pytest.raises(TypeError, match="abstract"):
+        Abstract()  # type: ignore[abstract]
+    assert Concrete[int](3).go() == 3
+    assert jax.tree.structure(Concrete[int](3)) == jax.tree.structure(Concrete(3))
+    assert jax.tree.structure(Below(3, 0.0)) != jax.tree.structure(Below(3, -0.0))
+    assert jax.tree.structure(Below(True, 0.0)) != jax.tree.structure(Below(1, 0.0))
+    assert jax.tree.structure(Below(3)) != jax.tree.structure(Concrete(3))
+
+
+@works(f"{KEEPS} bases that are plain modules, and plain modules below")
+def test_mixed_bases() -> None:
+    """Statics that a plain module declares count, too."""
+
+    class Plain(eqx.Module):
+        kind: Any = eqx.field(static=True)
+
+    class Keyed(Plain, Module):
+        w: float = 1.0
+
+    assert jax.tree.structure(Keyed(1)) != jax.tree.structure(Keyed(True))
+    nan = [jax.tree.structure(Keyed(float("nan"))) for _ in range(2)]
+    assert nan[0] == nan[1]
+    with pytest.raises(lw.UnhashableStaticError, match=r"Keyed\.kind"):
+        Keyed([1])
+
+
+@works(f"{KEEPS} `__check_init__` and `__post_init__`, with the key made before")
+def test_check_init() -> None:
+    """Each check of the classes runs once, subclass first, on an instance that has its key."""
+    seen: list[str] = []
+
+    class Base(Module):
+        x: jax.Array
+        n: int = lw.static_field(default=1)
+
+        def __check_init__(self) -> None:
+            seen.append(f"Base {self.n}")
+
+    class Below(Base):
+        scale: float = 1.0
+
+        def __post_init__(self) -> None:
+            seen.append("post")
+
+        def __check_init__(self) -> None:
+            seen.append(f"Below {jax.jit(lambda me: me.x + me.n)(self)}")
+            if self.n < 0:
+                msg = "negative"
+                raise ValueError(msg)
+
+    below = Below(jnp.asarray(1), n=True)
+    assert seen == ["post", "Below 2", "Base True"]
+    Below(jnp.asarray(1), n=1)
+    with pytest.raises(ValueError, match="negative"):
+        Below(jnp.asarray(1), n=-1)
+    jax.tree.map(lambda x: x, below)
+    assert seen.count("post") == 3
+
+
+@works(f"{KEEPS} wrappers (`module_update_wrapper`) and `strict=True`")
+def test_wrappers() -> None:
+    """A wrapper has the name of what it wraps, and equal wrappers have equal structures."""
+
+    class Wrapper(Module, strict=True):
+        fn: Any
+        times: int = lw.static_field(default=1)
+
+        @property
+        def __wrapped__(self) -> Any:
+            return self.fn
+
+        def __call__(self, x: Any) -> Any:
+            return self.times * self.fn(x)
+
+    one = eqx.module_update_wrapper(Wrapper(jnp.sin))
+    other = eqx.module_update_wrapper(Wrapper(jnp.sin))
+    assert (one.__name__, one.__doc__) == ("sin", jnp.sin.__doc__)
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    assert float(eqx.filter_jit(one)(0.0)) == 0.0
+
+
+@works("contradictory declarations of statics in a `leafwise.interop.equinox.Module` are refused")
+def test_definition_errors() -> None:
+    """The error names class and field, when the class is made."""
+    with pytest.raises(
+        lw.DefinitionError, match=r"Below\.depth: overrides a static field of Layer"
+    ):
+
+        class Below(Layer):
+            depth: int = 3
+
+    with pytest.raises(lw.DefinitionError, match=r"Buried\.n: Static inside of another type"):
+
+        class Buried(Module):
+            n: list[lw.Static[int]]
+
+    with pytest.raises(lw.DefinitionError, match=r"Torn\.n: the annotation says static"):
+
+        class Torn(Module):
+            n: lw.Static[int] = dataclasses.field(metadata={"static": False})
+
+    with pytest.raises(lw.DefinitionError, match=r"Slots: .*lose x"):
+
+        class Slots(Module):
+            __slots__ = ("x",)
+            x: int
+
+    with pytest.raises(lw.DefinitionError, match=r"Hiding\.act: a property hides"):
+
+        class Hiding(Layer):
+            @property
+            def act(self) -> str:
+                return "tanh"
+
+    class Fine(Layer):
+        depth: int = lw.field(default=3)  # now dynamic, and it says so
+
+    assert len(jax.tree.leaves(Fine(jnp.ones(1)))) == 2
+
+
+@works(
+    "`@lw.pytree` on an `equinox.Module`",
+    cannot="it is a pytree already; the error names the base class",
+)
+def test_decorated_module() -> None:
+    """The error points to the base class that gives a module a sound key."""
+
+    class Plain(eqx.Module):
+        x: int
+
+    with pytest.raises(lw.DefinitionError, match=r"leafwise\.interop\.equinox\.Module"):
+        lw.pytree(Plain)
+    with pytest.raises(lw.DefinitionError, match=r"leafwise\.interop\.equinox\.Module"):
+        lw.pytree(Layer)
+
+
+def test_string_annotations() -> None:
+    """`Static` is understood in annotations that are strings, with local names as well."""
+    kind = str
+
+    class Text(Module):
+        name: "lw.Static[kind]" = "a"
+
+    assert jax.tree.leaves(Text("b")) == []
+    with pytest.raises(lw.DefinitionError, match=r"Lost\.name: cannot tell whether it is static"):
+
+        class Lost(Module):
+            name: "Missing.Static[str]" = "a"  # noqa: F821  # nobody knows it
+
+
+class Slim(Module):
+    x: float
+    n: int = lw.static_field()
+
+
+def test_threads() -> None:
+    """Modules made in several threads at once have one key for equal statics."""
+    failed: list[int] = []
+
+    def make(offset: int) -> None:
+        for number in range(100):
+            pair = [jax.tree.structure(Slim(x, number)) for x in (1.0, 2.0)]
+            if pair[0] != pair[1]:
+                failed.append(offset)
+
+    threads = [threading.Thread(target=make, args=(offset,)) for offset in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_empty_module() -> None:
+    """A module without fields, and the base class itself, have a key as well."""
+
+    class Empty(Module):
+        pass
+
+    assert jax.tree.structure(Empty()) == jax.tree.structure(Empty())
+    assert jax.tree.structure(Module()) == jax.tree.structure(Module())
+    assert jax.tree.structure(Empty()) != jax.tree.structure(Module())
+
+
+def test_statics_of_a_written_constructor_default() -> None:
+    """A default that a constructor by hand leaves to the class counts as any static does."""
+
+    class Defaulted(Module):
+        x: float
+        n: int = eqx.field(static=True, default=1)
+
+        def __init__(self, *, exact: bool) -> None:
+            self.x = 1.0
+            if not exact:
+                self.n = 1.0  # type: ignore[assignment]
+
+    one, other = Defaulted(exact=True), Defaulted(exact=False)
+    assert jax.tree.structure(one) != jax.tree.structure(other)
+    assert jax.tree.map(lambda x: x, one).n == 1

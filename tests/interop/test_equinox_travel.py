@@ -1,0 +1,187 @@
+"""`leafwise.interop.equinox.Module`: copies, pickles, tree definitions and other processes."""
+
+import copy
+import functools
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import cloudpickle
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.interop.equinox import Module
+
+KEEPS = "`leafwise.interop.equinox.Module` keeps"
+
+
+def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
+    return pytest.mark.works("equinox", what, cannot=cannot)
+
+
+def as_int(value: Any) -> int:
+    return int(value)
+
+
+class Layer(Module):
+    """A layer with statics of each spelling."""
+
+    w: jax.Array
+    act: lw.Static[str] = "relu"
+    depth: int = eqx.field(static=True, default=2, converter=as_int)
+    name: str = lw.static_field(default="layer", kw_only=True)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for _ in range(self.depth):
+            x = getattr(jax.nn, self.act)(self.w * x)
+        return x
+
+    @functools.cached_property
+    def norm(self) -> float:
+        """The norm, computed once."""
+        return float(jnp.linalg.norm(self.w))
+
+
+@works("a `functools.cached_property` changes no tree definition")
+def test_cached_property() -> None:
+    """Touching one changes nothing that JAX sees; in a plain module it does."""
+    layer = Layer(jnp.ones(4))
+    before = jax.tree.structure(layer)
+    step = jax.jit(lambda layer: layer.w)
+    step(layer)
+    assert layer.norm == 2.0
+    assert jax.tree.structure(layer) == before
+    with lw.no_retrace():
+        step(layer)
+    assert "norm" not in vars(jax.tree.map(lambda x: x, layer))
+
+
+@works("tree definitions that can be pickled, also to another process")
+def test_treedef_travels() -> None:
+    """A structure that was pickled is equal to the one it was, and makes instances."""
+    layer = Layer(jnp.ones(2), "tanh", 3, name="a")
+    structure = jax.tree.structure(layer)
+    again = pickle.loads(pickle.dumps(structure))  # noqa: S301  # our own
+    assert again == structure
+    made = again.unflatten([jnp.ones(2)])
+    assert (type(made), made.act, made.depth, made.name) == (Layer, "tanh", 3, "a")
+    assert jax.tree.structure(made) == structure
+
+
+@works(
+    "a pickled tree definition of a plain `equinox.Module`", cannot="its sentinel does not survive"
+)
+def test_treedef_of_plain_module() -> None:
+    """What is loaded is not what was saved, or does not load."""
+
+    class Plain(eqx.Module):
+        w: Any
+        n: int = eqx.field(static=True, default=1)
+
+    structure = jax.tree.structure(Plain(1.0))
+    try:
+        again = pickle.loads(pickle.dumps(structure))  # noqa: S301  # our own
+    except Exception:  # noqa: BLE001  # a class of a function cannot be found, say
+        again = pickle.loads(cloudpickle.dumps(structure))  # noqa: S301  # our own
+    assert again != structure
+
+
+SCRIPT = """
+import pickle, sys
+import jax, jax.numpy as jnp
+import travelling
+layer, structure = pickle.loads(sys.stdin.buffer.read())
+assert jax.tree.structure(layer) == jax.tree.structure(travelling.Layer(jnp.ones(2), 0.0))
+assert jax.tree.structure(layer) != jax.tree.structure(travelling.Layer(jnp.ones(2), -0.0))
+assert jax.tree.structure(structure.unflatten([1.0])).num_leaves == 1
+print(layer.zero, structure.unflatten([1.0]).zero)
+"""
+MODULE = """
+import jax
+import leafwise as lw
+from leafwise.interop.equinox import Module
+class Layer(Module):
+    w: jax.Array
+    zero: float = lw.static_field(default=0.0)
+"""
+
+
+@works("instances and tree definitions that travel to another process, key included")
+def test_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a new process they have the key that equal instances have there."""
+    (tmp_path / "travelling.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    import travelling  # it was written just now
+
+    layer = travelling.Layer(jnp.ones(2), 0.0)
+    sent = pickle.dumps((layer, jax.tree.structure(layer)))
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=sent, capture_output=True, check=False
+    )
+    assert run.stderr.decode() == ""
+    assert run.stdout.decode().split() == ["0.0", "0.0"]
+
+
+@works(
+    "a class that cloudpickle pickles by value",
+    cannot="equinox has looked for fields before: refused",
+)
+def test_class_by_value_is_refused() -> None:
+    """Instead of instances that lose their leaves in silence there is an error."""
+    script = f"{MODULE}\nimport cloudpickle, sys\nlayer = Layer(1.0)\n"
+    send = f"{script}sys.stdout.buffer.write(cloudpickle.dumps(layer))"
+    sent = subprocess.run([sys.executable, "-c", send], capture_output=True, check=True).stdout
+    load = "import pickle, sys; pickle.loads(sys.stdin.buffer.read())"
+    loaded = subprocess.run(
+        [sys.executable, "-c", load], input=sent, capture_output=True, check=False
+    )
+    assert "DefinitionError: Layer: equinox does not see its fields (w)" in loaded.stderr.decode()
+
+
+@works(f"{KEEPS} `copy`, `deepcopy` and `pickle`")
+def test_copies() -> None:
+    """Copies have the same key; statics are shared, children copied, once each."""
+
+    class Plain:
+        """Statics of this kind are told apart by identity."""
+
+    plain = Plain()
+    layer = Layer(jnp.ones(2), name="a")
+    holder = Holder([layer, layer], plain)
+    for made in (copy.copy(holder), copy.deepcopy(holder)):
+        assert jax.tree.structure(made) == jax.tree.structure(holder)
+        assert made.static is plain
+    deep = copy.deepcopy(holder)
+    assert deep.items is not holder.items
+    assert deep.items[0] is deep.items[1]
+    again = pickle.loads(pickle.dumps(layer))  # noqa: S301  # our own
+    assert jax.tree.structure(again) == jax.tree.structure(layer)
+    assert eqx.tree_equal(again, layer)
+
+
+class Holder(Module):
+    items: list[Layer]
+    static: object = lw.static_field()
+
+
+@works(f"{KEEPS} classes with a pickling of their own")
+def test_own_pickling() -> None:
+    """A state that the class wrote itself is filled in, and has a sound key."""
+    slim = pickle.loads(pickle.dumps(Slim(1.0, True)))  # noqa: S301  # our own
+    assert (slim.x, slim.n) == (1.0, True)
+    assert jax.tree.structure(slim) == jax.tree.structure(Slim(2.0, True))
+    assert jax.tree.structure(slim) != jax.tree.structure(Slim(2.0, 1))
+
+
+class Slim(Module):
+    x: float
+    n: int = lw.static_field()
+
+    def __reduce__(self) -> tuple[type[Self], tuple[float, int]]:
+        return type(self), (self.x, self.n)

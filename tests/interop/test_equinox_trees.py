@@ -1,0 +1,226 @@
+"""What equinox does with trees, with leafwise classes among their nodes."""
+
+import io
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.testing import assert_traces
+
+
+def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
+    return pytest.mark.works("equinox", what, cannot=cannot)
+
+
+@lw.pytree
+class Params:
+    w: jax.Array
+    act: str = lw.static_field(default="relu")
+
+
+class Net(eqx.Module):
+    params: Params
+    bias: jax.Array
+    count: int = 2
+
+
+@lw.pytree
+class Outer:
+    net: Net
+    label: lw.Static[str] = "a"
+
+
+def made(act: str = "relu", label: str = "a", w: float = 1.0) -> Outer:
+    return Outer(Net(Params(jnp.full(3, w, "float32"), act), jnp.zeros(2)), label)
+
+
+@works("`partition`, `combine`, `filter` and the `is_array` filters on leafwise classes")
+def test_partition_and_combine() -> None:
+    """The parts are instances with the same statics, and make the whole again."""
+    outer = made("tanh", "b")
+    dynamic, static = eqx.partition(outer, eqx.is_array)
+    assert type(dynamic) is type(static) is Outer
+    assert (dynamic.label, static.net.params.act) == ("b", "tanh")
+    assert (dynamic.net.count, static.net.count) == (None, 2)
+    assert static.net.params.w is None
+    assert eqx.tree_equal(eqx.combine(dynamic, static), outer)
+    assert eqx.combine(dynamic, static) == outer
+    for is_wanted, left in (
+        (eqx.is_array, 2),
+        (eqx.is_inexact_array, 2),
+        (eqx.is_array_like, 3),
+        (eqx.is_inexact_array_like, 2),
+    ):
+        assert len(jax.tree.leaves(eqx.filter(outer, is_wanted))) == left
+    only_w = Outer(Net(Params(True), False, False))
+    (left,) = jax.tree.leaves(eqx.filter(made(), only_w))
+    assert left.shape == (3,)
+
+
+@works("`tree_at` on the dynamic fields of a leafwise class, at any depth")
+def test_tree_at_dynamic() -> None:
+    """Leaves and nodes are exchanged; classes and statics stay."""
+    changed = eqx.tree_at(lambda o: (o.net.params.w, o.net.bias), made("tanh"), (1, 2))
+    assert (changed.net.params.w, changed.net.bias) == (1, 2)
+    assert (type(changed), changed.net.params.act) == (Outer, "tanh")
+    node = eqx.tree_at(lambda o: o.net.params, made(), Params(jnp.ones(1), "gelu"))
+    assert node.net.params.act == "gelu"
+    scaled = eqx.tree_at(lambda o: o.net.params.w, made(w=2.0), replace_fn=lambda w: w * 3)
+    assert jnp.array_equal(scaled.net.params.w, jnp.full(3, 6.0))
+
+
+@works("`tree_at` on a static field", cannot="a static is no leaf: use `lw.replace` or `lw.update`")
+def test_tree_at_static() -> None:
+    """Equinox says that a static is no leaf, whoever's static it is."""
+
+    class Plain(eqx.Module):
+        w: jax.Array
+        act: str = eqx.field(static=True)
+
+    for tree, where in (
+        (made(), lambda o: o.net.params.act),
+        (Plain(jnp.ones(1), "relu"), lambda m: m.act),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"leaf|node|PyTree"):
+            eqx.tree_at(where, tree, "gelu")
+    assert lw.replace(made().net.params, act="gelu").act == "gelu"
+
+
+@works("`tree_equal`, which sees statics and their types")
+def test_tree_equal() -> None:
+    """Trees are equal if leaves, classes and statics are."""
+    assert eqx.tree_equal(made(), made())
+    assert not eqx.tree_equal(made(), made("tanh"))
+    assert not eqx.tree_equal(made(), made(w=2.0))
+    one, other = Params(jnp.ones(1), 1), Params(jnp.ones(1), True)
+    assert not eqx.tree_equal(one, other)
+    assert eqx.tree_equal(made(), made(w=1.00001), rtol=1e-3)
+
+
+@works("`tree_pformat` and `tree_pprint`")
+def test_tree_pformat() -> None:
+    """Leafwise classes print inside modules, and modules inside leafwise classes."""
+    text = eqx.tree_pformat(made("tanh"))
+    assert "Outer(" in text
+    assert "Net(params=Params(w=f32[3], act='tanh')" in text
+    assert "Params(w=f32[3], act='tanh')" in repr(made("tanh").net)
+    assert "Net(" in repr(made())
+
+
+@works("`tree_serialise_leaves` and `tree_deserialise_leaves`")
+def test_serialise_leaves() -> None:
+    """The leaves come back into an instance of the same structure."""
+    file = io.BytesIO()
+    eqx.tree_serialise_leaves(file, made(w=5.0))
+    file.seek(0)
+    assert eqx.tree_deserialise_leaves(file, made(w=0.0)) == made(w=5.0)
+
+
+@works(
+    "`tree_deserialise_leaves` into another static configuration",
+    cannot="equinox stores leaves only: `leafwise.interop.orbax` stores statics, too",
+)
+def test_serialise_leaves_loses_statics() -> None:
+    """Statics are neither stored nor compared: those of the instance to be filled win."""
+    file = io.BytesIO()
+    eqx.tree_serialise_leaves(file, made("tanh", "b", w=5.0))
+    file.seek(0)
+    restored = eqx.tree_deserialise_leaves(file, made("relu", "a"))
+    assert restored == made("relu", "a", w=5.0)
+
+
+@works("`error_if` on and inside of leafwise classes")
+def test_error_if() -> None:
+    """An instance passes through unchanged, or the error is raised."""
+
+    @eqx.filter_jit
+    def checked(outer: Outer) -> Outer:
+        return eqx.error_if(outer, outer.net.params.w[0] < 0, "negative")
+
+    assert checked(made("tanh")) == made("tanh")
+    with pytest.raises(Exception, match="negative"):
+        jax.block_until_ready(checked(made(w=-1.0)))
+
+
+@works("`debug.assert_max_traces`")
+def test_assert_max_traces() -> None:
+    """It counts one trace for instances of equal statics, and raises for others."""
+    step = eqx.filter_jit(
+        eqx.debug.assert_max_traces(lambda outer: outer.net.params.w * 2, max_traces=1)
+    )
+    for w in (1.0, 2.0):
+        step(made(w=w))
+    with pytest.raises(RuntimeError, match="traced"):
+        step(made("tanh"))
+
+
+@works("`eqx.nn.State`, `StatefulLayer` and `BatchNorm` in leafwise classes")
+def test_state_and_batch_norm() -> None:
+    """A stateful layer in a leafwise class is found, and its state is updated in one trace."""
+
+    @lw.pytree
+    class Model:
+        norm: eqx.nn.BatchNorm
+        scale: jax.Array
+        mode: lw.Static[str] = "train"
+
+        def __call__(self, x: jax.Array, state: eqx.nn.State) -> Any:
+            out, state = self.norm(x, state)
+            return self.scale * out, state
+
+    def build() -> Model:
+        return Model(eqx.nn.BatchNorm(2, "batch", mode="batch"), jnp.asarray(2.0))
+
+    model, state = eqx.nn.make_with_state(build)()
+    assert type(model) is Model
+
+    @lw.pytree
+    class Run:
+        model: Model
+        state: eqx.nn.State
+
+    @eqx.filter_jit
+    def step(run: Run, x: jax.Array) -> Any:
+        mapped = jax.vmap(run.model, axis_name="batch", in_axes=(0, None), out_axes=(0, None))
+        out, state = mapped(x, run.state)
+        return out, lw.replace(run, state=state)
+
+    run = Run(model, state)
+    x = jnp.array([[1.0, 2.0], [3.0, 6.0]])
+    with assert_traces(1, of="step"):
+        for _ in range(3):
+            out, run = step(run, x)
+    assert jnp.allclose(out.mean(axis=0), 0.0, atol=1e-5)
+    assert run.model.mode == "train"
+    before = jax.tree.leaves(state)
+    after = jax.tree.leaves(run.state)
+    assert any(not jnp.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    assert type(eqx.nn.inference_mode(model)) is Model
+    assert eqx.nn.inference_mode(model).norm.inference is True
+
+
+@works("`eqx.nn.StatefulLayer`s that hold leafwise classes")
+def test_stateful_layer() -> None:
+    """A stateful layer keeps an instance of a leafwise class in its state."""
+
+    class Counter(eqx.nn.StatefulLayer):
+        index: eqx.nn.StateIndex
+
+        def __init__(self) -> None:
+            self.index = eqx.nn.StateIndex(Params(jnp.zeros(2), "tanh"))
+
+        def __call__(self, x: jax.Array, state: eqx.nn.State) -> Any:
+            params = state.get(self.index)
+            return x, state.set(self.index, lw.replace(params, w=params.w + x))
+
+    counter, state = eqx.nn.make_with_state(Counter)()
+    step = eqx.filter_jit(lambda counter, x, state: counter(x, state))
+    for _ in range(2):
+        _, state = step(counter, jnp.ones(2), state)
+    found = state.get(counter.index)
+    assert (type(found), found.act) == (Params, "tanh")
+    assert jnp.array_equal(found.w, jnp.full(2, 2.0))
