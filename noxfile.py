@@ -59,10 +59,10 @@ WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with thr
 OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
 ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 PROPERTIES = ("property", "kit", "planted", "strategies")
-# Pages, scripts, drawings, and what pytest makes of the plugin: these run once.
-ON_NEWEST = ("bench", "docs", "examples", "plugin", "report")
+# What depends on neither Python nor JAX, or on the kit, which runs on both ends: these run once.
+ON_NEWEST = ("bench", "check", "docs", "examples", "meta", "plugin", "report", "strategies")
 # What depends on JAX more than on Python, and runs with the same JAX on the newest.
-AS_ON_NEWEST = ("check", "oracle", "transforms")
+AS_ON_NEWEST = ("messages", "oracle", "transforms")
 
 
 def _floors(*names: str, groups: tuple[str, ...] = ()) -> list[str]:
