@@ -97,11 +97,7 @@ def tests(session: nox.Session) -> None:
     _install(session, *groups, pins=pins)
     extra: list[str] = []
     if not session.posargs:
-        left_out = [
-            "downstream",
-            "interop",
-            "planted",
-        ]  # sessions of their own run these on the newest
+        left_out = ["downstream", "interop", "planted"]  # sessions of their own run these
         if session.python != OLDEST:
             left_out += PROPERTIES
         if session.python != NEWEST:

@@ -102,9 +102,7 @@ def resolve_known(cls: type, annotation: Any, scopes: list[Mapping[str, Any]]) -
     return annotation if unknown else value
 
 
-def _evaluate(
-    cls: type, annotation: str, scopes: list[Mapping[str, Any]]
-) -> tuple[Any, list[str]]:
+def _evaluate(cls: type, annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, list[str]]:
     """Return what a string says, and the names in it that cannot be found."""
     module = sys.modules.get(cls.__module__)
     names = _Names([vars(cls), *scopes, vars(module) if module else {}, vars(builtins)])

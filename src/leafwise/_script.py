@@ -119,11 +119,14 @@ def _jit_replaced() -> Generator[None, None, None]:
     original: Callable[..., Any] = jax.jit
 
     @functools.wraps(original)
-    def watched(*fun: Any, **options: Any) -> Any:
-        if not fun:
-            return functools.partial(watched, **options)
-        wrong = len(fun) > 1 or not callable(fun[0])
-        return original(*fun, **options) if wrong else remembering(fun[0], options)
+    def watched(*args: Any, **options: Any) -> Any:
+        match args:
+            case ():
+                return functools.partial(watched, **options)
+            case (fun,) if callable(fun):
+                return remembering(fun, options)
+            case _:
+                return original(*args, **options)
 
     namespace: Any = jax
     namespace.jit = watched
