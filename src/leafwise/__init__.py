@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from leafwise import debug
 from leafwise._fields import Static, field, static_field
 from leafwise._freeze import FrozenMapping, StaticArray, freeze
-from leafwise._instance import pformat, replace
+from leafwise._instance import pformat
 from leafwise._pytree import pytree, register
+from leafwise._replace import replace
 from leafwise.errors import (
     ArrayInStaticError,
     CheckpointError,

@@ -2,8 +2,7 @@
 
 import copy
 import dataclasses
-import difflib
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +17,6 @@ from leafwise.errors import TracerComparisonError
 
 if TYPE_CHECKING:
     import wadler_lindig
-
-T = TypeVar("T")
 
 _WIDTH: Final = 88
 
@@ -209,46 +206,3 @@ def pformat(tree: Any, *, width: int = _WIDTH, full: bool = False) -> str:
     if full:
         return _print(tree, width=width, short_arrays=False)
     return _print(tree, width=width, custom=_document)
-
-
-def replace(obj: T, /, **changes: Any) -> T:
-    """Return a copy of an instance with some fields changed.
-
-    The constructor runs, as in `dataclasses.replace`: converters, checks and the
-    validation of statics included. A constructor that was written by hand may take other
-    arguments than fields, so it does not run: the fields are exchanged, the changed ones
-    converted and checked, and the statics validated.
-
-    Args:
-        obj: An instance of a pytree class (or of any dataclass).
-        **changes: New values by field name.
-
-    Returns:
-        An instance of the same class.
-
-    Raises:
-        TypeError: A name is not a field.
-        ValueError: A field has ``init=False``, so the generated constructor does not
-            take it.
-
-    Example:
-        >>> @pytree
-        ... class Params:
-        ...     lr: float
-        >>> replace(Params(0.1), lr=0.2)
-        Params(lr=0.2)
-    """
-    names = [definition.name for definition in dataclasses.fields(cast("Any", obj))]
-    known = {*names, *cast("Any", obj).__dataclass_fields__}
-    unknown = [name for name in changes if name not in known]
-    if unknown:
-        kind = type(obj).__name__
-        near = difflib.get_close_matches(unknown[0], names, 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        msg = f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
-        raise TypeError(msg)
-    if is_decorated(type(obj)) and spec_of(type(obj)).has_own_init:
-        exchanged: T = exchange(obj, changes)
-        return exchanged
-    changed: T = dataclasses.replace(cast("Any", obj), **changes)
-    return changed

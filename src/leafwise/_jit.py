@@ -266,6 +266,7 @@ def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if not callable(fun):
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
+    _check_hash(fun)
     return remembering(fun, options)
 
 
@@ -278,6 +279,19 @@ def remembering(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
     jitted: Any = _JAX_JIT(recorder, **options)
     jitted.__wrapped__ = fun  # which the recorder does not keep alive
     return _with_memory(jitted, recorder.memory)
+
+
+def _check_hash(fun: Callable[..., Any]) -> None:
+    try:
+        hash(fun)
+    except TypeError as error:
+        msg = (
+            f"leafwise.jit takes a function, got {got(fun)}, which has no hash ({error}): JAX "
+            f"files programs under the function\n"
+            f"  fix: equinox.filter_jit for a module or its method; or jit a function that takes "
+            f"it as an argument"
+        )
+        raise TypeError(msg) from error
 
 
 def _behind_self(options: dict[str, Any]) -> dict[str, Any]:

@@ -44,14 +44,15 @@ class BoundMethod(functools.partial[Any]):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the function; those that take its arguments are bound."""
-        # Bound already: what follows __wrapped__ would find a function that is not.
-        if name == "__wrapped__":
-            raise AttributeError(name)
+        """Return an attribute of the function; what takes its arguments is bound."""
         found = getattr(self.func, name)
-        if name in _TAKE_ARGUMENTS and not isinstance(self.func, types.FunctionType):
-            return functools.partial(found, self.__self__)
-        return found
+        if name == "__wrapped__":
+            return BoundMethod(found, self.__self__)
+        if isinstance(self.func, types.FunctionType):
+            return found
+        if name in _MAKE_STAGES:
+            return _bound_stage(functools.partial(found, self.__self__), self)
+        return functools.partial(found, self.__self__) if name in _TAKE_ARGUMENTS else found
 
     def __repr__(self) -> str:
         """Return what a bound method shows."""
@@ -76,8 +77,43 @@ class BoundMethod(functools.partial[Any]):
 # An instance finds its class's own, so that `__getattr__` is not asked.
 setattr(BoundMethod, "__doc__", property(lambda method: method.func.__doc__))  # noqa: B010
 
-_TAKE_ARGUMENTS: Final = frozenset({"eval_shape", "explain", "lower", "signature", "trace"})
+_TAKE_ARGUMENTS: Final = frozenset({"eval_shape", "explain", "signature"})
 """The attributes of a jitted function that are called with its arguments."""
+
+_MAKE_STAGES: Final = frozenset({"compile", "lower", "trace"})
+"""Those that lead to what is compiled ahead of time, and then called with its arguments."""
+
+
+def _bound_stage(make: Callable[..., Any], method: BoundMethod) -> Callable[..., Any]:
+    """Return what makes a stage, so that the stage it makes has its first argument."""
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return _BoundStage(make(*args, **kwargs), method)
+
+    return made
+
+
+class _BoundStage:
+    """What `jax.stages` has of a jitted function, when its first argument is given."""
+
+    __slots__ = ("_method", "_stage")
+
+    def __init__(self, stage: Any, method: BoundMethod) -> None:
+        self._stage = stage
+        self._method = method
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._stage, name)
+        if name in _MAKE_STAGES:
+            return _bound_stage(found, self._method)
+        return found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._stage(self._method.__self__, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{type(self._stage).__name__} of {self._method!r}>"
+
 
 _PATH: Final = jax.tree_util.GetAttrKey("__self__")
 

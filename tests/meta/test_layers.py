@@ -57,6 +57,7 @@ LAYERS = {
     "_parts": 14,
     "_conditions": 15,
     "_where": 16,
+    "_replace": 15,
     "_update": 16,
     "_axes": 16,
     "testing._view": 14,  # by itself: it needs nothing of the kit

@@ -167,8 +167,35 @@ def test_jitted_methods_keep_what_jit_gives() -> None:
     assert len(p.remembered.traces) == len(Scale.remembered.traces) > 0
     assert p.remembered.explain(X).outcome == "reuse"
     assert p.remembered.explain(jnp.ones(1)).outcome == "retrace"
-    assert p.jitted.lower(X).compile()(p, X).shape == (3,)
     assert p.jitted.eval_shape(X).shape == (3,)
+
+
+@pytest.mark.parametrize("name", ["by", "jitted", "remembered"])
+def test_ahead_of_time(name: str) -> None:
+    """What is compiled ahead of time takes what the method takes; the instance goes with it."""
+    p = make()
+    jitted = lw.jit(getattr(p, name)) if name == "by" else getattr(p, name)
+    lowered = jitted.lower(X)
+    assert "stablehlo" in lowered.as_text()
+    for compiled in (lowered.compile(), jitted.trace(X).lower().compile()):
+        assert jnp.array_equal(compiled(X), 2 * X)
+        assert compiled.cost_analysis() is not None
+        assert repr(compiled).startswith("<Compiled of <bound method ")
+    assert jnp.array_equal(jitted.__wrapped__(X), 2 * X)
+    assert jitted.__wrapped__.__self__ is p
+
+
+def test_what_has_no_hash() -> None:
+    """A callable that JAX cannot file programs under is refused at once, with the way out."""
+
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return x
+
+    with pytest.raises(TypeError, match=r"has no hash[\s\S]*fix: equinox.filter_jit"):
+        lw.jit(Unhashable())
 
 
 @pytest.mark.parametrize("transform", [jax.vmap, jax.jacfwd, jax.checkpoint, jax.eval_shape])

@@ -17,9 +17,10 @@ import jax
 from leafwise._annotations import caller_scopes
 from leafwise._classmap import ClassMap
 from leafwise._fields import STATIC_METADATA, field, static_field
-from leafwise._instance import field_values, fill, replace
+from leafwise._instance import field_values, fill
 from leafwise._pytree import Options, decorate
 from leafwise._registry import spec_of
+from leafwise._replace import replace
 from leafwise._spec import is_decorated
 from leafwise._text import got
 from leafwise.errors import DefinitionError
