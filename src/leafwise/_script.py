@@ -274,6 +274,8 @@ def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     while isinstance(plain, functools.partial):
         plain = plain.func
     code = getattr(inspect.unwrap(plain), "__code__", None) if plain is not None else None
+    if code is None:  # an object that is called: it may be another one each time, a module say
+        code = getattr(inspect.unwrap(type(plain).__call__), "__code__", None)
     # Of a function under `filter_jit` JAX sees what equinox makes of it.
     if code is None or plain.__module__ == "equinox._jit":
         return "", 0

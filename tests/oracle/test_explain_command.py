@@ -98,6 +98,24 @@ def test_each_way_to_jit(run: Runner, way: str) -> None:
     assert (reason["path"], reason["kind"]) == ("state.n", "static")
 
 
+def test_an_object_that_is_called(run: Runner) -> None:
+    """A module under `filter_jit` is one function, where its class says what a call does."""
+    _, report = run.report(
+        """
+        import equinox as eqx, jax, jax.numpy as jnp
+        class Net(eqx.Module):
+            w: jax.Array
+            def __call__(self, x):
+                return self.w * x
+        step = eqx.filter_jit(Net(jnp.ones(3)))
+        step(jnp.ones(3))
+        """
+    )
+    (net,) = (each for each in report["functions"] if not each["eager"])
+    assert (net["name"], net["file"], net["line"]) == ("Net", "script.py", 5)
+    assert (net["traces"], net["lowerings"], net["compiles"]) == (1, 1, 1)
+
+
 def test_static_names_and_commitment(run: Runner) -> None:
     """A static argument and a commitment are named with the parameters' names."""
     done, _ = run.report(
