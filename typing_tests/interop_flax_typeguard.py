@@ -15,5 +15,7 @@ assert_type(half(1), float)
 half("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 half(1, 2.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 flax.register_serialization()
+flax.register_serialization(allow_opaque=True)
 flax.register_nnx_data()
-flax.register_serialization(int)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+flax.register_nnx_data(int)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+flax.register_serialization(allow_opaque=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

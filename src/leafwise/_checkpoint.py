@@ -169,17 +169,22 @@ def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[st
         elif type(leaf) is int and not -(2**63) <= leaf < 2**63:
             described.problems.append((path, f"{shorten(leaf)} does not fit into 64 bits"))
     if not allow_opaque:
-        described.problems.extend((path, _OPAQUE.format(what)) for path, what in described.opaque)
+        described.problems.extend(
+            (path, say_opaque(what, "save with allow_opaque=True"))
+            for path, what in described.opaque
+        )
     _refuse_problems(described)
     return described.description, {path: _plain(leaf) for path, leaf in described.arrays.items()}
 
 
-_OPAQUE: Final = (
-    "it has no description that another process could compare\n"
-    "  got: {}\n"
-    "  fix: use a function or class that its module's name leads to, or an object with "
-    "fields, or save with allow_opaque=True, so that only its type is compared"
-)
+def say_opaque(what: str, switch: str) -> str:
+    """Return why a static cannot be compared, and the switch that lets it be saved all the same."""
+    return (
+        "it has no description that another process could compare\n"
+        f"  got: {what}\n"
+        "  fix: use a function or class that its module's name leads to, or an object with "
+        f"fields, or {switch}, so that only its type and name are compared"
+    )
 
 
 def _plain(leaf: Any) -> Any:

@@ -5,6 +5,7 @@ Everything here depends on a code object alone, which cannot change: it is found
 
 import dataclasses
 import dis
+import functools
 import os
 import struct
 import sys
@@ -166,6 +167,7 @@ def is_installed_module(name: object) -> bool:
     return isinstance(file, str) and _is_installed_file(file)
 
 
+@functools.lru_cache(maxsize=4096)
 def _is_installed_file(file: str) -> bool:
     return file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)
 

@@ -6,10 +6,8 @@ installed packages is taken to find the same at all times, and a function that s
 has under a name is itself. What cannot be compared is refused by its path.
 """
 
-import builtins
 import collections
 import functools
-import inspect
 import operator
 import struct
 import sys
@@ -23,15 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise import _findings
-from leafwise._code import Chain, CodeFacts, facts_of, is_installed_module, leads_to
-from leafwise._content_reading import ContentReading, Is, Kept
+from leafwise._code import Chain, CodeFacts, facts_of, leads_to
+from leafwise._content_names import ABSENT, contents, find_all, function_in, own_bases, resolve
+from leafwise._content_reading import ContentReading, Is, Kept, attributes_of
 from leafwise._guards import items
-from leafwise._introspect import attributes, attributes_flat, has_hidden_state, is_itself
+from leafwise._introspect import attributes, has_hidden_state, is_itself
 from leafwise._method import BoundMethod
 from leafwise._reading import READERS, Reader, Reading, read
 from leafwise._text import shorten
 
-_ABSENT: Final = object()
 _MOST_BYTES: Final = 1 << 16
 
 
@@ -85,10 +83,9 @@ def _read_function_parts(
             reading.noting.add(_number_in, cell)
         else:
             _read_cell(reading, cell, where)
-    for chain in facts.takes:
-        held = cells.get(chain[0])
-        if held is not None and not facts.installed:
-            _read_chain(reading, {chain[0]: _contents(held)}, chain, f"{path}.{'.'.join(chain)}")
+    if facts.takes and not facts.installed:
+        held = {name: contents(cell) for name, cell in cells.items()}
+        _read_chains(reading, held, facts.takes, path)
     for name, item in sorted(vars(value).items()):
         reading.push(name)
         read(reading, item, f"{path}.{name}")
@@ -103,10 +100,10 @@ def _read_named(reading: Reading, named: Mapping[str, Any], path: str) -> None:
 
 def _read_cell(reading: _Content, cell: types.CellType, path: str) -> None:
     def read_parts() -> None:
-        held = _contents(cell)
+        held = contents(cell)
         reading.push(id(types.CellType))
-        if held is _ABSENT:
-            reading.push(_ABSENT)
+        if held is ABSENT:
+            reading.push(ABSENT)
             reading.noting.add(_in_a_tuple, cell)
         else:
             reading.noting.add_cell(cell, held)
@@ -119,7 +116,7 @@ def _read_cell(reading: _Content, cell: types.CellType, path: str) -> None:
 
 def _number_in(cell: types.CellType) -> tuple[Any, ...]:
     """Return a number, an int as the float that it is equal to; empty for anything else."""
-    held = _contents(cell)
+    held = contents(cell)
     exact = type(held) is float or (type(held) is int and abs(held) < _FLOATS_END)
     return (float, struct.pack("d", held)) if exact else ()
 
@@ -129,14 +126,7 @@ _FLOATS_END: Final = 1 << 53
 
 
 def _in_a_tuple(cell: types.CellType) -> tuple[Any, ...]:
-    return (_contents(cell),)
-
-
-def _contents(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return _ABSENT
+    return (contents(cell),)
 
 
 def _read_globals(
@@ -153,44 +143,20 @@ def _read_globals(
         return
     if facts.sees_all:
         reading.push(Is(names))
-    reading.around.add(functools.partial(_found, facts.reads), names)
-    for chain in facts.reads:
-        _read_chain(reading, names, chain, f"{path}.__globals__[{'.'.join(chain)!r}]")
+    _read_chains(reading, names, facts.reads, f"{path}.__globals__")
 
 
-def _found(chains: tuple[Chain, ...], names: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple([_resolve(names, chain) for chain in chains])
-
-
-def _read_chain(reading: ContentReading, names: Mapping[str, Any], chain: Chain, path: str) -> None:
-    found = _resolve(names, chain)
-    reading.push(chain[0])
-    if found is _ABSENT:
-        reading.push(_ABSENT)
-    else:
-        reading.look_around(found, path)
-
-
-def _resolve(names: Mapping[str, Any], chain: Chain) -> Any:
-    """Follow a name, and its attributes as far as they lead through modules and classes."""
-    value = names.get(chain[0], _ABSENT)
-    if value is _ABSENT:
-        value = vars(builtins).get(chain[0], _ABSENT)
-    for name in chain[1:]:
-        if isinstance(value, types.ModuleType) and not is_installed_module(value.__name__):
-            value = vars(value).get(name, _ABSENT)
-        elif isinstance(value, type) and not is_installed_module(value.__module__):
-            value = _function_in(inspect.getattr_static(value, name, _ABSENT))
+def _read_chains(
+    reading: ContentReading, names: Mapping[str, Any], chains: tuple[Chain, ...], path: str
+) -> None:
+    reading.around.add(functools.partial(find_all, chains), names)
+    for chain in chains:
+        found = resolve(names, chain)
+        reading.push(chain[0])
+        if found is ABSENT:
+            reading.push(ABSENT)
         else:
-            break
-    return value
-
-
-def _function_in(member: Any) -> Any:
-    """Return the function of a property or a method that is not bound."""
-    if isinstance(member, staticmethod | classmethod):
-        return cast("Any", member).__func__
-    return member.fget if isinstance(member, property) else member
+            reading.look_around(found, f"{path}[{'.'.join(chain)!r}]")
 
 
 def _read_method(reading: _Content, value: types.MethodType | BoundMethod, path: str) -> None:
@@ -208,8 +174,12 @@ def _read_receiver(reading: _Content, value: Any, path: str) -> None:
 
 def _read_builtin(reading: _Content, value: Any, path: str) -> None:
     owner = value.__self__
-    if owner is None or isinstance(owner, types.ModuleType | type):
-        reading.push(Is(value) if owner is None else Is(owner), value.__qualname__)
+    if owner is None:
+        reading.push(Is(value))
+        return
+    if isinstance(owner, types.ModuleType | type):
+        reading.push(value.__qualname__)
+        _read_other(reading, owner, f"{path}.__self__")
         return
     reading.push(id(type(value)), value.__name__)
     reading.deep += 1
@@ -224,38 +194,44 @@ def _read_reduced(reading: Reading, value: Any, path: str) -> None:
 
 def _read_object(reading: _Content, value: Any, path: str) -> None:
     """Read an object by its class and its attributes."""
+    kind: type = type(value)
 
     def read_parts() -> None:
-        kind: type = type(value)
         reading.push(id(kind))
-        reading.noting.add(attributes_flat, value)
+        reading.noting.add(attributes_of(value), value)
         for name, item in attributes(value):
             reading.push(name)
             read(reading, item, f"{path}.{name}")
         reading.push(None)
-        for base in kind.__mro__:
-            if not is_installed_module(base.__module__):
-                _read_class(reading, base, f"{path}.{base.__name__}")
 
     reading.node(value, read_parts)
+    _read_classes(reading, kind, path)
+
+
+def _read_classes(reading: ContentReading, cls: type, path: str) -> None:
+    for base in own_bases(cls):
+        _read_class(reading, base, f"{path}.{base.__name__}")
 
 
 def _read_class(reading: ContentReading, cls: type, path: str) -> None:
     """Read what the code of a class finds by name, and what it could assign on the class."""
 
     def read_parts() -> None:
-        reading.around.add(lambda each: tuple(vars(each).values()), cls)
+        reading.around.add(lambda each: items(vars(each)), cls)
         for name, member in vars(cls).items():
             if name not in _OF_EVERY_CLASS:
                 reading.push(name)
-                reading.look_around(_function_in(member), f"{path}.{name}")
+                reading.look_around(function_in(member), f"{path}.{name}")
 
     reading.push(Is(cls))
     reading.node(cls, read_parts)
 
 
 _OF_EVERY_CLASS: Final = frozenset(
-    {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__"}
+    {
+        *("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__"),
+        *("__slotnames__", "__annotations_cache__", "__annotate_func__"),  # made when asked for
+    }
 )
 
 
@@ -337,6 +313,7 @@ def _read_identity(reading: Reading, value: Any, _path: str) -> None:
 def _read_other(reading: _Content, value: Any, path: str) -> None:
     """Read a value of a type that is in no table."""
     reading.kept.append(value)
+    _read_classes(reading, value if isinstance(value, type) else type(value), path)
     if isinstance(value, type | types.ModuleType | Enum | np.ufunc):
         reading.push(Is(value))
     elif isinstance(value, jax.Array) and not _findings.is_tracer(value) and reading.deep:
@@ -355,21 +332,7 @@ def _read_other(reading: _Content, value: Any, path: str) -> None:
     elif callable(value):
         _read_object(reading, value, path)
     else:
-        _read_itself(reading, value, path)
-
-
-def _read_itself(reading: ContentReading, value: Any, path: str) -> None:
-    """Read an object that is no function: it is itself, with the attributes it has now."""
-
-    def read_parts() -> None:
-        reading.around.add(attributes_flat, value)
-        for name, item in attributes(value):
-            reading.push(name)
-            reading.look_around(item, f"{path}.{name}")
-
-    reading.push(Is(value))
-    if not is_installed_module(type(value).__module__):
-        reading.node(value, read_parts)
+        reading.read_as_itself(value, path)
 
 
 @functools.cache
@@ -384,9 +347,10 @@ def _content_readers() -> dict[type, Reader]:
         types.BuiltinFunctionType: _read_builtin,
         types.MethodWrapperType: _read_builtin,
         **dict.fromkeys(
-            (types.MethodDescriptorType, types.WrapperDescriptorType, types.ModuleType, type),
+            (types.MethodDescriptorType, types.WrapperDescriptorType, types.ModuleType),
             _read_identity,
         ),
+        type: _read_other,
         **dict.fromkeys(
             (operator.itemgetter, operator.attrgetter, operator.methodcaller), _read_reduced
         ),

@@ -295,9 +295,11 @@ def static_field(
         by: How functions are compared. By ``"identity"`` a function is equal to itself
             alone. By ``"content"`` two are equal that have the same code, defaults,
             attributes and closures, all the way down, and that find the same under the
-            global names they read: an optimizer or a lambda that is built anew for each
-            instance is one key. What cannot be compared is refused by its path. Each flatten
-            then checks that the functions have not changed.
+            global names they read and on the classes they reach: an optimizer or a lambda
+            that is built anew for each instance is one key. What cannot be compared is
+            refused by its path. Each flatten then checks that the functions, and what they
+            close over, have not changed; globals and class attributes are looked at when an
+            instance is built.
         **arguments: As in `dataclasses.field`.
 
     Returns:

@@ -3,7 +3,7 @@
 import itertools
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 _CONTENTS: Final = operator.attrgetter("cell_contents")
@@ -65,8 +65,8 @@ class Guards:
             return False
 
 
-def items(mapping: dict[Any, Any]) -> tuple[Any, ...]:
-    """Return the keys and values of a dict."""
+def items(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """Return the keys and values of a mapping."""
     return (*mapping, *mapping.values())
 
 

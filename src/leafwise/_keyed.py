@@ -19,6 +19,7 @@ from leafwise._static_key import (
     key_of,
     table_of,
     verify,
+    verify_content,
 )
 from leafwise._text import got
 from leafwise.errors import StaticMutatedError
@@ -119,8 +120,22 @@ def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
     try:
         first = key_of(table, key.token.values)
     except StaticMutatedError:  # those have changed since: not the fault of these
-        return key
-    return first if first == key else key
+        first = None
+    if first is not None and first == key:
+        return first
+    key.token.values = key.values  # the next ones share these
+    return key
+
+
+def verify_sealed_content(instance: object) -> None:
+    """Compare the statics of an instance by content with what its key was made from.
+
+    Raises:
+        StaticMutatedError: One of them changed.
+    """
+    key = key_in(instance)
+    if key is not None:
+        verify_content(key)
 
 
 def verify_sealed(instance: object) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._classes import announce
+
 
 class BoundMethod(functools.partial[Any]):
     """What ``p.method`` gives for an instance of a pytree class.
@@ -123,6 +125,7 @@ jax.tree_util.register_pytree_with_keys(
     lambda func, children: BoundMethod(func, *children),
     lambda method: (method.args, method.func),
 )
+announce(BoundMethod)
 
 
 class Method:

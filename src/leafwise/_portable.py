@@ -32,6 +32,7 @@ from leafwise._freeze import FrozenMapping, StaticArray
 from leafwise._introspect import attributes, builtin_base, compares_by_identity, record_fields
 from leafwise._method import BoundMethod
 from leafwise._spec import REDEFINED
+from leafwise._static_key import KEY
 from leafwise._text import got, shorten
 
 Json: TypeAlias = Any
@@ -137,7 +138,7 @@ class PortableReader:
 
     def fields(self, value: Any, path: str, names: Iterable[str]) -> Json:
         """Return a record's class and the fields that have a value."""
-        found = [name for name in names if hasattr(value, name)]
+        found = [name for name in names if name != KEY and hasattr(value, name)]
         content = {name: self.read(getattr(value, name), f"{path}.{name}") for name in found}
         return {"class": class_name(type(value)), "fields": content}
 

@@ -224,7 +224,9 @@ def table_of(cls: type) -> KeyTable:
 
 
 def _load_key(cls: type, values: tuple[Any, ...]) -> StaticKey:
-    return key_of(table_of(cls), values)
+    table = table_of(cls)
+    _ = table.owner.static_names  # a `LazyOwner` announces its class when it is asked
+    return key_of(table, values)
 
 
 def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:

@@ -48,6 +48,7 @@ LAYERS = {
     "debug": 14,
     "_guards": 0,
     "_code": 1,
+    "_content_names": 2,
     "_content_reading": 4,
     "_content": 5,
     # Trees of any library: paths, selections, edits, pictures.

@@ -20,6 +20,7 @@ import equinox as eqx
 import jax
 
 from leafwise import _annotations
+from leafwise._classes import announce
 from leafwise._classmap import ClassMap
 from leafwise._fields import (
     CONVERTER,
@@ -30,7 +31,7 @@ from leafwise._fields import (
     field,
     static_field,
 )
-from leafwise._keyed import LazyOwner, seal, verify_sealed
+from leafwise._keyed import LazyOwner, seal, verify_sealed, verify_sealed_content
 from leafwise._registry import follow_checking
 from leafwise._spec import ambiguous_override, contradictions, is_static_metadata
 from leafwise._static_key import KEY, StaticKey, table_of
@@ -103,6 +104,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
             _complete(cls, name, annotation)
         _refuse_properties(cls)
         _seal_before_checks(cls)
+        _look_at_content(cls)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Fill an instance that was pickled or copied; its key is that of this process."""
@@ -210,6 +212,7 @@ def _static_fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
     """
     kept = [each for each in dataclasses.fields(cls) if not _is_hidden(cls, each.name)]
     _check_flattened(cls, [each.name for each in kept if not each.metadata.get("static", False)])
+    announce(cls)  # not in `__init_subclass__`, which runs before it is a pytree
     return tuple(each for each in kept if each.metadata.get("static", False) and each.name != KEY)
 
 
@@ -276,6 +279,30 @@ def _look_and_get(self: Any, name: str) -> Any:
     if name == "__dict__":
         verify_sealed(self)
     return super(Module, self).__getattribute__(name)
+
+
+def _look_at_content(cls: Any) -> None:
+    """Let equinox meet a changed function whenever it flattens an instance."""
+    if not _has_content(cls):
+        return
+    written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
+
+    def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807  # Python calls it so
+        if name == "__dict__":
+            verify_sealed_content(self)
+        if written is not None:
+            return written(self, name)
+        return super(cls, self).__getattribute__(name)
+
+    setattr(cls, _GET, __getattribute__)
+
+
+def _has_content(cls: type) -> bool:
+    """Return whether a class that is not finished will have a static field by content."""
+    inherited = [vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[1:]]
+    fields = [field for each in (*inherited, vars(cls)) for field in each.values()]
+    metadata = [each.metadata for each in fields if isinstance(each, dataclasses.Field)]
+    return any(each.get(OPTIONS, FieldOptions()).by == "content" for each in metadata)
 
 
 _seal_before_checks(Module)

@@ -1,17 +1,23 @@
 """Pytree classes in flax: state dicts, and attributes of `flax.nnx` modules."""
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any, Final
 
 import flax.serialization
 import jax
 
+from leafwise._checkpoint import say_opaque
 from leafwise._classes import tell_of_classes
-from leafwise._portable import PortableReader, dump, say
+from leafwise._keyed import LazyOwner
+from leafwise._method import BoundMethod
+from leafwise._portable import Json, PortableReader, dump, say
 from leafwise._register import registered_names
 from leafwise._registry import spec_of
+from leafwise._spec import is_decorated
+from leafwise._static_key import KEY, table_of
 from leafwise._text import got
 from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
 
@@ -24,8 +30,13 @@ _STATICS: Final = "__leafwise__"
 
 _NOTHING: Final = "nothing"
 
+_SWITCH: Final = "register_serialization(allow_opaque=True)"
 
-def register_serialization() -> None:
+
+_allow_opaque: bool = False
+
+
+def register_serialization(*, allow_opaque: bool = False) -> None:
     """Let `flax.serialization` save and restore pytree classes, those to come included.
 
     ``to_state_dict``, ``from_state_dict``, ``to_bytes`` and ``from_bytes`` then treat an
@@ -37,10 +48,20 @@ def register_serialization() -> None:
     ``jax.tree.map`` over a state dict still meets nothing but arrays. A state dict of another
     static configuration is refused with a `leafwise.CheckpointMismatchError`, and so is one that
     lacks a field or has another one. A state dict that says nothing of statics (one made by
-    hand) is taken. A static without a name, such as a lambda, is known by its type only.
+    hand) is taken.
 
-    Classes that were registered with `leafwise.register` take part, but for those that flax
-    knows already.
+    A static that means nothing to another process (a lambda, a local function, so also an
+    optimizer of optax) is refused with a `leafwise.CheckpointError`, to save and to restore.
+
+    Pytree classes are those of `leafwise.pytree`, the subclasses of
+    `leafwise.interop.equinox.Module`, bound methods of the former (whose function counts as a
+    static) and classes that were registered with `leafwise.register`, but for those that
+    flax knows already.
+
+    Args:
+        allow_opaque: Whether to take statics that mean nothing to another process, and to
+            compare no more than their types and names: `optax.adam(1e-3)` then restores what
+            `optax.sgd(10.0)` saved. It holds for the whole process; the last call decides.
 
     Example:
         >>> import leafwise as lw
@@ -54,6 +75,8 @@ def register_serialization() -> None:
         >>> serialization.from_state_dict(Params(jax.numpy.zeros(3)), state).w
         Array([1., 1., 1.], dtype=float32)
     """
+    global _allow_opaque  # noqa: PLW0603  # one switch for the process, as flax has one table
+    _allow_opaque = allow_opaque
     tell_of_classes(_register_serialization)
 
 
@@ -61,7 +84,8 @@ def register_nnx_data() -> None:
     """Let `flax.nnx` take pytree classes for data, those to come included.
 
     An instance can then be the attribute of an ``nnx.Module`` without ``nnx.data`` around it.
-    Classes that have static fields only stay what they are to nnx: hashable objects, so static
+    The classes are those of `register_serialization`; a bound method is data as well. Classes
+    that have static fields only stay what they are to nnx: hashable objects, so static
     attributes. Imports ``flax.nnx``.
 
     Example:
@@ -84,8 +108,7 @@ def register_nnx_data() -> None:
 def _register_nnx_data(cls: type) -> None:
     from flax import nnx  # noqa: PLC0415  # takes as long to import as all the rest of flax
 
-    _, dynamic = _names(cls)
-    if dynamic:
+    if _has_children(cls):
         nnx.register_data_type(cls)
 
 
@@ -94,42 +117,101 @@ def _register_serialization(cls: type) -> None:
         _flax.register_serialization_state(cls, _to_state_dict, _from_state_dict)
 
 
-def _names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of static and of dynamic fields."""
+def _has_children(cls: type) -> bool:
+    if is_decorated(cls):
+        return bool(spec_of(cls).dynamic_names)
     names = registered_names(cls)
     if names is not None:
-        return names
-    spec = spec_of(cls)
-    return spec.static_names, spec.dynamic_names
+        return bool(names[1])
+    # A method has its instance, a module of equinox the fields that equinox takes for children.
+    return cls is BoundMethod or not all(
+        field.metadata.get("static", False) for field in dataclasses.fields(cls)
+    )
+
+
+def _static_names(cls: type) -> tuple[str, ...]:
+    return ("__func__",) if cls is BoundMethod else table_of(cls).owner.static_names
+
+
+def _children(instance: Any) -> tuple[dict[str, Any], Any]:
+    """Return the children by name, those that are no fields included, and what holds them."""
+
+    def is_child(node: object) -> bool:
+        return node is not instance
+
+    pairs, structure = jax.tree_util.tree_flatten_with_path(instance, is_leaf=is_child)
+    return {path[0].name: child for path, child in pairs}, structure
+
+
+def _is_field(instance: Any, name: str) -> bool:
+    """Return whether a child is a field's value, and not what stands for something else.
+
+    That is the child of ``many_statics``, or equinox's mark for a field that was never set.
+    """
+    cls = type(instance)
+    if cls is not BoundMethod and isinstance(table_of(cls).owner, LazyOwner):
+        return name in vars(instance)
+    return not name.startswith(KEY)
 
 
 def _to_state_dict(instance: Any) -> dict[str, Any]:
-    static, dynamic = _names(type(instance))
-    state = {name: _flax.to_state_dict(getattr(instance, name)) for name in dynamic}
+    children, _ = _children(instance)
+    state = {
+        name: _flax.to_state_dict(child)
+        for name, child in children.items()
+        if _is_field(instance, name)
+    }
+    static = _static_names(type(instance))
     if static:
-        state[_STATICS] = {name: {_portable(instance, name): {}} for name in static}
+        reader = PortableReader()
+        state[_STATICS] = {name: {_read(reader, instance, name): {}} for name in static}
+        _refuse_opaque(reader.opaque)
     return state
 
 
-def _portable(instance: Any, name: str) -> str:
-    value = getattr(instance, name)
-    text = dump(PortableReader().read(value, f"{type(instance).__name__}.{name}"))
+def _read(reader: PortableReader, instance: Any, name: str) -> str:
+    value, path = getattr(instance, name), f"{type(instance).__name__}.{name}"
+    text = dump(_method_name(instance) or reader.read(value, path))
     # `flatten_dict` joins keys by slashes, and splits them there again.
     return text.replace("/", "\\u002f")
 
 
+def _method_name(instance: Any) -> Json:
+    """Return the name of a method that its instance's class leads to, though it is a local one.
+
+    Classes are never compared by flax: the target's own is known as well as what it holds.
+    """
+    if type(instance) is not BoundMethod:
+        return None
+    function: Any = instance.__func__
+    found = getattr(type(instance.__self__), getattr(function, "__name__", ""), None)
+    if found is None or found is not function:
+        return None
+    return {"name": f"{function.__module__}:{function.__qualname__}"}
+
+
+def _refuse_opaque(opaque: list[tuple[str, str]]) -> None:
+    """Refuse statics that nothing but the type can be compared of.
+
+    Raises:
+        CheckpointError: There are some, and they have not been allowed.
+    """
+    if opaque and not _allow_opaque:
+        problems = [f"{path}: {say_opaque(what, _SWITCH)}" for path, what in opaque]
+        raise CheckpointError("\n".join(problems) + _at_path())
+
+
 def _from_state_dict(target: Any, state: Any) -> Any:
-    static, dynamic = _names(type(target))
-    given = _checked(target, state, static, dynamic)
-    children, structure = jax.tree.flatten(target, is_leaf=lambda node: node is not target)
-    for place, name in enumerate(dynamic):  # behind them may be the child of `many_statics`
-        children[place] = _flax.from_state_dict(children[place], given[name], name=name)
-    return jax.tree.unflatten(structure, children)
+    children, structure = _children(target)
+    given = _checked(target, state, [name for name in children if _is_field(target, name)])
+    restored = [
+        _flax.from_state_dict(child, given[name], name=name) if name in given else child
+        for name, child in children.items()
+    ]
+    return jax.tree.unflatten(structure, restored)
 
 
-def _checked(
-    target: Any, state: Any, static: tuple[str, ...], dynamic: tuple[str, ...]
-) -> dict[str, Any]:
+def _checked(target: Any, state: Any, dynamic: Collection[str]) -> dict[str, Any]:
     """Return the dynamic fields in a state dict that fits the target."""
     name = type(target).__name__
     if not isinstance(state, Mapping):
@@ -144,7 +226,8 @@ def _checked(
     lost += [
         Difference(f"{name}.{key}", "a value", "no field") for key in given if key not in dynamic
     ]
-    found = [*lost, *([] if saved is None else _static_differences(target, saved, static))]
+    reader = PortableReader()
+    found = [*lost, *([] if saved is None else _static_differences(target, saved, reader))]
     if found:
         lines = "\n".join(f"  {difference}" for difference in found)
         hint = (
@@ -157,11 +240,12 @@ def _checked(
             f"{name}: the state dict is not one of this target\n{lines}{_at_path()}\n  fix: {hint}"
         )
         raise CheckpointMismatchError(msg, tuple(found))
+    _refuse_opaque(reader.opaque)
     return given
 
 
-def _static_differences(target: Any, saved: Any, static: tuple[str, ...]) -> list[Difference]:
-    now = {name: _portable(target, name) for name in static}
+def _static_differences(target: Any, saved: Any, reader: PortableReader) -> list[Difference]:
+    now = {name: _read(reader, target, name) for name in _static_names(type(target))}
     try:
         before = {name: next(iter(texts)) for name, texts in saved.items()}
         said = {name: say(json.loads(text)) for name, text in before.items()}

@@ -1,0 +1,188 @@
+"""`leafwise.interop.equinox.Module`: functions by content are looked at whenever flattened."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import pytest
+
+import leafwise as lw
+from leafwise.interop.equinox import Module
+
+T = TypeVar("T")
+LOOKS = "a function by content in a `leafwise.interop.equinox.Module` is checked at each flatten"
+
+
+def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
+    return pytest.mark.works("equinox", what, cannot=cannot)
+
+
+def scaled_by(rates: list[float]) -> Any:
+    """Return a function over a list."""
+    return lambda x: rates[0] * x
+
+
+class M(Module):
+    x: Any
+    f: Any = lw.static_field(by="content")
+
+
+class Heir(M):
+    y: Any = 1.0
+
+
+class Again(M):
+    f: Any = lw.static_field(by="content")
+
+
+class Guarded(Module):
+    x: Any
+    f: Any = lw.static_field(by="content")
+
+    def __getattribute__(self, name: str) -> Any:
+        """Look an attribute up as `object` does, past all bases."""
+        return object.__getattribute__(self, name)
+
+
+class GuardedHeir(M):
+    def __getattribute__(self, name: str) -> Any:
+        """Look an attribute up as `object` does, past all bases."""
+        return object.__getattribute__(self, name)
+
+
+class Of(Module, Generic[T]):
+    x: T
+    f: Any = lw.static_field(by="content")
+
+
+class Typed(Of[float]):
+    pass
+
+
+class Own(Module):
+    x: Any
+    f: Any = lw.static_field(by="content")
+
+    def __init__(self, x: Any, f: Any) -> None:
+        """Assign in another order."""
+        self.f = f
+        self.x = x
+
+
+CLASSES = [M, Heir, Again, Guarded, GuardedHeir, Of, Typed, Own]
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "leaves": jax.tree.leaves,
+    "structure": jax.tree.structure,
+    "paths": jax.tree_util.tree_leaves_with_path,
+    "jit": jax.jit(lambda m: m.f(m.x)),
+    "filter_jit": eqx.filter_jit(lambda m: m.f(m.x)),
+    "grad": jax.grad(lambda m: m.f(m.x)),
+    "nested": lambda m: jax.jit(lambda d: d["m"][0].x)({"m": [m]}),
+    "tree_at": lambda m: eqx.tree_at(lambda m: m.x, m, 2.0),
+}
+
+
+@works(LOOKS)
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("use", USES)
+def test_a_change_in_place(cls: Callable[..., Any], use: str) -> None:
+    """A module whose function changed is refused wherever it is flattened; a new one is not."""
+    rates = [7.0]
+    changed = cls(1.0, scaled_by(rates))
+    USES[use](changed)
+    rates[0] = 8.0
+    with pytest.raises(lw.StaticMutatedError, match=r"\.f.*changed in place"):
+        USES[use](changed)
+    fresh = cls(1.0, changed.f)
+    USES[use](fresh)
+    assert jax.jit(lambda m: m.f(m.x))(fresh) == 8
+
+
+@works(LOOKS)
+def test_no_program_answers_for_another() -> None:
+    """Equal modules hold the first one's function: where it changes, none of them is traced."""
+    rates = [7.5]
+    first, other = M(1.0, scaled_by(rates)), M(1.0, scaled_by([7.5]))
+    assert other.f is first.f
+    rates[0] = 8.0
+    program = jax.jit(lambda m: m.f(m.x))
+    for module in (first, other):
+        with pytest.raises(lw.StaticMutatedError, match=r"M\.f"):
+            program(module)
+    assert program(M(1.0, scaled_by([7.5]))) == 7.5
+    assert program(M(1.0, scaled_by(rates))) == 8
+    one, two = M(1.0, scaled_by([7.5])), M(1.0, scaled_by([7.5]))  # which share again
+    assert one.f is two.f is not first.f
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+    rates[0] = 7.5
+    assert program(first) == program(other) == 7.5
+
+
+@works(LOOKS)
+def test_a_class_attribute() -> None:
+    """What a function finds on a class is seen when the next module is built."""
+
+    class Config:
+        k = 2.0
+
+    def function(x: Any) -> Any:
+        return x * Config.k
+
+    program = jax.jit(lambda m: m.f(m.x))
+    assert program(M(1.0, function)) == 2
+    Config.k = 5.0
+    assert program(M(1.0, function)) == 5
+
+
+@works(LOOKS)
+def test_check_statics_and_back() -> None:
+    """It looks inside of a `check_statics` block, and after it."""
+    rates = [7.0]
+    module = M(1.0, scaled_by(rates))
+    with lw.debug.check_statics():
+        jax.tree.leaves(module)
+        rates[0] = 8.0
+        with pytest.raises(lw.StaticMutatedError):
+            jax.tree.leaves(module)
+    with pytest.raises(lw.StaticMutatedError):
+        jax.tree.leaves(module)
+
+
+@works(LOOKS)
+def test_copies_and_traced_modules() -> None:
+    """Copies, mapped and traced modules are looked at as well."""
+    rates = [7.0]
+    module = M(1.0, scaled_by(rates))
+    copies = [copy.copy(module), copy.deepcopy(module), jax.tree.map(lambda x: x, module)]
+    for each in copies:
+        assert jax.tree.structure(each) == jax.tree.structure(module)
+    rates[0] = 8.0
+    for each in copies:
+        with pytest.raises(lw.StaticMutatedError):
+            jax.tree.leaves(each)
+
+
+def test_pickled() -> None:
+    """A module with a function by content goes through pickle."""
+    module = M(1.0, scaled_by)
+    loaded = pickle.loads(pickle.dumps(module))  # noqa: S301
+    assert jax.tree.structure(loaded) == jax.tree.structure(module)
+
+
+def test_others_are_left_alone() -> None:
+    """A class without a field by content looks its attributes up as ever."""
+
+    class Plain(Module):
+        x: Any
+        f: Any = lw.static_field()
+
+    assert Plain.__getattribute__ is Module.__getattribute__
+    assert M.__getattribute__ is not Module.__getattribute__
+    rates = [7.0]
+    plain = Plain(1.0, scaled_by(rates))
+    rates[0] = 8.0
+    assert jax.tree.leaves(plain) == [1.0]

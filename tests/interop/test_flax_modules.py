@@ -1,0 +1,338 @@
+"""Keyed modules of equinox, and bound methods, in state dicts and in `flax.nnx` modules."""
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import serialization
+
+import leafwise as lw
+from leafwise.errors import CheckpointError, CheckpointMismatchError
+from leafwise.interop.equinox import Module
+from leafwise.interop.flax import register_nnx_data, register_serialization
+from leafwise.testing import assert_traces
+
+with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from flax import nnx
+
+pytestmark = pytest.mark.filterwarnings("ignore:jax.core.get_opaque_trace_state is deprecated")
+
+register_serialization()
+register_nnx_data()
+
+MODULES = "`leafwise.interop.equinox.Module` in state dicts and `nnx.Module` attributes"
+METHODS = "bound methods of leafwise classes in state dicts and `nnx.Module` attributes"
+
+
+class Mod(Module):
+    w: Any
+    k: Any = eqx.field(static=True, default=1)
+    b: Any = None
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.w * self.k
+
+
+class Sub(Mod):
+    inner: Any = None
+    act: lw.Static[str] = "relu"
+
+
+class Config(Module):
+    width: int = lw.static_field(default=2)
+
+
+@lw.pytree
+class Net:
+    w: Any
+    n: lw.Static[int] = 2
+
+    def times(self, x: Any) -> Any:
+        return x * self.w * self.n
+
+    def plus(self, x: Any) -> Any:
+        return x + self.w
+
+    @jax.jit
+    def jitted(self, x: Any) -> Any:
+        return x * self.w
+
+
+@lw.pytree
+class Holder:
+    it: Any
+
+
+class Model(nnx.Module):
+    """Holds a value without `nnx.data`."""
+
+    def __init__(self, it: Any) -> None:
+        self.it = it
+
+
+def same(restored: Any, saved: Any) -> None:
+    assert jax.tree.structure(restored) == jax.tree.structure(saved)
+    assert jax.tree.all(jax.tree.map(np.array_equal, restored, saved))
+
+
+def of_every_kind(value: float) -> list[Any]:
+    w = jnp.full(2, value, jnp.float32)
+    return [
+        Mod(w),
+        Sub(w, 3, {"a": w}, Mod(w, "k"), "gelu"),
+        Holder([Mod(w), Config()]),
+        Sub(w, inner=Holder(Mod(w))),
+        Config(),
+        Net(w).times,
+        Net(w).jitted,
+        Mod(Net(w, 3).plus),
+    ]
+
+
+@pytest.mark.works("flax", MODULES)
+@pytest.mark.works("flax", METHODS)
+@pytest.mark.parametrize("which", range(len(of_every_kind(1))))
+def test_round_trip(which: int) -> None:
+    """State dicts and bytes restore it into an equal configuration, and need no new program."""
+    saved, target = of_every_kind(1)[which], of_every_kind(0)[which]
+    step = jax.jit(lambda tree: jax.tree.map(lambda x: x * 2, tree))
+    step(saved)
+    same(serialization.from_state_dict(target, serialization.to_state_dict(saved)), saved)
+    same(serialization.from_bytes(target, serialization.to_bytes(saved)), saved)
+    abstract = jax.eval_shape(lambda: of_every_kind(0)[which])
+    restored = serialization.from_bytes(abstract, serialization.to_bytes(saved))
+    same(restored, saved)
+    with assert_traces(0):
+        step(restored)
+
+
+OTHERS: list[tuple[Any, Any, str]] = [
+    (Mod(1.0), Mod(1.0, 2), "Mod.k: saved 1, target 2"),
+    (Mod(1.0), Mod(1.0, True), "Mod.k: saved 1, target True"),
+    (Sub(1.0), Sub(1.0, act="gelu"), "Sub.act: saved 'relu', target 'gelu'"),
+    (Sub(1.0, inner=Mod(1.0)), Sub(1.0, inner=Mod(1.0, 1.0)), "Mod.k: saved 1, target 1.0"),
+    (Config(2), Config(3), "Config.width: saved 2, target 3"),
+    (Mod(1.0), Sub(1.0), "Sub.inner: saved nothing, target a field"),
+    (Net(1.0).times, Net(1.0).plus, "Net.times, target"),
+    (Net(1.0).times, Net(1.0).jitted, "Net.times, target"),
+    (Net(1.0).times, Net(1.0, 3).times, "Net.n: saved 2, target 3"),
+    (Net(1.0), Net(1.0).times, "BoundMethod.__self__: saved nothing, target a field"),
+    (Net(1.0).times, Net(1.0), "Net.__self__: saved a value, target no field"),
+]
+
+
+@pytest.mark.works("flax", "restoring into another static configuration is refused by field")
+@pytest.mark.parametrize(("saved", "target", "text"), OTHERS, ids=range(len(OTHERS)))
+def test_others_are_refused(saved: Any, target: Any, text: str) -> None:
+    """Another static, or another function of a method, is refused by name, as is another shape."""
+    state = serialization.to_state_dict([Holder(saved)])
+    with pytest.raises(CheckpointMismatchError) as raised:
+        serialization.from_state_dict([Holder(target)], state)
+    assert text in str(raised.value)
+    assert "./0/it" in str(raised.value)
+
+
+def test_methods_of_local_classes() -> None:
+    """A method is known by the name under which its class has it, also where that is local."""
+
+    @lw.pytree
+    class Local:
+        w: Any
+
+        def f(self) -> int:
+            return 1
+
+        def g(self) -> int:
+            return 2
+
+        h: Any = None
+        one = lambda self: 1  # noqa: E731
+
+    state = serialization.to_state_dict(Local(1.0).f)
+    assert serialization.from_state_dict(Local(0.0).f, state).__self__.w == 1
+    with pytest.raises(CheckpointMismatchError, match=r"Local\.f, target .*Local\.g"):
+        serialization.from_state_dict(Local(0.0).g, state)
+    with pytest.raises(CheckpointError, match=r"BoundMethod\.__func__: it has no description"):
+        serialization.to_state_dict(Local(1.0).one)
+
+
+def test_inherited_methods() -> None:
+    """A method that a subclass overrides is another one; one that it inherits is the same."""
+
+    @lw.pytree
+    class Child(Net):
+        def plus(self, x: Any) -> Any:
+            return x
+
+    times, plus = (serialization.to_state_dict(m) for m in (Net(1.0).times, Net(1.0).plus))
+    assert serialization.from_state_dict(Child(0.0).times, times).__self__.w == 1
+    with pytest.raises(CheckpointMismatchError, match=r"Net\.plus, target .*Child\.plus"):
+        serialization.from_state_dict(Child(0.0).plus, plus)
+
+
+@pytest.mark.works("flax", MODULES)
+def test_opaque_statics_of_modules() -> None:
+    """Statics without a name are refused in a module, too, by field."""
+    with pytest.raises(CheckpointError, match=r"Mod\.k: it has no description") as raised:
+        serialization.to_bytes(Holder(Mod(1.0, lambda: 1)))
+    assert "register_serialization(allow_opaque=True)" in str(raised.value)
+
+
+class Lazy(Module):
+    """Its constructor leaves a field to the class's default."""
+
+    w: Any
+    d: Any = 3.0
+    k: lw.Static[Any] = 1
+
+    def __init__(self, w: Any, k: Any = 1) -> None:
+        self.w = w
+        self.k = k
+
+
+@pytest.mark.works("flax", MODULES)
+def test_fields_that_were_never_set() -> None:
+    """A field that no constructor has set is no child to equinox, and in no state dict."""
+    state = serialization.to_state_dict(Lazy(1.0))
+    assert state.keys() == {"w", "__leafwise__"}
+    same(serialization.from_bytes(Lazy(0.0), serialization.to_bytes(Lazy(1.0))), Lazy(1.0))
+    with pytest.raises(CheckpointMismatchError, match=r"Lazy\.d: saved a value, target no field"):
+        serialization.from_state_dict(Lazy(0.0), state | {"d": 1.0})
+
+
+@pytest.mark.works("flax", MODULES)
+def test_modules_in_static_fields() -> None:
+    """A keyed module without arrays can be a static: it is read by its fields."""
+    state = serialization.to_state_dict(Mod(1.0, Config(2)))
+    assert serialization.from_state_dict(Mod(0.0, Config(2)), state).w == 1
+    with pytest.raises(CheckpointMismatchError, match=r"Mod\.k: saved .*Config\(width=2\)"):
+        serialization.from_state_dict(Mod(0.0, Config(3)), state)
+
+
+@pytest.mark.works("flax", MODULES)
+def test_modules_in_nnx() -> None:
+    """A keyed module is data to nnx: its Variables are the nnx module's, its statics compared."""
+    model = Model(Mod(nnx.Param(jnp.ones(2))))
+    assert nnx.is_data(model.it)
+    params = nnx.state(model, nnx.Param)
+    assert params["it"]["w"].shape == (2,)
+    graph, state = nnx.split(model)
+    assert (type(nnx.merge(graph, state).it), nnx.merge(graph, state).it.k) == (Mod, 1)
+    for other in (True, 2, 1.0):
+        assert nnx.split(Model(Mod(nnx.Param(jnp.ones(2)), other)))[0] != graph
+    assert nnx.split(Model(Mod(nnx.Param(jnp.ones(2)), 1)))[0] == graph
+    nnx.update(model, jax.tree.map(lambda x: x * 3, params))
+    assert model.it.w[...].tolist() == [3, 3]
+
+
+@pytest.mark.works("flax", "a leafwise class of statics only as a static attribute")
+@pytest.mark.parametrize("declare", [nnx.static, lambda value: value], ids=["static", "bare"])
+def test_modules_of_statics(declare: Callable[[Any], Any]) -> None:
+    """A keyed module without children is a static attribute, told apart by type and value."""
+    one, same_one, *others = (
+        nnx.split(Model(declare(Config(width))))[0]  # type: ignore[arg-type]
+        for width in (1, 1, 2, True)
+    )
+    assert not nnx.is_data(Config())
+    assert one == same_one
+    assert one not in others
+
+
+@pytest.mark.works("flax", METHODS)
+def test_methods_in_nnx() -> None:
+    """A bound method is data to nnx; another function of the same instance is another graph."""
+    net = Net(nnx.Param(jnp.full(2, 3.0)))
+    model = Model(net.times)
+    graph, state = nnx.split(model)
+    assert state["it"]["__self__"]["w"].shape == (2,)
+    assert nnx.merge(graph, state).it(1.0).tolist() == [6, 6]
+    assert nnx.split(Model(net.plus))[0] != graph
+    assert nnx.split(Model(Net(nnx.Param(jnp.ones(2)), 3).times))[0] != graph
+    assert nnx.split(Model(Net(nnx.Param(jnp.ones(2))).times))[0] == graph
+
+
+@pytest.mark.works(
+    "flax",
+    "a plain `equinox.Module` in `to_bytes`",
+    cannot="flax takes it for a leaf, and so its statics are not compared in a state dict either; "
+    "use `leafwise.interop.equinox.Module`",
+)
+def test_plain_modules() -> None:
+    """A module without a key is a leaf to flax: kept in a state dict, refused in bytes."""
+
+    class Plain(eqx.Module):
+        k: int = eqx.field(static=True)
+
+    one, two = Plain(1), Plain(2)
+    state = serialization.to_state_dict(Holder(one))
+    assert serialization.from_state_dict(Holder(two), state).it is one
+    with pytest.raises(TypeError, match="Plain"):
+        serialization.to_bytes(Holder(one))
+
+
+CLASSES = """
+from typing import Any
+import leafwise as lw
+from leafwise.interop.equinox import Module
+class Before(Module):
+    x: Any
+    n: lw.Static[int] = 1
+"""
+
+SCRIPT = """
+import pickle, sys
+import jax
+import jax.numpy as jnp
+from flax import nnx, serialization
+from classes import Before, Module
+
+assert not serialization.is_serializable(Before(1))
+from leafwise.interop.flax import register_nnx_data, register_serialization
+register_serialization()
+register_nnx_data()
+class After(Before):
+    y: object = 2
+for cls in (Before, After):
+    restored = serialization.from_bytes(cls(0), serialization.to_bytes(cls(2)))
+    assert (type(restored), restored.x) == (cls, 2)
+    assert nnx.is_data(restored)
+"""
+
+TRAVELLER = """
+import pickle, sys
+import jax
+from flax import nnx, serialization
+from leafwise.interop.flax import register_nnx_data, register_serialization
+register_serialization()
+register_nnx_data()
+structure = pickle.loads(bytes.fromhex(sys.argv[1]))
+made = jax.tree.unflatten(structure, [3.0])
+assert nnx.is_data(made)
+state = serialization.to_state_dict(made)
+assert state == {"x": 3.0, "__leafwise__": {"n": {"1": {}}}}, state
+"""
+
+
+@pytest.mark.works("flax", "one call makes all classes known to flax, later ones included")
+def test_modules_before_and_after(tmp_path: Path) -> None:
+    """Module classes take part, whether made before the call, after it, or first unpickled."""
+    (tmp_path / "classes.py").write_text(CLASSES)
+
+    def run(script: str, *arguments: str) -> str:
+        command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
+        done = subprocess.run(
+            command, check=True, timeout=120, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        return done.stdout
+
+    pickled = "print(pickle.dumps(jax.tree.structure(Before(1))).hex())"
+    run(TRAVELLER, run(SCRIPT + pickled).strip())
