@@ -26,7 +26,7 @@ from leafwise import _findings
 from leafwise._freeze import FrozenMapping, StaticArray
 from leafwise._introspect import attributes, builtin_base, compares_by_identity, record_fields
 from leafwise._method import BoundMethod
-from leafwise._reading import READERS, Opaque, Reading, read
+from leafwise._reading import READERS, Opaque, Reader, Reading, read
 from leafwise._text import shorten
 
 _ABSENT: Final = object()
@@ -321,33 +321,32 @@ def _read_opaque(reading: Reading, value: Any, path: str) -> None:
         read(reading, value.tzinfo, f"{path}.tzinfo")
 
 
-READERS.update(
-    {
-        **dict.fromkeys(
-            (int, str, bytes, bool, type(None), type(...), type(NotImplemented)), _read_plain
-        ),
-        **dict.fromkeys((datetime.timedelta, fractions.Fraction), _read_plain),
-        StaticArray: _read_static_array,
-        uuid.UUID: _read_uuid,
-        float: _read_float,
-        complex: _read_complex,
-        tuple: _read_tuple,
-        frozenset: _read_frozenset,
-        FrozenMapping: _read_mapping,
-        range: _read_range,
-        slice: _read_slice,
-        functools.partial: _read_partial,
-        jax.tree_util.Partial: _read_partial,
-        types.MethodType: _read_method,
-        BoundMethod: _read_method,
-        types.FunctionType: _read_function,
-        types.ModuleType: _read_identity,
-        type: _read_identity,
-        datetime.datetime: _read_date,
-        datetime.date: _read_date,
-        datetime.time: _read_date,
-        datetime.timezone: _read_timezone,
-        decimal.Decimal: _read_decimal,
-        object: _read_other,
-    }
-)
+_BY_TYPE: Final[dict[type, Reader]] = {
+    **dict.fromkeys(
+        (int, str, bytes, bool, type(None), type(...), type(NotImplemented)), _read_plain
+    ),
+    **dict.fromkeys((datetime.timedelta, fractions.Fraction), _read_plain),
+    StaticArray: _read_static_array,
+    uuid.UUID: _read_uuid,
+    float: _read_float,
+    complex: _read_complex,
+    tuple: _read_tuple,
+    frozenset: _read_frozenset,
+    FrozenMapping: _read_mapping,
+    range: _read_range,
+    slice: _read_slice,
+    functools.partial: _read_partial,
+    jax.tree_util.Partial: _read_partial,
+    types.MethodType: _read_method,
+    BoundMethod: _read_method,
+    types.FunctionType: _read_function,
+    types.ModuleType: _read_identity,
+    type: _read_identity,
+    datetime.datetime: _read_date,
+    datetime.date: _read_date,
+    datetime.time: _read_date,
+    datetime.timezone: _read_timezone,
+    decimal.Decimal: _read_decimal,
+    object: _read_other,
+}
+READERS.update(_BY_TYPE)

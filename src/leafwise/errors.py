@@ -120,12 +120,17 @@ class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests
     Attributes:
         law: The law's name.
         path: Where: ``Class.field``, and the way into it.
+        owner: The class of the node whose field that is, which may be a part of the instance;
+            None if no field is at fault.
     """
 
-    def __init__(self, message: str, law: str = "", path: str = "") -> None:
-        super().__init__(message, law, path)
+    def __init__(
+        self, message: str, law: str = "", path: str = "", owner: type | None = None
+    ) -> None:
+        super().__init__(message, law, path, owner)
         self.law = law
         self.path = path
+        self.owner = owner
 
     def __str__(self) -> str:
         """Return the message."""

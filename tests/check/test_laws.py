@@ -304,3 +304,61 @@ def test_ctrl_c_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laws_module, "check_pytree", interrupted)
     found = run_checks([Target(Own, "here:Own")], Options(fields=False))
     assert (found.reports, found.total, found.interrupted) == ((), 1, True)
+
+
+class Heavy:
+    """Takes long to make, unless it is a small one."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        if size:
+            time.sleep(0.05)
+
+
+@lw.pytree
+class HoldsHeavy:
+    x: jax.Array
+    heavy: lw.Static[Heavy]
+
+
+def test_instances_that_take_long(
+    monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]]
+) -> None:
+    """Where others take long to make, each law is tried on the one instance, and says so."""
+    chosen = Options(laws=(Law.COPIES, Law.STATE), fields=False)
+    quick = check_class(Target(HoldsHeavy, "here"), chosen)
+    assert [each["cls"] for each in asked] == [HoldsHeavy] * 2
+    assert [law.message for law in quick.laws] == ["", ""]
+    asked.clear()
+    monkeypatch.setattr(laws_module, "SLOW", 0.02)
+    slow = check_class(Target(HoldsHeavy, "here"), chosen)
+    assert all(each["cls"] is not HoldsHeavy for each in asked)
+    assert [law.message for law in slow.laws] == [
+        "tried on one instance, as others take long to make"
+    ] * 2
+    assert slow.passed
+
+
+def test_a_static_that_only_its_copy_makes_unfit(write: Write, check_all: Check) -> None:
+    """A copy that by="content" refuses is no counterexample: `copy.deepcopy(jnp.tanh)` is one."""
+    file = write("""
+        import typing
+
+        class Pair(typing.NamedTuple):
+            init: typing.Callable
+            update: typing.Callable
+
+        @lw.pytree
+        class Required:
+            w: jax.Array
+            opt: Pair = lw.static_field(by="content")
+
+        @lw.pytree
+        class Given:
+            w: jax.Array
+            opt: typing.Any = lw.static_field(by="content", default=Pair(jnp.tanh, jnp.sin))
+    """)
+    names = ("equality", "static-hash", "copies", "static-values", "static-types")
+    laws = [word for name in names for word in ("--law", name)]
+    outcome = check_all(file, *laws, "--examples", "10")
+    assert outcome.code == 0, outcome.out

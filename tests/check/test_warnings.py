@@ -13,6 +13,7 @@ import pytest
 import leafwise as lw
 from leafwise.check.build import Builder
 from leafwise.check.cautions import SHOWN, cautions
+from leafwise.check.cures import spelling
 from leafwise.check.records import Caution, ClassReport, LawResult, Verdict
 from leafwise.check.run import Options, check_class
 from leafwise.check.targets import Target
@@ -245,3 +246,102 @@ def test_fields_alone_warn_too(write: Write, check: Check) -> None:
         outcome.out.split()
     )
     assert check(write(SOURCE), "--strict").code == 1
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Inner:
+    x: jax.Array
+    k: int = dataclasses.field(default=2, metadata={"static": True})
+
+
+@lw.pytree
+class HoldsOthers:
+    inner: list[Inner]
+    n: lw.Static[int] = 2
+
+
+def test_faults_of_a_part() -> None:
+    """What the class of a part does not keep is a warning that names that class and its cure."""
+    options = Options(laws=(Law.STATIC_TYPES,), fields=False, examples=10)
+    report = check_class(Target(HoldsOthers, "here:HoldsOthers"), options)
+    (law,) = report.laws
+    assert (law.verdict, report.passed, law.owner) == (Verdict.WARNING, True, Inner)
+    (warning,) = report.warnings
+    assert warning.path == f"{Inner.__module__}.Inner.k"
+    assert "not of HoldsOthers" in warning.message
+    assert "class Inner:\n    ...\n    k: int = lw.static_field(default=2)" in warning.cure
+    assert results(warning) == ["int32[] weak 1", "int32[] weak 1", "bool[] True"]
+    strict = dataclasses.replace(options, strict=True)
+    assert not check_class(Target(HoldsOthers, "here:HoldsOthers"), strict).passed
+
+
+def test_a_fault_of_a_part_that_is_no_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law that no library is known to break fails the class, whoever's field it is."""
+
+    def breaks(_: Any, *, laws: list[Law], **__: Any) -> None:
+        msg = "HoldsOthers.inner[0].k: broken"
+        raise LawViolation(msg, str(laws[0]), "HoldsOthers.inner[0].k", Inner)
+
+    monkeypatch.setattr("leafwise.check.laws.check_pytree", breaks)
+    for law in (Law.ROUND_TRIP, Law.COPIES):
+        report = check_class(Target(HoldsOthers, "here"), Options(laws=(law,), fields=False))
+        assert (report.passed, report.warnings) == (False, ())
+
+
+def test_equinox_parts(write: Write, check_all: Check) -> None:
+    """A layer of equinox in a class of leafwise: its fault, its name, and equinox's cure."""
+    pytest.importorskip("equinox")
+    file = write("""
+        import equinox as eqx
+
+        def linear():
+            return eqx.nn.Linear(2, 2, key=jax.random.key(0))
+
+        @lw.pytree
+        class Net:
+            linear: eqx.nn.Linear = lw.field(default_factory=linear)
+    """)
+    outcome = check_all(file, "--law", "static-types", "--examples", "3")
+    assert outcome.code == 0, outcome.out
+    for words in (
+        "warning: law static-types, equinox.nn.Linear.in_features",
+        "the fault is one of equinox.nn.Linear, not of Net",
+        "from leafwise.interop.equinox import Module",
+        "class Linear(equinox.nn.Linear, Module): ...",
+    ):
+        assert words in outcome.out
+    assert check_all(file, "--law", "static-types", "--examples", "3", "--json").code == 0
+
+
+def test_the_cure_for_equinox_cures() -> None:
+    """The class that a warning shows for one of equinox's own tells the two statics apart."""
+    equinox = pytest.importorskip("equinox")
+    linear = equinox.nn.Linear(2, 2, key=jax.random.key(0))
+    cure = spelling(linear, "use_bias")
+    names: dict[str, Any] = {"equinox": equinox, "__name__": __name__}
+    exec(cure, names)  # noqa: S102  # it is what a reader would type
+    make: Any = functools.partial(names["Linear"], 2, 2, key=jax.random.key(0))
+    structure: Any = jax.tree_util.tree_structure
+    assert structure(make(use_bias=True)) == structure(make(use_bias=True))
+    assert structure(make(use_bias=True)) != structure(make(use_bias=1))
+
+
+def test_function_leaves_of_a_part(write: Write, check_all: Check) -> None:
+    """A class that holds a module with functions for leaves is checked without them."""
+    pytest.importorskip("equinox")
+    file = write("""
+        import equinox as eqx
+
+        def mlp():
+            return eqx.nn.MLP(2, 2, 2, 1, key=jax.random.key(0))
+
+        @lw.pytree
+        class Net:
+            mlp: eqx.nn.MLP = lw.field(default_factory=mlp)
+    """)
+    outcome = check_all(file, "--examples", "1", "--fields", "--json")
+    assert outcome.code == 0, outcome.out
+    (entry,) = outcome.document["classes"]
+    assert entry["rows"]
+    assert {row["verdict"] for row in entry["rows"]} == {"ok"}

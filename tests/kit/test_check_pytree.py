@@ -278,3 +278,39 @@ def test_a_typo_in_a_lazy_name() -> None:
     with pytest.raises(AttributeError, match="no attribute 'check_pytre'"):
         _ = kit.check_pytre
     assert set(kit.__all__) <= set(dir(kit))
+
+
+@lw.pytree
+class ByContent:
+    """Functions by content, of which copies are other functions that show nothing."""
+
+    w: jax.Array
+    pair: tuple[Any, ...] = lw.static_field(by="content")
+
+
+@pytest.mark.parametrize("law", list(Law))
+def test_a_copy_that_is_refused(law: Law) -> None:
+    """Where a copy of a static is refused, the class is not blamed for it."""
+    drawn = strategies.instances(ByContent, pair=st.just((jax.numpy.tanh, jax.numpy.sin)))
+    check_pytree(drawn, laws=[law], settings=FEW)
+
+
+def test_whose_field_it_is() -> None:
+    """A violation names the class whose field is at fault: that of a part, or its own."""
+    holder = st.builds(Holds, st.lists(strategies.instances(specimens.Plain), min_size=1))
+    for strategy in (holder, strategies.instances(specimens.Plain)):
+        with pytest.raises(LawViolation) as caught:
+            check_pytree(strategy, laws=["static-types"], settings=FEW)
+        assert caught.value.owner is specimens.Plain
+        again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # made here
+        assert again.owner is specimens.Plain
+    with pytest.raises(LawViolation) as caught:
+        check_pytree(specimens.Plain, laws=["told-apart"], settings=FEW)
+    assert caught.value.owner is None
+
+
+@lw.pytree
+class Holds:
+    """A sound class that holds parts."""
+
+    parts: list[Any]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 import leafwise as lw
-from leafwise.testing import LawViolation, check_pytree
-from leafwise.testing._far import FarProcess, Request, folder_of
+from leafwise.testing import LawViolation, check_pytree, strategies
+from leafwise.testing._far import PROCESS, FarProcess, Request, folder_of
 
 from . import travellers
 
@@ -126,3 +126,56 @@ def test_texts_have_other_hashes_there(seed: str) -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "KeepsItsHash.n"
+
+
+METHODS = """
+import sys
+import hypothesis, jax
+import leafwise as lw
+from leafwise.testing import check_pytree, strategies
+
+@lw.pytree
+class S:
+    w: jax.Array
+    k: int = lw.static_field(default=1)
+
+    def method(self):
+        return self.w
+
+if __name__ == "__main__":
+    few = hypothesis.settings(max_examples=3, database=None, deadline=None)
+    methods = strategies.instances(S).map(lambda s: s.method)
+    check_pytree(methods, laws=["copies", "fresh-process"], settings=few)
+"""
+
+
+def test_methods_of_a_script(tmp_path: Path) -> None:
+    """A bound method of a class of ``__main__`` is not sent to where there is another one."""
+    script = tmp_path / "script.py"
+    script.write_text(METHODS, encoding="utf-8")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_methods_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a class of a module travels, with the folder of the module."""
+    (tmp_path / "methods.py").write_text(METHODS.partition("if __name__")[0], encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        cls = importlib.import_module("methods").S
+    answers: list[Any] = []
+
+    def ask(request: Request) -> Any:
+        answers.append(real(request))
+        return answers[-1]
+
+    real = PROCESS.ask
+    monkeypatch.setattr(PROCESS, "ask", ask)
+    try:
+        check_pytree(strategies.instances(cls).map(lambda s: s.method),
+                     laws=["fresh-process"], settings=FEW)  # fmt: skip
+    finally:
+        del sys.modules["methods"]
+    assert answers
+    assert not any(answer.missing or answer.problem for answer in answers)
+    assert all(answer.back for answer in answers)

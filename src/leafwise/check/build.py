@@ -16,7 +16,7 @@ from leafwise.testing._objects import is_user_registered
 from leafwise.testing._parameters import CannotBuildError, Parameter, call, parameters_of
 from leafwise.testing._place import Place
 from leafwise.testing._values import accepts_none, argument_for
-from leafwise.testing._view import names_of, stored_value
+from leafwise.testing._view import exchange, names_of, stored_value
 from leafwise.testing._words import tell
 
 _MANY: Final = 2000
@@ -177,6 +177,31 @@ class Builder:
                     f"       hypothesis.strategies.register_type_strategy(...)"
                 )
                 raise CannotBuildError(msg) from error
+
+
+class PartBuilder(Builder):
+    """Makes variants of a part of an instance: its constructor may take what it does not keep.
+
+    Args:
+        base: The part.
+    """
+
+    def __init__(self, base: Any) -> None:
+        """Start from the part as it is."""
+        self.cls = type(base)
+        self.base = base
+        self._errors = []
+
+    def build(self, changes: dict[str, Any]) -> Any:
+        """Return the part with some attributes exchanged."""
+        made = self.base
+        for name, value in changes.items():
+            made = exchange(made, name, value)
+        return made
+
+    def takes(self, name: str) -> bool:
+        """Return whether the part has an attribute of that name."""
+        return hasattr(self.base, name)
 
 
 def _has_leaf_in_each_field(made: Any) -> bool:

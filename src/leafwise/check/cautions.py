@@ -1,6 +1,7 @@
 """What other libraries do not promise, shown on a class of theirs: both calls, both results."""
 
 import copy
+import dataclasses
 import functools
 import operator
 import sys
@@ -13,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._events import count_events
-from leafwise.check.build import Builder
+from leafwise.check.build import Builder, PartBuilder
 from leafwise.check.cures import spelling
-from leafwise.check.library import for_jit, library_of
-from leafwise.check.records import Call, Caution
+from leafwise.check.library import for_jit, is_own, library_of, public_name
+from leafwise.check.records import Call, Caution, LawResult
 from leafwise.testing._decoys import decoy_of
 from leafwise.testing._law import Law
 from leafwise.testing._statics import twins
@@ -34,6 +35,35 @@ def cautions(builder: Builder, law: Law) -> list[Caution]:
         return list(SHOWN[law](builder))
     except (Exception, SystemExit):  # noqa: BLE001  # user code: then there is nothing to show
         return []
+
+
+def cautions_of_part(whole: Any, law: Law, result: LawResult) -> list[Caution]:
+    """Show how the class of a part breaks a law, which JAX asks it to keep.
+
+    Args:
+        whole: An instance of the class that was checked.
+        law: The law that is broken.
+        result: Where it is, and by which class.
+
+    Returns:
+        As `cautions`; one that only says so if `whole` has no such part, or it cannot be shown.
+    """
+    owner = result.owner
+    if owner is None or owner is type(whole) or is_own(owner):
+        return []
+    name = public_name(owner)
+    note = f"found at {result.path}: the fault is one of {name}, not of {type(whole).__name__}"
+    nodes = jax.tree_util.tree_leaves(whole, is_leaf=lambda node: type(node) is owner)
+    part = next((node for node in nodes if type(node) is owner), None)
+    shown = [] if part is None else cautions(PartBuilder(part), law)
+    if not shown:
+        field = result.path.rpartition(".")[2]
+        return [Caution(result.law, f"{name}.{field}", f"{note}\n{result.message}")]
+    prefix = name.removesuffix(owner.__name__)
+    return [
+        dataclasses.replace(each, path=prefix + each.path, message=f"{note}\n{each.message}")
+        for each in shown
+    ]
 
 
 def _structure(tree: Any) -> Any:

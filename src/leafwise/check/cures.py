@@ -7,6 +7,7 @@ import typing
 from typing import Any, Final
 
 from leafwise._annotations import Unknown, resolve, without_marks
+from leafwise.check.library import library_of, public_name
 from leafwise.testing._parameters import CannotBuildError, parameters_of
 from leafwise.testing._words import plain, short
 
@@ -23,12 +24,23 @@ def spelling(instance: Any, name: str, *, freeze: bool = False) -> str:
     """
     cls = type(instance)
     lines = ["@lw.pytree", f"class {cls.__name__}:", "    ..."]
+    if library_of(cls) == "equinox":
+        lines = ["from leafwise.interop.equinox import Module", "", *_module(cls)]
+        if lines[-1] != "    ...":
+            return "\n".join(lines)
     if name:
         options = [text for text in (_default(cls, name), "freeze=True" if freeze else "") if text]
         lines.append(
             f"    {name}: {_annotation(instance, name)} = lw.static_field({', '.join(options)})"
         )
     return "\n".join(lines)
+
+
+def _module(cls: type) -> list[str]:
+    """Return an equinox class with a sound key; one of equinox's own is derived from."""
+    if cls.__module__.partition(".")[0] == "equinox":
+        return [f"class {cls.__name__}({public_name(cls)}, Module): ..."]
+    return [f"class {cls.__name__}(Module):", "    ..."]
 
 
 def _annotation(instance: Any, name: str) -> str:

@@ -17,6 +17,8 @@ import leafwise
 from leafwise.check.records import LawResult, Verdict
 from leafwise.errors import LawViolation
 from leafwise.testing._check import check_pytree
+from leafwise.testing._find import find
+from leafwise.testing._instances import instances
 from leafwise.testing._law import Law
 from leafwise.testing._parameters import CannotBuildError
 from leafwise.testing._words import plain, tell
@@ -29,8 +31,44 @@ class TooLong(BaseException):  # not an Exception, which a user's code may catch
     """What was to be done in a limited time was not."""
 
 
+SLOW: Final = 2.0
+"""How many seconds a few instances may take to make, if each law is to see some of its own."""
+_FEW: Final = 5
+
+
+def is_slow(cls: Any, seconds: float) -> bool:
+    """Return whether instances take long to make: some compile for each shape.
+
+    Args:
+        cls: A pytree class.
+        seconds: When to give up.
+    """
+    started = time.perf_counter()
+
+    def look(_: object) -> bool:
+        if time.perf_counter() - started > SLOW:
+            raise TooLong
+        return False
+
+    try:
+        with time_limit(seconds):
+            find(instances(cls), look, _FEW)
+    except TooLong:
+        return True
+    except Exception:  # noqa: BLE001  # laws tell of it
+        return False
+    return False
+
+
 def check_law(
-    cls: Any, law: Law, instance: Any, *, examples: int, seed: int, seconds: float
+    cls: Any,
+    law: Law,
+    instance: Any,
+    *,
+    examples: int,
+    seed: int,
+    seconds: float,
+    alone: bool = False,
 ) -> LawResult:
     """Try one law on a class, whatever the class does.
 
@@ -41,6 +79,7 @@ def check_law(
         examples: How many instances are tried.
         seed: Another one, and the instances are others.
         seconds: When to give up.
+        alone: Whether it is tried on `instance` only: others take long to make.
     """
     settings = hypothesis.settings(
         max_examples=examples,
@@ -51,25 +90,29 @@ def check_law(
     )
     started = time.perf_counter()
     verdict, path, message = Verdict.OK, "", ""
+    owner: type | None = None
     try:
         with time_limit(seconds):
+            one = st.just(instance)
+            message = _SLOWLY if alone else ""
             try:
-                check_pytree(cls, laws=[law], settings=settings, seed=seed)
+                check_pytree(one if alone else cls, laws=[law], settings=settings, seed=seed)
             except CannotBuildError:
                 message = "tried on one instance, as no others were found"
-                one = st.just(instance)
                 check_pytree(one, laws=[law], settings=settings, seed=seed)
     except LawViolation as error:
         verdict, path, message = Verdict.VIOLATION, error.path, plain(str(error))
+        owner = error.owner
     except TooLong:
         verdict, message = Verdict.ERROR, f"took longer than {seconds:g} seconds"
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next law
         verdict, message = Verdict.ERROR, _told(error)
-    return LawResult(str(law), verdict, path, message, time.perf_counter() - started)
+    return LawResult(str(law), verdict, path, message, time.perf_counter() - started, owner)
 
 
+_SLOWLY: Final = "tried on one instance, as others take long to make"
 _NOTES: Final = ("while generating", "Failing test case", "Explanation", "Falsifying example")
 """How the notes begin in which Hypothesis speaks of our own test."""
 

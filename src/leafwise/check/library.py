@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import os
+import sys
 from typing import Any, TypeGuard
 
 import jax
@@ -75,6 +76,15 @@ def library_of(cls: type) -> str:
     return "JAX"
 
 
+def public_name(cls: type) -> str:
+    """Return the name by which a class is imported: ``equinox.nn.Linear``."""
+    parts = cls.__module__.split(".")
+    public = ".".join(part for part in parts if not part.startswith("_"))
+    module = public if getattr(sys.modules.get(public), cls.__name__, None) is cls else None
+    name = f"{module or cls.__module__}.{cls.__qualname__}"
+    return name.replace(".<locals>", "")
+
+
 def place_of(cls: type) -> tuple[str, int]:
     """Return the file and the line where a class is defined, as far as it is known."""
     try:
@@ -94,12 +104,20 @@ def place_of(cls: type) -> tuple[str, int]:
 def for_jit(tree: Any) -> Any:
     """Return what a jitted function is given: of equinox's modules, the leaves it can take.
 
-    Their functions and names are leaves, which `equinox.filter_jit` keeps away from JAX.
+    Their functions and names are leaves, which `equinox.filter_jit` keeps away from JAX. A
+    tree without modules is returned as it is.
     """
-    if library_of(type(tree)) != "equinox":
+    if not any(map(_is_module, jax.tree_util.tree_leaves(tree, is_leaf=_is_module))):
         return tree
 
     def taken(leaf: Any) -> Any:
         return leaf if is_numeric(leaf) else None
 
-    return jax.tree_util.tree_map(taken, tree)
+    def filtered(node: Any) -> Any:
+        return jax.tree_util.tree_map(taken, node) if _is_module(node) else node
+
+    return jax.tree_util.tree_map(filtered, tree, is_leaf=_is_module)
+
+
+def _is_module(node: Any) -> bool:
+    return library_of(type(node)) == "equinox"

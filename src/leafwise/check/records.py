@@ -52,6 +52,8 @@ class LawResult:
         path: Where it is broken: ``Class.field``, and the way into it.
         message: The shrunk counterexample, or the error.
         seconds: How long it took.
+        owner: The class whose field it is that breaks it: the class that was checked, or that
+            of a part; None if that is not known.
     """
 
     law: str
@@ -59,6 +61,7 @@ class LawResult:
     path: str = ""
     message: str = ""
     seconds: float = dataclasses.field(default=0.0, compare=False)
+    owner: type | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

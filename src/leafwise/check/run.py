@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from leafwise.check.build import Builder
-from leafwise.check.cautions import SHOWN, cautions
-from leafwise.check.laws import EXAMPLES, TooLong, check_law, time_limit
+from leafwise.check.cautions import SHOWN, cautions, cautions_of_part
+from leafwise.check.laws import EXAMPLES, TooLong, check_law, is_slow, time_limit
 from leafwise.check.library import is_own, library_of, place_of
 from leafwise.check.observe import check_fields, untraceable
 from leafwise.check.records import Caution, ClassReport, LawResult, Row, UsageError, Verdict
@@ -120,7 +120,7 @@ def check_class(
         rows=rows,
         laws=laws,
     )
-    return report if is_own(cls) else _with_warnings(report, builder, chosen)
+    return _with_warnings(report, builder, chosen)
 
 
 def _too_long(cls: type, options: Options) -> str:
@@ -157,6 +157,10 @@ def _rows(builder: Builder, options: Options, watched: Callable[[str], None]) ->
 def _laws(
     builder: Builder, options: Options, watched: Callable[[str], None]
 ) -> Iterator[LawResult]:
+    if not options.laws:
+        return
+    watched("how long instances take")
+    alone = is_slow(builder.cls, options.seconds)
     for law in options.laws:
         watched(f"law {law}")
         yield check_law(
@@ -166,19 +170,27 @@ def _laws(
             examples=options.examples,
             seed=options.seed,
             seconds=options.seconds,
+            alone=alone,
         )
 
 
 def _with_warnings(report: ClassReport, builder: Builder, options: Options) -> ClassReport:
-    """Turn what the class's library is known for into warnings, which show what happens."""
+    """Turn what the libraries of a class and its parts are known for into warnings.
+
+    They show what happens.
+    """
+    own = is_own(builder.cls)
     confused = any(row.verdict is Verdict.WARNING for row in report.rows)
     found: list[Caution] = []
     laws: list[LawResult] = []
     for result in report.laws:
         law = _LAWS[result.law]
-        shown = cautions(builder, law) if law in SHOWN else []
+        broken = result.verdict is Verdict.VIOLATION and (law in SHOWN or law in _OF_JAX)
+        shown = cautions(builder, law) if law in SHOWN and not own else []
+        if broken and not shown:
+            shown = cautions_of_part(builder.base, law, result)
         found.extend(shown)
-        known = shown or (law in _OF_JAX and result.verdict is Verdict.VIOLATION)
+        known = shown or (law in _OF_JAX and broken and not own)
         if known and result.verdict in (Verdict.OK, Verdict.VIOLATION):
             if not shown:
                 found.append(Caution(result.law, result.path, result.message))

@@ -14,6 +14,7 @@ from leafwise._spec import is_decorated
 from leafwise.errors import LawViolation
 from leafwise.testing._law import Law
 from leafwise.testing._same import state_of
+from leafwise.testing._spots import owner_at
 from leafwise.testing._words import plain, short, tell
 
 T = TypeVar("T")
@@ -86,7 +87,8 @@ class Case:
             f"fix: {cure}",
             f"instance: {text}",
         ]
-        raise LawViolation(plain("\n  ".join(lines)), str(self.law), where)
+        owner = owner_at(self.instance, path)
+        raise LawViolation(plain("\n  ".join(lines)), str(self.law), where, owner)
 
     def attempt(self, what: str, call: Callable[..., Any], *args: Any, path: str = "") -> Any:
         """Do what the law does; an exception breaks it.

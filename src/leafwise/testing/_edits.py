@@ -15,7 +15,7 @@ from leafwise._values import told_apart
 from leafwise.errors import LeafwiseError
 from leafwise.testing import _changes
 from leafwise.testing._parameters import parameters_of
-from leafwise.testing._spots import Role, Spot, spots
+from leafwise.testing._spots import Role, Spot, is_below, spots
 from leafwise.testing._words import change_of, say_leaf, say_static, short
 
 T = TypeVar("T")
@@ -188,11 +188,6 @@ def edits(
         msg = f"{type(instance).__name__}: there is no edit of the kind {words}{where}"
         raise ValueError(msg)
     return edits_of(found)
-
-
-def is_below(path: str, paths: Iterable[str]) -> bool:
-    """Return whether a path is one of others, or leads on from one."""
-    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
 def _kind(kind: EditKind | str) -> EditKind:

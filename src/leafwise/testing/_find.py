@@ -11,6 +11,8 @@ _SETTINGS: Final = hypothesis.settings(
     derandomize=True,
     deadline=None,
     max_examples=200,
+    # Not `explain`, which draws many more values, each of which may compile.
+    phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
     suppress_health_check=[
         hypothesis.HealthCheck.filter_too_much,
         hypothesis.HealthCheck.too_slow,

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import pickle
+import pickletools
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,7 +13,7 @@ import jax
 from leafwise.testing._case import Case
 from leafwise.testing._far import PROCESS, Request, folder_of
 from leafwise.testing._same import difference, state_of
-from leafwise.testing._view import exchange, names_of
+from leafwise.testing._view import names_of, try_exchange
 from leafwise.testing._words import tell
 
 _REGISTRY: Final = jax.tree_util.default_registry
@@ -58,10 +59,14 @@ def _parts_allow(x: Any, do: Callable[[Any], Any]) -> bool:
 def _faithful(x: Any, do: Callable[[Any], Any]) -> tuple[str, ...]:
     """Return the attributes of which a copy is the same: that of some functions is not."""
     names = names_of(x)
+    copied = {
+        name: try_exchange(x, name, do(getattr(x, name)))
+        for name in (*names.static, *names.dynamic)
+    }
     return tuple(
         name
-        for name in (*names.static, *names.dynamic)
-        if difference(x, exchange(x, name, do(getattr(x, name))), names, (name,)) is None
+        for name, made in copied.items()
+        if made is not None and difference(x, made, names, (name,)) is None
     )
 
 
@@ -89,7 +94,11 @@ def fresh_process(case: Case) -> None:
     aux = b""
     with contextlib.suppress(Exception):  # node data need not pickle
         aux = pickle.dumps(_REGISTRY.flatten_one_level(x)[1])
-    request = Request(folder_of(module), module, (first, second), names, aux)
+    needed = _modules_in(first, second, aux)
+    if "__main__" in needed:
+        return  # that is another one there
+    paths = [folder for name in (module, *needed) for folder in folder_of(name)]
+    request = Request(list(dict.fromkeys(paths)), module, (first, second), names, aux)
     try:
         answer = PROCESS.ask(request)
     except EOFError:
@@ -106,6 +115,12 @@ def fresh_process(case: Case) -> None:
     if found is not None:
         path, got, wanted = found
         case.fail(path, f"{got} back from a new process", wanted)
+
+
+def _modules_in(*pickles: bytes) -> list[str]:
+    """Return the modules that pickles may import from: what they name that is one."""
+    texts = {arg for each in pickles if each for _, arg, _ in pickletools.genops(each)}
+    return sorted(text for text in texts if isinstance(text, str) and text in sys.modules)
 
 
 def _hash_all(x: Any, names: tuple[str, ...]) -> None:

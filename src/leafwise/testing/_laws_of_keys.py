@@ -15,7 +15,7 @@ from leafwise.testing._decoys import decoy_of
 from leafwise.testing._edits import Edit, EditKind, make_edit, options_of
 from leafwise.testing._same import again
 from leafwise.testing._spots import Role, Spot, spots
-from leafwise.testing._view import exchange, names_of
+from leafwise.testing._view import names_of, try_exchange
 from leafwise.testing._words import change_of, say_static, short
 
 _REGISTRY: Final = jax.tree_util.default_registry
@@ -41,12 +41,13 @@ def equality(case: Case) -> None:
 
 
 def _with_fresh_statics(x: Any) -> Iterator[tuple[str, Any]]:
-    """Yield instances, each with an equal, fresh value in one static."""
+    """Yield instances, each with an equal, fresh value in one static, if the class takes it."""
     for name in names_of(x).static:
         value = getattr(x, name)
         fresh = again(value)
-        if fresh is not value:
-            yield name, exchange(x, name, fresh)
+        made = None if fresh is value else try_exchange(x, name, fresh)
+        if made is not None:
+            yield name, made
 
 
 def _some_edits(case: Case) -> Iterator[tuple[str, Any]]:

@@ -17,8 +17,7 @@ from leafwise._reasons import Outcome, Reason
 from leafwise._text import got
 from leafwise._watch import watch
 from leafwise.errors import RetraceError
-from leafwise.testing._edits import is_below
-from leafwise.testing._spots import argument_spots
+from leafwise.testing._spots import argument_spots, is_below
 from leafwise.testing._subject import Subject
 
 if TYPE_CHECKING:

@@ -19,14 +19,13 @@ from leafwise.testing._edits import (
     Edit,
     EditKind,
     edits_of,
-    is_below,
     make_edit,
     options_of,
 )
 from leafwise.testing._law import Law
 from leafwise.testing._leaves import is_numeric
 from leafwise.testing._run import run_law, strategy_of
-from leafwise.testing._spots import Role, Spot, spots
+from leafwise.testing._spots import Role, Spot, is_below, spots
 from leafwise.testing._subject import Subject, probe
 
 VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)

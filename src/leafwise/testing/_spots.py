@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
@@ -49,6 +49,20 @@ class Spot(NamedTuple):
 def spots(tree: Any) -> Iterator[Spot]:
     """Yield all places of a pytree, outer ones first: leaves, statics and containers."""
     yield from _spots(tree, "", lambda new: new, (None, ""), _DEEPEST)
+
+
+def is_below(path: str, paths: Iterable[str]) -> bool:
+    """Return whether a path is one of others, or leads on from one."""
+    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
+
+
+def owner_at(tree: Any, path: str) -> type | None:
+    """Return the class of the node whose attribute a path leads to, or leads through last."""
+    try:
+        above = [spot for spot in spots(tree) if spot.holder and is_below(path, [spot.path])]
+    except Exception:  # noqa: BLE001  # a flatten that is at fault
+        return None
+    return max(above, key=lambda spot: len(spot.path)).holder if above else None
 
 
 def argument_spots(arguments: Any, static: Container[str]) -> Iterator[Spot]:

@@ -14,6 +14,7 @@ from leafwise._register import registered_names
 from leafwise._registry import spec_of
 from leafwise._spec import FieldSpec, is_decorated
 from leafwise._static_key import KEY
+from leafwise.errors import StaticFieldError
 
 _MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
@@ -146,6 +147,18 @@ def exchange(base: Any, name: str, value: Any) -> Any:
     if key_in(made) is not None:
         seal(made)
     return made
+
+
+def try_exchange(base: Any, name: str, value: Any) -> Any | None:
+    """Return what `exchange` does, or None if the class takes no such static.
+
+    A copy of a function need not be one that can be compared by content, although the
+    function is: this is no fault of the class.
+    """
+    try:
+        return exchange(base, name, value)
+    except StaticFieldError:
+        return None
 
 
 def duplicate(base: Any) -> Any:
