@@ -282,16 +282,16 @@ def remembering(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 def _check_hash(fun: Callable[..., Any]) -> None:
+    """Raise what JAX raises for a function without a hash, with the way out beside it."""
     try:
         hash(fun)
     except TypeError as error:
-        msg = (
-            f"leafwise.jit takes a function, got {got(fun)}, which has no hash ({error}): JAX "
-            f"files programs under the function\n"
+        error.add_note(
+            f"leafwise.jit got {got(fun)}: JAX files programs under the function\n"
             f"  fix: equinox.filter_jit for a module or its method; or jit a function that takes "
             f"it as an argument"
         )
-        raise TypeError(msg) from error
+        raise
 
 
 def _behind_self(options: dict[str, Any]) -> dict[str, Any]:

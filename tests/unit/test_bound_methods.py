@@ -186,7 +186,7 @@ def test_ahead_of_time(name: str) -> None:
 
 
 def test_what_has_no_hash() -> None:
-    """A callable that JAX cannot file programs under is refused at once, with the way out."""
+    """A callable that JAX cannot file programs under is refused as by JAX, with the way out."""
 
     class Unhashable:
         __hash__ = None  # type: ignore[assignment]
@@ -194,8 +194,9 @@ def test_what_has_no_hash() -> None:
         def __call__(self, x: jax.Array) -> jax.Array:
             return x
 
-    with pytest.raises(TypeError, match=r"has no hash[\s\S]*fix: equinox.filter_jit"):
+    with pytest.raises(TypeError, match="unhashable type: 'Unhashable'") as caught:
         lw.jit(Unhashable())
+    assert "fix: equinox.filter_jit" in "".join(caught.value.__notes__)
 
 
 @pytest.mark.parametrize("transform", [jax.vmap, jax.jacfwd, jax.checkpoint, jax.eval_shape])
