@@ -59,10 +59,10 @@ WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with thr
 OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
 ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 PROPERTIES = ("property", "kit", "planted", "strategies")
-# What depends on neither Python nor JAX, or on the kit, which runs on both ends: these run once.
-ON_NEWEST = ("bench", "check", "docs", "examples", "meta", "plugin", "report", "strategies")
+# What depends little on Python and JAX, and the kit, which tests/interop tries on both ends.
+ON_NEWEST = ("bench", "check", "docs", "examples", "kit", "meta", "plugin", "report", "strategies")
 # What depends on JAX more than on Python, and runs with the same JAX on the newest.
-AS_ON_NEWEST = ("messages", "oracle", "transforms")
+AS_ON_NEWEST = ("hazards", "messages", "oracle", "transforms")
 
 
 def _floors(*names: str, groups: tuple[str, ...] = ()) -> list[str]:
@@ -217,7 +217,7 @@ def demo(session: nox.Session) -> None:
         session.run("python", example)
     churn = "examples/churn.py"  # it has no class of its own, and much to explain
     checked = [example for example in examples if Path(example) != Path(churn)]
-    session.run("leafwise", "check", "--examples", "5", *checked, *session.posargs)
+    session.run("leafwise", "check", "--examples", "3", *checked, *session.posargs)
     session.run("leafwise", "explain", churn)
 
 
