@@ -40,8 +40,11 @@ def update(tree: T, changes: Mapping[Path, Any]) -> T:
             where.
 
     Example:
-        >>> update({"layers": [{"w": 1.0, "b": 0.0}]}, {"['layers'][0]['w']": 2.0})
-        {'layers': [{'w': 2.0, 'b': 0.0}]}
+        >>> @pytree
+        ... class Layer:
+        ...     w: float
+        >>> update({"layer": Layer(1.0)}, {"['layer'].w": 2.0})
+        {'layer': Layer(w=2.0)}
     """
     requests = requests_of(changes, "lw.update")
     updated: T = _updated(tree, requests, (), tree) if requests else tree

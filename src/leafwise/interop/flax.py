@@ -98,7 +98,8 @@ def register_nnx_data() -> None:
         >>> class Model(nnx.Module):
         ...     def __init__(self):
         ...         self.scale = Scale(nnx.Param(jax.numpy.ones(3)))
-        >>> nnx.state(Model(), nnx.Param)["scale"]["factor"].shape
+        >>> scale = nnx.state(Model(), nnx.Param)["scale"]
+        >>> scale["factor"].shape
         (3,)
     """
     import_module("flax.nnx")  # now rather than when the next class is made
