@@ -56,7 +56,8 @@ def combine(tree: T, *trees: T) -> T:
     else:
         joined: T = structure.unflatten(leaves)
         return joined
-    return _merge(every, (), tree)  # type: ignore[no-any-return]
+    merged: T = _merge(every, (), tree)
+    return merged
 
 
 def _merge(parts: Sequence[Any], path: Steps, root: Any) -> Any:

@@ -17,7 +17,6 @@ from leafwise._combine import unflatten_one
 from leafwise._freeze import FrozenMapping
 from leafwise._instance import exchange
 from leafwise._introspect import attributes, has_generated_init
-from leafwise._keyed import key_in, seal
 from leafwise._nodes import Node, open_node
 from leafwise._register import registered_names
 from leafwise._registry import spec_of
@@ -184,18 +183,18 @@ def _with_children(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
     new = {step: rules.converted(step, item) for step, item in changes.items()}
     pairs = zip(node.steps, children, strict=True)
     made = unflatten_one(value, [new.get(step, old) for step, old in pairs])
-    statics = new.keys() - set(node.steps)
-    for step in statics:
+    for step in new.keys() - set(node.steps):
         object.__setattr__(made, step.removeprefix("."), new[step])
-    if statics and key_in(made) is not None:
-        seal(made)
     for check in rules.checks:
         check(made)
     return made
 
 
 class _Rules:
-    """What equinox does at the end of every construction: convert, and check."""
+    """What equinox does at the end of every construction: convert, and check.
+
+    A module with a key makes it anew in its first check.
+    """
 
     def __init__(self, kind: type) -> None:
         fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
