@@ -716,9 +716,9 @@ class NotOfChex:
 @pytest.mark.parametrize(
     ("cls", "said"),
     [
-        (3, r"takes a class, got 3"),
-        (None, r"takes a class"),
-        (int, r"takes a class, got <class 'int'>"),
+        (3, r"takes a class written for chex.dataclass, got 3"),
+        (None, r"takes a class written for chex.dataclass"),
+        (int, r"takes a class written for chex.dataclass, got <class 'int'>"),
         (NotOfChex, r"from_chex\(NotOfChex\): a dataclass, but not one of chex\n  fix: "),
         (Registered, r"from_chex\(Registered\): registered as a pytree, but not by chex"),
         (Moments(mean=1.0), r"takes a class.*\n  fix: .*from_chex\(Moments\)\(\*\*vars\("),

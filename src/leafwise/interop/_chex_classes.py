@@ -177,7 +177,7 @@ def _migrate(cls: Any, static: frozenset[str], scopes: Scopes) -> type:
 
 def _check(cls: Any, static: frozenset[str]) -> None:
     if not inspect.isclass(cls) or cls.__module__ == "builtins":
-        msg = f"from_chex takes a class, got {got(cls)}"
+        msg = f"from_chex takes a class written for chex.dataclass, got {got(cls)}"
         if dataclasses.is_dataclass(cls):
             kind = type(cls).__name__
             msg += f"\n  fix: for an instance: from_chex({kind})(**vars(instance))"
