@@ -1,7 +1,6 @@
 """`leafwise.interop.equinox.Module`: copies, pickles, tree definitions and other processes."""
 
 import copy
-import functools
 import pickle
 import subprocess
 import sys
@@ -17,34 +16,7 @@ import pytest
 import leafwise as lw
 from leafwise.interop.equinox import Module
 
-KEEPS = "`leafwise.interop.equinox.Module` keeps"
-
-
-def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
-    return pytest.mark.works("equinox", what, cannot=cannot)
-
-
-def as_int(value: Any) -> int:
-    return int(value)
-
-
-class Layer(Module):
-    """A layer with statics of each spelling."""
-
-    w: jax.Array
-    act: lw.Static[str] = "relu"
-    depth: int = eqx.field(static=True, default=2, converter=as_int)
-    name: str = lw.static_field(default="layer", kw_only=True)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        for _ in range(self.depth):
-            x = getattr(jax.nn, self.act)(self.w * x)
-        return x
-
-    @functools.cached_property
-    def norm(self) -> float:
-        """The norm, computed once."""
-        return float(jnp.linalg.norm(self.w))
+from .modules import KEEPS, Layer, works
 
 
 @works("a `functools.cached_property` changes no tree definition")

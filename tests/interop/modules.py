@@ -1,0 +1,41 @@
+"""A module with statics of each spelling, for the tests of `leafwise.interop.equinox`."""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise.interop.equinox import Module
+
+KEEPS = "`leafwise.interop.equinox.Module` keeps"
+
+
+def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
+    return pytest.mark.works("equinox", what, cannot=cannot)
+
+
+def as_int(value: Any) -> int:
+    return int(value)
+
+
+class Layer(Module):
+    """A layer with statics of each spelling."""
+
+    w: jax.Array
+    act: lw.Static[str] = "relu"
+    depth: int = eqx.field(static=True, default=2, converter=as_int)
+    name: str = lw.static_field(default="layer", kw_only=True)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for _ in range(self.depth):
+            x = getattr(jax.nn, self.act)(self.w * x)
+        return x
+
+    @functools.cached_property
+    def norm(self) -> float:
+        """The norm, computed once."""
+        return float(jnp.linalg.norm(self.w))
