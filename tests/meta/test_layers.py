@@ -45,7 +45,6 @@ LAYERS = {
     "_register": 12,
     "_display": 13,
     "_pytree": 14,
-    "debug": 14,
     "_guards": 0,
     "_code": 1,
     "_content_names": 2,
@@ -68,6 +67,11 @@ LAYERS = {
     "_description": 10,
     "_mismatch": 11,
     "_checkpoint": 12,
+    # What a function closes over.
+    "_bindings": 11,
+    "_captures": 12,
+    "_hoist": 13,
+    "_staleness": 13,
     # The oracle.
     "_jaxcompat": 0,
     "_sites": 0,
@@ -89,7 +93,11 @@ LAYERS = {
     "_watching": 18,
     "_jit": 19,
     "_watch": 19,
+    "_diff": 16,
+    "_carry": 16,
+    "_misfits": 17,
     "_script": 20,
+    "debug": 20,
     "": 21,  # leafwise/__init__.py
     "testing": 22,
     "interop": 22,
