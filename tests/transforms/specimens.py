@@ -1,13 +1,19 @@
-"""Classes to send through every transformation."""
+"""Kinds of classes to send through every transformation, and what must stay of them."""
 
 import dataclasses
-from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 import leafwise as lw
+
+T = TypeVar("T")
+
+RUNS: list[str] = []
+"""The constructors that ran, by class name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,10 +22,6 @@ class Config:
 
     power: int = 2
     note: str = dataclasses.field(default="", compare=False)
-
-
-RUNS: Counter[str] = Counter()
-"""How often constructors ran, by class name."""
 
 
 @lw.pytree
@@ -33,7 +35,7 @@ class Layer:
     rank: int = lw.static_field(init=False)
 
     def __post_init__(self) -> None:
-        RUNS["Layer"] += 1
+        RUNS.append(type(self).__name__)
         self.rank = jnp.ndim(self.w)
 
     def __call__(self, x: Any) -> Any:
@@ -52,7 +54,7 @@ class SlottedLayer:
     rank: int = lw.static_field(init=False)
 
     def __post_init__(self) -> None:
-        RUNS["SlottedLayer"] += 1
+        RUNS.append("SlottedLayer")
         self.rank = jnp.ndim(self.w)
 
     __call__ = Layer.__call__
@@ -71,7 +73,7 @@ class WrittenLayer:
     def __init__(
         self, w: Any, b: Any = 0.0, *, act: str = "tanh", config: Config = Config()
     ) -> None:
-        RUNS["WrittenLayer"] += 1
+        RUNS.append("WrittenLayer")
         self.w, self.b, self.act, self.config = w, b, act, config
         self.rank = jnp.ndim(w)
 
@@ -82,16 +84,12 @@ class WrittenLayer:
 class ManyLayer(Layer):
     """The same fields, and a leafless child beside them."""
 
-    def __post_init__(self) -> None:
-        RUNS["ManyLayer"] += 1
-        self.rank = jnp.ndim(self.w)
-
 
 class ForeignLayer:
     """A class that is not ours."""
 
     def __init__(self, w: Any, b: Any = 0.0, act: str = "tanh", config: Config = Config()) -> None:
-        RUNS["ForeignLayer"] += 1
+        RUNS.append("ForeignLayer")
         self.w, self.b, self.act, self.config = w, b, act, config
         self.rank = jnp.ndim(w)
 
@@ -100,52 +98,171 @@ class ForeignLayer:
 
 lw.register(ForeignLayer, dynamic=["w", "b"], static=["act", "config", "rank"])
 
-CLASSES = [Layer, SlottedLayer, WrittenLayer, ManyLayer, ForeignLayer]
+
+@lw.pytree
+class WideLayer(Layer, Generic[T]):
+    """A generic subclass: one more leaf, one more static, two converted fields."""
+
+    scale: T = lw.field(default=2.0, converter=jnp.float32)
+    depth: Any = lw.static_field(default=1, converter=lambda n: n)
 
 
-def statics_of(layer: Any) -> tuple[Any, ...]:
-    """Return all that is static, for a comparison by type and value."""
-    return (type(layer), layer.act, layer.config, layer.config.note, layer.rank)
+@lw.pytree
+class Counter:
+    """A leaf of each dtype: a number, a count, a flag and bits."""
+
+    x: jax.Array
+    step: jax.Array
+    on: jax.Array
+    level: Any = lw.static_field(default=1)
+
+    def __post_init__(self) -> None:
+        RUNS.append("Counter")
 
 
-class Check:
-    """What every transformation has to leave as it was.
+@lw.pytree
+class Net:
+    """Instances in containers, None, nothing, and an integer among the leaves."""
+
+    layers: Any
+    step: Any
+    gap: Any = None
+    none: Any = ()
+    name: Any = lw.static_field(default="net")
+
+    def __post_init__(self) -> None:
+        RUNS.append("Net")
+
+
+FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    **dict.fromkeys(
+        (Layer, SlottedLayer, WrittenLayer, ManyLayer, ForeignLayer),
+        (("w", "b"), ("act", "config", "rank")),
+    ),
+    WideLayer: (("w", "b", "scale"), ("act", "config", "rank", "depth")),
+    Counter: (("x", "step", "on"), ("level",)),
+    Net: (("layers", "step", "gap", "none"), ("name",)),
+}
+"""The dynamic and the static fields of each class, by hand: leafwise is not asked."""
+
+
+def statics_of(tree: Any) -> Any:
+    """Return classes, containers and statics (by type and text), down to the leaves."""
+    cls = type(tree)
+    if cls in FIELDS:
+        dynamic, static = FIELDS[cls]
+        values = [getattr(tree, name) for name in static]
+        return (
+            cls,
+            [(name, type(value), repr(value)) for name, value in zip(static, values, strict=True)],
+            [statics_of(getattr(tree, name)) for name in dynamic],
+        )
+    if cls is dict:
+        return (
+            cls,
+            [(key, statics_of(value)) for key, value in sorted(tree.items())],
+        )  # as JAX has them
+    if isinstance(tree, list | tuple):
+        return (cls, [statics_of(value) for value in tree])
+    return None if tree is None else "leaf"
+
+
+class Kind(NamedTuple):
+    """A way to make a class.
 
     Attributes:
-        layer: The instance that goes in.
-        traces: How often a body that called `seen` was traced.
+        name: What it is called in the names of tests.
+        make: Returns an instance. Equal arguments make equal statics, of objects of their own.
     """
 
-    def __init__(self, cls: Any) -> None:
-        """Make one instance of the class."""
-        self.cls = cls
-        self.layer = self.make()
-        self.traces = 0
-        self._runs = RUNS[cls.__name__]
-        self._statics = statics_of(self.layer)
+    name: str
+    make: Callable[[str], Any]
 
-    def make(self, w: float = 0.5) -> Any:
-        """Return an instance; equal statics at each call, in objects of their own."""
-        return self.cls(jnp.float32(w), jnp.float32(0.1), act="tanh", config=Config(2, "note"))
 
-    def again(self) -> Any:
-        """Return another instance with equal statics, not counted as a run."""
-        RUNS[self.cls.__name__] -= 1
-        return self.make()
+def f32(value: float) -> jax.Array:
+    """Return a scalar that has no weak type."""
+    return jnp.float32(value)
 
-    def seen(self, layer: Any) -> Any:
-        """Check an instance that a transformation handed to a body, and return it."""
-        self.traces += 1
-        self.intact(layer)
-        return layer
 
-    def intact(self, layer: Any) -> None:
-        """Check class and statics of an instance."""
-        assert statics_of(layer) == self._statics
-        assert type(layer.rank) is int
+def layer(cls: Callable[..., Any], act: str) -> Any:
+    """Return an instance of a class with the fields of `Layer`."""
+    return cls(f32(0.5), f32(0.1), act=act, config=Config(2, "no" + "te"))
 
-    def done(self, *results: Any) -> None:
-        """Check results, and that no constructor ran since the check was made."""
-        for result in results:
-            self.intact(result)
-        assert RUNS[self.cls.__name__] == self._runs, "__init__ or __post_init__ ran again"
+
+def counter(act: str) -> Counter:
+    """Return a `Counter`; its static is 1 or True, which Python calls equal."""
+    return Counter(f32(0.5), jnp.int32(3), jnp.bool_(True), 1 if act == "tanh" else True)
+
+
+def net(act: str) -> Net:
+    """Return a `Net`, whose inmost static is the one that changes."""
+    inner = SlottedLayer(f32(0.25), None, act=act)
+    return Net([layer(Layer, "tanh"), {"b": (inner,), "a": {}}], jnp.int32(3))
+
+
+def modules(act: str) -> Any:
+    """Return a class of ours with an `equinox.Module` with a class of ours inside."""
+    holder, module, mixed = _equinox_classes()
+    return holder(module(layer(Layer, act), "m"), mixed(f32(0.75), act))
+
+
+_MADE: list[Any] = []
+
+
+def _equinox_classes() -> Any:
+    if not _MADE:
+        eqx = pytest.importorskip("equinox")
+        from leafwise.interop.equinox import Module
+
+        class Plain(eqx.Module):
+            inner: Any
+            name: str = eqx.field(static=True)
+
+        class Mixed(Module):
+            x: jax.Array
+            act: str = lw.static_field()
+
+            def __post_init__(self) -> None:
+                RUNS.append("Mixed")
+
+        @lw.pytree
+        class Holder:
+            module: Any
+            mixed: Any
+            name: str = lw.static_field(default="holder")
+
+        FIELDS[Plain] = (("inner",), ("name",))
+        FIELDS[Mixed] = (("x",), ("act",))
+        FIELDS[Holder] = (("module", "mixed"), ("name",))
+        _MADE.extend((Holder, Plain, Mixed))
+    return _MADE
+
+
+def _layers(cls: Callable[..., Any]) -> Callable[[str], Any]:
+    return lambda act: layer(cls, act)
+
+
+VALUES = Kind("Net", net)
+"""The kind whose numbers are compared."""
+
+EAGER = Kind("ManyLayer", _layers(ManyLayer))
+"""The kind that also runs outside of any program."""
+
+DIFFERENTIATED = [VALUES, EAGER, Kind("Counter", counter)]
+"""The kinds whose derivatives are taken: the others have no leaves of other sorts."""
+
+KINDS = [
+    *DIFFERENTIATED,
+    Kind("Layer", _layers(Layer)),
+    Kind("SlottedLayer", _layers(SlottedLayer)),
+    Kind("ForeignLayer", _layers(ForeignLayer)),
+    Kind("WrittenLayer", _layers(WrittenLayer)),
+    Kind("WideLayer", _layers(WideLayer[Any])),
+    Kind("modules", modules),
+]
+"""Every transformation meets each of them."""
+
+
+def inexact(leaf: Any) -> bool:
+    """Return whether derivatives by this leaf are numbers, and not `float0`."""
+    return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))

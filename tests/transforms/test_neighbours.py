@@ -7,86 +7,102 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from .specimens import Check
+from .row import Seen
+from .specimens import KINDS, RUNS, Kind, statics_of
+
+some_kinds = pytest.mark.parametrize(
+    "kind",
+    [kind for kind in KINDS if kind.name in ("ForeignLayer", "ManyLayer", "SlottedLayer")],
+    ids=lambda kind: kind.name,
+)
 
 
-def test_equinox_filters(check: Check) -> None:
+@pytest.fixture
+def no_runs() -> Any:
+    """No constructor runs but those of the test: it calls what it gets after it made them."""
+
+    def begin(*instances: Any) -> Any:
+        RUNS.clear()
+        return instances
+
+    yield begin
+    assert RUNS == []
+
+
+@some_kinds
+def test_equinox_filters(kind: Kind, no_runs: Any) -> None:
     """`filter_jit`, `filter_grad`, `partition` and `combine` keep class and statics."""
     eqx = pytest.importorskip("equinox")
-    program = eqx.filter_jit(lambda p: check.seen(p)(1.0))
-    program(check.layer)
-    program(check.again())
-    assert check.traces == 1
-    gradient = eqx.filter_grad(lambda p: p(1.0))(check.layer)
-    arrays, rest = eqx.partition(check.layer, eqx.is_array)
+    p, again = no_runs(kind.make("tanh"), kind.make("tanh"))
+    seen = Seen()
+    seen.next(p)
+    program = eqx.filter_jit(lambda q: seen(q)(1.0))
+    program(p)
+    program(again)
+    assert str(seen) == "1"
+    gradient = eqx.filter_grad(lambda q: q(1.0))(p)
+    arrays, rest = eqx.partition(p, eqx.is_array)
     assert rest.w is None
     combined = eqx.combine(arrays, rest)
-    check.done(gradient, arrays, rest, combined)
-    assert eqx.tree_equal(combined, check.layer)
+    for each in (gradient, arrays, combined):
+        assert statics_of(each) == statics_of(p)
+    assert eqx.tree_equal(combined, p)
 
 
-def test_equinox_tree_at(check: Check) -> None:
+@some_kinds
+def test_equinox_tree_at(kind: Kind, no_runs: Any) -> None:
     """`tree_at` changes one leaf and runs no constructor."""
     eqx = pytest.importorskip("equinox")
-    changed = eqx.tree_at(lambda p: p.w, check.layer, jnp.float32(9))
+    (p,) = no_runs(kind.make("tanh"))
+    changed = eqx.tree_at(lambda q: q.w, p, jnp.float32(9))
     assert (float(changed.w), float(changed.b)) == pytest.approx((9.0, 0.1))
-    check.done(changed)
+    assert statics_of(changed) == statics_of(p)
 
 
-def test_inside_of_an_equinox_module(check: Check) -> None:
-    """An instance in a field of a module is a node of its tree."""
-    eqx = pytest.importorskip("equinox")
-
-    class Model(eqx.Module):
-        layer: Any
-        name: str = eqx.field(static=True, default="m")
-
-    model = Model(check.layer)
-    gradient = eqx.filter_jit(eqx.filter_grad(lambda m, x: m.layer(x)))(model, 1.0)
-    assert gradient.name == "m"
-    check.done(gradient.layer)
-
-
-def test_chex_assertions(check: Check) -> None:
+@some_kinds
+def test_chex_assertions(kind: Kind, no_runs: Any) -> None:
     """chex's assertions see the leaves, and statics that differ."""
     chex = pytest.importorskip("chex")
-    other = check.again()
-    chex.assert_trees_all_close(check.layer, other)
-    chex.assert_trees_all_equal_structs(check.layer, other)
-    chex.assert_trees_all_equal_shapes_and_dtypes(check.layer, other)
-    chex.assert_tree_all_finite(check.layer)
-    check.done()
-    different = check.cls(jnp.float32(0.5), jnp.float32(0.1), act="sin")
+    p, again, other = no_runs(kind.make("tanh"), kind.make("tanh"), kind.make("sin"))
+    chex.assert_trees_all_close(p, again)
+    chex.assert_trees_all_equal_structs(p, again)
+    chex.assert_trees_all_equal_shapes_and_dtypes(p, again)
+    chex.assert_tree_all_finite(p)
     with pytest.raises(AssertionError):
-        chex.assert_trees_all_equal_structs(check.layer, different)
+        chex.assert_trees_all_equal_structs(p, other)
 
 
-def test_chex_max_traces(check: Check) -> None:
+@some_kinds
+def test_chex_max_traces(kind: Kind) -> None:
     """`assert_max_traces` agrees with the number of traces."""
     chex = pytest.importorskip("chex")
     chex.clear_trace_counter()
-    program = jax.jit(chex.assert_max_traces(lambda p: p(1.0), n=1))
-    program(check.layer)
-    program(check.again())
+    program = jax.jit(chex.assert_max_traces(lambda q: q(1.0), n=1))
+    program(kind.make("tanh"))
+    program(kind.make("tanh"))
     with pytest.raises(AssertionError):
-        program(check.cls(jnp.float32(0.5), jnp.float32(0.1), act="sin"))
+        program(kind.make("sin"))
 
 
-def test_optax_updates(check: Check) -> None:
+@some_kinds
+def test_optax_updates(kind: Kind, no_runs: Any) -> None:
     """Optimiser states mirror the instance; updates apply to it."""
     optax = pytest.importorskip("optax")
-    optimizer = optax.adam(0.1)
-    state = optimizer.init(check.layer)
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    (p,) = no_runs(kind.make("tanh"))
+    seen = Seen()
+    seen.next(p)
+    state = optimizer.init(p)
 
     @jax.jit
-    def step(p: Any, s: Any) -> Any:
-        check.seen(p)
-        updates, s = optimizer.update(jax.grad(lambda q: q(1.0))(p), s, p)
-        return optax.apply_updates(p, updates), s
+    def update(q: Any, s: Any) -> Any:
+        updates, s = optimizer.update(jax.grad(lambda r: r(1.0))(seen(q)), s, q)
+        return optax.apply_updates(q, updates), s
 
-    layer = check.layer
+    moved = p
     for _ in range(3):
-        layer, state = step(layer, state)
-    assert check.traces == 1
-    assert np.isfinite(float(layer.w))
-    check.done(layer, state[0].mu)
+        moved, state = update(moved, state)
+    assert str(seen) == "1"
+    assert np.isfinite(float(moved.w))
+    assert statics_of(moved) == statics_of(p)
+    assert statics_of(state[0].trace) == statics_of(p)

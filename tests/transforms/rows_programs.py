@@ -1,0 +1,228 @@
+"""The rows of whole programs: compiled, lowered, exported, sharded, donated."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import leafwise as lw
+
+from .row import NO_QUESTION, Function, Rows, Seen, floats, stack, step, total
+from .rows_autodiff import NO_FORWARD
+
+ROWS = Rows("Programs")
+
+ONCE = ("1", "0", "1")
+EACH_CALL = ("1", "1", "1")
+
+
+@ROWS.add("`jax.jit`", "argument and result", step, ONCE)
+def jit(seen: Seen) -> Function:
+    return jax.jit(lambda p: step(seen(p)))
+
+
+@ROWS.add("`jax.jit(donate_argnums=)`", "the donated argument, and the result", step, ONCE)
+def donate(seen: Seen) -> Function:
+    program = jax.jit(lambda p: step(seen(p)), donate_argnums=0)
+    return lambda p: program(jax.tree.map(jnp.copy, p))
+
+
+@ROWS.add(
+    "`jax.jit(in_shardings=, out_shardings=)`",
+    "the trees of shardings, which are instances too",
+    step,
+    ONCE,
+)
+def shardings(seen: Seen) -> Function:
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    known: dict[Any, Any] = {}
+
+    def body(p: Any) -> Any:
+        return step(seen(p))
+
+    def run(p: Any) -> Any:
+        structure = jax.tree.structure(p)
+        if structure not in known:
+            tree = jax.tree.map(lambda _: device, p)
+            known[structure] = jax.jit(body, in_shardings=(tree,), out_shardings=tree)
+        return known[structure](p)
+
+    return run
+
+
+@ROWS.add("`jax.disable_jit`", "argument and result of a jitted function", step, EACH_CALL)
+def disable_jit(seen: Seen) -> Function:
+    program = jax.jit(lambda p: step(seen(p)))
+
+    def run(p: Any) -> Any:
+        with jax.disable_jit():
+            return program(p)
+
+    return run
+
+
+@ROWS.add("`jax.named_call`", "argument and result", step, EACH_CALL)
+def named_call(seen: Seen) -> Function:
+    return jax.named_call(lambda p: step(seen(p)), name="named")
+
+
+def _structs(p: Any) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), p)
+
+
+@ROWS.add(
+    "`jax.eval_shape`",
+    "argument; the result is an instance of `jax.ShapeDtypeStruct`s, and can be an argument",
+    _structs,
+    ONCE,
+    forward=NO_QUESTION,
+    reverse=NO_QUESTION,
+    concrete=True,
+)
+def eval_shape(seen: Seen) -> Function:
+    def body(p: Any) -> Any:
+        return step(seen(p))
+
+    return lambda p: jax.eval_shape(body, jax.eval_shape(body, p))
+
+
+@ROWS.add(
+    "`jax.make_jaxpr(return_shape=True)`",
+    "argument, and the result as structs; one variable for each leaf",
+    _structs,
+    ONCE,
+    forward=NO_QUESTION,
+    reverse=NO_QUESTION,
+    concrete=True,
+)
+def make_jaxpr(seen: Seen) -> Function:
+    def body(p: Any) -> Any:
+        return step(seen(p))
+
+    def run(p: Any) -> Any:
+        jaxpr, shapes = jax.make_jaxpr(body, return_shape=True)(p)
+        assert len(jaxpr.in_avals) == len(jaxpr.out_avals) == len(jax.tree.leaves(p))
+        return shapes
+
+    return run
+
+
+@ROWS.add(
+    "`lower`, `compile` ahead of time",
+    "an instance of structs to lower for, argument and result",
+    step,
+    ONCE,
+    forward="Cannot apply JAX transformations to a function lowered and compiled",
+    reverse="Cannot apply JAX transformations to a function lowered and compiled",
+    concrete=True,
+)
+def ahead_of_time(seen: Seen) -> Function:
+    program = jax.jit(lambda p: step(seen(p)))
+
+    def run(p: Any) -> Any:
+        lowered = program.lower(_structs(p))
+        assert lowered.in_tree == jax.tree.structure(((p,), {}))
+        assert lowered.out_tree == jax.tree.structure(p)
+        return lowered.compile()(p)
+
+    return run
+
+
+@ROWS.add(
+    "`jax.export.export`",
+    "argument and result",
+    step,
+    ONCE,
+    forward=NO_FORWARD,
+    concrete=True,
+    note="to serialise it, name each class once to "
+    "`jax.export.register_pytree_node_serialization`, with `pickle` for the key",
+)
+def export(seen: Seen) -> Function:
+    from jax import export
+
+    program = jax.jit(lambda p: step(seen(p)))
+    return lambda p: export.export(program)(p).call(p)
+
+
+SHARDS = 8
+
+
+def _sharded(p: Any) -> Any:
+    return step(stack(p, SHARDS))
+
+
+@ROWS.add(
+    "`jax.shard_map`",
+    "the trees of specs, which are instances too, and argument and result: a shard on each of "
+    "eight devices",
+    _sharded,
+    ONCE,
+    note="in a jitted function, with `jax.lax.with_sharding_constraint` on the result",
+)
+def shard_map(seen: Seen) -> Function:
+    assert jax.device_count() >= SHARDS, "tests/conftest.py asks XLA for eight devices"
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:SHARDS]), ("i",))
+
+    def body(p: Any) -> Any:
+        assert all(leaf.shape == (1,) for leaf in jax.tree.leaves(p))
+        return step(seen(p))
+
+    @jax.jit
+    def program(p: Any) -> Any:
+        stacked = stack(p, SHARDS)
+        specs = jax.tree.map(lambda _: P("i"), stacked)
+        out = jax.shard_map(body, mesh=mesh, in_specs=(specs,), out_specs=specs)(stacked)
+        return jax.lax.with_sharding_constraint(out, NamedSharding(mesh, P()))
+
+    return program
+
+
+@ROWS.add(
+    "`jax.experimental.checkify`",
+    "argument and result of a function with checks",
+    step,
+    ONCE,
+)
+def checkify(seen: Seen) -> Function:
+    from jax.experimental import checkify
+
+    @jax.jit
+    def program(p: Any) -> Any:
+        moved = step(seen(p))
+        checkify.check(jnp.isfinite(total(moved)), "not finite")
+        return moved
+
+    checked = checkify.checkify(program)
+
+    def run(p: Any) -> Any:
+        _, out = checked(p)
+        return out
+
+    return run
+
+
+@ROWS.add(
+    "`jax.new_ref`, `jax.freeze`",
+    "an instance of refs, made, changed by a jitted function, and frozen",
+    lambda p: step(floats(p)[0]),
+    ONCE,
+)
+def refs(seen: Seen) -> Function:
+    @jax.jit
+    def program(made: Any, rest: Any) -> None:
+        seen(lw.combine(made, rest))
+        moved = step(jax.tree.map(lambda ref: ref[...], made))
+        for ref, value in zip(jax.tree.leaves(made), jax.tree.leaves(moved), strict=True):
+            ref[...] = value
+
+    def run(p: Any) -> Any:
+        numbers, rest = floats(p)
+        made = jax.tree.map(jax.new_ref, numbers)
+        program(made, rest)
+        return jax.tree.map(jax.freeze, made)
+
+    return run

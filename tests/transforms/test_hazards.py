@@ -1,0 +1,208 @@
+"""What plain JAX takes for the same inside of a transformation, and what it runs again.
+
+Each test runs on `jax.tree_util.register_dataclass` too, which shows that it can fail.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+
+import leafwise as lw
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Plain:
+    x: Any
+    s: Any = dataclasses.field(default=1, metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class OtherPlain:
+    x: Any
+    s: Any = dataclasses.field(default=1, metadata={"static": True})
+
+
+@lw.pytree
+class Sound:
+    x: Any
+    s: Any = lw.static_field(default=1)
+
+
+@lw.pytree
+class OtherSound:
+    x: Any
+    s: Any = lw.static_field(default=1)
+
+
+Make = Callable[[Any], Any]
+"""Returns an instance that holds this leaf."""
+
+
+def scan(a: Make, b: Make) -> Any:
+    return lax.scan(lambda p, _: (b(p.x + 1), None), a(0.0), None, length=2)[0]
+
+
+def while_loop(a: Make, b: Make) -> Any:
+    return lax.while_loop(lambda p: p.x < 2, lambda p: b(p.x + 1), a(0.0))
+
+
+def fori_loop(a: Make, b: Make) -> Any:
+    return lax.fori_loop(0, 2, lambda _, p: b(p.x + 1), a(0.0))
+
+
+def cond(a: Make, b: Make) -> Any:
+    return lax.cond(False, a, b, 2.0)
+
+
+def switch(a: Make, b: Make) -> Any:
+    return lax.switch(1, [a, b], 2.0)
+
+
+def jvp(a: Make, b: Make) -> Any:
+    return jax.jvp(lambda p: p, (a(2.0),), (b(1.0),))[0]
+
+
+def vjp(a: Make, b: Make) -> Any:
+    return jax.vjp(lambda p: p, a(2.0))[1](b(2.0))[0]
+
+
+def custom_vjp(a: Make, b: Make) -> Any:
+    function = jax.custom_vjp(lambda p: p.x)
+    function.defvjp(lambda p: (p.x, None), lambda _, g: (b(g * 2),))
+    return jax.grad(function)(a(1.0))
+
+
+def in_axes(a: Make, b: Make) -> Any:
+    return jax.vmap(lambda p: p, in_axes=(b(0),))(a(jnp.full(2, 2.0)))
+
+
+def out_axes(a: Make, b: Make) -> Any:
+    return jax.vmap(lambda x: a(x), out_axes=b(0))(jnp.full(2, 2.0))
+
+
+def compiled(a: Make, b: Make) -> Any:
+    return jax.jit(lambda p: a(p.x)).lower(a(1.0)).compile()(b(2.0))
+
+
+def exported(a: Make, b: Make) -> Any:
+    return export.export(jax.jit(lambda p: a(p.x)))(a(1.0)).call(b(2.0))
+
+
+def tree_map(a: Make, b: Make) -> Any:
+    return jax.tree.map(lambda x, y: x + y, a(1.0), b(1.0))
+
+
+PLACES = [
+    scan,
+    while_loop,
+    fori_loop,
+    cond,
+    switch,
+    jvp,
+    vjp,
+    custom_vjp,
+    in_axes,
+    out_axes,
+    compiled,
+    exported,
+    tree_map,
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_static_of_another_type(place: Any) -> None:
+    """Where 1 stood, True is refused, by name; plain JAX takes it for 1."""
+    result = place(lambda x: Plain(x, 1), lambda x: Plain(x, True))
+    np.testing.assert_array_equal(result.x, np.full(np.shape(result.x), 2.0))
+    with pytest.raises((TypeError, ValueError)) as caught:
+        place(lambda x: Sound(x, 1), lambda x: Sound(x, True))
+    caught.match(r"Sound\(s=1\)")
+    caught.match(r"Sound\(s=True\)")
+
+
+# Here JAX compares the two trees level by level, and so sees the classes.
+LOOK_AT_CLASSES = (custom_vjp, in_axes, out_axes, tree_map)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_another_class(place: Any) -> None:
+    """Where one class stood, another is refused, by name; plain JAX takes it for the first."""
+    if place not in LOOK_AT_CLASSES:
+        result = place(Plain, OtherPlain)
+        np.testing.assert_array_equal(result.x, np.full(np.shape(result.x), 2.0))
+    with pytest.raises((TypeError, ValueError), match="OtherSound"):
+        place(Sound, OtherSound)
+
+
+@pytest.mark.parametrize(
+    "pair", [(1, 1.0), (0.0, -0.0), (1, np.int64(1)), ((1, 2), (True, 2))], ids=str
+)
+def test_branches_of_statics_that_python_calls_equal(pair: Any) -> None:
+    """The result has the static of the branch that was taken, or there is none."""
+    first, second = pair
+    taken = cond(lambda x: Plain(x, first), lambda x: Plain(x, second))
+    assert repr(taken.s) == repr(first), "the hazard: it comes from the other branch"
+    with pytest.raises(TypeError, match=r"Sound\(s="):
+        cond(lambda x: Sound(x, first), lambda x: Sound(x, second))
+
+
+def doubling(decorator: Any) -> Any:
+    """Return a class whose `__post_init__` looks at its leaf, and doubles it."""
+
+    class Doubling:
+        x: Any
+
+        def __post_init__(self) -> None:
+            if self.x is None or self.x < 0:
+                msg = "x is not positive"
+                raise ValueError(msg)
+            object.__setattr__(self, "x", self.x * 2)
+
+    Doubling.__annotations__ = {"x": Any}
+    return decorator(Doubling)
+
+
+def plain(cls: Any) -> Any:
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+
+
+GO_THROUGH: dict[str, Any] = {
+    "jit": lambda p: jax.jit(lambda q: q)(p),
+    "scan": lambda p: lax.scan(lambda q, _: (q, None), p, None, length=1)[0],
+    "while_loop": lambda p: lax.while_loop(lambda q: q.x < 0, lambda q: q, p),
+    "cond": lambda p: lax.cond(True, lambda q: q, lambda q: q, p),
+    "vmap": lambda p: jax.vmap(lambda q: q, axis_size=1, in_axes=None, out_axes=None)(p),
+    "grad": lambda p: jax.grad(lambda q: q.x**2 / 2)(p),
+    "checkpoint": lambda p: jax.checkpoint(lambda q: q)(p),
+    "eval_shape": lambda p: jax.eval_shape(lambda q: q, p),
+    "tree.map": lambda p: jax.tree.map(lambda x: x, p),
+    "in_axes": lambda p: jax.vmap(lambda q: q, in_axes=(lw.axes(p),), out_axes=None, axis_size=1)(
+        p
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GO_THROUGH)
+def test_post_init_runs_once(name: str) -> None:
+    """What `__post_init__` does is not done again; plain JAX fails on a tracer, or does it."""
+    through = GO_THROUGH[name]
+    if name != "in_axes":  # which is made by leafwise
+        try:
+            wrong = through(doubling(plain)(jnp.float32(1)))
+        except (jax.errors.TracerBoolConversionError, TypeError):
+            pass
+        else:
+            assert wrong.x != 2.0
+    result = through(doubling(lw.pytree)(jnp.float32(1)))
+    if name == "eval_shape":
+        assert result.x == jax.ShapeDtypeStruct((), jnp.float32)
+    else:
+        assert result.x == 2.0
