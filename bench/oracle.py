@@ -17,6 +17,11 @@ import leafwise as lw
 
 TABLE: Final = "oracle"
 _CALL: Final = 1.02
+_REMEMBERED: Final = 1.05
+"""Python forwards a call of what `lw.jit` returns to what `jax.jit` made."""
+_CHECKED: Final = 1.25
+"""Up to ten captures are looked at."""
+_CAPTURES: Final = (1, 3, 10)
 _MILLISECONDS: Final = 50.0
 _FUNCTIONS: Final = 8
 """Functions that are called in turn: where one happens to lie in memory must not count."""
@@ -48,6 +53,17 @@ class Plan:
 
 
 @dataclasses.dataclass
+class Checked(Job):
+    """A job in a block that checks captures, whose beginning and end are not timed."""
+
+    def run(self) -> float:
+        """Return seconds per call."""
+        with lw.debug.check_captures():
+            self.timer.timeit(1)  # which looks at everything once
+            return super().run()
+
+
+@dataclasses.dataclass
 class Watched(Job):
     """A job under an active watch, whose beginning and end are not timed."""
 
@@ -63,20 +79,20 @@ def measure(libraries: Mapping[str, Library], plan: Plan, scale: Scale) -> list[
     # While a function under `lw.jit` lives leafwise listens to JAX, to whatever it compiles:
     # those that are called again and again are made behind all that compiles.
     made = _made(plan.fresh, scale.fresh)
-    called = interleave([watched, *(jobs := _calls(libraries)).values()], plan.calls)
-    names = ["call a compiled function, under a watch", *jobs]
+    groups = {"call a compiled function, under a watch": watched, **_calls(libraries)}
+    targets = dict.fromkeys(groups, _REMEMBERED) | {next(iter(groups)): _CALL}
+    checked = _checked()
+    targets |= dict.fromkeys(checked, _CHECKED)
+    groups |= checked
+    called = interleave(list(groups.values()), plan.calls)
     return [
         *(
-            rows.timed(TABLE, name, samples, target=_CALL)
-            for name, samples in zip(names, called, strict=True)
+            rows.timed(TABLE, name, samples, target=targets[name])
+            for name, samples in zip(groups, called, strict=True)
         ),
         *made,
         *_leaves(libraries[OURS], plan.leaves, scale.leaves),
     ]
-
-
-def _first(tree: Any) -> Any:
-    return jax.tree.leaves(tree)[0]
 
 
 def _calls(libraries: Mapping[str, Library]) -> dict[str, Group]:
@@ -89,11 +105,10 @@ def _calls(libraries: Mapping[str, Library]) -> dict[str, Group]:
         "an instance": ("x", {"x": instance}),
         "two keyword arguments": ("x=x, y=y", {"x": x, "y": x}),
     }
-    wraps = {OURS: lw.jit, BASELINE: jax.jit, AGAIN: jax.jit}
     return {
         f"call under lw.jit, {what}": {
             name: job(_in_turn(arguments), names | _functions(wrap), calls=_FUNCTIONS)
-            for name, wrap in wraps.items()
+            for name, wrap in _WRAPS.items()
         }
         for what, (arguments, names) in given.items()
     }
@@ -105,7 +120,39 @@ def _in_turn(arguments: str) -> str:
 
 def _functions(wrap: Any) -> dict[str, Any]:
     # Functions of their own: all programs of one function share a cache.
-    return {f"f{number}": wrap(lambda x, y=0: _first((x, y))) for number in range(_FUNCTIONS)}
+    # Without captures: `jax` is imported, and there is no default.
+    return {
+        f"f{number}": wrap(lambda x, **named: jax.tree.leaves((x, named))[0])
+        for number in range(_FUNCTIONS)
+    }
+
+
+def _checked() -> dict[str, Group]:
+    """Return the calls of functions that capture numbers, by the name of their row."""
+    groups: dict[str, Group] = {}
+    for count in _CAPTURES:
+        jobs = {name: _capturing(wrap, count) for name, wrap in _WRAPS.items()}
+        words = "1 capture" if count == 1 else f"{count} captures"
+        groups[f"call under lw.jit, {words}"] = jobs
+        within = Checked(jobs[OURS].timer, jobs[OURS].calls)
+        groups[f"call under lw.jit, {words}, in check_captures"] = {
+            OURS: within,
+            BASELINE: jobs[BASELINE],
+        }
+    return groups
+
+
+_WRAPS: Final[dict[str, Any]] = {OURS: lw.jit, BASELINE: jax.jit, AGAIN: jax.jit}
+
+
+def _capturing(wrap: Any, count: int) -> Job:
+    numbers = {f"number_{place}": float(place) for place in range(count)}
+    source = f"lambda x: x + {' + '.join(numbers)}"
+    names: dict[str, Any] = {
+        f"f{place}": wrap(eval(source, dict(numbers)))  # noqa: S307  # each with its own globals
+        for place in range(_FUNCTIONS)
+    }
+    return job(_in_turn("x"), names | {"x": jnp.float32(0)}, calls=_FUNCTIONS)
 
 
 def _called_and_watched() -> Group:

@@ -5,6 +5,7 @@ nothing but pytest and the standard library is imported here; what needs JAX is 
 tests that ask for it.
 """
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -27,6 +28,7 @@ _LOG: Final = pytest.StashKey["Log"]()
 _OVER: Final = pytest.StashKey[BaseException]()
 _RUN: Final = pytest.StashKey["_Run"]()
 _MARKERS: Final = ("max_traces", "max_compiles")
+_CAPTURES: Final = "check_captures"
 _PREFIX: Final = "leafwise"
 _OUTPUT: Final = "leafwise_report"
 _MOST: Final = 20
@@ -90,6 +92,8 @@ def pytest_configure(config: pytest.Config) -> None:
         events = name.removeprefix("max_")
         line = f"{name}(n, of=None): allow n {events} in a test, of one function or of all"
         config.addinivalue_line("markers", line)
+    line = f'{_CAPTURES}(stale="raise"): check all that `leafwise.jit` functions capture'
+    config.addinivalue_line("markers", line)
     line = "leafwise: a law of a pytree class, from leafwise_check or --leafwise-check"
     config.addinivalue_line("markers", line)
     path: str | None = config.getoption("leafwise_report")
@@ -171,6 +175,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         for name in _MARKERS
         for node, mark in item.iter_markers_with_node(name=name)
     ]
+    captures = item.get_closest_marker(_CAPTURES)
+    checks: Any = contextlib.nullcontext()
+    if captures is not None:
+        checks = _load("captures").checks_of(item.nodeid, captures)
     budgets: Budgets | None = _load("budgets").Budgets(marks) if marks else None
     if budgets is not None and budgets.problem:
         pytest.fail(f"{item.nodeid}: {budgets.problem}", pytrace=False)
@@ -178,10 +186,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         _load("budgets").start(item.stash[_LOG])
     item.stash[_CALLING] = True
     try:
-        if budgets is None:
-            return (yield)
-        with budgets:
-            outcome = yield
+        with checks:
+            if budgets is None:
+                return (yield)
+            with budgets:
+                outcome = yield
     finally:
         item.stash[_CALLING] = False
         if _LOG in item.stash:

@@ -11,6 +11,7 @@ from leafwise._pytree import pytree, register
 from leafwise._replace import replace
 from leafwise.errors import (
     ArrayInStaticError,
+    CarryError,
     CheckpointError,
     CheckpointMismatchError,
     DefinitionError,
@@ -19,13 +20,17 @@ from leafwise.errors import (
     FieldNotSetError,
     Finding,
     FrozenInstanceError,
+    HoistError,
     InconsistentHashError,
     LeafwiseError,
     PathError,
     RetraceError,
     RetraceStormWarning,
+    StaleCaptureError,
+    StaleCaptureWarning,
     StaticFieldError,
     StaticMutatedError,
+    StructureMismatchError,
     TracerComparisonError,
     TracerInStaticError,
     TreeError,
@@ -35,10 +40,19 @@ from leafwise.errors import (
 
 if TYPE_CHECKING:
     from leafwise._axes import axes
+    from leafwise._bindings import Treatment
+    from leafwise._capture_checks import StaleCapture
+    from leafwise._captured_sites import CapturedAt
+    from leafwise._captured_values import CapturedLeaf
+    from leafwise._captures import Capture, Captures, captures
+    from leafwise._carry import CarryChange, stable_carry
     from leafwise._combine import combine
+    from leafwise._diff import Diff, assert_same_structure, diff
     from leafwise._events import EventKind
     from leafwise._explain import Explanation, explain
-    from leafwise._jit import JitFunction, Programs, jit
+    from leafwise._hoist import hoist
+    from leafwise._jit import jit
+    from leafwise._jit_function import JitFunction, Programs
     from leafwise._leaves import Leaf, LeafKind
     from leafwise._memory import Program
     from leafwise._reasons import Outcome, Reason, ReasonKind
@@ -55,26 +69,38 @@ __version__ = "0.1.0"
 
 # The oracle, which few programs ask: loaded with its first name.
 _LAZY = {
+    "Capture": "_captures",
+    "CapturedAt": "_captured_sites",
+    "CapturedLeaf": "_captured_values",
+    "Captures": "_captures",
+    "CarryChange": "_carry",
+    "Diff": "_diff",
     "Diagram": "_show.diagram",
     "Event": "_watching",
     "EventKind": "_events",
     "Explanation": "_explain",
-    "JitFunction": "_jit",
+    "JitFunction": "_jit_function",
     "Leaf": "_leaves",
     "LeafKind": "_leaves",
     "Log": "_watch",
     "Outcome": "_reasons",
     "Program": "_memory",
-    "Programs": "_jit",
+    "Programs": "_jit_function",
     "Reason": "_reasons",
     "ReasonKind": "_reasons",
     "Signature": "_signature",
     "Site": "_sites",
+    "StaleCapture": "_capture_checks",
+    "Treatment": "_bindings",
     "Where": "_where",
+    "assert_same_structure": "_diff",
     "axes": "_axes",
     "budget": "_watch",
+    "captures": "_captures",
     "combine": "_combine",
+    "diff": "_diff",
     "explain": "_explain",
+    "hoist": "_hoist",
     "jit": "_jit",
     "labels": "_where",
     "mask": "_where",
@@ -82,6 +108,7 @@ _LAZY = {
     "partition": "_where",
     "show": "_show.diagram",
     "signature": "_signature",
+    "stable_carry": "_carry",
     "storm_guard": "_storm",
     "update": "_update",
     "watch": "_watch",
@@ -106,10 +133,17 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "ArrayInStaticError",
+    "Capture",
+    "CapturedAt",
+    "CapturedLeaf",
+    "Captures",
+    "CarryChange",
+    "CarryError",
     "CheckpointError",
     "CheckpointMismatchError",
     "DefinitionError",
     "Diagram",
+    "Diff",
     "Difference",
     "Event",
     "EventKind",
@@ -119,6 +153,7 @@ __all__ = [
     "Finding",
     "FrozenInstanceError",
     "FrozenMapping",
+    "HoistError",
     "InconsistentHashError",
     "JitFunction",
     "Leaf",
@@ -135,23 +170,32 @@ __all__ = [
     "RetraceStormWarning",
     "Signature",
     "Site",
+    "StaleCapture",
+    "StaleCaptureError",
+    "StaleCaptureWarning",
     "Static",
     "StaticArray",
     "StaticFieldError",
     "StaticMutatedError",
+    "StructureMismatchError",
     "TracerComparisonError",
     "TracerInStaticError",
+    "Treatment",
     "TreeError",
     "UndecoratedSubclassError",
     "UnhashableStaticError",
     "Where",
+    "assert_same_structure",
     "axes",
     "budget",
+    "captures",
     "combine",
     "debug",
+    "diff",
     "explain",
     "field",
     "freeze",
+    "hoist",
     "jit",
     "labels",
     "mask",
@@ -163,6 +207,7 @@ __all__ = [
     "replace",
     "show",
     "signature",
+    "stable_carry",
     "static_field",
     "storm_guard",
     "update",

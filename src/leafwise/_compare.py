@@ -44,7 +44,7 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     """
     found = list(call_reasons(before, after))
     config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
-    trees = _Trees(before, after, config_differs=config_differs)
+    trees = Trees(before, after, config_differs=config_differs)
     found += trees.compare()
     found = _settled(found, after.root.names, raises=trees.equal is None)
     found += _undecided(before, after)
@@ -126,14 +126,16 @@ def _settled(found: list[Reason], arguments: tuple[str, ...], *, raises: bool) -
     ]
 
 
-class _Trees:
+class Trees:
     """The dynamic arguments of two calls, under comparison.
 
     Attributes:
         equal: Whether their structures are equal to JAX; None if comparing them raises.
     """
 
-    def __init__(self, before: Signature, after: Signature, *, config_differs: bool) -> None:
+    def __init__(
+        self, before: Signature, after: Signature, *, config_differs: bool = False
+    ) -> None:
         self.before = before
         self.after = after
         self.config_differs = config_differs
@@ -154,13 +156,13 @@ class _Trees:
     def _place(self, path: str, mine: Place, its: Place, trees: "_Pair") -> Iterable[Reason]:
         """Compare what stands at one place of both trees."""
         if isinstance(mine, int) and isinstance(its, int):
-            return self._leaf(path, self.before.leaf_records[mine], self.after.leaf_records[its])
+            return self.leaf(path, mine, its)
         return self._subtree(path, mine, its, trees)
 
     def _subtree(self, path: str, mine: Place, its: Place, trees: "_Pair") -> Iterator[Reason]:
         """Compare two trees, or a tree with a leaf."""
         if not (isinstance(mine, Node) and isinstance(its, Node)):
-            yield self._other(path, mine, its)
+            yield from self.other(path, mine, its)
             return
         if same_entry(*trees) is True:
             yield from self._same_structure(path, mine, its)
@@ -169,10 +171,14 @@ class _Trees:
         if mine.cls is its.cls or mine.steps == its.steps:
             for step, places, below in _common(mine, its, trees):
                 found += self._place(path + step, *places, below)
-        if all(each.outcome is Outcome.REUSE for each in found):
+        if self.unexplained(mine, its, found):
             advice = _advice.NODE_DATA
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine.aux, its.aux, advice)
         yield from found
+
+    def unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:  # noqa: ARG002
+        """Whether nothing that was found makes two nodes different to JAX, which they are."""
+        return all(each.outcome is Outcome.REUSE for each in found)
 
     def _node(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""
@@ -183,16 +189,33 @@ class _Trees:
             words, advice = (mine.cls, its.cls), _advice.REDEFINED
             yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *words, advice)
         else:
-            yield self._other(path, mine, its)
+            yield from self.other(path, mine, its)
 
-    def _other(self, path: str, mine: Place, its: Place) -> Reason:
+    def other(self, path: str, mine: Place, its: Place) -> Iterator[Reason]:
         """Name two things of different kinds at one place."""
         words = Said(_in_words(self.before, mine)), Said(_in_words(self.after, its))
         advice = _advice.structure(*words)
-        return Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, advice)
+        yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, advice)
 
     def _same_structure(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
+        yield from self.leaves(mine, its)
+        todo = [(path, mine, its)]
+        while todo:
+            where, a, b = todo.pop()
+            yield from self.unseen(where, a, b)
+            for step, left, right in zip(b.steps, a.children, b.children, strict=True):
+                if isinstance(left, Node) and isinstance(right, Node):
+                    todo.append((where + step, left, right))
+
+    def unseen(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Yield statics that JAX takes for equal though they are not."""
+        if path and mine.aux is not its.aux and not its.is_keyed and mine.names == its.names:
+            for name, one, other in zip(its.names, mine.values, its.values, strict=True):
+                yield from static_reason(path + name, one, other, equal=True)
+
+    def leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
+        """Compare the leaves of trees that are equal to JAX."""
         before = self.before.leaf_records[mine.start : mine.stop]
         after = self.after.leaf_records[its.start : its.stop]
         known = self._pairs  # most pairs of leaves are pairs of records that were met before
@@ -203,13 +226,10 @@ class _Trees:
             elif found:
                 where = self.after.leaf_paths[place]
                 yield from [Reason(where, *reason[1:]) for reason in found]
-        todo = [(path, mine, its)]
-        while todo:
-            where, a, b = todo.pop()
-            yield from _unseen(where, a, b)
-            for step, left, right in zip(b.steps, a.children, b.children, strict=True):
-                if isinstance(left, Node) and isinstance(right, Node):
-                    todo.append((where + step, left, right))
+
+    def leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
+        """Compare two leaves, given by their places."""
+        return self._leaf(path, self.before.leaf_records[mine], self.after.leaf_records[its])
 
     def _leaf_reasons(self, one: Leaf, other: Leaf) -> tuple[Reason, ...]:
         """Return the reasons of two traced leaves, without their path."""
@@ -295,10 +315,3 @@ def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         yield from static_reason(path + name, old, value, equal=equal, by=by)
     for name, old in earlier.items():
         yield from static_reason(path + name, old, ABSENT, equal=False)
-
-
-def _unseen(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Yield statics that JAX takes for equal though they are not."""
-    if path and mine.aux is not its.aux and not its.is_keyed and mine.names == its.names:
-        for name, one, other in zip(its.names, mine.values, its.values, strict=True):
-            yield from static_reason(path + name, one, other, equal=True)

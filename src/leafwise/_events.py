@@ -82,7 +82,7 @@ def _on_event(event: str, **_: str | int) -> None:
 
 def _on_duration(event: str, duration_secs: float, **details: str | int) -> None:
     kind = _KINDS.get(event)
-    if kind is None:
+    if kind is None or getattr(_HERE, "unheard", False):
         return
     cached = False
     if kind is EventKind.COMPILE:
@@ -101,6 +101,17 @@ def tell(listeners: Iterable[Callable[[T], None]], event: T) -> None:
             raised = raised or error
     if raised is not None:
         raise raised
+
+
+@contextlib.contextmanager
+def unheard() -> Generator[None, None, None]:
+    """Tell nobody what JAX does on this thread in this block: leafwise itself asks it something."""
+    before = getattr(_HERE, "unheard", False)
+    _HERE.unheard = True
+    try:
+        yield
+    finally:
+        _HERE.unheard = before
 
 
 def _plain_name(name: str) -> str:

@@ -15,6 +15,12 @@ import jax
 _KNOWN: Final = (0, 10) <= jax.__version_info__[:2] < (0, 13)
 """Whether JAX's internals are those that were read and tested here."""
 
+
+def is_known() -> bool:
+    """Return whether JAX's internals are those that were read and tested."""
+    return bool(_KNOWN)
+
+
 _PUBLIC_CONFIG: Final = (
     "jax_enable_x64",
     "jax_default_matmul_precision",
@@ -138,3 +144,62 @@ def static_options(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
     info: Any = getattr(jitted, "_jit_info", None) if _KNOWN else None
     numbers, names = (getattr(info, each, ()) for each in ("static_argnums", "static_argnames"))
     return tuple(numbers or ()), tuple(names or ())
+
+
+def forget_checkpoints() -> None:
+    """Let JAX forget the traces of functions under `jax.checkpoint`.
+
+    Where it cannot be asked for these alone, it forgets everything.
+    """
+    try:
+        if _KNOWN:
+            from jax._src import ad_checkpoint  # noqa: PLC0415  # after the check
+
+            traces: Any = getattr(ad_checkpoint, "_trace_to_jaxpr")  # noqa: B009  # private
+            traces.cache_clear()
+            return
+    except (ImportError, AttributeError):
+        pass
+    clear_caches: Any = jax.clear_caches  # which has no types
+    clear_caches()
+
+
+def commits(lowered: Any) -> bool:
+    """Return whether the results of a lowered function are committed to their devices.
+
+    Where JAX does not say, only those are seen that lie on several devices.
+    """
+    said: Any = None
+    if _KNOWN:
+        lowering: Any = getattr(lowered, "_lowering", None)
+        said = getattr(lowering, "compile_args", {}).get("committed")
+    if said is not None:
+        return bool(said)
+    shardings: list[Any] = jax.tree.leaves(lowered.compile().output_shardings)
+    return any(len(sharding.device_set) > 1 for sharding in shardings)
+
+
+def jit_options(jitted: Any) -> dict[str, Any] | str | None:
+    """Return the options of a jitted function, for another `jax.jit`.
+
+    Or the name of one that would not fit a function with one more argument; None where JAX does
+    not say.
+    """
+    info: Any = getattr(jitted, "_jit_info", None) if _KNOWN else None
+    if info is None:
+        return None
+    for name in ("in_shardings", "out_shardings", "in_layouts", "out_layouts"):
+        leaves: Any = getattr(info, f"{name}_leaves", ())
+        if any(type(leaf).__name__ != "UnspecifiedValue" and leaf is not None for leaf in leaves):
+            return name
+    for name in ("device", "backend", "compiler_options_kvs"):
+        if getattr(info, name, None):
+            return name.removesuffix("_kvs")
+    names = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
+    found = {name: tuple(getattr(info, name, ()) or ()) for name in names}
+    options: dict[str, Any] = {name: given for name, given in found.items() if given}
+    if getattr(info, "keep_unused", False) is True:
+        options["keep_unused"] = True
+    if getattr(info, "inline", False) is True:
+        options["inline"] = True
+    return options

@@ -1,23 +1,25 @@
-"""`jax.jit` with a memory: nothing runs per call, everything is recorded as it is traced."""
+"""`jax.jit` with a memory: what it does is recorded as it is traced."""
 
 import functools
 import inspect
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from collections.abc import Callable, Iterable
+from typing import Any, Final, ParamSpec, TypeVar, cast, overload
 
 import jax
 
 from leafwise._callee import Callee, name_of, static_arguments
-from leafwise._explain import Explanation
+from leafwise._capture_checks import Stale, Staleness, stale_of
 from leafwise._introspect import compares_by_identity
-from leafwise._jaxcompat import dispatch_entries, running_calls
-from leafwise._memory import Memory, Program
+from leafwise._jaxcompat import running_calls
+from leafwise._jit_function import Function, JitFunction
+from leafwise._memory import Memory
 from leafwise._method import BoundMethod
 from leafwise._reasons import Outcome
-from leafwise._signature import Signature, StaticArguments
+from leafwise._signature import StaticArguments
+from leafwise._staleness import fingerprint_of
 from leafwise._text import got
 from leafwise._watching import body_ran, remember_events
 
@@ -25,104 +27,7 @@ _JAX_JIT: Final = jax.jit
 """The one of JAX: `leafwise explain` puts ours in its place."""
 
 P = ParamSpec("P")
-Q = ParamSpec("Q")
-S = TypeVar("S")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class Programs(Sequence[Program]):
-    """What a jitted function remembers, as it grows."""
-
-    def __init__(self, memory: Memory, outcome: Outcome) -> None:
-        """Show the programs of one outcome."""
-        self._memory = memory
-        self._outcome = outcome
-
-    def _now(self) -> list[Program]:
-        return [each for each in list(self._memory.programs) if each.outcome is self._outcome]
-
-    @overload
-    def __getitem__(self, index: int) -> Program: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Program]: ...
-    def __getitem__(self, index: int | slice) -> Program | list[Program]:
-        """Return a program, the first one is 0, or several."""
-        return self._now()[index]
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._now())
-
-    def __iter__(self) -> Iterator[Program]:
-        """Iterate over those that are there now."""
-        return iter(self._now())
-
-    def __repr__(self) -> str:
-        """Return each of them on lines of its own."""
-        return "\n".join(f"{place}: {each}" for place, each in enumerate(self._now())) or "(none)"
-
-
-class JitFunction(Protocol[P, R_co]):
-    """What `leafwise.jit` returns: a jitted function that remembers.
-
-    At run time it is the very object that `jax.jit` makes, with more attributes.
-
-    Attributes:
-        traces: One record for each trace, in order.
-        recompiles: One record for each time that JAX lowered or compiled without a trace.
-    """
-
-    traces: Programs
-    recompiles: Programs
-    __wrapped__: Callable[..., Any]
-    __name__: str
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the function, as under `jax.jit`."""
-        ...
-
-    @overload
-    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
-    @overload
-    def __get__(
-        self: "JitFunction[Concatenate[S, Q], R_co]", instance: S, owner: type | None = None
-    ) -> "JitFunction[Q, R_co]": ...
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Return a bound method, for a function that is defined in a class."""
-        ...
-
-    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Say what a call with these arguments would do now, without making it.
-
-        As for a function that uses all its arguments: JAX drops those that are not used before
-        it lowers, so that a committed array in the place of one costs a dispatch entry only.
-        """
-        ...
-
-    def signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature:
-        """Record a call, with the names of the parameters."""
-        ...
-
-    def cache_size(self) -> int:
-        """Return the number of dispatch entries."""
-        ...
-
-    def clear_cache(self) -> None:
-        """Forget all programs."""
-        ...
-
-    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Lower the function for these arguments, as `jax.jit` does."""
-        ...
-
-    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Trace the function for these arguments, as `jax.jit` does."""
-        ...
-
-    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Return the shapes of the results, as `jax.jit` does."""
-        ...
 
 
 class _Recorder:
@@ -162,7 +67,13 @@ class _Recorder:
         start = time.perf_counter()
         result = fun(*args, **kwargs)
         program.trace_seconds = time.perf_counter() - start
+        # After the body: what it changed itself is as it left it.
+        taken = fingerprint_of(memory)
+        program.captured = None if taken is None else taken.fingerprint
         body_ran(memory, program)
+        if taken is not None:
+            for guard in list(memory.guards):
+                guard.traced(taken)
         return result
 
     def __eq__(self, other: object) -> bool:
@@ -221,32 +132,51 @@ def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, options: Any
 
 
 @overload
-def jit(fun: Callable[P, R], /, **options: Any) -> JitFunction[P, R]: ...
+def jit(
+    fun: Callable[P, R], /, *, stale: Staleness = "warn", **options: Any
+) -> JitFunction[P, R]: ...
 @overload
-def jit(**options: Any) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
-def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Do what `jax.jit` does, and remember every trace.
+def jit(
+    *, stale: Staleness = "warn", **options: Any
+) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
+def jit(
+    fun: Callable[..., Any] | None = None, /, *, stale: Staleness = "warn", **options: Any
+) -> Any:
+    """Do what `jax.jit` does, remember every trace, and see that captures are as they were.
 
-    Nothing runs per call: what is returned is the object that `jax.jit` makes. While JAX
-    traces, lowers or compiles the function, the arguments, the calling line and the times are
-    recorded, and compared with those of earlier calls. No array is kept.
+    While JAX traces, lowers or compiles the function, the arguments, the calling line and the
+    times are recorded, and compared with those of earlier calls. No array is kept.
+
+    What the function reads from globals, closures, defaults and attributes is a part of the
+    program that JAX makes. It is looked at after each trace, and each call checks that it is
+    still there: by identity, of small NumPy arrays (1 KiB), containers (32 items) and objects
+    (64 parts) by content. Larger ones are looked into in `leafwise.debug.check_captures`.
+    Without captures that could change nothing runs per call.
 
     Args:
         fun: The function. Without it, a decorator is returned. A bound method of a pytree
             class takes its instance as an argument: methods of instances with equal keys and
             avals share programs, where `jax.jit` bakes each instance in.
+        stale: What happens when a call would be answered for the old value of a capture.
+            ``"warn"``: a warning for each new value, 8 at most of one capture. ``"raise"``: the
+            call raises. ``"retrace"``: the function is traced again. ``"ignore"``: nothing.
         **options: The options of `jax.jit`: ``static_argnums``, ``static_argnames``,
             ``donate_argnums``, ``donate_argnames``, ``keep_unused``, ``in_shardings``,
             ``out_shardings``, ``device``, ``backend``, ``inline``, ``compiler_options``.
 
     Returns:
         The jitted function, with `JitFunction.traces`, `JitFunction.recompiles`,
-        `JitFunction.explain`, `JitFunction.signature` and `JitFunction.cache_size` added.
+        `JitFunction.explain`, `JitFunction.stale`, `JitFunction.captures`,
+        `JitFunction.signature` and `JitFunction.cache_size` added.
 
     Raises:
         TypeError: `fun` is not callable, or as `jax.jit` raises it.
+        ValueError: `stale` is none of the four.
+        StaleCaptureError: (when called) a capture changed, and ``stale="raise"``.
 
     Warns:
+        StaleCaptureWarning: (when called) a capture changed, and the program of its old value
+            answers.
         RetraceStormWarning: (while tracing) one field or argument has caused 8 traces; see
             `leafwise.storm_guard`.
 
@@ -259,26 +189,46 @@ def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         retrace: traced, lowered and compiled again
           x: shape: (3,) -> (4,). Each shape has a program of its own: ...
     """
+    action = stale_of(stale, "leafwise.jit")
     if fun is None:
-        return functools.partial(jit, **options)
+        return functools.partial(jit, stale=stale, **options)
     if isinstance(fun, BoundMethod):
-        return BoundMethod(jit(fun.func, **_behind_self(options)), *fun.args)
+        return BoundMethod(jit(fun.func, stale=stale, **_behind_self(options)), *fun.args)
     if not callable(fun):
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
     _check_hash(fun)
-    return remembering(fun, options)
+    return remembering(fun, options, action)
 
 
-def remembering(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Return what `jax.jit` makes of a function, with the memory that `jit` documents."""
+def remembering(
+    fun: Callable[..., Any], options: dict[str, Any], stale: Stale | None = None
+) -> Any:
+    """Return what `jax.jit` makes of a function, with a memory.
+
+    Args:
+        fun: The function.
+        options: The options of `jax.jit`.
+        stale: What `jit` documents. None for JAX's own object, which has the memory but no check
+            of captures, and none of the further attributes.
+    """
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return _JAX_JIT(fun, **options)  # which raises
     recorder = _recorder_of(fun, static_arguments(fun, numbers, names), options)
     jitted: Any = _JAX_JIT(recorder, **options)
     jitted.__wrapped__ = fun  # which the recorder does not keep alive
-    return _with_memory(jitted, recorder.memory)
+    if stale is not None:
+        return Function(jitted, recorder, stale)
+    jitted.clear_cache = functools.partial(_clear_cache, weakref.ref(jitted), recorder.memory)
+    return jitted
+
+
+def _clear_cache(find: Callable[[], Any], memory: Memory) -> None:
+    """Forget all programs, as JAX does; no cycle keeps the function alive."""
+    memory.forget()
+    if (jitted := find()) is not None:
+        type(jitted).clear_cache(jitted)
 
 
 def _check_hash(fun: Callable[..., Any]) -> None:
@@ -311,37 +261,3 @@ def _behind_self(options: dict[str, Any]) -> dict[str, Any]:
 
 def _behind(number: int) -> int:
     return number + 1 if number >= 0 else number
-
-
-def _with_memory(jitted: Any, memory: Memory) -> Any:
-    """Give a jitted function its further attributes."""
-    # No cycles: a function that is made in a loop goes when it is let go.
-    find = weakref.ref(jitted)
-
-    def explain(*args: Any, **kwargs: Any) -> Explanation:
-        now = find()
-        entries = 0 if now is None else dispatch_entries(now)
-        refused = memory.callee.refusal(args, kwargs)
-        if refused is not None:
-            return Explanation(Outcome.ERROR, (refused,))
-        return memory.explain_now(memory.callee.record(args, kwargs), entries)
-
-    def signature(*args: Any, **kwargs: Any) -> Signature:
-        return memory.callee.record(args, kwargs)
-
-    def cache_size() -> int:
-        now = find()
-        return 0 if now is None else dispatch_entries(now)
-
-    def clear_cache() -> None:
-        memory.forget()
-        if (now := find()) is not None:
-            type(now).clear_cache(now)
-
-    jitted.traces = Programs(memory, Outcome.RETRACE)
-    jitted.recompiles = Programs(memory, Outcome.RECOMPILE)
-    jitted.explain = explain
-    jitted.signature = signature
-    jitted.cache_size = cache_size
-    jitted.clear_cache = clear_cache
-    return jitted

@@ -20,7 +20,7 @@ def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> I
     """
     traced: list[Reason] = []
     if mine.aval != its.aval and not (config_differs and mine.facts == its.facts):
-        traced = list(_aval_reasons(path, mine, its))
+        traced = list(aval_reasons(path, mine, its))
         yield from traced
     if its.kind is LeafKind.TRACER:  # inlined into the trace around it
         return
@@ -41,7 +41,7 @@ def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> I
             yield _dispatch_reason(path, mine, its)
 
 
-def _aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
+def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
     """Name what differs between two abstract values."""
     retrace, same = Outcome.RETRACE, True
     if mine.shape != its.shape:

@@ -5,6 +5,7 @@ import functools
 import inspect
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -35,6 +36,8 @@ class Program:
         compile_seconds: How long the compile took; 0.0 if there was none so far.
         cached: Whether the persistent compilation cache answered.
         ran: Whether the function was called, rather than traced or lowered ahead of time.
+        live: Whether JAX still has it, as far as `leafwise` has not let go of it.
+        captured: What the function captured when it was traced; None if nobody looked.
     """
 
     outcome: Outcome
@@ -48,6 +51,8 @@ class Program:
     compile_seconds: float = 0.0
     cached: bool = False
     ran: bool = True
+    live: bool = True
+    captured: Any = dataclasses.field(default=None, repr=False)
 
     @functools.cached_property
     def place(self) -> int:
@@ -78,12 +83,15 @@ class Memory:
         callee: The function, and which of its arguments are static.
         name: Its name.
         programs: What was made for it, in order.
+        guards: What checks the captures of the function at each call, as long as that lives.
     """
 
     def __init__(self, callee: Callee) -> None:
         self.callee = callee
         self.name = callee.name
         self.programs: list[Program] = []
+        self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._because: tuple[int, list[Reason]] | None = None
         self._causes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -98,7 +106,9 @@ class Memory:
         start = max(0, len(programs) - _COMPARED)
         chosen = [at for at, each in enumerate(programs[:start]) if each.place == place]
         chosen += range(start, len(programs))
-        known = [(at, each.signature) for at in chosen if (each := programs[at]).signature]
+        known = [
+            (at, each.signature) for at in chosen if (each := programs[at]).signature and each.live
+        ]
         signatures = [each for _, each in known]
         found = nearest(signatures, signature, placed=self.callee.placed)
         if found.nearest is None:
@@ -108,7 +118,8 @@ class Memory:
     def explain_now(self, signature: Signature, entries: int) -> Explanation:
         """Explain a call that was not made, where JAX has so many dispatch entries."""
         found = self.explain(signature)
-        made = [each for each in list(self.programs) if each.ran and each.compile_seconds]
+        programs = [each for each in list(self.programs) if each.live]
+        made = [each for each in programs if each.ran and each.compile_seconds]
         # JAX says nothing of dispatch entries: one more than programs may be this call's. And
         # none at all where there were programs: the caches of the process were cleared.
         moved = self.callee.sharded and any(each.kind in _PLACING for each in found.reasons)
@@ -140,7 +151,7 @@ class Memory:
         signature: Signature | None = None
         try:
             signature = self.callee.record(args, kwargs, abstract=abstract)
-            found = self.explain(signature)
+            found = self._because_of_captures(outcome) or self.explain(signature)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Said(f"{type(error).__name__}: {error}")
             cause = Reason(
@@ -161,6 +172,32 @@ class Memory:
         if program.signature is not None:
             found, site = program.explanation, program.site
             _storm.count(self._causes, self.name, program.signature, found, site)
+
+    def traced(self) -> list[Program]:
+        """Return the traces that JAX may take up again."""
+        programs = list(self.programs)
+        return [each for each in programs if each.live and each.outcome is Outcome.RETRACE]
+
+    def trace_of(self, index: int) -> Program:
+        """Return the trace that a program was made from; the program itself if there is none."""
+        program = self.programs[index]
+        same = [each for each in self.traced() if each.place == program.place]
+        return program if program.outcome is Outcome.RETRACE or not same else same[-1]
+
+    def retire(self, reasons: list[Reason]) -> None:
+        """Note that JAX lets go of all programs, and why the next call is traced."""
+        with self._lock:
+            for program in self.programs:
+                program.live = False
+            self._because = (len(self.programs) - 1, reasons) if reasons else None
+
+    def _because_of_captures(self, outcome: Outcome) -> Explanation | None:
+        """Return why a call is traced, if that is not for its arguments."""
+        if outcome is not Outcome.RETRACE or self._because is None:
+            return None
+        last, reasons = self._because
+        self._because = None
+        return Explanation(outcome, tuple(reasons), nearest=last)
 
     def forget(self) -> None:
         """Remember nothing, as after `clear_cache`."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._classes import announce
+from leafwise._jitted import Jitted
 
 
 class BoundMethod(functools.partial[Any]):
@@ -193,4 +194,4 @@ def _is_jitted(value: Any) -> bool:
     return isinstance(value, _JITTED)
 
 
-_JITTED: Final[type] = type(jax.jit(lambda: None))
+_JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), Jitted)

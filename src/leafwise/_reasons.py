@@ -46,11 +46,13 @@ class ReasonKind(StrEnum):
     ARGUMENTS = "arguments"
     """Which arguments are given, and how."""
     CLASS = "class"
-    """A class that was defined again."""
+    """A class that was defined again; to `leafwise.diff` any other class."""
     STRUCTURE = "structure"
     """The nodes of the tree: their types, keys and numbers of children."""
     STATIC = "static"
     """A static value."""
+    CAPTURE = "capture"
+    """Something that the function captures, and that changed since the trace."""
     SHAPE = "shape"
     """The shape of a leaf."""
     DTYPE = "dtype"
@@ -67,6 +69,8 @@ class ReasonKind(StrEnum):
     """Nothing of the arguments: the program was there once, and is gone."""
     LEAF_KIND = "kind"
     """Where the data of a leaf lies: in JAX, in NumPy, in Python."""
+    VALUE = "value"
+    """The data of a leaf, which no program depends on: only `leafwise.diff` looks at it."""
 
 
 _PLACES = {
@@ -103,7 +107,7 @@ class Reason(NamedTuple):
 
     def __str__(self) -> str:
         """Return one line: path, kind, what changed, and the advice."""
-        line = f"{self.path}: {self.kind}"
+        line = f"{self.path or 'the tree'}: {self.kind}"
         if not self.before is self.after is ABSENT:
             line += f": {say(self.before)} -> {say(self.after)}"
         return f"{line}. {self.advice}" if self.advice else line

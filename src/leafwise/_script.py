@@ -4,7 +4,6 @@ import contextlib
 import functools
 import importlib.util
 import inspect
-import os
 import platform
 import runpy
 import sys
@@ -19,9 +18,11 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise import _storm
+from leafwise._capture_checks import CaptureChecks, Stale, enter_block, leave_block
 from leafwise._events import EventKind
 from leafwise._jit import remembering
-from leafwise._sites import Site
+from leafwise._script_captures import captures_of
+from leafwise._sites import Site, short_file
 from leafwise._watch import watch
 from leafwise._watching import Event
 from leafwise.report import shape
@@ -84,19 +85,21 @@ def _path_of(target: Target) -> Generator[None, None, None]:
         sys.path[:] = old
 
 
-def run(target: Target, version: str) -> tuple[shape.Report, Ended]:
+def run(target: Target, version: str, *, captures: bool = False) -> tuple[shape.Report, Ended]:
     """Run a script, with every `jax.jit` under watch.
 
     Args:
         target: What to run.
         version: The version of leafwise, for the report.
+        captures: Whether to check what its jitted functions capture, and to list it.
 
     Returns:
         The report, and how the script ended; it never raises what the script raised.
     """
     already = len(_storm.GIVEN)
     start = time.time()
-    with watch() as log, _jit_replaced():
+    block = CaptureChecks(Stale.IGNORE, tells=False) if captures else None
+    with watch() as log, _jit_replaced(block):
         ended = _run(target)
     seconds = time.time() - start
     report: shape.Report = {
@@ -110,12 +113,15 @@ def run(target: Target, version: str) -> tuple[shape.Report, Ended]:
         "events": [_event(event, start) for event in log.events],
         "warnings": [*_storm.GIVEN[already:], *_jitted_anew(log.events)],
     }
+    if block is not None:
+        report["captures"] = captures_of(log.events, block)
     return report, ended
 
 
 @contextlib.contextmanager
-def _jit_replaced() -> Generator[None, None, None]:
-    """Let `jax.jit` be `leafwise.jit`, until the block ends."""
+def _jit_replaced(block: CaptureChecks | None) -> Generator[None, None, None]:
+    """Let `jax.jit` be `leafwise.jit`, until the block ends, and check captures if wanted."""
+    stale = None if block is None else Stale.IGNORE
     original: Callable[..., Any] = jax.jit
 
     @functools.wraps(original)
@@ -124,16 +130,20 @@ def _jit_replaced() -> Generator[None, None, None]:
             case ():
                 return functools.partial(watched, **options)
             case (fun,) if callable(fun):
-                return remembering(fun, options)
+                return remembering(fun, options, stale)
             case _:
                 return original(*args, **options)
 
     namespace: Any = jax
     namespace.jit = watched
+    if block is not None:
+        enter_block(block)
     try:
         yield
     finally:
         namespace.jit = original
+        if block is not None:
+            leave_block(block)
 
 
 def _run(target: Target) -> Ended:
@@ -279,13 +289,7 @@ def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     # Of a function under `filter_jit` JAX sees what equinox makes of it.
     if code is None or plain.__module__ == "equinox._jit":
         return "", 0
-    return _short(code.co_filename), code.co_firstlineno
-
-
-def _short(file: str) -> str:
-    """Return a path relative to the working directory, if it is below it."""
-    relative = os.path.relpath(file)
-    return file if relative.startswith("..") or file.startswith("<") else relative
+    return short_file(code.co_filename), code.co_firstlineno
 
 
 def _event(event: Event, start: float) -> shape.Event:
@@ -305,5 +309,5 @@ def _event(event: Event, start: float) -> shape.Event:
 def _site(site: Site | None) -> shape.Site | None:
     if site is None:
         return None
-    file = _short(site.file)
+    file = short_file(site.file)
     return {"file": file, "line": site.line, "function": site.function, "text": site.text}

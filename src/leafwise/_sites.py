@@ -1,6 +1,7 @@
 """The line of the user's code that a call came from."""
 
 import linecache
+import os
 import types
 from typing import Final, NamedTuple
 
@@ -26,6 +27,15 @@ class Site(NamedTuple):
     def __str__(self) -> str:
         """Return ``train.py:12 in main``."""
         return f"{self.file}:{self.line} in {self.function}"
+
+
+def short_file(file: str) -> str:
+    """Return a path relative to the working directory, if it is below it."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # on another drive
+        return file
+    return file if relative.startswith("..") or file.startswith("<") else relative
 
 
 _NOT_THE_USERS: Final = frozenset(

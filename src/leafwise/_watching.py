@@ -197,7 +197,7 @@ def _event(
     explanation: Explanation | None,
 ) -> Event:
     thread = threading.current_thread()
-    fun = memory.callee.fun if memory is not None else None
+    fun = memory.callee.find() if memory is not None else None
     if call is not None:
         fun = function_behind(call.fun if fun is None else fun, call.args)
     frame = call.frame if call is not None else inspect.currentframe()

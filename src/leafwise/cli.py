@@ -132,6 +132,9 @@ def _add_explain(commands: Any) -> None:
         epilog="Exit code: the script's own; 2 if it cannot be found, or a file not be written.",
     )
     explain.add_argument("-m", dest="module", action="store_true", help="run a module")
+    explain.add_argument(
+        "--captures", action="store_true", help="also check what the jitted functions capture"
+    )
     explain.add_argument("--json", metavar="FILE", help="write the report as JSON")
     explain.add_argument("--html", metavar="FILE", help="write the report as one HTML page")
     explain.add_argument("--perfetto", metavar="FILE", help="write Chrome trace events")
@@ -153,7 +156,7 @@ def _explain(options: argparse.Namespace) -> int:
         print(f"leafwise explain: {problem}", file=sys.stderr)
         return 2
     here = pathlib.Path.cwd()  # the script may go elsewhere
-    report, ended = _script.run(target, leafwise.__version__)
+    report, ended = _script.run(target, leafwise.__version__, captures=options.captures)
     if options.json:
         _write(here / options.json, json.dumps(report, indent=1))
     if options.html:

@@ -3,12 +3,17 @@
 import contextlib
 import inspect
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from leafwise._codegen import source_of as generated_source
 from leafwise._registry import set_checking
 from leafwise._spec import is_decorated
 
-__all__ = ["check_statics", "source_of"]
+if TYPE_CHECKING:
+    from leafwise._capture_checks import CaptureChecks, Staleness
+    from leafwise._misfits import Explaining
+
+__all__ = ["check_captures", "check_statics", "explain_errors", "source_of"]
 
 
 def source_of(cls: type) -> str:
@@ -31,6 +36,50 @@ def source_of(cls: type) -> str:
         msg = f"source_of takes a class decorated with @lw.pytree, got {cls!r}"
         raise TypeError(msg)
     return generated_source(cls)
+
+
+@contextlib.contextmanager
+def check_captures(stale: "Staleness" = "raise") -> "Generator[CaptureChecks, None, None]":
+    """Look at everything that `leafwise.jit` functions capture, before each call in this block.
+
+    Outside of such blocks each call checks captures by identity and, of what is small, by
+    content. In this block it looks into all of them, whatever ``stale=`` the function has:
+    NumPy arrays and containers of any size, and objects down to their last part. The content of
+    what is large is known from the first trace or call in the block.
+
+    It covers all functions, those made before the block and in other threads included, and can
+    be nested: the innermost block counts. The environment variable
+    ``LEAFWISE_CHECK_CAPTURES=1`` turns it on for a whole process; ``warn`` and the other words
+    do so with that ``stale=``.
+
+    Args:
+        stale: What happens to a call that would be answered for an old value: ``"raise"``,
+            ``"warn"``, ``"retrace"``, or ``"ignore"``: then it is noted only.
+
+    Yields:
+        What was found so far: ``.stale``, a list of `leafwise.StaleCapture`, and
+        ``.not_compared``, a dict of the captures that change unseen, with the reasons.
+
+    Raises:
+        StaleCaptureError: (inside, when called) a capture changed since the trace.
+        ValueError: `stale` is none of the four words.
+
+    Warns:
+        StaleCaptureWarning: (inside) with ``stale="warn"``; and once for each capture that
+            cannot be compared.
+
+    Example:
+        >>> with check_captures():
+        ...     step(params, batch)  # doctest: +SKIP
+    """
+    from leafwise import _capture_checks  # noqa: PLC0415  # with what needs it
+
+    block = _capture_checks.CaptureChecks(_capture_checks.stale_of(stale, "check_captures"))
+    _capture_checks.enter_block(block)
+    try:
+        yield block
+    finally:
+        _capture_checks.leave_block(block)
 
 
 @contextlib.contextmanager
@@ -62,3 +111,34 @@ def check_statics() -> Generator[None, None, None]:
         yield
     finally:
         set_checking(on=False)
+
+
+def explain_errors() -> "Explaining":
+    """Say in JAX's errors which parts of two trees differ, by path.
+
+    When JAX refuses a tree in this block, the exception gets a note with the reasons: class,
+    static, structure, shape and dtype of each place, as `leafwise.diff` has them, and what to
+    do. That covers the carries of ``scan``, ``while_loop`` and ``fori_loop``, the branches of
+    ``cond`` and ``switch``, trees of axes and of partition specs, ``custom_jvp`` and
+    ``custom_vjp``, ``jvp``, ``vjp``, ``linearize`` and ``linear_transpose``, calls of compiled
+    programs, and ``jax.tree.map``.
+
+    The exception stays what it is, and goes on as it would: its type, arguments, cause, context
+    and traceback. Nothing is done if none is raised. It covers the thread that enters it, and
+    can be nested; one that is caught inside still shows JAX's own frames. Also a decorator, of
+    functions that run when they are called.
+
+    Returns:
+        The block.
+
+    Raises:
+        TypeError: (as a decorator) a generator or a coroutine function is decorated, which
+            would run outside of the block.
+
+    Example:
+        >>> with explain_errors():
+        ...     jax.lax.scan(step, carry, xs)  # doctest: +SKIP
+    """
+    from leafwise._misfits import Explaining  # noqa: PLC0415  # few programs ask for it
+
+    return Explaining()

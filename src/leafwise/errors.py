@@ -48,11 +48,53 @@ class TreeError(LeafwiseError, ValueError):
     """Trees, selections or changes do not fit together."""
 
 
+class StructureMismatchError(TreeError, AssertionError):
+    """Two trees differ that were asserted to have one structure.
+
+    Attributes:
+        differences: All of them, as `leafwise.diff` returns them.
+    """
+
+    def __init__(self, message: str, differences: tuple[Any, ...] = ()) -> None:
+        super().__init__(message, differences)
+        self.differences = differences
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
+
+
+class CarryError(LeafwiseError, TypeError):
+    """A loop's step does not give its carry back as it got it, and no carry makes it do so."""
+
+
+class HoistError(LeafwiseError, ValueError):
+    """A captured array is where no other value can be put, so that it is no argument."""
+
+
 class StaticMutatedError(LeafwiseError, RuntimeError):
     """A static value was changed in place after a key was made from it.
 
     Programs compiled for the old value would have gone on answering for the new one.
     """
+
+
+class StaleCaptureError(LeafwiseError, RuntimeError):
+    """A jitted function was called after something that it captures had changed.
+
+    The program was traced with the old value, and would have gone on answering for it.
+
+    Attributes:
+        captures: What changed, as `leafwise.StaleCapture`.
+    """
+
+    def __init__(self, message: str, captures: tuple[Any, ...] = ()) -> None:
+        super().__init__(message, captures)
+        self.captures = captures
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
 
 
 class RetraceError(LeafwiseError, AssertionError):
@@ -139,6 +181,10 @@ class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests
 
 class RetraceStormWarning(UserWarning):
     """One field, or one argument, causes trace after trace."""
+
+
+class StaleCaptureWarning(UserWarning):
+    """A jitted function answers for the old value of something that it captures."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -137,7 +137,7 @@ def metadata(jit: Jit) -> Any:
     g = jit(f)
     names = g.__name__, g.__qualname__, g.__doc__, g.__module__
     same = g.__wrapped__ is f, inspect.unwrap(g) is f, copy.deepcopy(g) is g
-    return names, same, str(inspect.signature(g)), type(g), repr(g).split(" at 0x")[0]
+    return names, same, str(inspect.signature(g)), callable(g), repr(g).split(" at 0x")[0]
 
 
 @scenario

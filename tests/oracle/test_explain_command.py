@@ -372,3 +372,38 @@ def test_jax_is_left_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert cli.main(["explain", str(script)]) == 1
     assert state() == before
     assert "1 trace" in capsys.readouterr().out
+
+
+def test_captures(run: Runner) -> None:
+    """`--captures` lists what functions capture, and each stale call; else there is no check."""
+    script = run.write(
+        HEAD
+        + """
+lr = 0.1
+table = jnp.ones((600, 600))
+@jax.jit
+def step(x): return x * lr * table[0, 0]
+for _ in range(3):
+    step(1.0)
+    lr = lr / 2
+"""
+    )
+    plain, done = (
+        run.explain(*options, "--json", "report.json", "--html", "report.html", script)
+        for options in ((), ("--captures",))
+    )
+    assert plain.returncode == done.returncode == 0, done.stderr
+    assert "stale" not in plain.stdout
+    report = json.loads((run.folder / "report.json").read_text(encoding="utf-8"))
+    (found,) = [each for each in report["captures"] if each["function"] == "step"]
+    assert found["nbytes"] == 600 * 600 * 4
+    assert {"lr", "table"} <= {each["name"] for each in found["captures"]}
+    assert [(each["name"], each["before"], each["after"]) for each in found["stale"]] == [
+        ("lr", "0.1", "0.05"),
+        ("lr", "0.1", "0.025"),
+    ]
+    assert "step was answered for lr = 0.1, which was 0.05" in done.stdout
+    assert "1.37 MiB of captured arrays" in done.stdout
+    page = (run.folder / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Captures</h2>" in page
+    assert "step was answered for lr = 0.1" in page

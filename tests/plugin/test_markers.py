@@ -370,3 +370,38 @@ def test_markers_are_registered(project: Project) -> None:
     result.stdout.fnmatch_lines(["@pytest.mark.leafwise: *"])
     tests = "@pytest.mark.max_traces(9)\ndef test_it(): pass"
     project.test(tests, "--strict-markers", "-Werror").assert_outcomes(passed=1)
+
+
+def test_stale_captures(project: Project) -> None:
+    """`check_captures` fails a test whose function answers for an old value, and names it."""
+    result = project.test("""
+        table = [0.0] * 100
+        scaled = lw.jit(lambda x: x * table[1], stale="ignore")
+
+        @pytest.fixture
+        def changed():
+            table[1] += 1
+
+        def again():
+            scaled(1.0)
+            table[1] += 1
+            scaled(1.0)
+
+        @pytest.mark.check_captures
+        def test_raises():
+            again()
+
+        @pytest.mark.check_captures(stale="retrace")
+        def test_retraces():
+            again()
+
+        @pytest.mark.check_captures(stale="no")
+        def test_wrong():
+            again()
+
+        def test_without():
+            again()
+    """)
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["E * captures `table?1?` *, which was 0.0 *"])
+    result.stdout.fnmatch_lines(["*test_it.py::test_wrong: check_captures(stale=*got 'no'*"])

@@ -124,3 +124,71 @@ def test_calls_are_found_where_jax_is_known() -> None:
 def test_dispatch_entries_of_an_unknown_object() -> None:
     """Where JAX does not say how many entries there are, the answer says so."""
     assert _jaxcompat.dispatch_entries(object()) == -1
+
+
+def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:
+    """What is lowered says whether results are committed; an unknown JAX by their devices alone."""
+    plain = jax.jit(lambda x: x + 1)
+    devices = jax.devices()[:2]
+    mesh = jax.sharding.Mesh(np.array(devices), ("i",))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
+    assert not _jaxcompat.commits(plain.lower(jnp.ones(2)))
+    assert _jaxcompat.commits(plain.lower(jax.device_put(jnp.ones(2), spread)))
+    one = _jaxcompat.commits(plain.lower(jax.device_put(jnp.ones(2), devices[0])))
+    assert one == (jax_version == "known")
+
+
+def test_options_of_a_jitted_function_are_repeated(jax_version: str) -> None:
+    """Options that fit are repeated, one that does not is named; an unknown JAX tells none."""
+    static = jax.jit(lambda x, n: x, static_argnums=1, donate_argnums=0, keep_unused=True)
+    placed = jax.jit(lambda x: x, out_shardings=jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+    if jax_version == "known":
+        assert _jaxcompat.jit_options(static) == {
+            "static_argnums": (1,),
+            "static_argnames": ("n",),
+            "donate_argnums": (0,),
+            "donate_argnames": ("x",),
+            "keep_unused": True,
+        }
+        assert _jaxcompat.jit_options(placed) == "out_shardings"
+        assert _jaxcompat.jit_options(jax.jit(lambda x: x)) == {}
+    else:
+        assert _jaxcompat.jit_options(static) is _jaxcompat.jit_options(placed) is None
+
+
+def test_helpers_with_static_arguments_are_hoisted(jax_version: str) -> None:
+    """An inner jitted function keeps its static arguments in any version of JAX."""
+    w = jnp.arange(3.0)
+    powers = jax.jit(lambda x, n: sum((w * x for _ in range(n)), x), static_argnums=1)
+    hoisted, captured = lw.hoist(lambda x: powers(x, 2))
+    assert np.array_equal(hoisted(captured, jnp.ones(3)), powers(jnp.ones(3), 2))
+    assert not jax.make_jaxpr(hoisted)(captured, jnp.ones(3)).consts
+
+
+def test_carries_settle(jax_version: str) -> None:
+    """A loop with a committed argument finds its program at once in any version of JAX."""
+    x = jax.device_put(jnp.ones(2), jax.devices()[1])
+    step = jax.jit(lambda carry, x: (carry[0] * x, carry[1] + 1))
+    carry, _ = lw.stable_carry(step, (jnp.ones(2), 0), x)
+    carry = step(carry, x)
+    step(carry, x)
+    assert step._cache_size() == 1
+
+
+def test_the_trace_under_a_checkpoint_is_dropped(jax_version: str) -> None:
+    """JAX keeps the trace of a function under `jax.checkpoint`; it can be made to forget it."""
+    value = 1.0
+
+    def scaled(x: Any) -> Any:
+        return x * value
+
+    inner = jax.checkpoint(scaled)
+    outer: Any = jax.jit(lambda x: inner(x) + 0)
+    of_scaled: Any = jax.jit(scaled)
+    assert float(outer(1.0)) == 1.0
+    value = 2.0
+    for expected in (1.0, 2.0):  # the first is the hazard
+        assert float(outer(1.0)) == expected
+        outer.clear_cache()
+        of_scaled.clear_cache()
+        _jaxcompat.forget_checkpoints()

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from leafwise._show.measure import Totals
 from leafwise._show.rows import Kind, Row
-from leafwise.report.words import count
+from leafwise.report.words import count, size
 
 _LEAST_ROOM: Final = 24
 """Columns that a row has however deep it is, even if it gets longer than the width."""
@@ -51,23 +51,6 @@ def spans_of(row: Row, more: str = "…") -> list[Span]:
         role = "problem" if row.kind is Kind.PROBLEM else "note"
         found += [Span("", "  "), Span(role, ", ".join(row.notes))]
     return found
-
-
-def size(nbytes: int) -> str:
-    """Return ``512 B``, ``1.25 MiB``; without a point if that is exact."""
-    unit, scale = "B", 1
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
-        if nbytes < 1024 * scale:
-            break
-        unit, scale = larger, 1024 * scale
-    if nbytes % scale == 0:
-        return f"{nbytes // scale:,} {unit}"
-    amount = nbytes / scale
-    return f"{amount:,.{2 if amount < _TWO_DIGITS else 1}f} {unit}"
-
-
-_TWO_DIGITS: Final = 9.995
-"""What is less is shown with two digits behind the point: it does not round to ten."""
 
 
 def exact(totals: Totals) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from leafwise.report import captured
 from leafwise.report.markup import code, headings, rows, safe, scrolling
 from leafwise.report.repeats import Change, Repeat, busy, changes, covered, first_calls, repeats
 from leafwise.report.shape import Explained, Function, Report
@@ -56,6 +57,10 @@ def page(report: Report) -> str:
             body.append(_section("Timeline", timeline(report, anchors)))
         body.append(_section("Functions", _functions(report["functions"])))
         body.append(_section("Retraced and recompiled", _again(report, again)))
+    if found := report.get("captures"):
+        tables = [f"<h3>{code(each['function'])}</h3>{captured.page(each)}" for each in found]
+        more = _more(len(found) - MOST_FUNCTIONS, "function")
+        body.append(_section("Captures", "\n".join(tables[:MOST_FUNCTIONS]) + more))
     if report["warnings"]:
         texts = "\n".join(_warning(text) for text in report["warnings"])
         body.append(_section("Warnings", texts))

@@ -1,6 +1,6 @@
 """The shape of a report: plain values, which `json.dumps` takes."""
 
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 EventKind: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
 """What JAX did: a cache hit is a compilation that JAX's cache on disk saved."""
@@ -84,7 +84,7 @@ class Report(TypedDict):
 
     ``seconds`` is how long the program took, ``exit`` how it ended: ``"0"``, an error or
     ``"interrupted"``. The functions come with the most seconds first, the events in order
-    of time.
+    of time; ``captures`` is there if they were asked for.
     """
 
     leafwise: str
@@ -96,3 +96,40 @@ class Report(TypedDict):
     functions: list[Function]
     events: list[Event]
     warnings: list[str]
+    captures: NotRequired[list["Captured"]]
+
+
+class StaleCall(TypedDict):
+    """A call that was answered for the old value of a capture: a `leafwise.StaleCapture`."""
+
+    name: str
+    reader: str
+    line: str
+    before: str
+    after: str
+    call: str
+
+
+class CapturedValue(TypedDict):
+    """One value that a function closes over: a `leafwise.Capture` as words."""
+
+    name: str
+    treatment: str
+    nbytes: int
+    value: str
+    notes: list[str]
+    where: str
+    of_package: bool
+
+
+class Captured(TypedDict):
+    """What a function closes over: what `Captures.as_dict` returns.
+
+    In a report also which of its calls were stale.
+    """
+
+    function: str
+    nbytes: int
+    large: int
+    captures: list[CapturedValue]
+    stale: NotRequired[list[StaleCall]]

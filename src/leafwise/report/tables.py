@@ -9,8 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leafwise.report.captured import TITLES, cells, stale
+from leafwise.report.captured import below as below_captures
+from leafwise.report.captured import lines as lines_of_captures
 from leafwise.report.repeats import Change, Repeat, busy, changes, covered, first_calls, repeats
-from leafwise.report.shape import Explained, Function, Report
+from leafwise.report.shape import Captured, Explained, Function, Report
 from leafwise.report.words import (
     NOTHING,
     count,
@@ -52,6 +55,8 @@ def print_report(report: Report, console: Console) -> None:
             _print_repeat(repeat, console)
         console.print()
         _print(_last(report, again), console)
+    for each in report.get("captures", [])[:MOST_FUNCTIONS]:
+        _print_captures(each, console)
     if report["exit"] != "0":
         ended = cut(report["exit"], _LONGEST)
         _print(Text.assemble(("the program ended: ", "bold red"), ended), console)
@@ -89,6 +94,39 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
     if len(every) > MOST_REASONS:
         table.caption = Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}")
     return table
+
+
+def captures(captured: Mapping[str, Any]) -> Table:
+    """Return what a function closes over as a table.
+
+    Args:
+        captured: What `Captures.as_dict` returns.
+
+    Returns:
+        The captures, a row each; the bytes are below.
+    """
+    found = cast("Captured", captured)
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    rows = cells(found)
+    for title in TITLES if rows else ():
+        table.add_column(title, overflow="fold", justify="right" if title == "bytes" else "left")
+    for name, treatment, nbytes, value, where in rows:
+        table.add_row(Text(name, "bold"), treatment, nbytes, Text(value), Text(where, "dim"))
+    below = list(below_captures(found))
+    caption = Text("\n").join(Text(line) for line in below)
+    table.caption, table.caption_justify = caption, "left"
+    table.min_width = max((len(line) for line in below), default=0)
+    return table
+
+
+def _print_captures(captured: Captured, console: Console) -> None:
+    console.print()
+    name = (cut(captured["function"], _LONGEST), "bold")
+    _print(Text.assemble(name, " captures"), console)
+    for line in lines_of_captures(captured):
+        _print(Text(line), console, indent=2)
+    for line in stale(captured):
+        _print(Text(line, "bold red"), console, indent=2)
 
 
 def _print(line: Text, console: Console, indent: int = 0) -> None:

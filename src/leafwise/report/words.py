@@ -50,6 +50,23 @@ def duration(seconds: float) -> str:
     return f"{minutes:,} min {rest} s"
 
 
+def size(nbytes: int) -> str:
+    """Return ``512 B``, ``1.25 MiB``; without a point if that is exact."""
+    unit, scale = "B", 1
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if nbytes < 1024 * scale:
+            break
+        unit, scale = larger, 1024 * scale
+    if nbytes % scale == 0:
+        return f"{nbytes // scale:,} {unit}"
+    amount = nbytes / scale
+    return f"{amount:,.{2 if amount < _TWO_DIGITS else 1}f} {unit}"
+
+
+_TWO_DIGITS: Final = 9.995
+"""What is less is shown with two digits behind the point: it does not round to ten."""
+
+
 def place(site: Site | None) -> str:
     """Return ``churn.py:40``, or that the line is not known."""
     return f"{clean(site['file'])}:{site['line']}" if site else "line not known"

@@ -1,0 +1,615 @@
+"""`lw.captures`: what is found, how it is treated, and what is refused."""
+
+import collections
+import dis
+import functools
+import importlib
+import inspect
+import io
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import types
+import weakref
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import leafwise as lw
+from leafwise import _reads
+from leafwise._bindings import Binding, Holder, bindings_of
+from leafwise._content_names import ABSENT
+
+T = TypeVar("T")
+RATE = 0.1
+TABLE = np.ones((2, 3), np.float32)
+SETTINGS: dict[str, Any] = {"rate": 0.5, "act": "tanh", "layers": [np.ones(4), 3.0]}
+COUNTER = 0
+RAN: list[str] = []
+
+
+class Config:
+    CLIP = 1.5
+
+    def __init__(self, rate: float = 0.25) -> None:
+        self.rate = rate
+        self._hidden = TABLE
+        self.calls = 0
+
+    @property
+    def scaled(self) -> Any:
+        RAN.append("property")
+        return self._hidden * RATE
+
+    @functools.cached_property
+    def cached(self) -> Any:
+        RAN.append("cached property")
+        return self._hidden
+
+    @staticmethod
+    def plain() -> float:
+        return RATE
+
+    @classmethod
+    def made(cls) -> float:
+        return cls.CLIP
+
+    def method(self, x: Any) -> Any:
+        return x * self.rate
+
+
+class Dynamic:
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class Sly:
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+CONFIG = Config()
+DYNAMIC = Dynamic()
+SLY = Sly()
+
+
+@lw.pytree
+class Params:
+    w: Any
+    depth: int = lw.static_field(default=2)
+
+    def apply(self, x: Any) -> Any:
+        return self.w * x * self.depth
+
+    @jax.jit
+    def jitted(self, x: Any) -> Any:
+        return self.w * x
+
+
+@lw.pytree(slots=True)
+class Slotted(Generic[T]):
+    w: Any
+    depth: int = lw.static_field(default=2)
+
+    def apply(self, x: Any) -> Any:
+        return self.w * x * self.depth
+
+
+@lw.pytree
+class Wide(Params):
+    def apply(self, x: Any) -> Any:
+        return super().apply(x) + RATE
+
+
+class Module(eqx.Module):
+    w: Any
+    depth: int = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Any:
+        return self.w * x * self.depth
+
+
+@flax.struct.dataclass
+class State:
+    w: Any
+    depth: int = flax.struct.field(pytree_node=False, default=2)
+
+    def __call__(self, x: Any) -> Any:
+        return self.w * x * self.depth
+
+
+def rated(x: Any) -> Any:
+    return RATE * x
+
+
+def named(fn: Any) -> dict[str, str]:
+    """Return the treatments of the user's own captures, by name."""
+    found = lw.captures(fn)
+    return {each.name: each.treatment.value for each in found if not each.is_of_package}
+
+
+def outer(x: Any) -> Any:
+    return rated(x) * CONFIG.rate
+
+
+def test_top_level_is_lazy_and_typed() -> None:
+    """`lw.captures` returns records; nothing of it is loaded with the package."""
+    code = "import sys, leafwise; print([m for m in sys.modules if 'captur' in m])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert ran.stdout.strip() == "[]"
+    found = lw.captures(rated)
+    assert isinstance(found, lw.Captures)
+    assert isinstance(found[0], lw.Capture)
+    assert found[0].treatment is lw.Treatment.LITERAL
+
+
+KINDS: dict[str, tuple[Any, str]] = {
+    "int": (3, "literal"),
+    "bool": (True, "literal"),
+    "float": (0.5, "literal"),
+    "complex": (1j, "literal"),
+    "numpy scalar": (np.float64(1e300), "literal"),
+    "numpy array without axes": (np.array(1.0), "literal"),
+    "int of more than 32 bits": (2**40, "static"),
+    "numpy array": (np.ones(1), "constant"),
+    "jax array without axes": (jnp.array(1.0), "constant"),
+    "jax array": (jnp.ones(2), "constant"),
+    "key": (jax.random.key(0), "constant"),
+    "ref": (jax.new_ref(jnp.ones(2)), "constant"),
+    "array of objects": (np.array([None]), "static"),
+    "array of text": (np.array(["a"]), "static"),
+    "masked array": (np.ma.array([1.0]), "static"),
+    "None": (None, "static"),
+    "text": ("relu", "static"),
+    "texts": (["a", "b"], "static"),
+    "empty": ({}, "static"),
+    "dict": ({"a": 1, "b": "x"}, "pytree"),
+    "dict that JAX cannot sort": ({"a": 1.0, 1: 2.0}, "pytree"),
+    "shape": (jax.ShapeDtypeStruct((2,), "float32"), "static"),
+    "object": (CONFIG, "static"),
+    "function": (rated, "function"),
+    "class": (Config, "function"),
+    "builtin": (len, "function"),
+    "jitted": (jax.jit(rated), "function"),
+    "ufunc": (np.add, "function"),
+    "partial": (functools.partial(rated, 1.0), "function"),
+    "pytree with statics": (Params(1.0), "pytree"),
+    "module": (jnp, "module"),
+    "dtype": (np.dtype("f4"), "static"),
+    "generator": ((i for i in "ab"), "static"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_values(kind: str) -> None:
+    """Each kind of value is treated as JAX treats it."""
+    value, wanted = KINDS[kind]
+    found = lw.captures(lambda: value)
+    assert [each.treatment.value for each in found if each.name == "value"] == [wanted]
+    assert str(found)
+
+
+def test_wide_ints_follow_the_configuration() -> None:
+    """An int of 64 bits is a literal where JAX takes it."""
+    wide = 2**40
+    with jax.enable_x64(True):
+        assert named(lambda: wide) == {"wide": "literal"}
+
+
+READS: dict[str, tuple[Any, dict[str, str]]] = {
+    "attribute": (lambda x: x * CONFIG.rate, {"CONFIG.rate": "literal"}),
+    "class attribute": (lambda x: x * Config.CLIP, {"Config.CLIP": "literal"}),
+    "item": (lambda x: x * SETTINGS["rate"], {"SETTINGS['rate']": "literal"}),
+    "items": (lambda x: x * SETTINGS["layers"][0], {"SETTINGS['layers'][0]": "constant"}),
+    "unknown item": (lambda x: SETTINGS[x], {"SETTINGS": "pytree"}),
+    "missing item": (lambda x: x * SETTINGS["no"], {"SETTINGS": "pytree"}),
+    "attribute of an array": (lambda x: x * TABLE.T, {"TABLE": "constant"}),
+    "function": (outer, {"rated": "function", "CONFIG.rate": "literal", "RATE": "literal"}),
+    "method": (
+        lambda x: CONFIG.method(x),
+        {"CONFIG.method": "function", "CONFIG.rate": "literal"},
+    ),
+    "static method": (
+        lambda: CONFIG.plain(),
+        {"CONFIG.plain": "function", "RATE": "literal"},
+    ),
+    "class method": (
+        lambda: CONFIG.made(),
+        {"CONFIG.made": "function", "Config.CLIP": "literal"},
+    ),
+    "property": (lambda: CONFIG.scaled, {"CONFIG._hidden": "constant", "RATE": "literal"}),
+    "cached property": (lambda: CONFIG.cached, {"CONFIG._hidden": "constant"}),
+    "number of a package": (lambda x: x * np.pi, {"np.pi": "literal"}),
+    "bound method": (CONFIG.method, {"self.rate": "literal"}),
+    "partial": (functools.partial(outer, 2.0), {"x": "literal"}),
+    "inner function": (lambda x: jax.vmap(lambda y: y * RATE)(x), {"RATE": "literal"}),
+    "comprehension": (lambda x: [RATE * i for i in x], {"RATE": "literal"}),
+    "slice": (lambda x: TABLE[x:], {"TABLE": "constant"}),
+    "unpacked": (lambda f: f(*SETTINGS), {"SETTINGS": "pytree"}),
+    "format": (lambda: f"{RATE:.2f}", {"RATE": "literal"}),
+    "default": (lambda x, rate=0.5: x * rate, {"rate": "literal"}),
+    "default that is not read": (lambda x, rate=0.5: x, {}),
+    "default of a keyword": (lambda x, *, rate=0.5: x * rate, {"rate": "literal"}),
+    "getattr that raises": (lambda: DYNAMIC.anything, {"DYNAMIC": "static"}),
+    "getattribute that raises": (lambda: SLY.anything, {"SLY": "static"}),
+    "no attribute": (lambda: CONFIG.missing, {"CONFIG.missing": "static"}),
+    "no name": (lambda: missing, {"missing": "static"}),  # type: ignore[name-defined]  # noqa: F821
+}
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_ways_to_read(kind: str) -> None:
+    """A place is named as the code spells the way to it, and no code of the user's runs."""
+    fn, wanted = READS[kind]
+    found = named(fn)
+    assert str(lw.captures(fn))
+    assert not RAN
+    assert {name: found.get(name) for name in wanted} == wanted
+    extra = found.keys() - wanted.keys() - {"RAN"}
+    assert not extra or kind in ("partial", "getattr that raises", "class method")
+
+
+def _wrapped(fn: Any) -> Any:
+    @functools.wraps(fn)
+    def wrapper(*args: Any) -> Any:
+        return fn(*args)
+
+    return wrapper
+
+
+@jax.custom_vjp
+def custom(x: Any) -> Any:
+    return x
+
+
+custom.defvjp(lambda x: (outer(x), None), lambda _, g: (g * SETTINGS["rate"],))
+
+
+@jax.custom_jvp
+def custom_jvp(x: Any) -> Any:
+    return x
+
+
+custom_jvp.defjvps(lambda g, _, x: outer(g))
+
+
+@functools.singledispatch
+def dispatched(x: Any) -> Any:
+    return x
+
+
+dispatched.register(int, outer)
+
+WRAPPERS: dict[str, Any] = {
+    "jit": jax.jit(outer),
+    "lw.jit": lw.jit(outer),
+    "filter_jit": eqx.filter_jit(outer),
+    "vmap": jax.vmap(outer),
+    "grad of vmap": jax.grad(jax.vmap(outer)),
+    "checkpoint": jax.checkpoint(outer),
+    "wraps": _wrapped(_wrapped(outer)),
+    "cache": functools.cache(outer),
+    "partial": functools.partial(functools.partial(outer)),
+    "Partial": jax.tree_util.Partial(outer),
+    "custom_vjp": custom,
+    "custom_jvp": custom_jvp,
+    "singledispatch": dispatched,
+    "handed on": lambda xs: jax.lax.map(outer, xs),
+    "in a list": lambda x, fs=[outer]: fs[0](x),
+    "vectorize": np.vectorize(outer),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_wrappers_are_looked_through(kind: str) -> None:
+    """What a wrapper leads to is found, once, and the wrapper's own parts are not."""
+    found = named(WRAPPERS[kind])
+    assert {"CONFIG.rate": "literal", "RATE": "literal"}.items() <= found.items()
+    between = {"rated", "outer", "fn", "fs", "fs[0]", "SETTINGS['rate']"}
+    assert found.keys() <= {"CONFIG.rate", "RATE", *between}
+
+
+def test_a_wrapper_under_its_own_name() -> None:
+    """A wrapper that took the name of its function is not mistaken for one of a package."""
+    scope: dict[str, Any] = {"__name__": "train", "jax": jax, "rate": 0.5}
+    exec("@jax.vmap\ndef step(x): return x * rate", scope)  # noqa: S102
+    sys.modules["train"] = types.ModuleType("train")
+    try:
+        sys.modules["train"].__dict__.update(scope)
+        assert named(scope["step"]) == {"rate": "literal"}
+    finally:
+        del sys.modules["train"]
+
+
+W = jnp.ones(3)
+OWNERS: dict[str, tuple[Any, str]] = {
+    "lw": (Params(W).apply, "self"),
+    "lw subclass": (Wide(W).apply, "self"),
+    "lw slots": (Slotted(W).apply, "self"),
+    "lw.jit": (lw.jit(Params(W).apply), "self"),
+    "jitted method": (Params(W).jitted, "self"),
+    "equinox": (Module(W, 2), "self"),
+    "equinox method": (Module(W, 2).__call__, "self"),
+    "filter_jit": (eqx.filter_jit(Module(W, 2)), "self"),
+    "flax": (State(W), "self"),
+}
+
+
+@pytest.mark.parametrize("kind", OWNERS)
+def test_fields_of_self(kind: str) -> None:
+    """A dynamic field that is read through self is its array, a static one is static."""
+    fn, name = OWNERS[kind]
+    found = named(fn)
+    assert found[f"{name}.w"] == "constant"
+    assert found.get(f"{name}.depth", "static") == "static"
+    assert (f"{name}.depth" in found) == (kind != "jitted method")
+    assert ("RATE" in found) == (kind == "lw subclass")
+
+
+def test_receivers_have_the_name_of_their_way() -> None:
+    """What a method reads of self is named by the way that the calling code takes."""
+    params, nested = Params(W), {"inner": [Config(2.0)]}
+    found = named(lambda x: params.apply(x) + nested["inner"][0].method(x))
+    assert found["params.w"] == "constant"
+    assert found["params.depth"] == "static"
+    assert found["nested['inner'][0].rate"] == "literal"
+
+
+def test_closures_of_packages_show_their_numbers() -> None:
+    """The numbers in an optimizer that optax made are captures of whoever updates with it."""
+    optimizer = optax.sgd(0.125)
+    found = lw.captures(lambda g, state: optimizer.update(g, state))
+    assert -0.125 in [each.value for each in found]
+    assert named(optax.cosine_decay_schedule(0.1, 10))["init_value"] == "literal"
+
+
+def test_flax_linen_module() -> None:
+    """A module of flax that is applied is there as a whole, and what its methods read."""
+
+    class Net(nn.Module):
+        width: int = 3
+
+        def __call__(self, x: Any) -> Any:
+            return x * RATE * self.width
+
+    net = Net()
+    found = named(lambda params, x: net.apply(params, x))
+    assert {"net", "RATE"} <= found.keys()
+
+
+def test_written_and_read() -> None:
+    """A place that is only written to is told from one whose value counts."""
+    seen, counts, log = [], collections.Counter(x=0), {"n": 0}
+    config = Config()
+
+    def only_writes(x: Any) -> Any:
+        global COUNTER  # noqa: PLW0603
+        COUNTER += 1
+        seen.append(x)
+        counts["x"] += 1
+        counts.update(a=1)
+        log["n"] += 1
+        config.calls += 1
+        return x
+
+    def reads(x: Any) -> Any:
+        seen.append(x)
+        config.calls += 1
+        return x * len(seen) + config.calls + seen.pop()
+
+    written = {each.name: each.is_written for each in lw.captures(only_writes)}
+    assert written == dict.fromkeys(written, True)
+    assert {"COUNTER", "seen", "counts['x']", "counts", "log['n']", "config.calls"} == set(written)
+    assert not any(each.is_written for each in lw.captures(reads))
+
+
+def test_places_can_be_looked_at_again() -> None:
+    """A binding reads what is there now, through every step of its way."""
+    box = types.SimpleNamespace(inner={"w": 1.0})
+
+    def fn(x: Any) -> Any:
+        return x * box.inner["w"] + late  # type: ignore[used-before-def]
+
+    by_name: dict[str, Binding] = {each.name: each for each in bindings_of(fn)}
+    place = by_name["box.inner['w']"]
+    assert place.holder is Holder.CLOSURE
+    assert place.function is fn
+    assert place.read() == 1.0
+    box.inner = {"w": 2.0}
+    assert place.read() == 2.0
+    del box.inner
+    assert place.read() is ABSENT
+    assert by_name["late"].read() is ABSENT
+    assert not lw.captures(fn)[-1].is_bound
+    late = 3
+    assert by_name["late"].read() == late
+
+
+def test_where() -> None:
+    """The place says where a value is bound and read, in words and as fields."""
+    first = test_where.__code__.co_firstlineno
+    local = 2.0
+
+    def step(x: Any, scale: float = 3.0) -> Any:
+        return local * scale * RATE * x
+
+    found = {each.name: each.where for each in lw.captures(step)}
+    file = step.__code__.co_filename
+    assert found["local"][2:] == (first + 3, file, first + 6, "step")
+    assert str(found["local"]).startswith("closure of test_where, ")
+    assert str(found["local"]).endswith(f"test_captures.py:{first + 6} by step")
+    assert f"test_captures.py:{first + 5}, read at " in str(found["scale"])
+    assert found["RATE"].bound == 1 + inspect.getsource(sys.modules[__name__]).split("\n").index(
+        "RATE = 0.1"
+    )
+    assert str(lw.captures(functools.partial(rated, 2.0))[-1].where).startswith(
+        "argument of partial(rated), read at "
+    )
+
+
+def test_large_arrays() -> None:
+    """Bytes are those of all arrays, each once, and from a size on there is a warning."""
+    big = np.ones(300_000, np.float32)
+    held = {"a": big, "b": [big, np.ones(2)]}
+    owner = types.SimpleNamespace(deep=types.SimpleNamespace(w=big))
+
+    def fn(x: Any) -> Any:
+        return x, big, held, owner
+
+    found = lw.captures(fn)
+    assert [each.nbytes for each in found] == [1_200_000, 1_200_016, 1_200_000]
+    assert found.total_nbytes == 1_200_016
+    assert "warning: 1.14 MiB of captured arrays" in str(found)
+    assert "warning" not in str(lw.captures(fn, large=2**21))
+    assert found[2].leaves == ((".deep.w", "constant"),)
+
+
+def test_forms() -> None:
+    """The table is aligned text, HTML that is escaped, a table for rich, and plain values."""
+    from rich.console import Console
+
+    markup = "<b>"
+
+    def fn(x: Any) -> Any:
+        return x, markup, TABLE, jnp.sin(x), len(x)
+
+    found = lw.captures(fn)
+    head, *rows = str(found).splitlines()
+    assert {row.index(" static") for row in rows[:1]} == {head.index(" treatment")}
+    assert rows[-2] == "of installed packages: jnp, len"
+    assert "&lt;b&gt;" in found._repr_html_()
+    assert "<b>" not in found._repr_html_()
+    out = io.StringIO()
+    Console(width=200, file=out).print(found)
+    assert "TABLE" in out.getvalue()
+    assert json.loads(json.dumps(found.as_dict()))["captures"][0]["treatment"] == "static"
+    again = pickle.loads(pickle.dumps(lw.captures(rated)))  # noqa: S301
+    assert again == lw.captures(rated) or str(again) == str(lw.captures(rated))
+
+
+def test_comparable() -> None:
+    """What does not show what it holds is listed as such."""
+    lock, ref, plain = threading.Lock(), jax.new_ref(jnp.ones(2)), [1, {"a": {2}}]
+    held = {"rng": np.random.default_rng(0)}
+    gen = (i for i in "ab")
+    found = lw.captures(lambda: (lock, ref, gen, held, plain, CONFIG, rated, optax.sgd))
+    hidden = {each.name for each in found if not each.comparable}
+    assert hidden == {"lock", "ref", "gen", "held"}
+    assert str(found).count("cannot be compared") == 4
+
+
+def test_what_is_not_callable_is_refused() -> None:
+    """The message says what was wanted, and what it got."""
+    for wrong in (3, None, (i for i in "ab"), Config()):
+        with pytest.raises(TypeError, match=r"captures takes a function.*got"):
+            lw.captures(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="number of bytes, an int, got"):
+        lw.captures(rated, large=1.5)  # type: ignore[arg-type]
+
+
+def test_odd_callables() -> None:
+    """Builtins, classes, recursion, generators and code without a source give answers."""
+    assert not lw.captures(len)
+    assert not lw.captures(dict(a=1).get)  # noqa: C408
+    assert not lw.captures(operator_itemgetter())
+    assert not named(jnp.sin)
+    assert {"TABLE", "RATE"} <= named(Config).keys() | {"RATE"}
+
+    def again(x: Any) -> Any:
+        return again(x - RATE) if x else other(x)
+
+    def other(x: Any) -> Any:
+        yield again(x)
+
+    assert named(again) == {"again": "function", "RATE": "literal", "other": "function"}
+    scope: dict[str, Any] = {"rate": 0.5}
+    exec("def fn(x): return x * rate", scope)  # noqa: S102
+    assert "global of <string>, read at <string>:1 by fn" in str(lw.captures(scope["fn"]))
+
+
+def operator_itemgetter() -> Any:
+    import operator
+
+    return operator.itemgetter(1)
+
+
+def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endless and huge containers, and endless chains of functions, come to an end."""
+    loop: list[Any] = [1.0]
+    loop.append(loop)
+    huge = {"x": [float(i) for i in range(200_000)]}
+    deep: Any = TABLE
+    for _ in range(5_000):
+        deep = [deep]
+    found = lw.captures(lambda: (loop, huge, deep))
+    assert [each.treatment.value for each in found] == ["pytree", "pytree", "static"]
+    assert [each.comparable for each in found] == [True, False, False]
+    fn: Any = rated
+    for _ in range(200):
+        fn = _wrapped(fn)
+    assert named(fn)["RATE"] == "literal"
+    monkeypatch.setattr("leafwise._captured_walk._MOST_ENTERED", 50)
+    assert "RATE" not in named(fn)
+
+
+def test_nothing_is_heard_or_kept() -> None:
+    """Asking JAX is no trace for those who count, and the records keep nothing else alive."""
+    array, key = jnp.ones(3), jax.random.key(1)
+
+    def fn(x: Any) -> Any:
+        return x * array, key
+
+    with lw.watch() as log:
+        found = lw.captures(fn)
+    assert not log.events
+    alive = weakref.ref(fn)
+    del fn, found
+    import gc
+
+    gc.collect()
+    assert alive() is None
+
+
+def test_inside_of_a_trace() -> None:
+    """A tracer that is captured is a hidden argument of the inner program."""
+    found: list[Any] = []
+
+    @jax.jit
+    def fn(x: Any) -> Any:
+        found.append(lw.captures(lambda y: x * y)[0])
+        return x
+
+    fn(jnp.ones(3))
+    assert found[0].treatment == "constant"
+    assert found[0].nbytes == 12
+
+
+def _codes(code: types.CodeType) -> Any:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _codes(each)
+
+
+def test_the_stack_is_followed() -> None:
+    """Of the code of a large library, the stack holds the one answer wherever it returns."""
+    module = importlib.import_module("unittest.mock")
+    returns = wrong = 0
+    for code in _codes(compile(inspect.getsource(module), "mock", "exec")):
+        follower = _reads._Follower(code)
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "RETURN_VALUE":
+                stack = follower._stack or follower._waiting.get(instruction.offset)
+                returns, wrong = returns + 1, wrong + (stack is not None and len(stack) != 1)
+            follower.step(instruction)
+    assert returns > 100
+    assert wrong <= returns // 100

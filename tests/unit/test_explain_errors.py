@@ -1,0 +1,305 @@
+"""`lw.debug.explain_errors` adds a note, and leaves the exception as it is otherwise."""
+
+import gc
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import leafwise as lw
+from leafwise import _jaxcompat
+from leafwise._events import count_events
+from leafwise._text import describe_array
+
+NOTE = "leafwise: "
+
+
+@lw.pytree
+class Params:
+    x: Any
+    a: int = lw.static_field(default=2)
+
+
+def wrong(x: Any = 1.0) -> Any:
+    return lax.scan(lambda p, _: (Params(p.x, 3), None), Params(x), None, length=2)
+
+
+def inside_jit() -> Any:
+    return jax.jit(lambda x: wrong(x))(1.0)  # a frame between two of JAX's
+
+
+def raising(error: BaseException) -> Any:
+    raise error
+
+
+def from_cause() -> Any:
+    try:
+        raising(KeyError("first"))
+    except KeyError as error:
+        raise OSError(2) from error
+
+
+def through_map() -> Any:
+    return jax.tree.map(lambda x: jax.jit(wrong)(x), [1.0])
+
+
+CALLS = {"scan": wrong, "jit": inside_jit, "map": through_map, "cause": from_cause}
+MODES = ["off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto"]
+
+
+def plainly(call: Callable[[], Any]) -> BaseException:
+    """Return what a call raises, by the same code without a block."""
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001
+        return error
+    pytest.fail("nothing was raised")
+
+
+def explained(call: Callable[[], Any]) -> BaseException:
+    """Return what a call raises in a block."""
+    try:
+        with lw.debug.explain_errors():
+            call()
+    except BaseException as error:  # noqa: BLE001
+        return error
+    pytest.fail("nothing was raised")
+
+
+def notes(error: BaseException) -> list[str]:
+    """Return what stands below an error."""
+    return list(getattr(error, "__notes__", ()))
+
+
+def shape_of(error: BaseException | None) -> Any:
+    """Return all that can be seen of an error but its notes."""
+    if error is None:
+        return None
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    frames = [name for name in frames if name not in {"plainly", "explained"}]
+    chain = shape_of(error.__cause__), shape_of(error.__context__), error.__suppress_context__
+    text = "" if type(error).__name__ == "UnfilteredStackTrace" else str(error)
+    return type(error), text, frames, chain
+
+
+@pytest.fixture
+def mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let JAX treat tracebacks in a way, and see that the block leaves it so."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", request.param)
+    yield
+    assert jax.config.jax_traceback_filtering == request.param
+    jax.config.update("jax_traceback_filtering", before)
+
+
+@pytest.mark.parametrize("mode", MODES, indirect=True)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_only_a_note_is_added(mode: None, call: Callable[[], Any]) -> None:
+    """Type, message, traceback, cause and context are those without the block, in every mode."""
+    plain, noted = plainly(call), explained(call)
+    assert shape_of(noted) == shape_of(plain)
+    added = notes(noted)[len(notes(plain)) :]
+    assert notes(noted)[: len(notes(plain))] == notes(plain)
+    assert len(added) == (call is not from_cause)
+    for note in added:
+        assert note.startswith(NOTE)
+        assert "p.a: static: 2 -> 3" in note
+
+
+def test_nothing_raised() -> None:
+    """Without an error nothing is done: no trace is made anew, and the setting is as it was."""
+    double = jax.jit(lambda x: x * 2)
+    double(1.0)
+    before = jax.config.jax_traceback_filtering
+    with count_events() as counts, lw.debug.explain_errors() as block:
+        assert block is None
+        double(2.0)
+    assert jax.config.jax_traceback_filtering == before
+    assert (counts.traces, counts.compiles) == (0, 0)
+
+
+class Forbidding(Exception):  # noqa: N818
+    def add_note(self, _note: str) -> None:
+        raise ZeroDivisionError
+
+
+class Odd(Exception):  # noqa: N818
+    __notes__: Any = 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(KeyboardInterrupt(), SystemExit(3), GeneratorExit(), StopIteration(4), Forbidding()),
+        *(Odd(), ExceptionGroup("two", [ValueError(1), KeyError(2)]), RecursionError()),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_every_exception_passes(error: BaseException) -> None:
+    """The very object passes, whatever it is, and nothing is said where nothing is known."""
+    before = getattr(error, "__notes__", None)
+    assert explained(lambda: raising(error)) is error
+    assert getattr(error, "__notes__", None) == before
+
+
+@pytest.mark.parametrize("cls", [Forbidding, Odd])
+def test_exceptions_that_take_no_note(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error to which nothing can be added passes as it is, though there is something to say."""
+    monkeypatch.setattr("leafwise._misfits.explanation", lambda _: NOTE + "something")
+    error = cls()
+    assert explained(lambda: raising(error)) is error
+    assert NOTE in "".join(notes(explained(lambda: raising(ValueError()))))
+
+
+def test_notes_that_are_there_stay() -> None:
+    """The note comes after those that an error has."""
+
+    def call() -> None:
+        try:
+            wrong()
+        except TypeError as error:
+            error.add_note("mine")
+            raise
+
+    assert "mine" in notes(plainly(call))
+    last = notes(explained(call))
+    assert "mine" in last
+    assert last[-1].startswith(NOTE)
+
+
+def test_nested_blocks_say_it_once() -> None:
+    """Of nested blocks one adds the note, and JAX's own note is there once as well."""
+
+    def twice() -> None:
+        with lw.debug.explain_errors():
+            wrong()
+
+    noted = explained(twice)
+    assert sum(note.startswith(NOTE) for note in notes(noted)) == 1
+    assert sum("removed its internal frames" in note for note in notes(noted)) == 1
+    assert len(notes(noted)) == 2
+
+
+def test_block_inside_of_a_trace() -> None:
+    """A block in a traced function explains; JAX's boundary outside hides its frames as ever."""
+
+    def inner(x: Any) -> Any:
+        with lw.debug.explain_errors():
+            return wrong(x)
+
+    noted = plainly(lambda: jax.jit(inner)(1.0))
+    assert [note.startswith(NOTE) for note in notes(noted)] == [True, False]
+    assert "p.a: static: 2 -> 3" in notes(noted)[0]
+    names = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(noted.__traceback__)]
+    assert not any(name.startswith("jax.") for name in names)
+
+
+def test_decorator() -> None:
+    """A block decorates functions, again and again, and refuses those that run later."""
+    guarded = lw.debug.explain_errors()(wrong)
+    for _ in range(2):
+        assert "p.a: static" in "".join(notes(plainly(guarded)))
+
+    def later() -> Iterator[int]:
+        yield 1
+
+    async def much_later() -> None: ...
+
+    for function in (later, much_later):
+        with pytest.raises(TypeError, match=r"(?s)later.*fix: open the block inside"):
+            lw.debug.explain_errors()(function)
+
+
+def test_generators() -> None:
+    """Blocks of generators that end in another order leave JAX's setting as it was."""
+
+    def steps() -> Iterator[int]:
+        with lw.debug.explain_errors():
+            yield 1
+            wrong()
+
+    first, second = steps(), steps()
+    next(first)
+    next(second)
+    first.close()
+    assert "p.a: static" in "".join(notes(plainly(lambda: next(second))))
+    plain = plainly(wrong)
+    assert [note.startswith(NOTE) for note in notes(plain)] == [False]  # JAX's, so it is on
+    third = steps()
+    next(third)
+    with pytest.raises(ZeroDivisionError):
+        third.throw(ZeroDivisionError())
+
+
+def test_threads() -> None:
+    """Each thread has its own blocks: what another one raises is as ever."""
+    inside, done = threading.Event(), threading.Event()
+    seen: list[BaseException] = []
+
+    def work() -> None:
+        inside.wait()
+        seen.append(plainly(wrong))
+        seen.append(explained(wrong))
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    with lw.debug.explain_errors():
+        inside.set()
+        done.wait()
+    thread.join()
+    assert [len(notes(error)) for error in seen] == [1, 2]
+
+
+def test_no_tree_is_kept() -> None:
+    """The error goes away with its trees: there is no cycle that holds them."""
+
+    class Marked(np.ndarray):
+        """An array that can be watched."""
+
+    def call() -> weakref.ref[Any]:
+        leaf = np.ones(3, np.float32).view(Marked)
+        noted = explained(lambda: jax.tree.map(lambda a, b: a + b, {"a": leaf}, {"b": leaf}))
+        assert NOTE in notes(noted)[0]
+        del noted
+        return weakref.ref(leaf)
+
+    gc.disable()
+    try:
+        assert call()() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_unknown_version_of_jax(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With internals that are not known nothing is said, and nothing is changed."""
+    monkeypatch.setattr(_jaxcompat, "_KNOWN", known)
+    plain, noted = plainly(wrong), explained(wrong)
+    assert shape_of(noted) == shape_of(plain)
+    assert len(notes(noted)) - len(notes(plain)) == known
+
+
+def test_other_names_inside_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where frames hold other names than the known ones, the error comes out as it is."""
+    monkeypatch.setattr("leafwise._jaxcompat_sides._abstract", lambda tree: tree["no such name"])
+    plain, noted = plainly(wrong), explained(wrong)
+    assert shape_of(noted) == shape_of(plain)
+    assert notes(noted) == notes(plain)
+
+
+def test_user_code_that_raises_is_left_alone() -> None:
+    """An error of the user's own, raised within a construct, gets no note."""
+
+    def body(p: Any, _: Any) -> Any:
+        raise ValueError(describe_array(p.x))
+
+    noted = explained(lambda: lax.scan(body, Params(jnp.ones(2)), None, length=2))
+    assert [NOTE in note for note in notes(noted)] == [False]

@@ -1,0 +1,427 @@
+import contextlib
+import pickle
+from collections import Counter
+from collections.abc import Callable, Generator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+
+import leafwise as lw
+from leafwise._carry_leaves import always_exact
+from leafwise._events import RawEvent, subscribe, unsubscribe
+
+Step = Callable[..., Any]
+
+
+@lw.pytree
+class State:
+    w: jax.Array
+    rate: Any
+    count: Any = 0
+    act: str = lw.static_field(default="relu")
+
+
+def train(state: State, x: jax.Array) -> State:
+    rate = state.rate * jnp.float32(0.5)
+    return lw.replace(state, w=state.w * x.sum() * rate, rate=rate, count=state.count + 1)
+
+
+def fresh(step: Step, **options: Any) -> Any:
+    """Jit a function that JAX has not seen."""
+
+    def looped(*args: Any) -> Any:
+        return step(*args)
+
+    return jax.jit(looped, **options)
+
+
+def mesh() -> Any:
+    return jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+@contextlib.contextmanager
+def events_of_step() -> Generator[Counter[str], None, None]:
+    """Count what JAX does with the functions that `fresh` makes."""
+    counts: Counter[str] = Counter()
+
+    def count(event: RawEvent) -> None:
+        counts[str(event.kind)] += event.name == "looped"
+
+    subscribe(count)
+    try:
+        yield counts
+    finally:
+        unsubscribe(count)
+
+
+def rounds(step: Any, carry: Any, *args: Any) -> list[tuple[int, int]]:
+    """Return how often JAX has traced and compiled after each round of a loop."""
+    found = []
+    with events_of_step() as counts:
+        for _ in range(3):
+            carry = step(carry, *args)
+            found.append((counts["trace"], counts["compile"]))
+    return found
+
+
+def sharded(state: State, x: jax.Array) -> State:
+    w = lax.with_sharding_constraint(state.w * x, NamedSharding(mesh(), PartitionSpec("x")))
+    return lw.replace(state, w=w, rate=state.rate * 2)
+
+
+KINDS: dict[str, tuple[Callable[[], Any], Callable[[], State], Callable[[], Any]]] = {
+    "weak type": (lambda: fresh(train), lambda: State(jnp.ones(8), 0.5), lambda: jnp.ones(8)),
+    "NumPy": (
+        lambda: fresh(train),
+        lambda: State(np.ones(8, np.float32), np.float32(0.5), jnp.int32(0)),
+        lambda: jnp.ones(8),
+    ),
+    "commitment of an argument": (
+        lambda: fresh(train),
+        lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
+        lambda: jax.device_put(jnp.ones(8), jax.devices()[3]),
+    ),
+    "commitment of a leaf": (
+        lambda: fresh(train),
+        lambda: State(jax.device_put(jnp.ones(8), jax.devices()[0]), jnp.float32(0.5)),
+        lambda: jnp.ones(8),
+    ),
+    "a constraint inside": (
+        lambda: fresh(sharded),
+        lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
+        lambda: jnp.ones(8),
+    ),
+    "out_shardings": (
+        lambda: fresh(train, out_shardings=SingleDeviceSharding(jax.devices()[0])),
+        lambda: State(jnp.ones(8), jnp.float32(0.5), jnp.int32(0)),
+        lambda: jnp.ones(8),
+    ),
+    "a sharded argument": (
+        lambda: fresh(train),
+        lambda: State(jnp.ones(8), 0.5),
+        lambda: jax.device_put(jnp.ones(8), NamedSharding(mesh(), PartitionSpec("x"))),
+    ),
+}
+
+
+MOVES = {"a constraint inside", "a sharded argument", "out_shardings"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_python_loop_finds_one_program(kind: str) -> None:
+    """The second round makes a dispatch entry or more by itself; after stable_carry none does."""
+    make_step, make_carry, make_x = KINDS[kind]
+    step, x = make_step(), make_x()
+    without = rounds(step, make_carry(), x)
+    assert without[1] != without[0] or step._cache_size() > 1
+    step = make_step()
+    with events_of_step() as counts:
+        carry, changes = lw.stable_carry(step, make_carry(), x)
+        carry_again, none = lw.stable_carry(step, carry, x)
+    with_it = rounds(step, carry, x)
+    assert with_it[0] == with_it[1] == with_it[2]
+    assert step._cache_size() == 1
+    # JAX takes the program that placement was read off: one is compiled, or two if it moves.
+    assert counts["compile"] + with_it[0][1] == (2 if kind in MOVES else 1)
+    assert counts["trace"] + with_it[0][0] <= without[1][0] + (kind in MOVES)
+    assert changes
+    assert not none
+    assert jax.tree.all(jax.tree.map(lambda one, other: one is other, carry, carry_again))
+
+
+def test_changes_are_said_by_path() -> None:
+    """Each change names the path, what was there, what is there now, and what it saves."""
+    carry, changes = lw.stable_carry(
+        jax.jit(train), State(np.ones(3, np.float32), 0.5), jnp.ones(3)
+    )
+    assert [(each.path, each.outcome) for each in changes] == [
+        ("state.w", lw.Outcome.DISPATCH),
+        ("state.rate", lw.Outcome.RETRACE),
+        ("state.count", lw.Outcome.DISPATCH),
+    ]
+    assert changes[1].before.kind is lw.LeafKind.PYTHON_SCALAR
+    assert not changes[1].after.weak_type
+    assert str(changes[1]) == (
+        "state.rate: float32[] (Python scalar, weakly typed) -> float32[] (jax array). "
+        "Saves a trace and a compile."
+    )
+    assert isinstance(carry, State)
+    assert carry.act == "relu"
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(carry))
+
+
+def test_scan_and_while_take_what_they_refused() -> None:
+    """A carry whose dtype the step changes is a TypeError in JAX, and none after stable_carry."""
+    xs = jnp.ones(4)
+
+    def step(carry: Any, x: Any) -> Any:
+        return {"n": carry["n"] + x, "k": carry["k"]}, x
+
+    start = {"n": jnp.int32(3), "k": jax.random.key(0)}
+    with pytest.raises(TypeError, match="carry"):
+        lax.scan(step, start, xs)
+    carry, changes = lw.stable_carry(step, start, xs[0], has_aux=True)
+    assert [each.path for each in changes] == ["carry['n']"]
+    assert lax.scan(step, carry, xs)[0]["n"] == 7.0
+
+    def body(carry: Any) -> Any:
+        return carry * jnp.ones(2) + 1
+
+    with pytest.raises(TypeError, match="body"):
+        lax.while_loop(lambda carry: carry.sum() < 9, body, jnp.zeros(2, jnp.int32))
+    start, _ = lw.stable_carry(body, jnp.zeros(2, jnp.int32))
+    assert lax.while_loop(lambda carry: carry.sum() < 9, body, start).tolist() == [5, 5]
+    start, _ = lw.stable_carry(lambda carry: body(carry), jnp.zeros(2, jnp.int32))
+    assert lax.fori_loop(0, 3, lambda i, carry: body(carry), start).tolist() == [3, 3]
+
+
+def test_nothing_is_run_and_nothing_traced_twice() -> None:
+    """The step is traced for the carry that it got and for the one it gets, but never run."""
+    seen = []
+
+    def step(carry: Any, x: Any) -> Any:
+        seen.append(type(carry))
+        jax.debug.callback(lambda: seen.append("ran"))
+        return carry + x
+
+    jitted = jax.jit(step)
+    carry, _ = lw.stable_carry(jitted, 0, jax.ShapeDtypeStruct((), jnp.float32))
+    jax.effects_barrier()
+    assert "ran" not in seen
+    assert len(seen) == 2
+    jitted(carry, jnp.ones(()))
+    jax.effects_barrier()
+    assert seen.count("ran") == 1
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("step", "start", "dtype", "weak"),
+    [
+        (lambda c: c * 1.0, 3, "float32", True),
+        (lambda c: c * jnp.float32(1), True, "float32", False),
+        (lambda c: 1.0, jnp.float32(2), "float32", True),
+        (lambda c: c * 0 + jnp.asarray(2.0), jnp.arange(3), "float32", True),
+        (lambda c: c.astype(jnp.bfloat16), jnp.ones(3), "bfloat16", False),
+        (lambda c: c * 1j, np.float32(2), "complex64", False),
+        (lambda c: c + np.int16(1), np.int8(3), "int16", False),
+        (lambda c: c, np.array([1, 2], np.int8), "int8", False),
+    ],
+)
+def test_types_are_those_of_the_fixed_point(
+    step: Step, start: Any, dtype: str, *, weak: bool
+) -> None:
+    """The step gives the carry back with the dtype and weak type that it got; values are kept."""
+    carry, _ = lw.stable_carry(step, start)
+    out = jax.eval_shape(step, carry)
+    assert (carry.dtype, carry.weak_type) == (out.dtype, bool(out.weak_type)) == (dtype, weak)
+    assert np.array_equal(np.asarray(carry), np.asarray(start))
+
+
+def test_leaves_that_change_places_meet_in_one_dtype() -> None:
+    """A step that swaps an int and a float has a fixed point: two floats."""
+    carry, _ = lw.stable_carry(lambda pair: (pair[1], pair[0]), (2, jnp.float32(1)))
+    assert [str(leaf.dtype) for leaf in carry] == ["float32", "float32"]
+
+
+def test_x64_is_another_fixed_point() -> None:
+    """Under x64 a Python float is a float64, and the carry says so."""
+    with jax.enable_x64(True):
+        carry, changes = lw.stable_carry(lambda c, x: c + x, 0.5, np.float64(1))
+        assert (str(carry.dtype), carry.weak_type) == ("float64", False)
+        assert "float64[] (Python scalar, weakly typed) -> float64[] (jax array)" in str(changes[0])
+        with pytest.raises(lw.CarryError, match="9007199254740993 would become 9007"):
+            lw.stable_carry(lambda c, x: c + x, 2**53 + 1, np.float64(1))
+        with pytest.raises(lw.CarryError, match=r"float32 of float64(.|\n)*jnp.float32\(0.1\)"):
+            lw.stable_carry(lambda c, x: c * x, 0.1, jnp.float32(1))
+
+
+def grow(carry: Any) -> Any:
+    return jnp.concatenate([carry, carry])
+
+
+@lw.pytree
+class Twin:
+    w: jax.Array
+    rate: Any
+    count: Any = 0
+
+
+REFUSED: dict[str, tuple[Step, Any, dict[str, Any], str]] = {
+    "shape": (
+        grow,
+        jnp.ones(3),
+        {},
+        r"carry: its shape changes: float32\[3\] goes .* float32\[6\]",
+    ),
+    "dtype": (
+        lambda c: c.astype("int32" if c.dtype == jnp.float32 else "float32"),
+        jnp.ones(3),
+        {},
+        "c: its type never settles: .*\n  fix: return it with one dtype",
+    ),
+    "value": (
+        lambda c: {"n": c["n"] + jnp.float32(1)},
+        {"n": jnp.int32(2**24 + 1)},
+        {},
+        r"c\['n'\]: the step makes float32 of int32\[\], and 16777217 would become 16777216.0",
+    ),
+    "rounded": (
+        lambda c: c.astype(jnp.bfloat16),
+        jnp.float32(0.1),
+        {},
+        "c: .* would become 0.1000",
+    ),
+    "imaginary": (lambda c: c.real, jnp.complex64(1j), {}, "c: .* 1j would become 0.0"),
+    "static": (
+        lambda s: lw.replace(s, act="tanh"),
+        State(1.0, 1.0),
+        {},
+        "s.act: static: 'relu' -> ",
+    ),
+    "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), {}, "s: structure: State -> Twin"),
+    "structure": (lambda s: [*s, 1.0], [1.0], {}, r"s: structure: 1 elements -> 2 elements"),
+    "None": (lambda s: {"m": jnp.ones(())}, {"m": None}, {}, r"s\['m'\]: structure: None -> "),
+    "pair": (lambda s: (s, s), jnp.ones(2), {}, "fix: .* pass has_aux=True"),
+    "no pair": (lambda s: s, jnp.ones(2), {"has_aux": True}, "returns a pair .* got ShapeDtype"),
+    "no leaf": (lambda s: s, {"f": print, "w": 1}, {}, r"s\['f'\]: no leaf of a carry: <built-in"),
+    "a shape": (lambda s: s, jax.ShapeDtypeStruct((), "f4"), {}, "s: no leaf of a carry: float32"),
+    "masked": (lambda s: s, {"m": np.ma.ones(2)}, {}, r"s\['m'\]: no leaf of a carry: float"),
+    "too large": (lambda s: s, 2**40, {}, "s: no leaf of a carry: 1099511627776"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_no_fixed_point_is_said_by_path(kind: str) -> None:
+    """Where there is no carry, the error says where, what goes in, what comes out, and a cure."""
+    step, start, options, message = REFUSED[kind]
+    with pytest.raises(lw.CarryError, match=message) as caught:
+        lw.stable_carry(step, start, **options)
+    assert "fix: " in str(caught.value) or kind == "no pair"
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
+    assert str(again) == str(caught.value)
+
+
+def test_a_class_that_jax_takes_for_another_is_refused() -> None:
+    """JAX takes two registered dataclasses of equal fields for one; stable_carry does not."""
+    import dataclasses
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class A:
+        x: Any
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class B:
+        x: Any
+
+    end, _ = lax.scan(lambda a, _: (B(a.x), None), A(jnp.ones(())), None, length=1)
+    assert isinstance(end, B)
+    with pytest.raises(lw.CarryError, match=r"a: structure: .*A -> .*B"):
+        lw.stable_carry(lambda a: B(a.x), A(jnp.ones(())))
+
+
+def test_what_the_step_raises_comes_out_with_a_note() -> None:
+    """An exception of the step is its own, and says that lw.stable_carry traced it."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        lw.stable_carry(lambda c: 1 / 0, 1.0)
+    assert any("lw.stable_carry" in note for note in caught.value.__notes__)
+
+
+def test_inside_of_a_trace_no_value_is_guessed() -> None:
+    """A traced carry is converted where no value can be lost, and refused elsewhere."""
+
+    def run(dtype: str) -> Any:
+        @jax.jit
+        def inside(start: jax.Array, xs: jax.Array) -> jax.Array:
+            carry, _ = lw.stable_carry(lambda c, x: c + x, start, xs[0])
+            return lax.scan(lambda c, x: (c + x, None), carry, xs)[0]
+
+        return inside(jnp.zeros((), dtype), jnp.ones(3))
+
+    assert run("int16") == 3.0
+    with pytest.raises(lw.CarryError, match=r"c: .* and its value is not known here"):
+        run("int32")
+
+
+def test_numpy_memory_is_not_shared() -> None:
+    """What happens to a NumPy array afterwards does not reach the carry."""
+    array = np.zeros(64, np.float32)
+    carry, _ = lw.stable_carry(lambda c: c, array)
+    array[:] = 1
+    assert not carry.any()
+
+
+def ends_of(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    if dtype.kind in "iu":
+        return np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 1], dtype)
+    if dtype.kind == "b":
+        return np.array([False, True])
+    info = np.finfo(dtype)
+    ends = np.array([info.max, info.tiny, 1 + info.eps], dtype)
+    return ends * dtype.type(1j) if dtype.kind == "c" else ends
+
+
+def test_exact_conversions_keep_every_value() -> None:
+    """A dtype that is said to hold another's values does so at its ends; others lose one."""
+    dtypes = [np.dtype(code) for code in "?bBhHiIefF"]
+    for source in dtypes:
+        ends = ends_of(source)
+        for target in dtypes:
+            drops = source.kind == "c" != target.kind
+            with np.errstate(all="ignore"):
+                there = (ends.real if drops else ends).astype(target)
+            exact = np.array_equal(there.astype(np.complex128), ends.astype(np.complex128))
+            assert always_exact(source, target) == exact, (source, target)
+
+
+@pytest.mark.parametrize("name", ["call", "method", "lw.jit"])
+def test_steps_of_every_kind(name: str) -> None:
+    """A callable object, a bound method and a function of lw.jit are steps, too."""
+
+    class Model:
+        def step(self, carry: Any, x: Any) -> Any:
+            return carry + x
+
+        __call__ = step
+
+    step = {"call": Model(), "method": Model().step, "lw.jit": lw.jit(lambda carry, x: carry + x)}
+    carry, changes = lw.stable_carry(step[name], 0, jnp.float32(1))
+    assert carry.dtype == "float32"
+    assert changes[0].path == "carry"
+
+
+def test_an_explicit_mesh_is_settled() -> None:
+    """Under an explicit mesh the carry lies where the step leaves it."""
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    step = fresh(lambda carry, x: (carry[0] * x, carry[1] + 1))
+    with jax.set_mesh(mesh):
+        x = jax.device_put(jnp.ones(8), NamedSharding(mesh, PartitionSpec("x")))
+        carry, _ = lw.stable_carry(step, (x, 0), x)
+        found = rounds(step, carry, x)
+    assert found[0] == found[2]
+    assert step._cache_size() == 1
+
+
+def test_what_is_no_step() -> None:
+    """What cannot be called is refused."""
+    with pytest.raises(TypeError, match=r"takes the function of a loop, got 3 \(int\)"):
+        lw.stable_carry(3, 1.0)  # type: ignore[arg-type]
+
+
+def test_static_arguments_stay_static() -> None:
+    """Static arguments of a jitted step, and numbers that a step branches on, are not traced."""
+
+    def step(carry: Any, n: int, mode: str = "up") -> Any:
+        return carry + n if mode == "up" and n > 1 else carry * 1.0
+
+    jitted = jax.jit(step, static_argnames=("n", "mode"))
+    for each in (step, jitted):
+        assert lw.stable_carry(each, 0, 2, mode="up")[0].dtype == "int32"
+        assert lw.stable_carry(each, 0, 2, mode="down")[0].dtype == "float32"

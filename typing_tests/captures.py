@@ -1,0 +1,29 @@
+"""`lw.captures`: what a checker sees of a report."""
+
+from typing import Any, assert_type
+
+import jax
+
+import leafwise as lw
+
+
+def step(x: jax.Array) -> jax.Array:
+    return x
+
+
+def looked_at(fn: Any) -> None:
+    found = lw.captures(step, large=2**20)
+    assert_type(found, lw.Captures)
+    assert_type(lw.captures(fn), lw.Captures)
+    assert_type(found[0], lw.Capture)
+    assert_type([each.name for each in found], list[str])
+    assert_type(found[0].treatment, lw.Treatment)
+    assert_type(found[0].where, lw.CapturedAt)
+    assert_type(found[0].where.line, int)
+    assert_type(found[0].leaves, tuple[lw.CapturedLeaf, ...])
+    assert_type(found[0].nbytes, int)
+    assert_type(found.total_nbytes, int)
+    assert_type(found[0].comparable, bool)
+    lw.captures(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lw.captures(step, 2**20)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    found[0].nbytes = 0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
