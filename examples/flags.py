@@ -3,15 +3,19 @@
 No: it keeps one program for each static value and each shape. Run me to see it:
 
     python examples/flags.py
+    python examples/flags.py --limits  # fills JAX's own caches: takes a minute or two
 """
 
 import dataclasses
 import functools
+import itertools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from support.counting import cache_size, counting
 
 import leafwise as lw
@@ -76,6 +80,32 @@ class Mapped:
 def run_mapped(mapped: Mapped) -> jax.Array:
     """Apply the function."""
     return mapped.function(mapped.x)
+
+
+class Limited:
+    """Jitted functions, one for each depth, of which an LRU cache of our own keeps a few."""
+
+    def __init__(self, limit: int) -> None:
+        """Keep as many functions as the limit says."""
+        self.__name__ = self.jitted.__name__
+        self.function_for = functools.lru_cache(limit)(self.jitted)
+
+    def jitted(self, depth: int) -> Any:
+        """Return a new jitted function."""
+
+        def jitted(x: jax.Array) -> jax.Array:
+            for _ in range(depth):
+                x = jnp.sin(x)
+            return x
+
+        return jax.jit(jitted)
+
+    def __call__(self, x: jax.Array, depth: int) -> jax.Array:
+        """Call the function for a depth; make it, if it is not kept."""
+        return self.function_for(depth)(x)
+
+    def _cache_size(self) -> int:
+        return self.function_for.cache_info().currsize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +176,11 @@ def main() -> Result:
     rows["lambda"] = watch("  a fresh lambda", run_mapped, fresh)
     rows["named"] = watch("  a named function", run_mapped, named)
 
+    print("\nWhat breaks it: an LRU cache that holds fewer functions than there are values")
+    turns = [(x, 1 + call % 3) for call in range(12)]
+    for limit in (2, 3):
+        rows[f"limit {limit}"] = watch(f"  3 values, lru_cache({limit})", Limited(limit), turns)
+
     print(
         f"\nNothing is thrown away: {rows['field'].calls} alternating calls compiled "
         f"{rows['field'].compiles} programs, and {rows['again'].compiles} when they came again."
@@ -153,5 +188,41 @@ def main() -> Result:
     return Result(rows, dtypes)
 
 
+def fill_caches(entries: int = 8200, programs: int = 2100) -> tuple[Row, Row]:
+    """Fill JAX's own caches; return what calls that were made long ago cost then.
+
+    Args:
+        entries: More than there is room for in the table of the quick path.
+        programs: More than JAX keeps traces of.
+
+    Returns:
+        What a call costs whose entry was dropped; and whose trace was, too.
+    """
+    x = jnp.ones(3)
+
+    @functools.partial(jax.jit, static_argnames="factor")
+    def scaled(x: jax.Array, factor: int) -> jax.Array:
+        return factor * x
+
+    @jax.jit
+    def first(*xs: jax.Array) -> jax.Array:
+        return xs[0]
+
+    scaled(x, 0)
+    # A NumPy array has another entry than a JAX array, and the same program: 2**14 of them.
+    kinds = itertools.product((jnp.ones(1), np.ones(1, "float32")), repeat=14)
+    for arguments in itertools.islice(kinds, entries):
+        first(*arguments)
+    print(f"{'a call that was made long ago':<38}{'calls':>6}{'traces':>8}{'compiles':>10}   cache")
+    dropped = watch("  its entry was dropped", first, [[jnp.ones(1)] * 14])
+    for factor in range(1, programs):
+        scaled(x, factor)
+    again = watch("  its trace was dropped, too", scaled, [(np.ones(3, "float32"), 0)])
+    return dropped, again
+
+
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--limits"]:
+        fill_caches()
+    else:
+        main()

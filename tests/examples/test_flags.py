@@ -46,6 +46,13 @@ def test_true_is_not_1(result: Any) -> None:
     assert result.dtypes["PlainFill"] == ["bool", "bool"]
 
 
+def test_lru_cache_of_ones_own(result: Any) -> None:
+    """Three values in turn compile at each of 12 calls if two functions are kept, else thrice."""
+    few, enough = result.rows["limit 2"], result.rows["limit 3"]
+    assert (few.calls, few.traces, few.compiles, few.sizes[-1]) == (12, 12, 12, 2)
+    assert (enough.calls, enough.traces, enough.compiles, enough.sizes[-1]) == (12, 3, 3, 3)
+
+
 def test_fresh_lambda_retraces(result: Any) -> None:
     """A lambda made for each call compiles each time, a named function once."""
     assert result.rows["lambda"].traces == result.rows["lambda"].calls == 8

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 NEEDED = {
     **dict.fromkeys(("churn.py", "train_digits.py"), ("optax", "sklearn")),
+    "captured.py": ("optax",),
     "equinox_mlp.py": ("equinox", "optax", "sklearn"),
 }
 
@@ -17,10 +18,13 @@ NEEDED = {
 def test_scripts_are_found() -> None:
     """All examples are there, so that the next test runs them."""
     assert SCRIPTS == [
+        "branches.py",
+        "captured.py",
         "churn.py",
         "control_flow.py",
         "equinox_mlp.py",
         "flags.py",
+        "loops.py",
         "scan_params.py",
         "shapes.py",
         "train_digits.py",

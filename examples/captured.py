@@ -1,0 +1,200 @@
+"""A step closes over an optimizer and a learning rate; the rate was changed, and nothing happened.
+
+JAX reads what a function closes over while it traces: an array becomes a constant of the jaxpr,
+a Python number a literal in it, and neither is looked at again. Run me to see it:
+
+    python examples/captured.py
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from support.counting import counting
+
+import leafwise as lw
+
+CHANGES = 100
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
+"""A hundred programs are compiled below; nothing here measures how quick they are."""
+
+
+@lw.pytree
+class Fit:
+    """Weights that are fitted, and the momentum of the optimizer."""
+
+    w: jax.Array = lw.field(default_factory=lambda: jnp.zeros(3))
+    momentum: Any = lw.field(default_factory=lambda: optax.trace(0.9).init(jnp.zeros(3)))
+
+    def moved(self, optimizer: Any, scale: jax.Array, rate: jax.Array | float) -> "Fit":
+        """Take a step towards 1."""
+        direction, momentum = optimizer.update(scale * (self.w - 1), self.momentum)
+        return lw.replace(self, w=self.w - rate * direction, momentum=momentum)
+
+
+def closing_over(rate: float) -> tuple[Callable[[Fit], Fit], Callable[[float], None]]:
+    """Return a step that closes over all its settings, and a function that sets the rate."""
+    optimizer = optax.trace(decay=0.9)
+    scale = jnp.array([1.0, 0.5, 0.25])
+
+    def step(fit: Fit) -> Fit:
+        return fit.moved(optimizer, scale, rate)
+
+    def set_rate(value: float) -> None:
+        nonlocal rate
+        rate = value
+
+    return step, set_rate
+
+
+# The cures: the rate goes in by way of the arguments. The weights are enough to see that it counts.
+
+OPTIMIZER = optax.trace(decay=0.9)
+SCALE = jnp.array([1.0, 0.5, 0.25])
+
+
+@lw.pytree
+class Dynamic:
+    """Settings with the rate as a leaf: another number is the same program."""
+
+    rate: float = 0.1
+
+
+@lw.pytree
+class Fixed:
+    """Settings with the rate as a static: another number is another program."""
+
+    rate: float = lw.static_field(default=0.1)
+
+
+@jax.jit
+def with_argument(fit: Fit, rate: float) -> jax.Array:
+    """Take the rate itself."""
+    return fit.moved(OPTIMIZER, SCALE, rate).w
+
+
+@jax.jit
+def with_dynamic_field(fit: Fit, settings: Dynamic) -> jax.Array:
+    """Take it in a dynamic field."""
+    return fit.moved(OPTIMIZER, SCALE, settings.rate).w
+
+
+def with_static_field(fit: Fit, settings: Fixed) -> jax.Array:
+    """Take it in a static field."""
+    return fit.moved(OPTIMIZER, SCALE, settings.rate).w
+
+
+hoisted, hoistable = lw.hoist(closing_over(rate=0.1)[0], "rate", scalars=True)
+
+
+@jax.jit
+def with_hoisted(fit: Fit, captured: dict[str, Any]) -> jax.Array:
+    """Take what the step captures, which it need not know of."""
+    return hoisted(captured, fit).w
+
+
+CURES: dict[str, tuple[Any, Callable[[float], Any]]] = {
+    "an argument": (with_argument, float),
+    "a dynamic field": (with_dynamic_field, Dynamic),
+    "what lw.hoist returns": (with_hoisted, lambda rate: {**hoistable, "rate": rate}),
+    "a static field": (jax.jit(with_static_field, compiler_options=QUICK), Fixed),
+}
+"""A jitted step for each cure, and what makes its argument of a rate."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What a hundred changes of the rate cost, and whether each of them counted."""
+
+    traces: int
+    compiles: int
+    right: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The jaxprs of both steps, the weights before and after a change, and the cures by name.
+
+    Then what leafwise says of the step: what it captures, and that a capture is stale.
+    """
+
+    captured: str
+    argument: str
+    consts: list[list[float]]
+    jitted: tuple[float, float]
+    plain: tuple[float, float]
+    cures: dict[str, Row]
+    captures: tuple[Any, ...]
+    warning: str
+
+
+def try_cure(step: Any, make: Callable[[float], Any]) -> Row:
+    """Change the rate a hundred times; count traces, compiles, and right answers."""
+    fit, right = Fit(), 0
+    with counting(step) as seen:
+        for change in range(CHANGES):
+            rate = (change + 1) / CHANGES
+            moved = step(fit, make(rate))
+            right += abs(float(moved[0]) - rate) < 1e-6  # from 0, one step goes to the rate
+    return Row(seen.traces, seen.compiles, right)
+
+
+def what_leafwise_says() -> str:
+    """Change the rate of a step under `lw.jit`; return the warning that it gives."""
+    step, set_rate = closing_over(rate=0.1)
+    watched = lw.jit(step)
+    watched(Fit())
+    set_rate(0.5)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        watched(Fit())
+    (warning,) = caught
+    assert warning.category is lw.StaleCaptureWarning
+    return str(warning.message)
+
+
+def main() -> Result:
+    """Print the report and return it."""
+    fit = Fit()
+    step, set_rate = closing_over(rate=0.1)
+    jitted = jax.jit(step)
+    closed = jitted.trace(fit).jaxpr
+    by_argument = jax.make_jaxpr(with_argument.__wrapped__)(fit, 0.1)
+    captures = lw.captures(step)
+    print(f"What the step captures, by lw.captures:\n{captures}\n")
+    print(f"All settings captured; the array is `a`, the rate a literal:\n{closed}")
+    consts = [[float(each) for each in const] for const in closed.consts]
+    print(f"constants: {consts}\n")
+    print(f"The rate is an argument, `d`:\n{by_argument}\n")
+
+    before = float(jitted(fit).w[0]), float(step(fit).w[0])
+    set_rate(0.5)
+    after = float(jitted(fit).w[0]), float(step(fit).w[0])
+    print(f"{'the first weight after a step':<34}rate 0.1   then 0.5")
+    print(f"{'jax.jit':<34}{before[0]:<11.1f}{after[0]:.1f}  (stale)")
+    print(f"{'plain Python':<34}{before[1]:<11.1f}{after[1]:.1f}\n")
+    warning = what_leafwise_says()
+    print(f"The same under lw.jit:\n{warning}\n")
+
+    cures = {name: try_cure(step, make) for name, (step, make) in CURES.items()}
+    print(f"{CHANGES} changes, the rate in ...{'':<11}traces   compiles   right answers")
+    for name, row in cures.items():
+        print(f"{name:<38}{row.traces:<9}{row.compiles:<11}{row.right}")
+    print(
+        "\nWhat is captured is read once, while JAX traces. What changes belongs into an argument "
+        "or a dynamic\nfield, and into a static field only if it decides the program and seldom "
+        "changes."
+    )
+    jitted_answers, plain_answers = zip(before, after, strict=True)
+    return Result(
+        *(str(closed), str(by_argument), consts),
+        *(jitted_answers, plain_answers, cures, captures, warning),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The figures of docs/explanation/ show what JAX does, and can be read."""
+
+import importlib
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+NAMES = ("captured.svg", "key.svg", "second-call.svg")
+ALL = (*NAMES, "loops-memory.svg")
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[ModuleType]:
+    """Return the script that draws them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        yield importlib.import_module("figures")
+        for name in ("figures", "drawing"):
+            patch.delitem(sys.modules, name)
+
+
+def test_every_figure_is_known(figures: ModuleType) -> None:
+    """The names are those that the script draws."""
+    assert tuple(figures.FIGURES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figure_is_current(figures: ModuleType, name: str) -> None:
+    """The committed figure is the one that would be drawn from a run now."""
+    kept = (DOCS / "images" / name).read_text(encoding="utf-8")
+    assert figures.FIGURES[name]() == kept, "run python docs/figures.py and look at the figures"
+
+
+def test_code_of_the_figure_is_the_code_that_runs(figures: ModuleType) -> None:
+    """The lines shown are executed, and give the jaxpr that stands below them."""
+    shown = (DOCS / "images" / "captured.svg").read_text(encoding="utf-8")
+    namespace = {"jax": figures.jax, "jnp": figures.jnp}
+    exec(figures.CODE, namespace)  # noqa: S102  # our own text
+    x = figures.jnp.ones(3)
+    jaxpr = str(namespace["step"].trace(figures.Fit(x), x).jaxpr)
+    assert jaxpr == str(figures.step.trace(figures.Fit(x), x).jaxpr)
+    words = "".join(ET.fromstring(shown).itertext())  # noqa: S314  # our own file
+    assert all(line.strip() in words for line in jaxpr.splitlines())
+
+
+def test_a_line_that_would_be_cut_is_refused(figures: ModuleType) -> None:
+    """Text that does not fit is an error for those who draw, not for those who read."""
+    with pytest.raises(ValueError, match="too long for the figure: 'wwww"):
+        figures.Figure("", "").text(0, 0, "w" * 60)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_figure_speaks_to_all(name: str) -> None:
+    """A figure has a title and a description, colours for dark pages, and a page with alt text."""
+    svg = (DOCS / "images" / name).read_text(encoding="utf-8")
+    root = ET.fromstring(svg)  # noqa: S314  # our own file
+    (title, description) = (root.find(f"{{*}}{tag}") for tag in ("title", "desc"))
+    assert title is not None
+    assert description is not None
+    assert title.text
+    assert description.text
+    assert len(description.text) > 80
+    assert "prefers-color-scheme: dark" in svg
+    assert int(root.attrib["width"]) <= 440  # so that a phone shows it in letters of nine pixels
+    pages = "".join(path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md"))
+    alts = re.findall(rf"!\[([^\]]+)\]\(\.\./images/{re.escape(name)}\)", pages)
+    assert alts
+    assert all(len(alt) > 60 for alt in alts)

@@ -1,0 +1,64 @@
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest.importorskip("optax")
+
+
+@pytest.fixture(scope="module")
+def result(load_example: Callable[[str], ModuleType]) -> Any:
+    """Return the report."""
+    return load_example("captured").main()
+
+
+def test_array_is_a_constant_and_number_a_literal(result: Any) -> None:
+    """The captured array stands before the semicolon, the rate is a number in an operation."""
+    head = result.captured.partition(". let")[0]
+    assert re.fullmatch(r"\{ lambda a:f32\[3\]; b:f32\[3\] c:f32\[3\]", head)
+    assert result.consts == [[1.0, 0.5, 0.25]]
+    assert "mul 0.10000000149011612:f32[]" in result.captured
+
+
+def test_optimizer_leaves_only_numbers(result: Any) -> None:
+    """Of the optimizer, an object of Python, the jaxpr has its decay."""
+    assert "0.8999999761581421:f32[]" in result.captured
+
+
+def test_argument_is_a_variable(result: Any) -> None:
+    """As an argument the rate has a variable of its own, and no literal."""
+    head = result.argument.partition(". let")[0]
+    assert head.endswith("d:f32[]")
+    assert "0.1000000" not in result.argument
+
+
+def test_captured_change_is_not_seen(result: Any) -> None:
+    """Plain Python answers for the new rate, `jax.jit` for the old one."""
+    assert result.plain == pytest.approx((0.1, 0.5))
+    assert result.jitted == pytest.approx((0.1, 0.1))
+
+
+def test_leafwise_names_it(result: Any) -> None:
+    """The captures and their treatment are listed; the stale one is named, with both values."""
+    treatments = {capture.name: str(capture.treatment) for capture in result.captures}
+    wanted = {"optimizer": "static", "scale": "constant", "rate": "literal"}
+    assert {name: treatments[name] for name in wanted} == wanted
+    for words in ("`rate`", "captured.py", "0.1", "0.5", "pass it as an argument"):
+        assert words in result.warning
+
+
+@pytest.mark.parametrize(
+    ("cure", "programs"),
+    [
+        ("an argument", 1),
+        ("a dynamic field", 1),
+        ("what lw.hoist returns", 1),
+        ("a static field", 100),
+    ],
+)
+def test_cures(result: Any, cure: str, programs: int) -> None:
+    """A hundred changes all count; only in a static field each of them is another program."""
+    row = result.cures[cure]
+    assert (row.traces, row.compiles, row.right) == (programs, programs, 100)
