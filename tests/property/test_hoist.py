@@ -8,7 +8,7 @@ from hypothesis import given
 
 import leafwise as lw
 
-from .test_captures_agree import _as_constant, functions
+from .closures import as_constant, functions
 
 
 @given(functions())
@@ -25,7 +25,7 @@ def test_hoisted_functions_have_no_constants(drawn: tuple[Callable[..., Any], st
         assert "class" in str(error), f"{source}\n{error}"  # noqa: PT017  # which is one outcome of two
         return
     before, after = fn(1.0), hoisted(captured, 1.0)
-    assert list(map(_as_constant, after)) == list(map(_as_constant, before)), source
+    assert list(map(as_constant, after)) == list(map(as_constant, before)), source
     closed = jax.make_jaxpr(hoisted)(captured, 1.0)
     assert not closed.consts, f"{source}\n{sorted(captured)}\n{closed}"
     old, structure = jax.tree.flatten(captured)
