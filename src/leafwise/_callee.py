@@ -61,7 +61,7 @@ class Callee:
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False
     ) -> Signature:
         """Record a call of it, as the user wrote it; `abstract` if nothing is run."""
-        if _is_equinox(self.fun, args):
+        if _is_call(self.fun, args):
             return _record_filtered(*args)
         labels = labels_of(self.fun, args, kwargs)
         return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
@@ -76,7 +76,7 @@ def name_of(fun: Callable[..., Any]) -> str:
 
 def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
     """Return the user's function, where a library hands `jax.jit` one of its own."""
-    if not _is_equinox(fun, args):
+    if not _is_call(fun, args):
         return fun
     donated, kept, static = args
     behind: Callable[..., Any] = _combined({**donated, **kept}["fun"], static[0])
@@ -111,9 +111,13 @@ def static_arguments(
     return StaticArguments(tuple(places), given.names)
 
 
-def _is_equinox(fun: Callable[..., Any], args: Sequence[Any]) -> bool:
-    """Whether this is what `equinox.filter_jit` hands to `jax.jit`."""
-    return getattr(fun, "__module__", None) == "equinox._jit" and len(args) == _EQUINOX_ARGUMENTS
+def is_equinox(fun: Callable[..., Any]) -> bool:
+    """Return whether this is what `equinox.filter_jit` hands to `jax.jit`."""
+    return getattr(fun, "__module__", None) == "equinox._jit"
+
+
+def _is_call(fun: Callable[..., Any], args: Sequence[Any]) -> bool:
+    return is_equinox(fun) and len(args) == _EQUINOX_ARGUMENTS
 
 
 _EQUINOX_ARGUMENTS = 3

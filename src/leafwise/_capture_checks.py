@@ -3,10 +3,10 @@
 import os
 import threading
 import weakref
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
+from leafwise._cures import Cure, lines_of
 from leafwise._sites import Site, short_file
 from leafwise._text import got
 
@@ -50,6 +50,7 @@ class StaleCapture(NamedTuple):
         before: The value that the program was made with, in words.
         after: The value now, in words.
         call: The line of the user's code that called; None if there is none.
+        cure: How the value can be passed instead.
     """
 
     function: str
@@ -60,25 +61,16 @@ class StaleCapture(NamedTuple):
     before: str
     after: str
     call: Site | None = None
+    cure: Cure = Cure()
 
     def __str__(self) -> str:
         """Return the message: what changed, where it is read, and the cures."""
         inside = "" if self.reader.endswith(self.function) else f" in {self.reader}"
         file, _, number = self.line.rpartition(":")
         where = f" ({short_file(file)}:{number}{inside})" if file else inside
-        variable = _variable(self.name)
         owner = self.name.rpartition(".")[0]
-        cures = [f"pass it as an argument: `{self.function}(..., {variable})`"]
-        if owner in ("self", "cls") or self.holder == "attribute":
-            cures.append(
-                f"make it a field of a pytree class that is an argument: `@lw.pytree`, "
-                f"`{variable}: jax.Array`"
-            )
-        else:
-            cures.append(
-                f"make it a field of a pytree class: `@lw.pytree class Params: {variable}: "
-                f"jax.Array`, and pass `params`"
-            )
+        is_attribute = owner in ("self", "cls") or self.holder == "attribute"
+        cures = lines_of(self.cure, self.function, self.name, is_attribute=is_attribute)
         return (
             f"{self.function} captures `{self.name}`{where}, which was {self.before} when it was "
             f"traced and is {self.after} now: this call is answered for the old value\n"
@@ -86,14 +78,6 @@ class StaleCapture(NamedTuple):
             f"  or {cures[1]}\n"
             f'  or trace again whenever it changes: `lw.jit(..., stale="retrace")`'
         )
-
-
-def _variable(name: str) -> str:
-    """Return what a capture may be called as a parameter."""
-    last = name.partition(" (")[0].replace("]", "").replace("'", "")
-    for mark in ".[":
-        last = last.rpartition(mark)[2]
-    return last if last.isidentifier() else "value"
 
 
 class CaptureChecks:
@@ -114,16 +98,15 @@ class CaptureChecks:
         self.not_compared: dict[str, str] = {}
         self._owners: list[int] = []
 
-    def note(self, fun: object, found: list[StaleCapture]) -> None:
-        """Note what a call of a function found."""
+    def note(self, owner: int, found: list[StaleCapture]) -> None:
+        """Note what a call found; the owner stands for the function."""
         self.stale += found
-        self._owners += [id(fun)] * len(found)
+        self._owners += [owner] * len(found)
 
-    def stale_of(self, funs: Iterable[object]) -> list[StaleCapture]:
-        """Return what was found of some functions, which are still alive."""
-        wanted = set(map(id, funs))
+    def stale_of(self, owner: int) -> list[StaleCapture]:
+        """Return what was found of a function."""
         return [
-            found for owner, found in zip(self._owners, self.stale, strict=True) if owner in wanted
+            found for each, found in zip(self._owners, self.stale, strict=True) if each == owner
         ]
 
 

@@ -1,10 +1,10 @@
 """A place outside of a function's arguments where its code finds a value: how to get there."""
 
 import builtins
+import collections
 import dataclasses
 import functools
 import types
-from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from enum import Enum, StrEnum
 from typing import Any, Final
@@ -14,7 +14,7 @@ import numpy as np
 
 from leafwise._content_names import ABSENT, contents
 from leafwise._lookup import Member, MemberKind, is_data, member_of
-from leafwise._reads import Item, Step
+from leafwise._reads import Asked, Item, Read, Step, Usage
 
 
 class Holder(StrEnum):
@@ -81,7 +81,10 @@ def _spelled(step: Step) -> str:
     return f"[{step.key!r}]" if isinstance(step, Item) else f".{step}"
 
 
-_INDEXED: Final = (dict, list, tuple, OrderedDict, defaultdict, Counter)
+_INDEXED: Final = (
+    *(dict, list, tuple),
+    *(collections.OrderedDict, collections.defaultdict, collections.Counter),
+)
 
 
 def item_of(value: Any, key: Any) -> Any:
@@ -151,17 +154,25 @@ def fixed_place(holder: Holder, name: str, value: Any, owner: Any) -> Place:
     return Place(holder, key, functools.partial(_itself, value), (), name, name, owner)
 
 
+def class_place(cls: type) -> Place:
+    """Return the place of a class that a method is given, or that it belongs to."""
+    return fixed_place(Holder.ATTRIBUTE, cls.__name__, cls, cls)
+
+
 def _itself(value: Any) -> Any:
     return value
 
 
 _WHOLE: Final = Member(MemberKind.HIDDEN)
+_UNBOUND: Final = Member(MemberKind.ABSENT)
 
 
 def step_into(value: Any, step: Step) -> Member:
     """Return what a step leads to; `MemberKind.HIDDEN` if the value is used as a whole."""
     if isinstance(step, Item):
         found = item_of(value, step.key)
+        if found is ABSENT and isinstance(step, Asked):
+            return _UNBOUND
         return _WHOLE if found is ABSENT else Member(MemberKind.VALUE, found)
     if isinstance(value, Enum) and step == "value" and "_value_" in vars(value):
         return Member(MemberKind.VALUE, vars(value)["_value_"])
@@ -170,6 +181,35 @@ def step_into(value: Any, step: Step) -> Member:
     member = member_of(value, step)
     unknown = member.kind is MemberKind.ABSENT and isinstance(value, type | types.ModuleType)
     return _WHOLE if unknown else member
+
+
+_MUTABLE: Final = (list, dict, set, bytearray, collections.deque)
+
+
+def as_used(place: Place, read: Read) -> Read:
+    """Return a call of ``get`` or of ``append`` as what it is for the container at a place."""
+    read = _as_asked(place, read)
+    if read.usage is not Usage.MUTATED:
+        return read
+    holder = functools.reduce(Place.then, read.steps[:-1], place)
+    if isinstance(holder.read(), _MUTABLE):
+        return dataclasses.replace(read, steps=read.steps[:-1], usage=Usage.WRITTEN)
+    return dataclasses.replace(read, usage=Usage.CALLED)
+
+
+def _as_asked(place: Place, read: Read) -> Read:
+    """Return ``config.get('rate')`` as the item of a dict; of anything else as a call."""
+    steps: tuple[Step, ...] = ()
+    for step in read.steps:
+        if isinstance(step, Asked):
+            by_get = steps[-1:] == ("get",)
+            holder = functools.reduce(Place.then, steps[: len(steps) - by_get], place).read()
+            if not (type(holder) in _INDEXED and isinstance(holder, dict)):
+                usage = Usage.CALLED if by_get else Usage.READ
+                return dataclasses.replace(read, steps=steps, usage=usage)
+            steps = steps[: len(steps) - by_get]
+        steps = (*steps, step)
+    return dataclasses.replace(read, steps=steps)
 
 
 def in_package(

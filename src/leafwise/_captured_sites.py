@@ -3,13 +3,30 @@
 import ast
 import builtins
 import linecache
+import os
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from leafwise._bindings import Binding, Holder
 from leafwise._lookup import name_of
 from leafwise._opcodes import code_of
 from leafwise._sites import short_file
+
+_PACKAGES: Final = ("site-packages", "dist-packages")
+
+
+def file_name(file: str) -> str:
+    """Return a path for a reader: of a package below where packages lie."""
+    parts = Path(file).parts
+    for place in range(len(parts) - 1, 0, -1):
+        if parts[place - 1] in _PACKAGES:
+            return "/".join(parts[place:])
+    return file.removeprefix(_STDLIB) if file.startswith(_STDLIB) else short_file(file)
+
+
+_STDLIB: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
 class CapturedAt(NamedTuple):
@@ -37,7 +54,7 @@ class CapturedAt(NamedTuple):
         where = (
             f" of {self.owner}{line}" if self.holder is not Holder.PARTIAL else f"({self.owner})"
         )
-        read = f" at {short_file(self.file)}:{self.line}" if self.line else ""
+        read = f" at {file_name(self.file)}:{self.line}" if self.line else ""
         return f"{self.holder}{where}, read{read} by {self.function}"
 
 
@@ -63,17 +80,17 @@ class Places:
                 return "builtins", 0
             own = owner.get("__file__")
             file = own if isinstance(own, str) else file
-            return short_file(file), self._line(file, place.variable, ())
+            return file_name(file), self._line(file, place.variable, ())
         if binding.holder is Holder.PARTIAL:
             return name_of(owner), 0
         code = code_of(owner)
         if code is None:
-            return type(owner).__name__, 0
+            return (owner if isinstance(owner, type) else type(owner)).__name__, 0
         if binding.holder is Holder.DEFAULT:
-            return f"{name_of(owner)}, {short_file(code.co_filename)}", code.co_firstlineno
+            return f"{name_of(owner)}, {file_name(code.co_filename)}", code.co_firstlineno
         around = code.co_qualname.split(".<locals>.")[:-1] or [code.co_name]
         line = self._line(code.co_filename, place.variable, tuple(around))
-        return f"{around[-1]}, {short_file(code.co_filename)}", line
+        return f"{around[-1]}, {file_name(code.co_filename)}", line
 
     def _line(self, file: str, name: str, scopes: tuple[str, ...]) -> int:
         """Return the last line of a scope that binds a name; 0 if there is none."""

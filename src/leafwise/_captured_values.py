@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, cast
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.extend.core import Literal
 
 from leafwise._bindings import Treatment
 from leafwise._code import is_installed_module
@@ -82,7 +81,8 @@ def _asked(value: Any) -> Treatment:
             found = jax.make_jaxpr(functools.partial(_itself, value))().jaxpr.outvars[0]
     except Exception:  # noqa: BLE001  # JAX refuses it, so that only the trace can see it
         return Treatment.STATIC
-    return Treatment.LITERAL if isinstance(found, Literal) else Treatment.CONSTANT
+    # Asked without `jax.extend.core`: to import that makes JAX trace every program again.
+    return Treatment.LITERAL if hasattr(found, "val") else Treatment.CONSTANT
 
 
 def _itself(value: Any) -> Any:

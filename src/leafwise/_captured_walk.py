@@ -1,16 +1,18 @@
 """The walk over everything that a function reads: its code, and the code that it leads to."""
 
-import collections
 import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+from leafwise._captured_methods import PASSED_OVER, Methods, is_class_value
 from leafwise._captured_places import (
     Holder,
     Place,
+    as_used,
     cell_place,
+    class_place,
     default_place,
     fixed_place,
     global_place,
@@ -38,7 +40,7 @@ from leafwise._lookup import (
 )
 from leafwise._method import BoundMethod
 from leafwise._opcodes import first_parameter, parameters
-from leafwise._reads import Item, Read, Root, Step, Usage, reads_of
+from leafwise._reads import Item, Read, Root, Usage, reads_of
 
 _MOST_ENTERED: Final = 2_000
 """Beyond so many functions, what they name is no longer entered."""
@@ -90,6 +92,7 @@ class Walk:
         self._pending: list[_Entry] = []
         self._next: list[_Entry] = []
         self._room = _MOST_ITEMS
+        self._methods: Methods[_Entry] = Methods()
 
     def start(self, fn: Callable[..., Any]) -> None:
         """Follow a function, and all that it leads to."""
@@ -140,12 +143,13 @@ class Walk:
             self._function_of_package(function, entry)
             return
         given = self._assign(function, entry)
+        self._next += self._methods.named(function.__code__)
         for read in reads_of(function.__code__):
             place = self._place(function, read, given)
             if read.root is Root.SUPER:
                 self._super(function, read, given)
             elif isinstance(place, type):
-                self._of_class(place, read.steps)
+                self._of_class(place, read, function)
             elif place is not None:
                 self._resolve(place, read, function)
 
@@ -170,6 +174,7 @@ class Walk:
             self._all_given(entry)
         if is_of_package(function):
             return
+        self._next += self._methods.named(function.__code__)
         quiet = entry.quiet or wrapped is not None
         if wrapped is not None:
             self._next.append(entry._replace(value=wrapped, quiet=True))
@@ -205,14 +210,20 @@ class Walk:
         self._next.append(_Entry(value.func, entry.place, (*args, *entry.args), kwargs))
 
     def _class(self, cls: type, *, made: bool) -> None:
-        """Enter the methods of a class of the user's; `made` if its instance is there already."""
+        """Enter those methods of a class of the user's that are named, now or later.
+
+        `made` says that an instance is there already.
+        """
         for base in own_bases(cls):
             for name, member in list(vars(base).items()):
-                if made and name in _PASSED_OVER:
+                if made and name in PASSED_OVER:
                     continue
-                for function in functions_behind(member):
-                    if not is_installed(function):
-                        self._next.append(_Entry(function, None, (cls,)))
+                entries = [
+                    _Entry(function, None, (cls,))
+                    for function in functions_behind(member)
+                    if not is_installed(function)
+                ]
+                self._next += self._methods.add(cls, name, entries)
 
     def _object(self, value: Any, entry: _Entry) -> None:
         call = in_class(type(value), "__call__")
@@ -252,12 +263,21 @@ class Walk:
             if name in vars(base):
                 for found in functions_behind(vars(base)[name]):
                     self._next.append(_Entry(found, None, (receiver,)))
+                    if not is_installed(found):
+                        place = class_place(base).then(name)
+                        self._add(place, function, read.line, is_written=False)
                 return
 
-    def _of_class(self, cls: type, steps: tuple[Step, ...]) -> None:
+    def _of_class(self, cls: type, read: Read, reader: types.FunctionType) -> None:
         """Follow what is read of an instance of which only the class is known."""
-        if steps and isinstance(steps[0], str):
-            for function in functions_behind(in_class(cls, steps[0])):
+        first, *others = read.steps or ("",)
+        if first == "__class__" and others:
+            read = dataclasses.replace(read, steps=tuple(others))
+            self._resolve(class_place(cls), read, reader)
+        elif isinstance(first, str) and is_class_value(cls, first):
+            self._resolve(class_place(cls), read, reader)
+        elif isinstance(first, str):
+            for function in functions_behind(in_class(cls, first)):
                 if not is_installed(function):
                     self._next.append(_Entry(function, None, (cls,)))
 
@@ -265,7 +285,7 @@ class Walk:
         self, place: Place, read: Read, reader: types.FunctionType, *, quiet: bool | None = None
     ) -> None:
         """Follow one read to its end; `quiet` is given for a closure of a package."""
-        read = _as_used(place, read)
+        read = as_used(place, read)
         value, whole = place.read(), read.steps
         for index, step in enumerate(read.steps):
             if value is ABSENT or hides(value):
@@ -304,8 +324,7 @@ class Walk:
             return True
         receiver: Given = place.before()
         if member.kind is MemberKind.CLASS_METHOD:
-            kind = value if isinstance(value, type) else type(value)
-            receiver = fixed_place(Holder.ATTRIBUTE, kind.__name__, kind, kind)
+            receiver = class_place(value if isinstance(value, type) else type(value))
         if member.kind is not MemberKind.PROPERTY:
             self._add(place, reader, read.line, is_written=False)
         self._next.append(_Entry(member.value, None, (receiver,)))
@@ -358,27 +377,6 @@ class Walk:
             self.found.append(found)
         elif known.is_written and not is_written:
             known.reader, known.line, known.is_written = reader, line, False
-
-
-_PASSED_OVER: Final = frozenset(
-    {
-        *("__new__", "__init__", "__post_init__", "__init_subclass__", "__del__"),
-        *("__repr__", "__str__", "__format__", "__reduce__", "__getstate__", "__setstate__"),
-    }
-)
-"""The methods that no program calls of an instance that is there already."""
-
-_MUTABLE: Final = (list, dict, set, bytearray, collections.deque)
-
-
-def _as_used(place: Place, read: Read) -> Read:
-    """Return a call of ``traces.append`` as what it is: a write if that is a container."""
-    if read.usage is not Usage.MUTATED:
-        return read
-    holder = functools.reduce(Place.then, read.steps[:-1], place)
-    if isinstance(holder.read(), _MUTABLE):
-        return dataclasses.replace(read, steps=read.steps[:-1], usage=Usage.WRITTEN)
-    return dataclasses.replace(read, usage=Usage.CALLED)
 
 
 def _holds_data(value: Any) -> bool:

@@ -185,6 +185,7 @@ class Trees:
         if mine.cls is its.cls:
             yield from _steps(path, mine, its)
             yield from _statics(path, mine, its)
+            yield from _data(path, mine, its)
         elif is_redefinition(mine.cls, its.cls):
             words, advice = (mine.cls, its.cls), _advice.REDEFINED
             yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *words, advice)
@@ -315,3 +316,16 @@ def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         yield from static_reason(path + name, old, value, equal=equal, by=by)
     for name, old in earlier.items():
         yield from static_reason(path + name, old, ABSENT, equal=False)
+
+
+def _data(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    """Compare what the data of two nodes says by name; what is private only if all else agrees."""
+    if not (mine.data and its.data) or jax_equal(mine.aux, its.aux):
+        return
+    found: list[Reason] = []
+    for name in {**mine.data, **its.data}:
+        one, other = mine.data.get(name, ABSENT), its.data.get(name, ABSENT)
+        found += static_reason(path + name, one, other, equal=jax_equal(one, other))
+    acted = [each for each in found if each.outcome is not Outcome.REUSE]
+    named = [each for each in acted if not each.path.removeprefix(path).startswith("._")]
+    yield from named or acted

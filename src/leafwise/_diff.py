@@ -260,5 +260,9 @@ _OF_TYPES: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE}
 
 def _unnamed(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     """Yield node data that JAX takes for equal, of nodes whose statics have no names."""
-    if mine.aux is not its.aux and not (mine.is_keyed or mine.names or its.names):
+    if mine.aux is its.aux or mine.is_keyed or mine.names or its.names:
+        return
+    if not mine.data.keys() == its.data.keys() != set():
         yield from static_reason(path, mine.aux, its.aux, equal=True)
+    for name in mine.data.keys() & its.data.keys():
+        yield from static_reason(path + name, mine.data[name], its.data[name], equal=True)

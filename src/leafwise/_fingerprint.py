@@ -7,6 +7,8 @@ found there, is beside it in a `Taken`, for whoever has the function anyway.
 import dataclasses
 import functools
 import inspect
+import math
+import struct
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -21,8 +23,9 @@ from leafwise._captured_places import Place
 from leafwise._code import is_installed_module
 from leafwise._content_names import ABSENT
 from leafwise._describe import Look, describe
-from leafwise._look import look
-from leafwise._seen import Itself, Large, Seen
+from leafwise._look import look, names_written, settled
+from leafwise._lookup import wrapped_by
+from leafwise._seen import PLAIN, Form, Itself, OfArray, Seen
 from leafwise._text import describe_array, shorten
 
 MOST_CAPTURES: Final = 64
@@ -93,7 +96,7 @@ def take(fun: Callable[..., Any], *, large: bool = False) -> Taken:
         large: Whether to look into large values, too.
 
     Returns:
-        What was found. A capture whose own code raises is compared by identity.
+        What was found. What cannot be looked at is compared by identity.
     """
     fingerprint: Fingerprint = {}
     places: list[Looked] = []
@@ -145,28 +148,26 @@ def _entry(binding: Binding, value: Any, *, large: bool) -> tuple[Entry, Seen | 
     """Look at one capture; return what to keep, and what to compare with."""
     if value is ABSENT:
         return Entry((), (), "nothing", _site(binding), ""), Seen(())
-    small, reason = _looked_at(value, large=False)
-    both: Seen | None = small
-    if small is None and large:
-        both, reason = _looked_at(value, large=True)
-    form = Itself(value) if small is None else small.form
-    more = None if not large else form if both is None else both.form
-    hidden = both.hidden if both is not None else reason
-    return Entry(form, more, words_of(value), _site(binding), hidden), both
+    # What a captured function reads in turn are captures of their own.
+    holds = type(value) is not types.FunctionType and wrapped_by(value) is None
+    found = settled(value) if _is_written_in_place(binding) else value
+    seen = small = look(found, holds=holds)
+    if large and small.is_cut:
+        seen = look(found, large=True, holds=holds)
+    hidden = seen.hidden or (_LARGE if seen.is_cut else "")
+    more = seen.form if large else None
+    return Entry(small.form, more, words_of(value), _site(binding), hidden), seen
 
 
 _LARGE: Final = "it is large"
 
 
-def _looked_at(value: Any, *, large: bool) -> tuple[Seen | None, str]:
-    try:
-        # What a captured function reads in turn are captures of their own.
-        followed = isinstance(value, types.FunctionType) or hasattr(value, "__wrapped__")
-        return look(value, large=large, holds=not followed), ""
-    except Large:
-        return None, _LARGE
-    except Exception as error:  # noqa: BLE001  # the user's own code
-        return None, f"looking at it raised {type(error).__name__}"
+def _is_written_in_place(binding: Binding) -> bool:
+    """Return whether the code that reads a variable of the function around assigns it, too."""
+    owner, place = binding.place.owner, binding.place
+    if place.holder is not Holder.CLOSURE or place.steps:
+        return False
+    return isinstance(owner, types.FunctionType) and place.variable in names_written(owner.__code__)
 
 
 def words_of(value: Any) -> str:
@@ -236,3 +237,95 @@ def completed(old: Fingerprint, new: Fingerprint) -> Fingerprint:
     return {
         key: new[key] if entry.large is None and key in new else entry for key, entry in old.items()
     }
+
+
+def inner_change(was: Entry, now: Entry) -> tuple[str, str, str]:
+    """Return the first part of a capture that changed: the way to it, its old and new value.
+
+    Args:
+        was: The capture as it was.
+        now: The capture as it is.
+
+    Returns:
+        The way, ``.layers[0].rate`` or empty for the whole, and both values in words; where
+        the words are the same, the later ones begin with "another".
+    """
+    deep = was.large is not None and now.large is not None
+    one, other = (was.large, now.large) if deep else (was.form, now.form)
+    path = ""
+    while isinstance(one, Form) and isinstance(other, Form) and _class_of(one) == _class_of(other):
+        mine, its = _named_parts(one), _named_parts(other)
+        step = next((each for each in {**mine, **its} if mine.get(each) != its.get(each)), None)
+        if step is None:
+            break
+        path, one, other = path + step, mine.get(step), its.get(step)
+    before, after = (_said(one), _said(other)) if path else (was.words, now.words)
+    return path, before, f"another {after}" if before == after else after
+
+
+def _class_of(form: Form) -> Any:
+    return form.kind[:2] if isinstance(form.kind, tuple) else form.kind
+
+
+def _named_parts(form: Form) -> dict[str, Any]:
+    pairs = zip(form.steps, form.parts, strict=False)
+    return {step: part for step, part in pairs if step}
+
+
+def words_of_change(was: Entry, now: Entry) -> tuple[str, str]:
+    """Return a capture as it was and as it is, in words that tell what differs, if they can."""
+    if was.words != now.words:
+        return was.words, now.words
+    path, before, after = inner_change(was, now)
+    if not path:
+        return before, after
+    return f"{was.words} with `{path}` {before}", f"{now.words} with `{path}` {after}"
+
+
+def _said(form: Any) -> str:
+    """Return what a form tells of a value."""
+    if isinstance(form, OfArray):
+        return "an array" if form.value is None else words_of(form.value)
+    if isinstance(form, Itself):
+        return f"<{form.kind.__qualname__}>"
+    if isinstance(form, Form):
+        return _said_of_parts(form)
+    return "nothing" if form is None else _said_of_one(form)
+
+
+def _said_of_one(form: Any) -> str:
+    match form:
+        case (type() as kind, value) if kind is float:
+            return repr(struct.unpack("d", value)[0])
+        case (type() as kind, value) if kind in PLAIN or kind is np.dtype:
+            return shorten(value, 80) if kind in PLAIN else str(value)
+        case (type() as kind, str(), bytes() as data) if issubclass(kind, np.generic):
+            return shorten(np.frombuffer(data, np.dtype(kind))[0])
+        case (_, np.dtype() as dtype, tuple() as shape, bytes() as data):
+            return _said_of_numpy(dtype, shape, data)
+        case ((str(), str() as name), str() as member):
+            return f"{name}.{member}"
+        case (str(), str() as name, *_):
+            return name
+        case _:
+            return "value"
+
+
+def _said_of_numpy(dtype: Any, shape: tuple[int, ...], data: bytes) -> str:
+    if len(data) != dtype.itemsize * math.prod(shape):  # a digest
+        return f"{dtype}[{','.join(map(str, shape))}]"
+    return words_of(np.frombuffer(data, dtype).reshape(shape))
+
+
+def _said_of_parts(form: Form) -> str:
+    kind = next((each for each in form.kind[1:2] if isinstance(each, str)), "function")
+    named = _named_parts(form)
+    if kind in ("list", "tuple"):
+        inside = ", ".join(map(_said, named.values()))
+        text = f"[{inside}]" if kind == "list" else f"({inside})"
+    elif kind == "dict":
+        items = [f"{step[1:-1]}: {_said(part)}" for step, part in named.items()]
+        text = f"{{{', '.join(items)}}}"
+    else:
+        return f"<{kind}>"
+    return shorten(_Said(text), 80)

@@ -3,12 +3,13 @@
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import jax
 
 from leafwise._bindings import bindings_of
 from leafwise._content_names import ABSENT
+from leafwise._findings import is_tracer
 from leafwise._hoist_kinds import Path
 from leafwise._hoist_walk import Walk
 from leafwise._rebuild import Fixed, Jitted, Making, Part, Slot, parts_below, prune
@@ -61,7 +62,7 @@ def hoist(
         Array(3., dtype=float32)
     """
     if not callable(fn):
-        msg = f"hoist takes a function, got {got(fn)}"
+        msg = f"hoist takes a function, got {got(fn)}\n  fix: fn2, captured = lw.hoist(fn)"
         raise TypeError(msg)
     bindings = bindings_of(fn)
     walk = Walk(scalars=scalars)
@@ -167,13 +168,39 @@ def _hoisted(fn: Any, root: Part, captured: dict[str, Any]) -> Any:
             raise _other_structure(captured, structure)
         if not leaves:
             return fn(*args, **kwargs)
-        return Making(dict(enumerate(leaves))).call(root, args, kwargs)
+        try:
+            return Making(dict(enumerate(leaves))).call(root, args, kwargs)
+        except _NEEDS_VALUE as error:
+            _add_hint(error, captured)
+            raise
 
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         if isinstance(found := getattr(fn, name, None), str):
             setattr(hoisted, name, found)
     hoisted.__dict__["__signature__"] = _signature(fn)
     return hoisted
+
+
+_NEEDS_VALUE: Final = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def _add_hint(error: Exception, captured: dict[str, Any]) -> None:
+    """Say what is an argument now, in an error about a value that is not known."""
+    traced = [name for name, tree in captured.items() if any(map(is_tracer, jax.tree.leaves(tree)))]
+    if traced and not any(note.startswith(_HINT) for note in getattr(error, "__notes__", ())):
+        path = f"[{traced[0]!r}]"
+        error.add_note(
+            f"{_HINT}: {', '.join(traced)}. What Python reads the value of must stay baked in\n"
+            f"  fix: leave it out, as `lw.hoist(fn, ~lw.where({path!r}))` does; part of an array "
+            f"of JAX, as `w[0]`, is traced all the same: take it outside of the function"
+        )
+
+
+_HINT: Final = "leafwise: in a function of lw.hoist, whose captures are traced arguments now"
 
 
 def _other_structure(given: Any, structure: Any) -> Exception:

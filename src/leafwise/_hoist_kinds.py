@@ -70,6 +70,7 @@ SEE_GLOBALS: Final = frozenset({"eval", "exec", "globals"})
 IMPLIED: Final = frozenset(
     {
         *("__call__", "__getitem__", "__iter__", "__getattr__", "__get__", "__neg__"),
+        *("__getattribute__", "__bool__", "__len__", "__enter__", "__next__", "__contains__"),
         *("__add__", "__sub__", "__mul__", "__matmul__", "__truediv__", "__pow__"),
         *("__radd__", "__rsub__", "__rmul__", "__rmatmul__", "__rtruediv__", "__rpow__"),
     }

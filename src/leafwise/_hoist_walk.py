@@ -77,7 +77,6 @@ class Walk:
             (functools.partial, self._partial),
             (type, self._look_class),
             (types.ModuleType, self._module),
-            (jax.stages.Wrapped, self._jitted),
             (type(functools.lru_cache(repr)), self._cached),
             (CUSTOM_RULES, self._object),
         )
@@ -161,6 +160,9 @@ class Walk:
             if isinstance(value, kinds):
                 look(value, path)
                 return
+        if _is_jitted(value):
+            self._jitted(value, path)
+            return
         if type(value) in PLAIN or isinstance(value, CLOSED_TYPES):
             return
         if not jax.tree_util.all_leaves([value]):
@@ -382,3 +384,10 @@ class Walk:
                 value = function_in(member)
                 if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
                     self._member(cls, name, value)
+
+
+def _is_jitted(value: Any) -> bool:
+    try:
+        return callable(value) and isinstance(value, jax.stages.Wrapped)
+    except Exception:  # noqa: BLE001  # Python 3.11 asks a `__getattr__` of the user's own
+        return False

@@ -25,8 +25,8 @@ class Sides(NamedTuple):
         before: The tree that was there first.
         after: The other.
         prefix: Whether a leaf of the first stands for any tree of the second.
-        family: What the trees are, where that decides what to do: "carry", "axes", "call",
-            "cotangents".
+        family: What the trees are, where that decides what to do: "carry", "axes",
+            "placement", "call", "exported", "cotangents".
     """
 
     check: str
@@ -147,7 +147,8 @@ def _prefix(name: str, axes: Any, treedef: Any) -> Sides:
     before = jax.tree.map(_mark, axes, is_leaf=_is_none)
     after = jax.tree.unflatten(treedef, [0] * treedef.num_leaves)
     check = f"the tree of {name} is not that of the values ({name} -> values)"
-    return Sides(check, name.rpartition(" ")[2], before, after, prefix=True, family="axes")
+    family = "axes" if name.endswith("axes") else "placement"
+    return Sides(check, name.rpartition(" ")[2], before, after, prefix=True, family=family)
 
 
 def _mark(_: Any) -> int:
@@ -242,7 +243,28 @@ def _exported(found: _Locals, _: _Frames, __: _Frames) -> list[Sides]:
     before = jax.tree.unflatten(structure, [0] * structure.num_leaves)
     check = "the function was exported for other arguments (exported for -> called with)"
     pairs = zip(("args", "kwargs"), before, (found["args"], found["kwargs"]), strict=True)
-    return [Sides(check, *each, prefix=True) for each in pairs]
+    return [Sides(check, *each, prefix=True, family="exported") for each in pairs]
+
+
+def _exported_shapes(found: _Locals, _: _Frames, __: _Frames) -> list[Sides]:
+    exported, called = found["exported"], [_struct(aval) for aval in found["in_avals"]]
+    sizes: dict[str, Any] = {}  # what each size left open at the export is in this call
+    wanted = [_sized(*each, sizes) for each in zip(exported.in_avals, called, strict=True)]
+    before, after = (jax.tree.unflatten(exported.in_tree, each) for each in (wanted, called))
+    check = "the function was exported for other arguments (exported for -> called with)"
+    pairs = zip(("args", "kwargs"), before, after, strict=True)
+    return [Sides(check, *each, family="exported") for each in pairs]
+
+
+def _sized(aval: Any, called: Any, sizes: dict[str, Any]) -> Any:
+    """Return the shape and dtype that an exported function takes, with the sizes of a call."""
+    shape = aval.shape
+    if len(shape) == len(called.shape):
+        shape = [
+            size if isinstance(size, int) else sizes.setdefault(str(size), given)
+            for size, given in zip(shape, called.shape, strict=True)
+        ]
+    return _shape(tuple(shape), aval.dtype, weak_type=called.weak_type)
 
 
 def _tree_map(found: _Locals, _: _Frames, __: _Frames) -> list[Sides]:
@@ -305,6 +327,7 @@ _SITES: Final[Mapping[Site, _Find]] = {
     ("api", "_lift_linearized"): _linearized,
     ("api", "transposed_fun"): _transposed,
     ("export._export", "f_imported"): _exported,
+    ("export._export", "_call_exported_abstract_eval"): _exported_shapes,
     ("stages", "__call__"): _compiled,
     ("tree_util", "tree_map_with_path"): _tree_map,
     _MAPPING: _tree_map,

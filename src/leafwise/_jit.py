@@ -19,7 +19,7 @@ from leafwise._memory import Memory
 from leafwise._method import BoundMethod
 from leafwise._reasons import Outcome
 from leafwise._signature import StaticArguments
-from leafwise._staleness import fingerprint_of
+from leafwise._staleness import before_trace, fingerprint_of, written
 from leafwise._text import got
 from leafwise._watching import body_ran, remember_events
 
@@ -64,12 +64,15 @@ class _Recorder:
         else:  # lowered or traced ahead of time, perhaps from shapes alone
             seen, named = args, kwargs
         program = memory.new_program(Outcome.RETRACE, call, seen, named)
+        began = before_trace(memory, args)
         start = time.perf_counter()
         result = fun(*args, **kwargs)
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.
-        taken = fingerprint_of(memory)
-        program.captured = None if taken is None else taken.fingerprint
+        taken = fingerprint_of(memory, args)
+        if taken is not None:
+            program.captured = taken.fingerprint
+            program.began = None if began is None else written(began, taken)
         body_ran(memory, program)
         if taken is not None:
             for guard in list(memory.guards):
@@ -81,11 +84,15 @@ class _Recorder:
         if not isinstance(other, _Recorder):
             return NotImplemented
         mine, its = self.memory.callee, other.memory.callee
-        return mine.fun == its.fun and mine.statics == its.statics
+        fun, another = mine.find(), its.find()
+        if fun is None or another is None:  # deleted, where JAX has not noticed so far
+            return self is other
+        return fun == another and mine.statics == its.statics
 
     def __hash__(self) -> int:
         """Return the hash of the function."""
-        return hash(self.memory.callee.fun)
+        fun = self.memory.callee.find()
+        return id(self) if fun is None else hash(fun)
 
     def __repr__(self) -> str:
         """Return what JAX's messages show: the user's function."""
@@ -150,7 +157,7 @@ def jit(
     What the function reads from globals, closures, defaults and attributes is a part of the
     program that JAX makes. It is looked at after each trace, and each call checks that it is
     still there: by identity, of small NumPy arrays (1 KiB), containers (32 items) and objects
-    (64 parts) by content. Larger ones are looked into in `leafwise.debug.check_captures`.
+    (128 parts) by content. Larger ones are looked into in `leafwise.debug.check_captures`.
     Without captures that could change nothing runs per call.
 
     Args:

@@ -2,82 +2,118 @@
 
 import collections
 import dataclasses
+import dis
 import functools
 import hashlib
 import types
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
+from leafwise._classmap import ClassMap
 from leafwise._code import facts_of, is_installed_module
-from leafwise._content_names import function_in
-from leafwise._introspect import attributes, builtin_base, has_hidden_state
+from leafwise._content_names import ABSENT, function_in
+from leafwise._held import dict_and_slots, dict_of, held_by, slots_of, state, state_steps
+from leafwise._introspect import has_hidden_state
+from leafwise._lookup import hides, wrapped_by
 from leafwise._method import BoundMethod
 from leafwise._seen import (
+    MOST_ATTRIBUTES,
     MOST_BYTES,
     MOST_ITEMS,
     PLAIN,
+    Form,
     Itself,
     Kinds,
     Look,
     OfArray,
     Same,
     Seen,
-    all_same,
-    hidden_of,
-    identical,
     is_it,
+    same_parts,
     sameness,
+    whole,
 )
+from leafwise._text import shorten
 
 
 def look(value: Any, *, large: bool = False, holds: bool = True) -> Seen:
-    """Look at a value.
+    """Look at a value; what is large in it, or cannot be seen, is known by identity.
 
     Args:
         value: What a capture holds.
         large: Whether to look into large values, too.
         holds: Whether a function's closure is a part of it.
-
-    Raises:
-        Large: It is large, and `large` is False.
     """
     return Look(_KINDS, large=large, holds=holds).see(value)
 
 
-def _composed(self: Look, value: Any, form: Any, take: Callable[[Any], list[Any]]) -> Seen:
-    """Look at the parts that `take` finds in a value."""
+def _composed(
+    self: Look,
+    value: Any,
+    kind: Any,
+    take: Callable[[Any], list[Any]],
+    steps: tuple[str, ...] = (),
+) -> Seen:
+    """Look at the parts that `take` finds in a value; `steps` are the ways to them."""
+    self.enter()
     items = take(value)
-    parts = [self.see(item) for item in items]
-    own = is_it(value)
-    if all(part.same is None for part in parts):  # small ones, which may be kept
-        whole: Same = lambda now: own(now) and identical(items, take(now))  # noqa: E731
-    else:
-        sames = [sameness(part, item) for part, item in zip(parts, items, strict=True)]
-        whole = lambda now: own(now) and all_same(sames, take(now))  # noqa: E731
-    return Seen((form, *[part.form for part in parts]), whole, hidden_of(parts))
+    parts = self.see_all(items)
+    form = Form(kind, steps, tuple(part.form for part in parts))
+    return whole(form, same_parts(value, items, parts, take), parts)
 
 
 def _sequence(self: Look, value: Any) -> Seen:
     self.check_size(len(value), MOST_ITEMS)
-    base: Any = builtin_base(type(value)) or list
-    return _composed(self, value, _class_form(type(value)), lambda now: list(base.__iter__(now)))
-
-
-def _mapping(self: Look, value: Mapping[Any, Any]) -> Seen:
-    self.check_size(len(value), MOST_ITEMS)
+    kind: Any = type(value)
+    base: Any = next(each for each in (list, tuple, collections.deque) if issubclass(kind, each))
+    steps = tuple(f"[{place}]" for place in range(len(value)))
+    if kind is base:
+        take: Callable[[Any], list[Any]] = lambda now: list(base.__iter__(now))  # noqa: E731
+        return _composed(self, value, _class_form(kind), take, steps)
+    names = getattr(kind, "_fields", ())
+    steps = tuple(f".{name}" for name in names) if len(names) == len(steps) else steps
     return _composed(
-        self, value, _class_form(type(value)), lambda now: [*now.keys(), *now.values()]
+        self,
+        value,
+        _class_form(kind),
+        lambda now: [*base.__iter__(now), *state(now)],
+        (*steps, *state_steps(value)),
     )
+
+
+def _mapping(self: Look, value: Any) -> Seen:
+    self.check_size(len(value), MOST_ITEMS)
+    kind: Any = type(value)
+    keys: Any = value.keys() if kind is types.MappingProxyType else dict.keys(value)
+    steps = _steps_of(list(keys))
+    if kind in (dict, types.MappingProxyType):
+        return _composed(
+            self, value, _class_form(kind), lambda now: [*now.keys(), *now.values()], steps
+        )
+    return _composed(
+        self,
+        value,
+        _class_form(kind),
+        lambda now: [*dict.keys(now), *dict.values(now), *state(now)],
+        (*steps, *state_steps(value)),
+    )
+
+
+def _steps_of(keys: list[Any]) -> tuple[str, ...]:
+    """Return the ways to keys, which have none, and to values."""
+    ways = [f"[{shorten(key, 40) if type(key) in PLAIN else '...'}]" for key in keys]
+    return (*[""] * len(keys), *ways)
 
 
 def _set(self: Look, value: Any) -> Seen:
     self.check_size(len(value), MOST_ITEMS)
-    own, members = is_it(value), [self.see(each) for each in value]
+    own, members = is_it(value), self.see_all(list(value))
     copy = list(value) if all(each.same is None for each in members) else None
     forms = sorted((repr(each.form) for each in members), key=str)
     counted = len(value)
@@ -86,7 +122,7 @@ def _set(self: Look, value: Any) -> Seen:
         kept = len(now) == counted
         return own(now) and kept and (copy is None or all(map(now.__contains__, copy)))
 
-    return Seen((_class_form(type(value)), tuple(forms)), same, hidden_of(members))
+    return whole((_class_form(type(value)), tuple(forms)), same, members)
 
 
 def _numpy_array(self: Look, value: np.ndarray[Any, Any]) -> Seen:
@@ -132,44 +168,75 @@ def _module(_: Look, value: types.ModuleType) -> Seen:
 def _function(self: Look, value: types.FunctionType) -> Seen:
     facts = facts_of(value.__code__)
     name = value.__module__, value.__qualname__
-    if facts.installed and "<locals>" not in value.__qualname__:
-        return Seen((types.FunctionType, *name), is_it(value))
-    code = Itself(value.__code__) if facts.form is None else facts.form
     own, plain = is_it(value), value.__code__
+    if facts.installed and "<locals>" not in value.__qualname__:
+        return Seen((types.FunctionType, *name), own)
+    number = self.number_of(value)
+    if number is not None:  # two functions of a package may share a third
+        return Seen((types.FunctionType, number), own)
+    self.enter()
+    code = Itself(value.__code__) if facts.form is None else facts.form
     defaults = value.__defaults__, value.__kwdefaults__
-    parts = [self.see(each) for each in defaults]
-    if self.holds or facts.installed:
-        parts += [self.see(held) for held in _held(value)]
+    held = _held(value) if self.holds or facts.installed else {}
+    parts = self.see_all([*defaults, *held.values()])
 
     def same(now: Any) -> bool:
         if not own(now) or now.__code__ is not plain:
             return False
         return now.__defaults__ is defaults[0] and now.__kwdefaults__ is defaults[1]
 
-    return Seen((types.FunctionType, code, *[each.form for each in parts]), same, hidden_of(parts))
+    steps = (".__defaults__", ".__kwdefaults__", *[f" holding {name}" for name in held])
+    form = Form((types.FunctionType, code), steps, tuple(each.form for each in parts))
+    return whole(form, same, parts)
 
 
-def _held(function: types.FunctionType) -> list[Any]:
-    found: list[Any] = []
-    for cell in function.__closure__ or ():
+def _held(function: types.FunctionType) -> dict[str, Any]:
+    """Return what a function closes over, by name."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            found.append(cell.cell_contents)
+            value = cell.cell_contents
         except ValueError:  # not assigned yet
-            found.append(None)
+            value = None
+        found[name] = settled(value) if name in names_written(function.__code__) else value
     return found
+
+
+_WRITTEN: Final[ClassMap[frozenset[str]]] = ClassMap()
+
+
+def names_written(code: types.CodeType) -> frozenset[str]:
+    """Return the variables of the function around that code assigns itself."""
+    return _WRITTEN.setdefault(cast("Any", code), lambda: _find_written(code))
+
+
+def _find_written(code: types.CodeType) -> frozenset[str]:
+    stores = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
+    return frozenset(stores.intersection(code.co_freevars))
+
+
+def settled(value: Any) -> Any:
+    """Return a number as code leaves it that converts a variable in place: optax does."""
+    return float(value) if type(value) is int and abs(value) < _EXACT else value
+
+
+_EXACT: Final = 1 << 53
+"""Below, each `int` is a `float` of its own."""
 
 
 def _method(self: Look, value: Any) -> Seen:
     """Look at a bound method, of which each access makes another one."""
-    parts = value.__func__, value.__self__
-    seen = [self.see(part) for part in parts]
-    sames = [sameness(each, part) for each, part in zip(seen, parts, strict=True)]
+    self.enter()
+    parts = [value.__func__, value.__self__]
+    seen = self.see_all(parts)
+    of_function, of_self = map(sameness, seen, parts)
     kind = type(value)
 
     def same(now: Any) -> bool:
-        return type(now) is kind and all_same(sames, [now.__func__, now.__self__])
+        return type(now) is kind and of_function(now.__func__) and of_self(now.__self__)
 
-    return Seen((kind, *[each.form for each in seen]), same, hidden_of(seen))
+    form = Form(_class_form(kind), (".__func__", ".__self__"), tuple(each.form for each in seen))
+    return whole(form, same, seen)
 
 
 def _builtin(self: Look, value: Any) -> Seen:
@@ -181,16 +248,34 @@ def _builtin(self: Look, value: Any) -> Seen:
     same: Same = lambda now: (  # noqa: E731
         type(now) is kind and now.__name__ == name and inside(now.__self__)
     )
-    return Seen((kind, name, seen.form), same, seen.hidden)
+    return whole(Form((kind, name), (".__self__",), (seen.form,)), same, [seen])
 
 
 def _partial(self: Look, value: Any) -> Seen:
+    names = list(value.keywords)
     return _composed(
         self,
         value,
         _class_form(type(value)),
         lambda now: [now.func, *now.args, *now.keywords.keys(), *now.keywords.values()],
+        (
+            ".func",
+            *[f".args[{place}]" for place in range(len(value.args))],
+            *[""] * len(names),
+            *[f".keywords[{name!r}]" for name in names],
+        ),
     )
+
+
+def _reference(self: Look, value: Any) -> Seen:
+    """Look at a weak reference: at what it leads to, if that is the user's."""
+    found = value()
+    if found is None or is_installed_module(type(found).__module__):
+        return Seen((_class_form(type(value)), Itself(found)), is_it(value))
+    seen, own = self.see(found), is_it(value)
+    inside = sameness(seen, found)
+    same: Same = lambda now: own(now) and inside(now())  # noqa: E731
+    return whole(Form(_class_form(type(value)), ("()",), (seen.form,)), same, [seen])
 
 
 def _class(self: Look, value: type) -> Seen:
@@ -215,24 +300,54 @@ def _class_form(kind: type) -> tuple[str, ...]:
 def _object(self: Look, value: Any) -> Seen:
     """Look at an object by its class and its attributes, if those are all there is to it."""
     kind: type = type(value)
-    wrapped = getattr(value, "__wrapped__", None)
-    if callable(value) and callable(wrapped):  # what JAX makes of a function
+    if hides(value):
+        reason = f"a {kind.__qualname__} answers for its attributes itself"
+        return Seen(Itself(value), is_it(value), reason)
+    wrapped = wrapped_by(value) if callable(value) else None
+    if wrapped is not None:  # what JAX makes of a function
         inner = self.see(wrapped)
-        return Seen((_class_form(kind), inner.form), is_it(value), inner.hidden)
-    if dataclasses.is_dataclass(kind) and jax.tree_util.is_tree_node(kind):
-        names = [each.name for each in dataclasses.fields(kind)]
+        return whole(Form(_class_form(kind), ("",), (inner.form,)), is_it(value), [inner])
+    held = held_by(value)
+    fields = _fields_of_node(kind)
+    if fields and all(name in fields or name.startswith("__") for name in held):
         return _composed(
-            self, value, _class_form(kind), lambda now: [getattr(now, name) for name in names]
+            self,
+            value,
+            _class_form(kind),
+            lambda now: [getattr(now, name, ABSENT) for name in fields],
+            tuple(f".{name}" for name in fields),
         )
-    if has_hidden_state(kind):
+    if has_hidden_state(kind) or kind.__module__.partition(".")[0] in _MACHINERY:
         reason = f"a {kind.__qualname__} does not show what it holds"
         return Seen(Itself(value), is_it(value), reason)
-    self.check_size(len(attributes(value)), MOST_ITEMS)
-    return _composed(self, value, _class_form(kind), _state)
+    self.check_size(len(held), MOST_ATTRIBUTES)
+    own, slots = dict_of(value), slots_of(kind)
+    take: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)
+    names, first = [*own, *slots], len(own)
+    if not own.keys() <= held.keys():  # there are cached properties in it
+        take, names, first = state, sorted(held), len(held)
+    seen = _composed(self, value, _class_form(kind), take)
+    named = sorted(zip(names, seen.form.parts[first:], strict=True), key=_name_of)
+    steps = tuple(f".{name}" for name, _ in named)
+    form = Form(_class_form(kind), steps, tuple(part for _, part in named))
+    return seen._replace(form=form)
 
 
-def _state(value: Any) -> list[Any]:
-    return [part for pair in attributes(value) for part in pair]
+def _name_of(pair: tuple[Any, Any]) -> str:
+    return str(pair[0])
+
+
+def _fields_of_node(kind: Any) -> tuple[str, ...]:
+    """Return the fields of a dataclass that JAX takes apart: the statics of ours lie elsewhere."""
+    if not jax.tree_util.is_tree_node(kind) or not dataclasses.is_dataclass(kind):
+        return ()
+    return tuple(each.name for each in dataclasses.fields(kind))
+
+
+_MACHINERY: Final = frozenset(
+    {"threading", "_thread", "queue", "logging", "concurrent", "multiprocessing", "asyncio"}
+)
+"""The modules whose objects change by themselves, and configure nothing."""
 
 
 _KINDS: Final[Kinds] = (
@@ -248,6 +363,7 @@ _KINDS: Final[Kinds] = (
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     ((types.BuiltinFunctionType, types.MethodWrapperType), _builtin),
     (functools.partial, _partial),
+    (weakref.ReferenceType, _reference),
     ((list, tuple, collections.deque), _sequence),
     ((dict, types.MappingProxyType), _mapping),
     ((set, frozenset), _set),

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import threading
 import types
 from collections.abc import Mapping
 from enum import Enum
@@ -12,6 +13,7 @@ import numpy as np
 
 from leafwise._code import facts_of, is_installed_module, leads_to
 from leafwise._content_names import ABSENT, function_in
+from leafwise._jitted import Jitted
 
 
 class MemberKind(Enum):
@@ -60,8 +62,11 @@ def member_of(value: Any, name: str) -> Member:
 
 def _dict_of(value: Any) -> Mapping[str, Any]:
     """Return the ``__dict__`` of an object, past any ``__getattribute__``."""
+    # The first look of a thread at one with an `__init__` would run that.
+    is_local = isinstance(value, threading.local) and type(value).__init__ is object.__init__
+    read = threading.local.__getattribute__ if is_local else object.__getattribute__
     try:
-        own: Any = object.__getattribute__(value, "__dict__")
+        own: Any = read(value, "__dict__")
     except AttributeError:
         return {}
     return own if isinstance(own, dict) else {}
@@ -112,6 +117,8 @@ def name_of(value: Any) -> str:
 
 def functions_in(value: Any) -> tuple[Any, ...]:
     """Return the functions that a callable or a descriptor of a package holds."""
+    if isinstance(value, Jitted):  # the rest of it is not the user's
+        return (value.__wrapped__,)
     held = [wrapped_by(value), function_in(value)]
     for _, item in own_attributes(value):
         held += list(item.values()) if isinstance(item, types.MappingProxyType) else [item]

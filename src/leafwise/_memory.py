@@ -38,6 +38,7 @@ class Program:
         ran: Whether the function was called, rather than traced or lowered ahead of time.
         live: Whether JAX still has it, as far as `leafwise` has not let go of it.
         captured: What the function captured when it was traced; None if nobody looked.
+        began: The same before the trace, of what the trace itself changed.
     """
 
     outcome: Outcome
@@ -53,6 +54,7 @@ class Program:
     ran: bool = True
     live: bool = True
     captured: Any = dataclasses.field(default=None, repr=False)
+    began: Any = dataclasses.field(default=None, repr=False)
 
     @functools.cached_property
     def place(self) -> int:

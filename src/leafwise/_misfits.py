@@ -121,6 +121,14 @@ def _cures(found: list[Reason], pair: Sides) -> Iterator[str]:
 
 _BY_FAMILY: Final = {
     "axes": "lw.axes(tree, field=0) makes such a tree for `tree`, with its classes and statics",
+    "placement": (
+        "give one for all values; or `jax.tree.map(lambda _: ..., tree)` makes such a tree for "
+        "`tree`, with its classes and statics"
+    ),
+    "exported": (
+        "export the function for these arguments as well; `jax.export.symbolic_shape` leaves "
+        "sizes open"
+    ),
     "call": "lower and compile for these arguments as well, or call the jitted function",
 }
 _CARRIED: Final = (

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Any, Final
 
 import jax
@@ -27,12 +28,16 @@ class Node:
         cls: Its class.
         aux: Its node data, which JAX compares with ``!=``.
         values: Its statics.
+        data: What its node data says of the values by name, for a node without statics.
         children: Nodes, and the places of leaves among the leaves of the whole tree.
         start: The place of its first leaf.
         stop: The place behind its last leaf.
     """
 
-    __slots__ = ("_keys", "_names", "_steps", "aux", "children", "cls", "start", "stop", "values")
+    __slots__ = (
+        *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop"),
+        "values",
+    )
 
     def __init__(  # noqa: PLR0917  # made for each node: positions are quicker
         self,
@@ -43,10 +48,12 @@ class Node:
         children: list["Node | int"],
         start: int,
         stop: int,
+        data: "Data | None" = None,
     ) -> None:
         """Keep it all; names of statics and steps are made when they are asked for."""
         self.cls = cls
         self.aux = aux
+        self.data: Data = {} if data is None else data
         self._names = None if statics is None else statics[0]
         self.values: tuple[Any, ...] = aux.values if statics is None else statics[1]
         self._keys = keys
@@ -93,6 +100,9 @@ def only_spreads(cls: type) -> bool:
 
 Statics = tuple[tuple[str, ...], tuple[Any, ...]]
 """The names of statics, and their values."""
+
+Data = dict[str, Any]
+"""Values by name, each the next step of a path."""
 
 
 class Walk:
@@ -155,7 +165,34 @@ def _node(  # noqa: PLR0917  # as `Node` itself
         keys: Sequence[Any] = [each for each, _ in pairs]
         return Node(cls, key, None, keys, children, start, stop)
     keys = _keys_of(cls, pairs)
-    return Node(cls, aux, _statics_of(value, cls, aux, keys), keys, children, start, stop)
+    statics = _statics_of(value, cls, aux, keys)
+    data = _named_data(value, aux) if statics is _NOTHING else None
+    return Node(cls, aux, statics, keys, children, start, stop, data)
+
+
+def _named_data(value: Any, aux: Any) -> Data | None:
+    """Return the attributes that node data lists with their names, as that of flax.nnx does.
+
+    It has them as pairs, or as a tuple of names before a tuple of values. What is no attribute
+    of that value is no name.
+    """
+    held = getattr(value, "__dict__", None) if aux and isinstance(aux, tuple) else None
+    if not held:
+        return None
+    parts: Sequence[Any] = [part for part in aux if isinstance(part, tuple)]
+    lists: list[Any] = [aux, *parts, *(zip(*two, strict=False) for two in pairwise(parts))]
+    for each in lists[::-1]:
+        pairs = list(each)
+        if pairs and all(_is_held(pair, held) for pair in pairs):
+            return {f".{name}": item for name, item in pairs}
+    return None
+
+
+def _is_held(pair: Any, held: Any) -> bool:
+    if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004
+        return False
+    name, item = pair
+    return isinstance(name, str) and held.get(name, _MISSING) is item
 
 
 def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:

@@ -3,6 +3,7 @@
 import dis
 import sys
 import types
+from collections import Counter
 from typing import Final
 
 
@@ -11,6 +12,18 @@ def parameters(code: types.CodeType) -> tuple[str, ...]:
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & _VARARGS) + bool(code.co_flags & _VARKEYWORDS)
     return code.co_varnames[:count]
+
+
+def assigned_once(code: types.CodeType) -> set[str]:
+    """Return the local variables that one instruction alone stores to."""
+    stored: Counter[str] = Counter()
+    for instruction in dis.get_instructions(code):
+        names = instruction.argval
+        if instruction.opname == "STORE_FAST_LOAD_FAST":
+            names = names[0]
+        if instruction.opname.startswith("STORE_FAST"):
+            stored.update((names,) if isinstance(names, str) else names)
+    return {name for name, times in stored.items() if times == 1} - {*parameters(code)}
 
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
@@ -43,7 +56,6 @@ POPS: Final = frozenset(
         *(
             "POP_TOP",
             "STORE_NAME",
-            "STORE_FAST",
             "RETURN_VALUE",
             "RAISE_VARARGS",
             "LIST_APPEND",
@@ -51,7 +63,7 @@ POPS: Final = frozenset(
         ),
         *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD", "DELETE_ATTR"),
         *("DELETE_SUBSCR", "END_FOR", "END_SEND", "POP_EXCEPT", "POP_ITER", "STORE_SLICE"),
-        *("STORE_FAST_STORE_FAST", "IMPORT_STAR", "PRINT_EXPR", "RERAISE"),
+        *("IMPORT_STAR", "PRINT_EXPR", "RERAISE"),
     }
 )
 MUTATORS: Final = frozenset(

@@ -9,8 +9,7 @@ import dataclasses
 import dis
 import types
 from collections.abc import Callable
-from enum import Enum
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from leafwise._classmap import ClassMap
 from leafwise._opcodes import (
@@ -21,56 +20,13 @@ from leafwise._opcodes import (
     NULL_BEHIND,
     POPS,
     STILL,
+    assigned_once,
     has_null,
     parameters,
 )
+from leafwise._refs import Asked, Const, Item, Read, Ref, Root, Step, Usage, item
 
-
-class Root(Enum):
-    """Where a name is looked up."""
-
-    GLOBAL = "global"
-    FREE = "free"
-    PARAMETER = "parameter"
-    SUPER = "super"
-
-
-class Usage(Enum):
-    """What is done with a value."""
-
-    READ = "read"
-    CALLED = "called"
-    MUTATED = "mutated"
-    """A method that changes a container is called, and what it returns is dropped."""
-    WRITTEN = "written"
-
-
-class Item(NamedTuple):
-    """The step of ``config['rate']``, where an attribute is a `str`."""
-
-    key: Any
-
-
-Step = str | Item
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Read:
-    """One place that code reads.
-
-    Attributes:
-        root: Where the name is looked up.
-        name: The name.
-        steps: The attributes and constant keys behind it, as the code spells them.
-        line: The line; 0 if it is not known.
-        usage: What is done with the value.
-    """
-
-    root: Root
-    name: str
-    steps: tuple[Step, ...]
-    line: int
-    usage: Usage
+__all__ = ["Asked", "Item", "Read", "Root", "Step", "Usage", "reads_of"]
 
 
 _READS: Final[ClassMap[tuple[Read, ...]]] = ClassMap()
@@ -89,46 +45,7 @@ def _find_reads(code: types.CodeType) -> tuple[Read, ...]:
     return tuple(read for _, read in sorted(follower.found, key=lambda pair: pair[0]))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Ref:
-    """A value on the stack that was read from outside.
-
-    Attributes:
-        order: How many values were loaded before it.
-        ended: Whether it is only a part of that, by a key that is not known.
-        changed: Whether it is the outcome of ``+=``.
-    """
-
-    root: Root
-    name: str
-    steps: tuple[Step, ...]
-    line: int
-    order: int
-    ended: bool = False
-    changed: bool = False
-
-    def then(self, step: Step | None) -> "_Ref":
-        if self.ended or step is None:
-            return dataclasses.replace(self, ended=True)
-        return dataclasses.replace(self, steps=(*self.steps, step))
-
-    def is_place(self, other: object) -> bool:
-        """Whether it is what another one reads."""
-        mine = (self.root, self.name, self.steps)
-        return isinstance(other, _Ref) and mine == (other.root, other.name, other.steps)
-
-
-class _Const(NamedTuple):
-    value: Any
-
-
-def _item(key: object) -> Item | None:
-    """Return the step to what has a key, if that is known."""
-    known = isinstance(key, _Const) and isinstance(key.value, str | int)
-    return Item(cast("_Const", key).value) if known else None
-
-
-_Stack = list[_Ref | _Const | None]
+_Stack = list[Ref | Const | None]
 
 
 class _Follower:
@@ -138,11 +55,13 @@ class _Follower:
         self.found: list[tuple[int, Read]] = []
         self._code = code
         self._parameters = frozenset(parameters(code))
+        self._once = assigned_once(code)
+        self._locals: dict[str, Ref | Const] = {}
         self._stack: _Stack | None = []
         self._waiting: dict[int, _Stack] = {}
         self._line = code.co_firstlineno
         self._order = 0
-        self._pending: _Ref | None = None
+        self._pending: Ref | None = None
 
     def step(self, instruction: dis.Instruction) -> None:
         """Follow one instruction."""
@@ -165,15 +84,15 @@ class _Follower:
             self.drop_all()
             self._stack = None
 
-    def push(self, *values: _Ref | _Const | None) -> None:
+    def push(self, *values: Ref | Const | None) -> None:
         self._stack = [*(self._stack or ()), *values]
 
-    def pop(self) -> _Ref | _Const | None:
+    def pop(self) -> Ref | Const | None:
         return self._stack.pop() if self._stack else None
 
     def use(self, value: object, usage: Usage = Usage.READ) -> None:
         """Note that a value was used."""
-        if isinstance(value, _Ref):
+        if isinstance(value, Ref):
             read = Read(value.root, value.name, value.steps, value.line, usage)
             self.found.append((value.order, read))
 
@@ -236,9 +155,9 @@ class _Follower:
     def load(self, root: Root | None, name: str) -> None:
         self.push(None if root is None else self._ref(root, name))
 
-    def _ref(self, root: Root, name: str, *steps: Step) -> _Ref:
+    def _ref(self, root: Root, name: str, *steps: Step) -> Ref:
         self._order += 1
-        return _Ref(root, name, steps, self._line, self._order)
+        return Ref(root, name, steps, self._line, self._order)
 
     def load_global(self, instruction: dis.Instruction) -> None:
         null = has_null(instruction)
@@ -270,11 +189,27 @@ class _Follower:
 
     def load_local(self, name: str) -> None:
         # Since Python 3.13, what an inner function closes over is loaded like this, too.
+        if name in self._locals:
+            self.push(self._locals[name])
+            return
+        self._once.discard(name)  # a loop may come back to this with what is stored later
         is_cell = name in self._code.co_freevars or name in self._code.co_cellvars
         self.load(Root.PARAMETER if name in self._parameters and not is_cell else None, name)
 
+    def store_fast(self, instruction: dis.Instruction) -> None:
+        names = instruction.argval
+        for name in (names,) if isinstance(names, str) else names:
+            self._store_local(name)
+
+    def _store_local(self, name: str) -> None:
+        value = self.pop()
+        if name in self._once and value is not None and not getattr(value, "changed", False):
+            self._locals[name] = value
+        else:
+            self.use(value)
+
     def store_and_load(self, instruction: dis.Instruction) -> None:
-        self.use_top(1)
+        self._store_local(instruction.argval[0])
         self.load_local(instruction.argval[1])
 
     def load_const(self, instruction: dis.Instruction) -> None:
@@ -287,17 +222,17 @@ class _Follower:
                         self.found.append((self._order, dataclasses.replace(read, root=inner)))
                 elif root is Root.GLOBAL:
                     self.found.append((self._order, read))
-        self.push(_Const(instruction.argval))
+        self.push(Const(instruction.argval))
 
     def load_attr(self, instruction: dis.Instruction) -> None:
         value = self.pop()
-        self.push(value.then(instruction.argval) if isinstance(value, _Ref) else None)
+        self.push(value.then(instruction.argval) if isinstance(value, Ref) else None)
         if instruction.opname == "LOAD_METHOD" or has_null(instruction):
             self.push(None)
 
     def load_super_attr(self, instruction: dis.Instruction) -> None:
         instance, _, _ = self.pop(), self.pop(), self.pop()
-        if isinstance(instance, _Ref) and not instance.steps:
+        if isinstance(instance, Ref) and not instance.steps:
             self.push(self._ref(Root.SUPER, instance.name, instruction.argval))
         else:
             self.use(instance)
@@ -308,15 +243,44 @@ class _Follower:
     def load_item(self, _instruction: dis.Instruction) -> None:
         key, value = self.pop(), self.pop()
         self.use(key)
-        self.push(value.then(_item(key)) if isinstance(value, _Ref) else None)
+        self.push(value.then(item(key)) if isinstance(value, Ref) else None)
+
+    def _asks(self, count: int) -> bool:
+        """Follow ``type(x)`` and ``x.get(key)``, which lead on to what can be looked at."""
+        stack = self._stack or []
+        callees = [each for each in stack[-count - 2 : -count] if isinstance(each, Ref)]
+        if not (0 < count < len(stack) and len(callees) == 1):
+            return False
+        callee, first = callees[0], stack[-count]
+        is_type = count == 1 and callee.root is Root.GLOBAL and callee.name == "type"
+        if is_type and not callee.steps and isinstance(first, Ref):
+            found = first.then("__class__")
+        elif callee.steps[-1:] == ("get",) and not callee.ended and item(first):
+            found = callee.then(item(first, Asked))
+            self.use_top(count - 1)
+            count = 1
+        else:
+            return False
+        del stack[-count - 2 :]
+        self.push(found)
+        return True
+
+    def contains(self, _instruction: dis.Instruction) -> None:
+        container, key = self.pop(), self.pop()
+        self.use(key)
+        asked = isinstance(container, Ref) and item(key)
+        self.use(cast("Ref", container).then(item(key, Asked)) if asked else container)
+        self.push(None)
 
     def call(self, instruction: dis.Instruction) -> None:
         count = instruction.arg or 0
+        if instruction.opname == "CALL" and self._asks(count):
+            return
         if instruction.opname == "CALL_FUNCTION_EX":
             count = -dis.stack_effect(instruction.opcode, instruction.arg) - 1
         self.use_top(count + (instruction.opname == "CALL_KW"))
         callees = [self.pop(), self.pop()]
-        found = [each for each in callees if isinstance(each, _Ref)]
+        found = [each for each in callees if isinstance(each, Ref)]
         is_super = not count and any(each.name == "super" for each in found)
         first = self._code.co_varnames[:1] if is_super else ()  # Python 3.11 has no other sign
         self.push(self._ref(Root.SUPER, first[0]) if first else None)
@@ -333,7 +297,7 @@ class _Follower:
             return
         right, left = self.pop(), self.pop()
         self.use(right)
-        if instruction.argrepr.endswith("=") and isinstance(left, _Ref):
+        if instruction.argrepr.endswith("=") and isinstance(left, Ref):
             self.push(dataclasses.replace(left, changed=True))
         else:
             self.use(left)
@@ -347,16 +311,16 @@ class _Follower:
 
     def store_attr(self, instruction: dis.Instruction) -> None:
         owner = self.pop()
-        self._store(owner.then(instruction.argval) if isinstance(owner, _Ref) else None)
+        self._store(owner.then(instruction.argval) if isinstance(owner, Ref) else None)
 
     def store_item(self, _instruction: dis.Instruction) -> None:
         key, owner = self.pop(), self.pop()
         self.use(key)
-        self._store(owner.then(_item(key)) if isinstance(owner, _Ref) else None)
+        self._store(owner.then(item(key)) if isinstance(owner, Ref) else None)
 
-    def _store(self, place: _Ref | None, *, note: bool = True) -> None:
+    def _store(self, place: Ref | None, *, note: bool = True) -> None:
         value = self.pop()
-        adds = isinstance(value, _Ref) and value.changed and value.is_place(place)
+        adds = isinstance(value, Ref) and value.changed and value.is_place(place)
         if not adds:
             self.use(value)
         if place is not None and (note or adds):
@@ -382,11 +346,13 @@ _HANDLERS: Final[dict[str, Callable[[_Follower, dis.Instruction], None]]] = {
     **dict.fromkeys(
         (name for name in dis.opmap if name.startswith("LOAD_FAST")), _Follower.load_fast
     ),
+    **dict.fromkeys(("STORE_FAST", "STORE_FAST_STORE_FAST"), _Follower.store_fast),
     "STORE_FAST_LOAD_FAST": _Follower.store_and_load,
     **dict.fromkeys(("LOAD_CONST", "LOAD_SMALL_INT"), _Follower.load_const),
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), _Follower.load_attr),
     "LOAD_SUPER_ATTR": _Follower.load_super_attr,
     "BINARY_SUBSCR": _Follower.load_item,
+    "CONTAINS_OP": _Follower.contains,
     "BINARY_OP": _Follower.binary,
     **dict.fromkeys(("CALL", "CALL_KW", "CALL_FUNCTION_EX"), _Follower.call),
     **dict.fromkeys(("STORE_GLOBAL", "STORE_DEREF"), _Follower.store_name),

@@ -321,7 +321,7 @@ class Jitted(Part):
 
         run.__name__ = getattr(self.value, "__name__", "hoisted")
         moved: dict[str, Any] = {
-            name: tuple(place + 1 for place in given) if name.endswith("argnums") else given
+            name: tuple(map(_moved, given)) if name.endswith("argnums") else given
             for name, given in self.options.items()
         }
         self._jitted = jax.jit(run, **moved)
@@ -336,6 +336,11 @@ class Jitted(Part):
 
         hoisted.__name__ = getattr(self.value, "__name__", "hoisted")
         return hoisted
+
+
+def _moved(place: int) -> int:
+    """Return the place of an argument behind one more; JAX may count it from the end."""
+    return place + 1 if place >= 0 else place
 
 
 class Fixed(Part):

@@ -6,6 +6,7 @@ from typing import Any
 
 from leafwise._capture_checks import CaptureChecks, StaleCapture
 from leafwise._captures import captures
+from leafwise._inner_traces import owner_of
 from leafwise._sites import short_file
 from leafwise._watching import Event
 from leafwise.report import shape
@@ -16,16 +17,15 @@ def captures_of(events: Sequence[Event], block: CaptureChecks) -> list[shape.Cap
     groups: dict[Any, list[Callable[..., Any]]] = {}
     for event in events:
         if event.fun is not None and not event.eager:
-            code = getattr(event.fun, "__code__", event.fun)
-            funs = groups.setdefault((event.name, id(code)), [])
+            funs = groups.setdefault((event.name, owner_of(event.fun)), [])
             if all(each is not event.fun for each in funs):
                 funs.append(event.fun)
     found: list[shape.Captured] = []
-    for (name, _), funs in groups.items():
+    for (name, owner), funs in groups.items():
         with contextlib.suppress(Exception):  # the user's own code, which has run already
             captured = captures(funs[-1]).as_dict()
             captured["function"] = name
-            captured["stale"] = [_stale(each) for each in block.stale_of(funs)]
+            captured["stale"] = [_stale(each) for each in block.stale_of(owner)]
             found.append(captured)
     return sorted(found, key=lambda each: not each.get("stale"))
 

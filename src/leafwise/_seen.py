@@ -5,10 +5,11 @@ what can change in place the content, up to a size. What a value says of itself 
 is not asked.
 """
 
-import operator
 import struct
+import types
 import weakref
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
@@ -21,8 +22,11 @@ MOST_BYTES: Final = 1 << 10
 MOST_ITEMS: Final = 32
 """A container of more items than these is large."""
 
-MOST_PARTS: Final = 64
-"""A value with more parts than these, all the way down, is large."""
+MOST_ATTRIBUTES: Final = 128
+"""An object of more attributes than these is large."""
+
+MOST_PARTS: Final = 128
+"""So many containers and objects are looked at in a value; further ones are large."""
 
 _MOST_COMPARED: Final = 1 << 26
 """Two JAX arrays of more bytes than these are different ones unless they are one object."""
@@ -41,15 +45,31 @@ class Seen(NamedTuple):
         same: Quickly says of a value whether it is this one, unchanged; None if being the same
             object is enough, and the object is small.
         hidden: Why changes of it cannot be seen; empty if they can.
+        is_cut: Whether something large in it is only known by identity.
     """
 
     form: Any
     same: Same | None = None
     hidden: str = ""
+    is_cut: bool = False
+
+
+class Form(NamedTuple):
+    """The form of a value with parts.
+
+    Attributes:
+        kind: The class, and what else is not one of its parts.
+        steps: The way to each part: ``.rate``, ``['a']``; empty if it has no name.
+        parts: The form of each.
+    """
+
+    kind: Any
+    steps: tuple[str, ...]
+    parts: tuple[Any, ...]
 
 
 class Large(Exception):  # noqa: N818  # a signal between two functions of this module
-    """A value has too many parts to be looked at."""
+    """A value is too large to be looked at."""
 
 
 class Look:
@@ -66,14 +86,12 @@ class Look:
         self._kinds = kinds
         self.large = large
         self.holds = holds
-        self._parts = 0
+        self._room = _MOST_BY_FORCE if large else MOST_PARTS
+        self._functions: dict[int, int] = {}
         self._above: dict[int, int] = {}
 
     def see(self, value: Any) -> Seen:
-        """Look at a value, or at a part of it."""
-        self._parts += 1
-        if self._parts > (_MOST_BY_FORCE if self.large else MOST_PARTS):
-            raise Large
+        """Look at a value, or at a part of it: at what can be seen of it."""
         kind: Any = type(value)
         if kind in PLAIN:
             return self._plain(value)
@@ -84,8 +102,39 @@ class Look:
         try:
             look = next(look for kinds, look in self._kinds if isinstance(value, kinds))
             return look(self, value)
+        except Large:
+            return _by_identity(value, is_cut=True)
+        except Exception as error:  # noqa: BLE001  # the user's own code
+            return _by_identity(value, f"looking at it raised {type(error).__name__}")
         finally:
             del self._above[id(value)]
+
+    def see_all(self, values: list[Any]) -> list[Seen]:
+        """Look at the parts of a value; one of many parts leaves room for the others."""
+        left = sum(not _is_leaf(value) for value in values)
+        seen: list[Seen] = []
+        for value in values:
+            if _is_leaf(value):
+                seen.append(self.see(value))
+                continue
+            share = self._room if self.large else -(-self._room // left)
+            kept, self._room, left = self._room - share, share, left - 1
+            seen.append(self.see(value))
+            self._room += kept
+        return seen
+
+    def enter(self) -> None:
+        """Raise if there is no room for a value with parts."""
+        if self._room <= 0:
+            raise Large
+        self._room -= 1
+
+    def number_of(self, value: Any) -> int | None:
+        """Return which of the functions that were looked at this is; None if it was not."""
+        number = self._functions.get(id(value))
+        if number is None:
+            self._functions[id(value)] = len(self._functions)
+        return number
 
     def check_size(self, size: int, most: int) -> None:
         """Raise if a value is large, and large ones are not wanted."""
@@ -110,6 +159,14 @@ PLAIN: Final = frozenset(
 )
 
 
+_LEAVES: Final = (jax.Array, np.ndarray, np.generic, np.dtype, type, Enum, types.ModuleType)
+
+
+def _is_leaf(value: Any) -> bool:
+    kind: Any = type(value)
+    return kind in PLAIN or issubclass(kind, _LEAVES)
+
+
 class Itself:
     """An object that is equal to itself alone, and is not kept alive; a container with its size.
 
@@ -118,6 +175,11 @@ class Itself:
     """
 
     __slots__ = ("_find", "_place")
+
+    @property
+    def kind(self) -> type:
+        """The type of the object."""
+        return self._place[1]
 
     def __init__(self, value: Any) -> None:
         """Keep what tells it from others."""
@@ -156,6 +218,18 @@ class OfArray:
         self._type = str(value.dtype), tuple(value.shape), weak
         self._find: Callable[[], Any] = weakref.ref(value)
         self._bytes = content_of(value, MOST_BYTES)
+
+    @property
+    def value(self) -> Any:
+        """The array, or a copy of its content; None if neither is there."""
+        found = self._find()
+        if found is not None or self._bytes is None:
+            return found
+        dtype, shape, _ = self._type
+        try:
+            return np.frombuffer(self._bytes, jnp.dtype(dtype)).reshape(shape)
+        except (TypeError, ValueError):  # PRNG keys
+            return None
 
     def __eq__(self, other: object) -> bool:
         """Return whether both have one type and one content, as far as both are there."""
@@ -211,14 +285,36 @@ def held_by_id(value: Any) -> Same:
     return lambda now: id(now) == place and type(now) is kind
 
 
-def all_same(sames: list[Same], values: list[Any]) -> bool:
-    return len(sames) == len(values) and all(
-        same(now) for same, now in zip(sames, values, strict=True)
-    )
+def same_parts(
+    value: Any, items: list[Any], parts: list[Seen], take: Callable[[Any], list[Any]]
+) -> Same:
+    """Return how a value is compared quickly, of which `take` finds the parts.
 
+    Args:
+        value: The value.
+        items: What `take` finds in it.
+        parts: The same, looked at.
+        take: Finds the parts of a value.
+    """
+    own, count = is_it(value), len(items)
+    plain = [(n, item) for n, item in enumerate(items) if parts[n].same is None]
+    others = [(n, part.same) for n, part in enumerate(parts) if part.same is not None]
 
-def identical(kept: list[Any], now: list[Any]) -> bool:
-    return len(kept) == len(now) and all(map(operator.is_, kept, now))
+    def same(now: Any) -> bool:
+        if not own(now):
+            return False
+        found = take(now)
+        if len(found) != count:
+            return False
+        for place, kept in plain:
+            if found[place] is not kept:
+                return False
+        for place, check in others:  # noqa: SIM110  # quicker than a generator
+            if not check(found[place]):
+                return False
+        return True
+
+    return same
 
 
 def sameness(seen: Seen, value: Any) -> Same:
@@ -228,5 +324,12 @@ def sameness(seen: Seen, value: Any) -> Same:
     return lambda now: now is value
 
 
-def hidden_of(parts: list[Seen]) -> str:
-    return next((part.hidden for part in parts if part.hidden), "")
+def whole(form: Any, same: Same | None, parts: list[Seen]) -> Seen:
+    """Return a value with parts, which is seen as far as they are."""
+    hidden = next((part.hidden for part in parts if part.hidden), "")
+    return Seen(form, same, hidden, any(part.is_cut for part in parts))
+
+
+def _by_identity(value: Any, hidden: str = "", *, is_cut: bool = False) -> Seen:
+    itself = Itself(value)
+    return Seen(itself, itself.is_of, hidden, is_cut)

@@ -7,17 +7,19 @@ what ``stale=`` says. A function with nothing to check is not checked.
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import threading
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import jax
 import numpy as np
 
+from leafwise._callee import is_equinox
 from leafwise._capture_checks import (
     CaptureChecks,
     Stale,
@@ -26,32 +28,61 @@ from leafwise._capture_checks import (
     follow_blocks,
 )
 from leafwise._explain import Explanation
-from leafwise._fingerprint import Entry, Fingerprint, Key, Taken, changed, completed, take
-from leafwise._jaxcompat import dispatch_entries, forget_checkpoints
+from leafwise._fingerprint import Fingerprint, Key, Taken, changed, completed, take
+from leafwise._inner_traces import forget, innermost, owner_of, readers_to_forget, reading
+from leafwise._jaxcompat import dispatch_entries
 from leafwise._jitted import Jitted
+from leafwise._lookup import name_of
 from leafwise._memory import Memory, Program
 from leafwise._quick_check import quick_check
-from leafwise._reasons import Outcome, Reason, ReasonKind, Said
+from leafwise._reasons import Outcome
 from leafwise._sites import Site, site_of
+from leafwise._stale_words import described, reason_of, told
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
 MOST_WARNINGS: Final = 8
 """After so many warnings of one capture it is not checked any more."""
 
-_ADVICE: Final = "Pass it as an argument, or make it a field of a pytree class."
 _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 
 
-def fingerprint_of(memory: Memory) -> Taken | None:
+def fingerprint_of(memory: Memory, args: Sequence[Any]) -> Taken | None:
     """Look at what the function of a memory captures, if somebody wants to know."""
     if not memory.guards:
         return None
-    return _take(memory.callee.fun)
+    return _take(memory.callee.fun, args)
 
 
-def _take(fun: Callable[..., Any]) -> Taken | None:
+def before_trace(memory: Memory, args: Sequence[Any]) -> Taken | None:
+    """Look at what a function captures before it is traced, if somebody wants to know.
+
+    What JAX has kept of the functions that it calls, with other values than these, is forgotten.
+    """
+    taken = fingerprint_of(memory, args)
+    if taken is None or all(each.action is Stale.IGNORE for each in list(memory.guards)):
+        return taken
+    with contextlib.suppress(Exception):  # the user's own code: the trace must go on
+        readers = readers_to_forget(taken, innermost(memory.callee.fun))
+        if readers:
+            forget(readers, taken)
+            wanted = set(map(id, readers))
+            for guard in _guards():
+                guard.forget_of(wanted)
+    return taken
+
+
+_GUARDS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_GUARDS_LOCK: Final = threading.Lock()
+
+
+def _guards() -> "list[Guard]":
+    with _GUARDS_LOCK:
+        return list(_GUARDS)
+
+
+def _take(fun: Callable[..., Any], args: Sequence[Any] = ()) -> Taken | None:
     try:
-        return take(fun, large=current_block() is not None)
+        return take(reading(fun, args), large=current_block() is not None)
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
 
@@ -74,6 +105,8 @@ class Guard:
         self._now: Fingerprint = {}
         self._lock = threading.Lock()
         memory.guards.add(self)
+        with _GUARDS_LOCK:
+            _GUARDS.add(self)
         follow_blocks(self)
         if memory.programs:  # of another `jit` of this function, which JAX takes up
             self.block_changed()
@@ -116,9 +149,11 @@ class Guard:
             self._put(self._jax)
             return False
         outdated = any(self._changes(each) for each in self._memory.traced())
-        self._put(
-            quick_check(places)(self._call_outdated if outdated else self._jax, self._look_closer)
-        )
+        if is_equinox(self._jax.__wrapped__):  # each call has a function of its own
+            self._put(_always(self._look_closer))
+        else:
+            call = self._call_outdated if outdated else self._jax
+            self._put(quick_check(places)(call, self._look_closer))
         return outdated
 
     def _complete(self, now: Fingerprint) -> None:
@@ -129,7 +164,7 @@ class Guard:
 
     def _tell_hidden(self, block: CaptureChecks, now: Fingerprint) -> None:
         for key, entry in now.items():
-            name = f"{self._memory.name} captures `{key[1]}`"
+            name = f"{self.name} captures `{key[1]}`"
             if not entry.hidden or name in block.not_compared:
                 continue
             block.not_compared[name] = entry.hidden
@@ -142,12 +177,11 @@ class Guard:
     def _look_closer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call, where something is not the very object that it was."""
         __tracebackhide__ = True
-        taken = None if jax.config.jax_disable_jit else _take(self._jax.__wrapped__)
+        taken = None if jax.config.jax_disable_jit else _take(self._jax.__wrapped__, args)
         if taken is None:
             return self._jax(*args, **kwargs)
         if not self._set(taken):
             return self._jax(*args, **kwargs)
-        _forget_inner(taken, self._jax.__wrapped__)
         if self.action is Stale.RETRACE:
             self._trace_again(taken)
             return self._jax(*args, **kwargs)
@@ -171,19 +205,21 @@ class Guard:
             program = self._answering(args, kwargs)
             changes = [] if program is None else self._changes(program)
             site = site_of(inspect.currentframe()) if changes else None
-            found = self._described(program, changes, self._now, site)
+            taken = _take(self._jax.__wrapped__, args) if changes else None
+            shown = [] if taken is None else told(changes, taken)
+            found = [] if taken is None else self._described(program, shown, taken, site)
         except Exception:  # noqa: BLE001  # the arguments' own code: the call says it better
             return
         if not found:
             return
         block, action = current_block(), self.action
         if block is not None:
-            block.note(self._jax.__wrapped__, found)
+            block.note(owner_of(reading(self._jax.__wrapped__, args)), found)
         if action is Stale.RAISE:
             raise StaleCaptureError("\n".join(map(str, found)), tuple(found))
         self._settle(changes)
         if action is Stale.WARN:
-            for each, key in zip(found, changes, strict=True):
+            for each, key in zip(found, shown, strict=True):
                 last = self._times[key] == MOST_WARNINGS
                 _warn(f"{each}{_LAST if last else ''}", site)
 
@@ -197,9 +233,7 @@ class Guard:
 
     def _changes(self, program: Program) -> list[Key]:
         """Return what is not as it was when a program was traced, and is still to be told."""
-        if program.captured is None:
-            return []
-        keys = changed(program.captured, self._now)
+        keys = _changed(program, self._now)
         if self.action in (Stale.RAISE, Stale.RETRACE):
             return keys
         told = {key: self._told[key] for key in keys if key in self._told}
@@ -232,11 +266,11 @@ class Guard:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace whose program a call would get."""
-        taken, program = _take(self._jax.__wrapped__), self._answering(args, kwargs)
+        taken, program = _take(self._jax.__wrapped__, args), self._answering(args, kwargs)
         if taken is None or program is None or program.captured is None:
             return ()
-        keys = changed(program.captured, taken.fingerprint)
-        return tuple(self._described(program, keys, taken.fingerprint, None))
+        keys = told(_changed(program, taken.fingerprint), taken)
+        return tuple(self._described(program, keys, taken, None))
 
     def with_captures(
         self, found: Explanation, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -252,11 +286,20 @@ class Guard:
         return dataclasses.replace(found, unsound=(*found.unsound, *unsound))
 
     def _described(
-        self, program: Program | None, keys: list[Key], now: Fingerprint, site: Site | None
+        self, program: Program | None, keys: list[Key], taken: Taken, site: Site | None
     ) -> list[StaleCapture]:
         was = {} if program is None or program.captured is None else program.captured
-        name = self._memory.name
-        return [_described(name, key, was[key], now[key], site) for key in keys]
+        looked = {each.key: each for each in taken.places}
+        pairs = [(key, (was[key], taken.fingerprint[key])) for key in keys]
+        return [described(self.name, key, pair, looked.get(key), site) for key, pair in pairs]
+
+    @property
+    def name(self) -> str:
+        """The name of the function; JAX has none for an object that is called."""
+        fun: Any = self._jax.__wrapped__
+        while isinstance(fun, functools.partial):
+            fun = fun.func
+        return self._memory.name if hasattr(fun, "__name__") else f"{name_of(fun)}.__call__"
 
     # Tracing again.
 
@@ -268,23 +311,44 @@ class Guard:
                 return
             last = outdated[-1]
             keys = self._changes(last)
-            found = self._described(last, keys, taken.fingerprint, None)
+            found = self._described(last, keys, taken, None)
             self._memory.retire([reason_of(each, Outcome.RETRACE) for each in found])
         self.forget()
         if any(_has_a_copy(each.value) for each in taken.places if each.key in keys):
             clear_caches: Any = jax.clear_caches  # which has no types
             clear_caches()
-        for looked in taken.places:
-            inner = getattr(looked.value, "_leafwise_guard", None)
-            if isinstance(inner, Guard):
-                inner._memory.retire([])  # noqa: SLF001  # of this class
-                inner.forget()
+
+    def forget_of(self, functions: set[int]) -> None:
+        """Drop all programs, if they are of one of these functions, which one around calls."""
+        fun = self._memory.callee.find()
+        if fun is None or id(innermost(fun)) not in functions or not self._memory.traced():
+            return
+        taken, found = _take(fun), list[StaleCapture]()
+        for program in self._memory.traced():
+            keys = [] if taken is None else _changed(program, taken.fingerprint)
+            if taken is not None and keys:
+                found = self._described(program, keys, taken, None)
+        self._memory.retire([reason_of(each, Outcome.RETRACE) for each in found])
+        self.forget()
 
     def forget(self) -> None:
         """Let JAX drop its programs of the function, through whatever it was jitted with."""
         for guard in list(self._memory.guards):
             each: Any = guard._jax  # noqa: SLF001  # of this class
             type(each).clear_cache(each)
+
+
+def _changed(program: Program, now: Fingerprint) -> list[Key]:
+    """Return the captures that are neither as they were before a trace nor as it left them."""
+    keys = [] if program.captured is None else changed(program.captured, now)
+    began = program.began or {}
+    return [key for key in keys if key not in began or changed({key: began[key]}, now)]
+
+
+def written(began: Taken, ended: Taken) -> Fingerprint | None:
+    """Return what a trace itself changed, as it was before; None if nothing."""
+    keys = changed(began.fingerprint, ended.fingerprint)
+    return {key: began.fingerprint[key] for key in keys} or None
 
 
 _LAST: Final = "\n  (it has changed so often that further changes are not checked)"
@@ -297,46 +361,12 @@ def _has_a_copy(value: Any) -> bool:
     return bool(jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype)
 
 
-def _forget_inner(taken: Taken, fun: Callable[..., Any]) -> None:
-    """Let JAX forget the traces of functions that are called inside of another one.
-
-    It keeps the trace of a loop's body, or of a function under `jax.jit` or `jax.checkpoint`, as
-    long as that lives, so that a new trace of the function around would take up the old one.
-    """
-    readers = {id(each.binding.function): each.binding.function for each in taken.places}
-    readers.pop(id(fun), None)
-    if not readers:
-        return
-    forget_checkpoints()
-    for reader in readers.values():
-        with contextlib.suppress(Exception):  # of a class of its own, without a hash
-            jitted: Any = _JAX_JIT(reader)
-            jitted.clear_cache()
-
-
-_JAX_JIT: Final = jax.jit
-"""The one of JAX: `leafwise explain` puts ours in its place."""
-
-
 def _always(look_closer: Callable[..., Any]) -> Callable[..., Any]:
     def check(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         return look_closer(args, kwargs)
 
     return check
-
-
-def _described(name: str, key: Key, was: Entry, now: Entry, site: Site | None) -> StaleCapture:
-    reader, variable, holder, _ = key
-    after = f"another {now.words}" if was.words == now.words else now.words
-    line = now.site or was.site
-    return StaleCapture(name, variable, reader, holder, line, was.words, after, site)
-
-
-def reason_of(found: StaleCapture, outcome: Outcome) -> Reason:
-    """Return a changed capture as a reason."""
-    before, after = Said(found.before), Said(found.after)
-    return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, _ADVICE)
 
 
 def _warn(text: str, site: Site | None) -> None:

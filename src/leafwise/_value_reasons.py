@@ -55,11 +55,47 @@ def _reason(path: str, before: str, after: str) -> Reason:
 def _opaque(path: str, mine: tuple[Leaf, Any], its: tuple[Leaf, Any]) -> Iterator[Reason]:
     """Compare two leaves that are no data to JAX, such as texts and functions."""
     one, other = mine[1], its[1]
+    if all(isinstance(each, np.ndarray) for each in (one, other)) and one.shape == other.shape:
+        yield from _elements(path, one, other)
+    elif _are_apart(one, other):
+        yield _reason(path, *_words(str(mine[0]), str(its[0]), one, other))
+
+
+def _are_apart(one: Any, other: Any) -> bool:
     differ = told_apart(one, other)
-    if differ is None:
-        differ = jax_equal(one, other) is not True
-    if differ:
-        yield _reason(path, str(mine[0]), str(its[0]))
+    return jax_equal(one, other) is not True if differ is None else differ
+
+
+def _elements(
+    path: str, one: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]"
+) -> Iterator[Reason]:
+    """Compare arrays that are none to JAX, such as those of texts, by their elements."""
+    flat = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
+    apart = [(place, pair) for place, pair in enumerate(flat) if _are_apart(*pair)]
+    if one.dtype != other.dtype and not apart:
+        yield _reason(path, str(one.dtype), str(other.dtype))
+    if not apart:
+        return
+    place, pair = apart[0]
+    before, after = _words(got(pair[0]), got(pair[1]), *pair)
+    if one.ndim:
+        index = ", ".join(str(int(each)) for each in np.unravel_index(place, one.shape))
+        before += f" at [{index}]"
+        after += f" ({len(apart)} of {one.size} elements differ)"
+    yield _reason(path, before, after)
+
+
+def _words(before: str, after: str, one: Any, other: Any) -> tuple[str, str]:
+    """Return the words for two values, so that they differ."""
+    if before != after:
+        return before, after
+    if isinstance(one, str | bytes) and isinstance(other, str | bytes) and one != other:  # cut
+        pairs = enumerate(zip(one, other, strict=False))
+        same = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+        start = max(same - 10, 0)
+        ends = [repr(each[start : same + 30]) for each in (one, other)]
+        return f"{ends[0]} from [{start}] on", ends[1]
+    return before, f"{after}, which is not equal"
 
 
 def _data(path: str, leaf: Leaf, value: Any, *, plain: bool) -> "np.ndarray[Any, Any] | None":

@@ -80,6 +80,18 @@ def branches(other: Any) -> Any:
     return lax.cond(jnp.array(True), lambda: Params(jnp.float32(1)), lambda: other)
 
 
+def exported_for(*shapes: str) -> Callable[..., Any]:
+    """Return an exported function of arrays, with a class around each."""
+    args = [Params(jax.ShapeDtypeStruct(each, jnp.float32)) for each in symbolic(*shapes)]
+    return jax.export.export(jax.jit(lambda *args: jax.tree.leaves(args)))(*args).call
+
+
+def symbolic(*shapes: str) -> list[Any]:
+    scope = jax.export.SymbolicScope()
+    return [jax.export.symbolic_shape(each, scope=scope) for each in shapes]
+
+
+EXPORTED = "exported for other arguments (exported for -> called with)\n  args"
 HIDDEN = {
     "none": (lambda: scan_with(Params(None)), "_.x: structure: float32[] -> None"),
     "class": (lambda: branches(Twin(jnp.float32(1))), "out: class: Params -> Twin"),
@@ -106,6 +118,26 @@ HIDDEN = {
             jax.jit(lambda p: p.x).lower(one(Params)).compile()(Params(jnp.ones(3, jnp.int32), 2))
         ),
         "args[0].x: shape: () -> (3,)\n  args[0].x: dtype: float32 -> int32",
+    ),
+    "exported shape": (
+        lambda: exported_for("2", "2")(Params(jnp.ones(2)), Params(jnp.ones(3))),
+        f"{EXPORTED}[1].x: shape: (2,) -> (3,)\n  fix: export the function for these arguments",
+    ),
+    "exported dtype": (
+        lambda: jax.jit(exported_for("b"))(Params(jnp.ones(2, jnp.int32))),
+        f"{EXPORTED}[0].x: dtype: float32 -> int32\n  fix: ",
+    ),
+    "exported rank": (
+        lambda: exported_for("b")(Params(jnp.ones((2, 2)))),
+        f"{EXPORTED}[0].x: shape: (b,) -> (2, 2)\n  fix: ",
+    ),
+    "exported sizes": (
+        lambda: exported_for("b, 2*b", "b")(Params(jnp.ones((2, 4))), Params(jnp.ones(3))),
+        f"{EXPORTED}[1].x: shape: (2,) -> (3,)\n  fix: ",
+    ),
+    "devices": (
+        lambda: jax.device_put({"a": 1.0, "b": 2.0}, {"a": jax.devices()[0]}),
+        "device['b']: structure: (absent) -> there\n  fix: give one for all values; or `jax.tree",
     ),
     "map": (
         lambda: jax.tree.map(jnp.add, {"a": 1.0, "b": jnp.ones(2)}, {"a": 2.0, "b": jnp.ones(3)}),

@@ -296,3 +296,28 @@ def test_update_through_a_holder() -> None:
     assert holder.it.bias[...].tolist() == [1, 1]
     with pytest.raises(ValueError, match="immutable"):
         nnx.update(Holder(Scale(jnp.ones(2))), nnx.State({"it": {"w": jnp.zeros(2)}}))
+
+
+class Sized(nnx.Module):
+    """Has a static attribute, one in a list, and a parameter."""
+
+    def __init__(self, size: Any, inner: Any = 1) -> None:
+        self.size = size
+        self.w = nnx.Param(jnp.ones(2))
+        self.below = nnx.List([nnx.Linear(inner, 1, rngs=nnx.Rngs(0))])
+
+
+def test_static_attributes_are_named() -> None:
+    """What nnx keeps in its node data is named as the attribute that it is, by type and value."""
+    assert [str(each) for each in lw.diff(Sized(1), Sized(2))] == ["size: static: 1 -> 2"]
+    assert [str(each) for each in lw.diff(Sized(1), Sized(True))] == ["size: static: 1 -> True"]
+    assert [each.path for each in lw.diff(Sized(1), Sized(1, 2))] == [
+        "below[0].in_features",
+        "below[0].kernel.value",
+    ]
+    assert not lw.diff(Sized(1), Sized(1))
+    assert not lw.diff(Model(), Model())
+    called = lw.jit(lambda module: module.w[...] * module.size)
+    called(Sized(1))
+    called(Sized(2))
+    assert "module.size: static: 1 -> 2" in str(called.traces[-1].explanation)

@@ -407,3 +407,37 @@ for _ in range(3):
     page = (run.folder / "report.html").read_text(encoding="utf-8")
     assert "<h2>Captures</h2>" in page
     assert "step was answered for lr = 0.1" in page
+
+
+def test_captures_of_equinox(run: Runner) -> None:
+    """Of `filter_jit`, JAX sees a function of equinox: the one behind it is looked at."""
+    pytest.importorskip("equinox")
+    script = run.write(
+        HEAD
+        + """
+import equinox as eqx
+lr = 0.1
+@eqx.filter_jit
+def step(x): return x * lr
+class Model(eqx.Module):
+    w: jax.Array
+    @eqx.filter_jit
+    def method(self, x): return self.w * x * lr
+    def __call__(self, x): return self.w * x * lr
+model = Model(jnp.ones(2))
+called = eqx.filter_jit(model)
+for _ in range(2):
+    step(1.0)
+    model.method(1.0)
+    called(1.0)
+    lr = lr / 2
+"""
+    )
+    done = run.explain("--captures", "--json", "report.json", script)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((run.folder / "report.json").read_text(encoding="utf-8"))
+    found = {
+        each["function"]: [(one["name"], one["before"], one["after"]) for one in each["stale"]]
+        for each in report["captures"]
+    }
+    assert found == {name: [("lr", "0.1", "0.05")] for name in ("step", "method", "Model")}

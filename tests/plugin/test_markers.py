@@ -1,4 +1,5 @@
 import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -297,6 +298,15 @@ def test_each_rerun_has_the_whole_budget(project: Project) -> None:
     result.assert_outcomes(passed=2)
 
 
+@pytest.fixture
+def all_listed() -> Iterator[None]:
+    """All objects of the process, those that `tests/conftest.py` has frozen as well."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("all_listed")
 def test_misspelt(project: Project) -> None:
     """A name that no function has fails the test, with the name that was meant."""
     result = project.test("""
@@ -311,6 +321,7 @@ def test_misspelt(project: Project) -> None:
     result.stdout.fnmatch_lines(["*did you mean 'step'?*"])
 
 
+@pytest.mark.usefixtures("all_listed")
 def test_no_false_alarm(project: Project) -> None:
     """A function that is warm, not called, or not even made yet has a name all the same."""
     result = project.test("""
@@ -404,4 +415,4 @@ def test_stale_captures(project: Project) -> None:
     """)
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["E * captures `table?1?` *, which was 0.0 *"])
-    result.stdout.fnmatch_lines(["*test_it.py::test_wrong: check_captures(stale=*got 'no'*"])
+    result.stdout.fnmatch_lines(["*test_it.py::test_wrong: check_captures(stale='no'): *got 'no'*"])

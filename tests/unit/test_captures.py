@@ -27,6 +27,7 @@ import pytest
 import leafwise as lw
 from leafwise import _reads
 from leafwise._bindings import Binding, Holder, bindings_of
+from leafwise._captured_sites import file_name
 from leafwise._content_names import ABSENT
 
 T = TypeVar("T")
@@ -613,3 +614,119 @@ def test_the_stack_is_followed() -> None:
             follower.step(instruction)
     assert returns > 100
     assert wrong <= returns // 100
+
+
+def test_nothing_that_is_loaded_makes_jax_trace_again() -> None:
+    """No module of leafwise changes JAX's configuration, as `jax.extend.core` does."""
+    code = """
+import importlib, pkgutil
+import jax, leafwise as lw
+traces = []
+step = jax.jit(lambda p: [traces.append(1), p][1])
+step(1.0)
+for module in pkgutil.walk_packages(lw.__path__, "leafwise."):
+    if not module.name.startswith(("leafwise.interop", "leafwise.__main__")):
+        importlib.import_module(module.name)
+print(lw.captures(lambda x: x * step), lw.jit(lambda x: x)(1.0))
+step(1.0)
+assert len(traces) == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+SEEN = {"rate": 0.5, "sub": {"z": 1.0}, "other": 3}
+HELPER = lw.jit(rated)
+LOCAL = threading.local()
+LOCAL.rate = 0.5
+
+
+class Odd:
+    def get(self, key: str) -> float:
+        return RATE if key else COUNTER
+
+    def unused(self) -> float:
+        return SEEN["other"]
+
+    def by_class(self, x: Any) -> Any:
+        cls = type(self)
+        return x * cls.level * self.__class__.steps["n"]
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.level
+
+    level = 2.0
+    steps: Any = {"n": 1}  # noqa: RUF012  # what a user writes
+
+
+class Over(Odd):
+    def by_class(self, x: Any) -> Any:
+        return super().by_class(x)
+
+
+ODD, TEXT = Odd(), "rate"
+
+
+def _aliased(x: Any) -> Any:
+    settings = SEEN
+    sub = settings["sub"]
+    return x * sub["z"]
+
+
+def _aliased_late(x: Any) -> Any:
+    settings = None
+    for _ in range(2):
+        if settings:
+            x *= settings["rate"]
+        settings = SEEN
+    return x
+
+
+def _by_name(x: Any, names: Any) -> Any:
+    return [getattr(each, x) for each in (ODD, *names)]
+
+
+PRECISE: dict[str, tuple[Any, set[str]]] = {
+    "get": (lambda x: x * SEEN.get("rate", RATE), {"SEEN['rate']", "RATE"}),
+    "get of get": (lambda x: x * SEEN.get("sub", {}).get("z"), {"SEEN['sub']['z']"}),
+    "get of what is not there": (lambda: SEEN.get("no"), {"SEEN['no']"}),
+    "get of a name": (lambda x: SEEN.get(x), {"SEEN"}),
+    "get of the user's": (lambda: ODD.get("a"), {"ODD.get", "RATE", "COUNTER"}),
+    "in": (lambda x: x if "rate" in SEEN else 0, {"SEEN['rate']"}),
+    "in a text": (lambda x: x if "r" in TEXT else 0, {"TEXT"}),
+    "type": (ODD.by_class, {"self.__class__.level", "self.__class__.steps['n']"}),
+    "super": (
+        Over().by_class,
+        {"Odd.by_class", "self.__class__.level", "self.__class__.steps['n']"},
+    ),
+    "made": (lambda x: Odd()(x), {"Odd", "Odd.level"}),
+    "method of a class": (
+        lambda: Odd().get(""),
+        {"Odd", "Odd.level", "RATE", "COUNTER"},
+    ),
+    "by name": (
+        _by_name,
+        {"ODD", "ODD.level", "Odd.level", "Odd.steps['n']", "RATE", "COUNTER", "SEEN['other']"},
+    ),
+    "thread": (lambda x: x * LOCAL.rate, {"LOCAL.rate"}),
+    "local": (_aliased, {"SEEN['sub']['z']"}),
+    "local of a loop": (_aliased_late, {"SEEN"}),
+    "lw.jit": (lambda x: HELPER(x), {"HELPER", "RATE"}),
+    "vmap of lw.jit": (jax.vmap(HELPER), {"RATE"}),
+}
+
+
+@pytest.mark.parametrize("kind", PRECISE)
+def test_no_more_than_is_read(kind: str) -> None:
+    """What the code cannot reach is no capture, nor is a part of what leafwise made."""
+    HELPER(1.0)  # from now on it is checked
+    fn, wanted = PRECISE[kind]
+    assert named(fn).keys() - {"range"} == wanted
+
+
+def test_files_of_packages_are_named_below_them() -> None:
+    """A place in a package is a path that starts with the package."""
+    found = lw.captures(optax.sgd(0.125).update)
+    bound = [str(each.where) for each in found if each.where.holder is Holder.CLOSURE]
+    assert bound
+    assert all(", optax/" in each and "read at optax/" in each for each in bound)
+    assert file_name(dis.__file__) == "dis.py"

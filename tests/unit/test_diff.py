@@ -58,6 +58,23 @@ class Own:
 jax.tree_util.register_pytree_node(Own, lambda o: ((o.x,), o.data), lambda d, c: Own(*c, d))
 
 
+class Listed:
+    """A node whose data lists its attributes with their names, as pairs or as two tuples."""
+
+    def __init__(self, x: Any, pairs: bool = True, **attributes: Any) -> None:  # noqa: FBT002
+        self.x = x
+        self.pairs = pairs
+        vars(self).update(attributes)
+
+    def flatten(self) -> Any:
+        rest = {name: value for name, value in vars(self).items() if name not in {"x", "pairs"}}
+        return (self.x,), tuple(rest.items()) if self.pairs else (tuple(rest), tuple(rest.values()))
+
+
+jax.tree_util.register_pytree_node(Listed, Listed.flatten, lambda _, c: Listed(*c))
+LISTS = Listed(1.0, False, n=1, _cache=0), Listed(1.0, False, n=True, _cache=0)
+
+
 def redefined() -> Any:
     @lw.pytree
     class Local:
@@ -95,6 +112,20 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
     "node data below": (
         *([Own(1.0, 1), Opt(1.0)], [Own(1.0, True), Opt(1.0, 2)]),
         ["[0]: static: 1 -> True", "[1].n: static: 1 -> 2"],
+    ),
+    "listed": (
+        *([Listed(1.0, n=1, m=2, _cache=3)], [Listed(2, n=4, m=2, _cache=5)]),
+        ["[0].n: static: 1 -> 4", "[0][<flat index 0>]: dtype: float32 -> int32"],
+    ),
+    "listed and absent": (
+        *(Listed(None, False, n="a"), Listed(1.0, False, n="a", m=3)),
+        ["m: static: (absent) -> 3", "[<flat index 0>]: structure: None -> float32[]"],
+    ),
+    "listed by type": (*LISTS, ["n: static: 1 -> True"]),
+    "listed, private": (Listed(1.0, _n=1), Listed(1.0, _n=2), ["_n: static: 1 -> 2"]),
+    "no attributes": (
+        *(Own(1.0, (("x", 1),)), Own(1.0, (("x", 2),))),
+        ["the tree: static: (('x', 1),) -> (('x', 2),)"],
     ),
     "key by type": ({1: 2.0}, {True: 2.0}, ["the tree: static: (1,) -> (True,)"]),
     "list and tuple": ([1.0], (1.0,), ["the tree: class: list -> tuple"]),
@@ -156,6 +187,11 @@ def test_differences(a: Any, b: Any, expected: list[str]) -> None:
     assert str(pickle.loads(pickle.dumps(found))) == str(found)  # noqa: S301  # our own
 
 
+class Same:
+    def __repr__(self) -> str:
+        return "same"
+
+
 NAN = np.array(0x7FC00001, np.uint32).view(np.float32)
 VALUES: dict[str, tuple[Any, Any, str]] = {
     "elements": (
@@ -188,6 +224,22 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
     "strided": (np.arange(6.0).reshape(2, 3).T, np.arange(6.0).reshape(2, 3).T.copy(), ""),
     "text": ("a", "b", "'a' (str) -> 'b' (str)"),
     "texts": (["a", 1.0, len], ["a", 1.0, len], ""),
+    "array of texts": (
+        *(np.array([["a", "b"]]), np.array([["a", "c"]])),
+        "'b' (str) at [0, 1] -> 'c' (str) (1 of 2 elements differ)",
+    ),
+    "same array of texts": (np.array(["a"]), np.array(["a"]), ""),
+    "lengths of texts": (np.array(["a"]), np.array(["a", "b"]), "<U1[1] (numpy.ndarray) -> <U1[2]"),
+    "objects": (
+        *(np.array([None, 1], object), np.array([None, 1.0], object)),
+        "1 (int) at [1] -> 1.0 (float) (1 of 2",
+    ),
+    "long texts": ("x" * 500 + "a", "x" * 500, "'xxxxxxxxxxa' from [490] on -> 'xxxxxxxxxx'"),
+    "long bytes": (
+        *(b"x" * 500 + b"a", b"x" * 500 + b"b"),
+        "b'xxxxxxxxxxa' from [490] on -> b'xxxxxxxxxxb'",
+    ),
+    "no words": (Same(), Same(), "same (tests.unit.test_diff.Same) -> same (tests"),
     "abstract": (F3, jnp.ones(3), "float32[3] -> float32[3] (jax array)"),
     "both abstract": (F3, F3.update(), ""),
 }

@@ -102,6 +102,11 @@ def with_static(x: jax.Array, n: int) -> jax.Array:
     return x
 
 
+@functools.partial(jax.jit, static_argnums=-1)
+def counted_from_the_end(x: jax.Array, n: int) -> jax.Array:
+    return W * x * range(9)[n]
+
+
 @jax.custom_vjp
 def with_rule(x: jax.Array) -> jax.Array:
     return (x * W).sum()
@@ -185,6 +190,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "lw.jit": (lw.jit(lambda x: W * x), {"W"}),
     "jitted helpers": (lambda x: jitted(x, 2.0) + jitted(x, scale=3.0), {"W"}),
     "static arguments": (lambda x: with_static(x, 2) + with_static(x, n=3), {"W"}),
+    "counted from the end": (lambda x: counted_from_the_end(x, 3), {"W"}),
     "custom_vjp": (lambda x: jax.grad(with_rule)(x), {"W"}),
     "custom_jvp": (lambda x: jax.grad(with_tangent)(x), {"W"}),
     "vmap": (jax.vmap(lambda x: W * x), {"W"}),
@@ -261,7 +267,21 @@ class Items(list[Any]):
     pass
 
 
-items, mixed = Items([W]), {1: W, "a": 2}
+class Config(dict[str, Any]):
+    """A dict with attributes; for one that it has not, it raises what no `hasattr` expects."""
+
+    __getattr__ = dict.__getitem__
+
+
+class Guarded:
+    """Looks at a global array whenever an attribute is asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        return W if name == "table" else object.__getattribute__(self, name)
+
+
+guarded = Guarded()
+items, mixed, config = Items([W]), {1: W, "a": 2}, Config(w=W)
 with_function = WithFunction(jnp.ones(3), lambda x: x * W)
 placed = jax.jit(helper, out_shardings=jax.sharding.SingleDeviceSharding(jax.devices()[0]))
 
@@ -278,6 +298,8 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "assigned closure": (rebinding(), "w: .* the function assigns w"),
     "unsorted dict": (lambda x: mixed[1] * x, r"mixed\[1\]: .* inside of a dict"),
     "subclass of list": (lambda x: items[0] * x, r"items\[0\]: .* inside of a Items"),
+    "every attribute": (lambda x: guarded.table * x, "W: .* Guarded.__getattribute__ reads it"),
+    "dict with attributes": (lambda x: config.w * x, r"config\['w'\]: .* inside of a Config"),
     "out_shardings": (lambda x: placed(x), "W: .* jitted with out_shardings"),
 }
 
@@ -499,3 +521,29 @@ def test_generators_are_made_again() -> None:
 
     hoisted, captured = lw.hoist(rows)
     assert [row.tolist() for row in hoisted(captured, X)] == [row.tolist() for row in rows(X)]
+
+
+TABLE = np.array([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x * float(TABLE[1]),
+        lambda x: x if TABLE[0] > 0 else -x,
+        lambda x: np.asarray(TABLE) * x,
+        lambda x: x * range(9)[TABLE.astype(int)[0]],
+    ],
+    ids=["float", "if", "array", "index"],
+)
+def test_what_python_reads_is_named(fn: Any) -> None:
+    """Where a value is needed that is traced now, JAX's error says so, and how to leave it out."""
+    hoisted, captured = lw.hoist(fn)
+    assert np.array_equal(hoisted(captured, X), fn(X))
+    with pytest.raises(TypeError, match=r"concrete|Tracer|__index__") as caught:
+        jax.jit(hoisted)(captured, X)
+    (note,) = (each for each in caught.value.__notes__ if "lw.hoist" in each)
+    assert "arguments now: TABLE. " in note
+    assert """lw.hoist(fn, ~lw.where("['TABLE']"))""" in note
+    left, none = lw.hoist(fn, ~lw.where("['TABLE']"))
+    assert np.array_equal(jax.jit(left)(none, X), fn(X))

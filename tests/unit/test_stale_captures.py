@@ -433,7 +433,8 @@ def test_explanations_say_it() -> None:
 def test_what_is_large_is_checked_in_a_block(action: Any) -> None:
     """Outside it is compared by identity; in the block by content, whatever ``stale=`` says."""
     array = np.zeros(MOST_BYTES, np.float32)
-    items, deep = list(range(MOST_ITEMS + 1)), Settings([Settings(Settings(0)) for _ in range(30)])
+    items = list(range(MOST_ITEMS + 1))
+    deep = Settings([Settings([Settings(0) for _ in range(30)]) for _ in range(30)])
     array2 = array
 
     def function(x: Any) -> Any:
@@ -442,11 +443,11 @@ def test_what_is_large_is_checked_in_a_block(action: Any) -> None:
     jitted = jit(function, stale="ignore" if action == "raise" else "raise")
     array2[1] = 1
     jitted(ONES)
-    array2[1], items[1], deep.rate[3].rate.rate = 2, 9, 3
+    array2[1], items[1], deep.rate[3].rate[4].rate = 2, 9, 3
     quiet(jitted, ONES)
     with lw.debug.check_captures(stale=action) as found:
         quiet(jitted, ONES)
-        array2[1], items[1], deep.rate[3].rate.rate = 3, 8, 4
+        array2[1], items[1], deep.rate[3].rate[4].rate = 3, 8, 4
         if action == "raise":
             with pytest.raises(lw.StaleCaptureError):
                 jitted(ONES)

@@ -18,7 +18,9 @@ def checks_of(nodeid: str, mark: pytest.Mark) -> Generator[None, None, None]:
         action = _action(*mark.args, **mark.kwargs)
     except (TypeError, ValueError) as error:
         wrong = str(error).replace("_action()", "it")
-        pytest.fail(f'{nodeid}: check_captures(stale="raise"): {wrong}', pytrace=False)
+        given = [repr(each) for each in mark.args]
+        given += [f"{name}={value!r}" for name, value in mark.kwargs.items()]
+        pytest.fail(f"{nodeid}: check_captures({', '.join(given)}): {wrong}", pytrace=False)
     block = CaptureChecks(stale_of(action, "check_captures"), tells=False)
     enter_block(block)
     try:

@@ -1,0 +1,141 @@
+"""A stale capture names what can be done about it, which depends on what it is."""
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise._cures import Cure, Way, cure_of, parameter_of
+
+jit: Any = lw.jit  # so that lambdas need no types
+
+
+class Kind(enum.Enum):
+    ONE = 1
+
+
+class Configuration:
+    """It says nothing of how it compares."""
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    rate: float
+
+
+class Awkward:
+    """Nothing can be asked of it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __hash__(self) -> int:
+        raise RuntimeError
+
+
+CALLABLE = Cure(Way.STATIC, "Callable[..., Any]")
+
+
+@pytest.mark.parametrize(
+    ("value", "cure"),
+    [
+        (1.0, Cure()),
+        (np.ones(2), Cure()),
+        (jnp.ones(2), Cure()),
+        ([1.0, 2.0], Cure(Way.ARGUMENT, "list")),
+        ({"a": np.ones(2)}, Cure(Way.ARGUMENT, "dict")),
+        ({"a": "text"}, Cure(Way.PYTREE, "dict")),
+        (("a", 1.0), Cure(Way.STATIC, "tuple")),
+        ("text", Cure(Way.STATIC, "str")),
+        (True, Cure(Way.STATIC, "bool")),
+        (None, Cure(Way.STATIC, "NoneType")),
+        (Kind.ONE, Cure(Way.STATIC, "Kind")),
+        (Frozen(1.0), Cure(Way.STATIC, "Frozen")),
+        (Frozen, Cure(Way.STATIC, "type")),
+        (Configuration(), Cure(Way.PYTREE, "Configuration")),
+        (Awkward(), Cure(Way.PYTREE, "Awkward")),
+        (parameter_of, CALLABLE),
+        (Configuration().__call__, CALLABLE),
+        (jax.jit(parameter_of), CALLABLE),
+    ],
+    ids=map(str, range(18)),
+)
+def test_how_a_value_can_be_passed(value: Any, cure: Cure) -> None:
+    """Numbers are arguments, what is hashed by value is static, the rest a pytree class."""
+    assert cure_of(value) == cure
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        ("rate", "rate"),
+        ("self.rate (2)", "rate"),
+        ("config['rate']", "rate"),
+        ("c.sub[0]", "sub_0"),
+        ("c[0][1]", "c_0_1"),
+        ("step.__self__", "step"),
+        ("config['class']", "config_class"),
+        ("__self__", "value"),
+    ],
+)
+def test_parameters(name: str, parameter: str) -> None:
+    """A capture has a name that a parameter can have."""
+    assert parameter_of(name) == parameter
+
+
+def stale(fun: Any, change: Callable[[], None]) -> str:
+    """Return what is said of the one stale call."""
+    jitted = jit(fun, stale="raise")
+    jitted(jnp.ones(2))
+    change()
+    with pytest.raises(lw.StaleCaptureError) as info:
+        jitted(jnp.ones(2))
+    assert len(info.value.captures) == 1
+    return str(info.value)
+
+
+def test_the_fixes_of_a_text() -> None:
+    """No array can be made of it: it is a static argument, or a static field."""
+    mode = "a"
+
+    def change() -> None:
+        nonlocal mode
+        mode = "b"
+
+    said = stale(lambda x: x if mode == "a" else -x, change)
+    assert '`<lambda>(..., mode)`, with `lw.jit(..., static_argnames="mode")`' in said
+    assert "`@lw.pytree class Params: mode: str = lw.static_field()`" in said
+
+
+def test_the_name_of_an_object_that_is_called() -> None:
+    """It is that of its class, where JAX has none."""
+    model = Configuration()
+    said = stale(model, lambda: setattr(model, "rate", 2.0))
+    assert said.startswith("Configuration.__call__ captures ")
+    assert "unnamed" not in said
+
+
+def test_an_optimizer_is_named_once() -> None:
+    """The variables of optax that differ with it are not told of beside it."""
+    optax: Any = pytest.importorskip("optax")
+    optimizer = optax.sgd(0.1)
+    assert cure_of(optimizer) == Cure(Way.STATIC, type(optimizer).__name__)
+
+    def change() -> None:
+        nonlocal optimizer
+        optimizer = optax.sgd(0.2)
+
+    said = stale(lambda x: optimizer.update(x, optimizer.init(x))[0], change)
+    assert "`optimizer.update`" in said

@@ -1,0 +1,344 @@
+"""What of a captured value is looked at, and what of a change can be told."""
+
+import collections
+import functools
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise._fingerprint import inner_change, take, words_of_change
+from leafwise._look import look
+from leafwise._seen import MOST_PARTS
+
+ONES = jnp.ones(2)
+jit: Any = lw.jit  # so that lambdas need no types
+
+
+class Thing:
+    """An object that holds what it is given."""
+
+    def __init__(self, **held: Any) -> None:
+        vars(self).update(held)
+
+
+class Slots:
+    """The same, without a dict."""
+
+    __slots__ = ("other", "rate")
+
+
+class ByItem(dict[str, Any]):
+    """A dict whose items are attributes, and which raises the wrong error."""
+
+    __getattr__ = dict.__getitem__
+
+
+class ItsOwnAttributes(dict[str, Any]):
+    """A dict that is its own ``__dict__``."""
+
+    def __init__(self, **held: Any) -> None:
+        super().__init__(**held)
+        self.__dict__ = self
+
+
+class OfUserDict(collections.UserDict[str, Any]):
+    """A dict whose items are attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return vars(self)["data"][name]
+
+
+class Listed(list[Any]):
+    """A list with attributes."""
+
+    rate: Any
+
+
+@lw.pytree
+class Node:
+    """A pytree with a static."""
+
+    w: Any
+    rate: Any = lw.static_field(default=1)
+
+
+def entry(value: Any) -> Any:
+    """Return what is kept of a captured value."""
+
+    def function(x: Any) -> Any:
+        return x, repr(value)
+
+    taken = take(function)
+    return next(each for key, each in taken.fingerprint.items() if key[1] == "value")
+
+
+ODD: dict[str, Callable[[], Any]] = {
+    "thread": threading.Thread,
+    "lock": threading.Lock,
+    "generator": lambda: (each for each in "ab"),
+    "random": lambda: np.random.default_rng(0),
+    "array": lambda: np.ones(1000),
+    "list": lambda: list(range(100)),
+    "deep": lambda: [[Thing(a=Thing()) for _ in range(30)] for _ in range(30)],
+    "raises": lambda: type("Awkward", (), {"__class__": property(lambda _: 1 / 0)})(),
+}
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+def test_an_odd_or_large_part_hides_no_other(make: Callable[[], Any]) -> None:
+    """It is known by identity; what stands before, behind and inside of others is compared."""
+    thing: Any = Thing(a=1, odd=make(), rate=1.0, then=types.SimpleNamespace(rate=1.0))
+    before = look(thing)
+    assert before.same is not None
+    assert before.same(thing)
+    assert look(thing).form == before.form
+    for holder, name in ((thing, "a"), (thing, "rate"), (thing.then, "rate"), (thing, "odd")):
+        kept = getattr(holder, name)
+        setattr(holder, name, make() if name == "odd" else 2)
+        assert not before.same(thing)
+        assert look(thing).form != before.form or name == "odd"
+        setattr(holder, name, kept)
+        assert look(thing).form == before.form
+
+
+def test_room_is_shared() -> None:
+    """A part that takes up all room leaves some for those behind it; a block looks at all."""
+    many: Any = [[Thing(k=0) for _ in range(30)] for _ in range(30)]
+    thing: Any = Thing(a=many, z=Thing(z=Thing(rate=1)))
+    small, whole = look(thing), look(thing, large=True)
+    assert (small.is_cut, whole.is_cut, small.hidden) == (True, False, "")
+    many[20][20].k = 1
+    assert look(thing).form == small.form
+    assert look(thing, large=True).form != whole.form
+    thing.z.z.rate = 2
+    assert look(thing).form != small.form
+    assert not look([Thing() for _ in range(30)]).is_cut
+    assert MOST_PARTS < 30 * 30
+
+
+DICTS: dict[str, Any] = {
+    "by item": ByItem,
+    "own": ItsOwnAttributes,
+    "user dict": OfUserDict,
+    "ordered": collections.OrderedDict,
+}
+
+
+@pytest.mark.parametrize("kind", DICTS.values(), ids=DICTS)
+@pytest.mark.parametrize("read", ["item", "attribute", "inner"])
+def test_dicts_of_the_users(kind: Any, read: str) -> None:
+    """Their items are compared, and no code of theirs runs that would raise."""
+    config = kind(rate=1.0, inner=kind(rate=1.0))
+    by_item = read == "item" or kind is collections.OrderedDict
+
+    def function(x: Any) -> Any:
+        inner = read == "inner"
+        if by_item:
+            return x * (config["inner"]["rate"] if inner else config["rate"])
+        return x * (config.inner.rate if inner else config.rate)
+
+    step = jit(function, stale="raise")
+    for _ in range(2):
+        step(ONES)
+    (config["inner"] if read == "inner" else config)["rate"] = 0.5
+    with pytest.raises(lw.StaleCaptureError):
+        step(ONES)
+
+
+def slots(**held: Any) -> Slots:
+    """Return an object without a dict."""
+    made = Slots()
+    for name, value in held.items():
+        setattr(made, name, value)
+    return made
+
+
+def listed(items: list[Any], rate: Any) -> Listed:
+    """Return a list with an attribute."""
+    made = Listed(items)
+    made.rate = rate
+    return made
+
+
+INNER: dict[str, tuple[Any, Any, tuple[str, str, str]]] = {
+    "attribute": (Thing(p=1), Thing(p=2), (".p", "1", "2")),
+    "slot": (slots(rate=1.0), slots(rate=2.0), (".rate", "1.0", "2.0")),
+    "list attribute": (listed([1], 1), listed([1], 2), (".rate", "1", "2")),
+    "way": (
+        Thing(layers=[Thing(w=jnp.ones(2))]),
+        Thing(layers=[Thing(w=jnp.zeros(2))]),
+        (".layers[0].w", "float32[2] [1.0, 1.0]", "float32[2] [0.0, 0.0]"),
+    ),
+    "numpy": (
+        Thing(q={"a": np.array([1], np.int32)}),
+        Thing(q={"a": np.array([2], np.int32)}),
+        (".q['a']", "int32[1] [1]", "int32[1] [2]"),
+    ),
+    "scalar": (
+        Thing(q=np.float32(1)),
+        Thing(q=np.float32(2)),
+        (".q", repr(np.float32(1)), repr(np.float32(2))),
+    ),
+    "added": (Thing(q=[1]), Thing(q=[1, "a"]), (".q[1]", "nothing", "'a'")),
+    "removed": (Thing(q=1, r=[2]), Thing(q=1), (".r", "[2]", "nothing")),
+    "class": (Thing(q=int), Thing(q=float), (".q", "int", "float")),
+    "enum": (
+        Thing(q=lw.Outcome.REUSE),
+        Thing(q=lw.Outcome.RETRACE),
+        (".q", "Outcome.REUSE", "Outcome.RETRACE"),
+    ),
+    "partial": (
+        Thing(f=functools.partial(max, 1)),
+        Thing(f=functools.partial(max, 2)),
+        (".f.args[0]", "1", "2"),
+    ),
+    "static": (Node(Thing(), 1), Node(Thing(), 2), (".rate", "1", "2")),
+    "object": (Thing(f=Thing()), Thing(f=Slots()), (".f", "<Thing>", "<Slots>")),
+    "large": (
+        Thing(f=np.ones(999)),
+        Thing(f=np.ones(999)),
+        (".f", "<ndarray>", "another <ndarray>"),
+    ),
+    "whole": (1.5, 2, ("", "1.5", "2")),
+}
+
+
+@pytest.mark.parametrize("case", INNER.values(), ids=INNER)
+def test_the_part_that_changed_is_found(case: tuple[Any, Any, tuple[str, str, str]]) -> None:
+    """The way to it, the old value and the new one are told; nothing of the old one is alive."""
+    before, after, told = case
+    was, now = entry(before), entry(after)
+    assert inner_change(was, now) == told
+    path, one, other = told
+    words = words_of_change(was, now)
+    if path and was.words == now.words:
+        assert words == (f"{was.words} with `{path}` {one}", f"{now.words} with `{path}` {other}")
+    else:
+        assert words == (was.words, now.words)
+
+
+def test_the_message_names_the_part() -> None:
+    """Of one object that was changed in place it is not said that it is another one."""
+    thing: Any = Thing(p=1)
+
+    @jit(stale="raise")
+    def function(x: Any) -> Any:
+        return x * vars(thing)["p"]
+
+    function(ONES)
+    thing.p = 2
+    with pytest.raises(lw.StaleCaptureError, match=r"was <Thing> with `\.p` 1 .* `\.p` 2 now"):
+        function(ONES)
+
+
+def test_nothing_is_kept_alive() -> None:
+    """What was looked at goes, and what changed can be told all the same."""
+    thing: Any = Thing(inner=Thing(w=jnp.ones(2)), k=1)
+    was = entry(thing)
+    gone = [weakref.ref(each) for each in (thing, thing.inner, thing.inner.w)]
+    del thing
+    assert [each() for each in gone] == [None] * 3
+    now = entry(Thing(inner=Thing(w=jnp.ones(2)), k=2))
+    assert inner_change(was, now) == (".k", "1", "2")
+
+
+def converting(steps: Any) -> Any:
+    """Return a schedule that converts its own variable, as one of optax does."""
+
+    def schedule(x: Any) -> Any:
+        nonlocal steps
+        steps = float(steps)
+        return x * steps
+
+    return schedule
+
+
+def test_what_the_code_converts_in_place_is_no_change() -> None:
+    """Another function of the same number is the same; of another number it is not."""
+    schedule = converting(100)
+
+    @jit(stale="raise")
+    def jitted(x: Any) -> Any:
+        return schedule(x)
+
+    for _ in range(2):
+        jitted(ONES)
+    schedule = converting(100)
+    assert np.array_equal(jitted(ONES), [100, 100])
+    schedule = converting(200)
+    with pytest.raises(lw.StaleCaptureError):
+        jitted(ONES)
+
+
+def test_schedules_of_optax() -> None:
+    """One that is made again of the same numbers is the same one, however deep it holds them."""
+    optax = pytest.importorskip("optax")
+    made: dict[str, Callable[[float], Any]] = {
+        "schedule": lambda rate: optax.cosine_decay_schedule(rate, 100),
+        "masked": lambda rate: optax.masked(optax.chain(optax.clip(1.0), optax.sgd(rate)), True),
+    }
+    for name, make in made.items():
+        held = make(0.1)
+
+        def step(p: Any, name: str = name) -> Any:
+            return p * held(3) if name == "schedule" else held.update(p, held.init(p), p)  # noqa: B023
+
+        jitted = jit(step, stale="raise")
+        jitted(ONES)
+        held = make(0.1)
+        jitted(ONES)
+        held = make(0.2)
+        with pytest.raises(lw.StaleCaptureError):
+            jitted(ONES)
+
+
+def test_modules_of_nnx() -> None:
+    """A parameter that is changed in place, or bound anew, is seen, also deep inside."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nnx = pytest.importorskip("flax.nnx")
+        net = nnx.Sequential(*[nnx.Linear(2, 2, rngs=nnx.Rngs(0)) for _ in range(4)])
+        other = nnx.Param(jnp.ones((2, 2)))
+
+        @jit(stale="raise")
+        def jitted(x: Any) -> Any:
+            return net(x)
+
+        for _ in range(2):
+            jitted(ONES)
+        with lw.debug.check_captures() as found:
+            jitted(ONES)
+        assert found.not_compared == {}
+        kept = net.layers[3].kernel[...]
+        net.layers[3].kernel[...] = jnp.zeros((2, 2))
+        with pytest.raises(lw.StaleCaptureError):
+            jitted(ONES)
+        net.layers[3].kernel[...] = kept
+        jitted(ONES)
+        net.layers[1].kernel = other
+        with pytest.raises(lw.StaleCaptureError):
+            jitted(ONES)
+
+
+def test_an_object_is_kept_by_name() -> None:
+    """The order in which attributes were set is nothing; a cached property is none of them."""
+
+    class Cached(Thing):
+        @functools.cached_property
+        def twice(self) -> int:
+            return 2
+
+    one, other = Cached(a=1, b=2), Cached(b=2, a=1)
+    assert look(one).form == look(other).form
+    assert other.twice == 2
+    assert look(one).form == look(other).form
+    assert look(jax.jit(jnp.sin)).form == look(jax.jit(jnp.sin)).form
