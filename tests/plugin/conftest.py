@@ -4,10 +4,13 @@ import jax
 import pytest
 
 # A run inside of this process forgets the modules that it was the first to import.
+import leafwise._jit_function
+import leafwise._staleness
 import leafwise.check.cautions
 import leafwise.check.targets
 import leafwise.testing._check
 import leafwise.testing._plugin_budgets
+import leafwise.testing._plugin_captures
 import leafwise.testing._plugin_counts
 import leafwise.testing._plugin_items
 import leafwise.testing._plugin_report
