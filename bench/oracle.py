@@ -53,13 +53,21 @@ class Plan:
 
 
 @dataclasses.dataclass
-class Checked(Job):
-    """A job in a block that checks captures, whose beginning and end are not timed."""
+class Warmed(Job):
+    """A job of jitted functions, which look closer once when a block of checks has ended."""
+
+    def run(self) -> float:
+        """Return seconds per call."""
+        self.timer.timeit(1)
+        return super().run()
+
+
+class Checked(Warmed):
+    """The same in a block that checks captures, whose beginning and end are not timed."""
 
     def run(self) -> float:
         """Return seconds per call."""
         with lw.debug.check_captures():
-            self.timer.timeit(1)  # which looks at everything once
             return super().run()
 
 
@@ -107,7 +115,7 @@ def _calls(libraries: Mapping[str, Library]) -> dict[str, Group]:
     }
     return {
         f"call under lw.jit, {what}": {
-            name: job(_in_turn(arguments), names | _functions(wrap), calls=_FUNCTIONS)
+            name: _warmed(job(_in_turn(arguments), names | _functions(wrap), calls=_FUNCTIONS))
             for name, wrap in _WRAPS.items()
         }
         for what, (arguments, names) in given.items()
@@ -152,7 +160,11 @@ def _capturing(wrap: Any, count: int) -> Job:
         f"f{place}": wrap(eval(source, dict(numbers)))  # noqa: S307  # each with its own globals
         for place in range(_FUNCTIONS)
     }
-    return job(_in_turn("x"), names | {"x": jnp.float32(0)}, calls=_FUNCTIONS)
+    return _warmed(job(_in_turn("x"), names | {"x": jnp.float32(0)}, calls=_FUNCTIONS))
+
+
+def _warmed(each: Job) -> Warmed:
+    return Warmed(each.timer, each.calls)
 
 
 def _called_and_watched() -> Group:
