@@ -12,6 +12,10 @@ from typing import Any, ClassVar
 class LeafwiseError(Exception):
     """Base class of every error that leafwise raises on its own account."""
 
+    def __str__(self) -> str:
+        """Return the message, which comes first; behind it is what it speaks of, as values."""
+        return str(self.args[0]) if self.args else ""
+
 
 class DefinitionError(LeafwiseError, TypeError):
     """A class cannot become a pytree dataclass as it is written.
@@ -59,10 +63,6 @@ class StructureMismatchError(TreeError, AssertionError):
         super().__init__(message, differences)
         self.differences = differences
 
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0])
-
 
 class CarryError(LeafwiseError, TypeError):
     """A loop's step does not give its carry back as it got it, and no carry makes it do so."""
@@ -92,10 +92,6 @@ class StaleCaptureError(LeafwiseError, RuntimeError):
         super().__init__(message, captures)
         self.captures = captures
 
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0])
-
 
 class RetraceError(LeafwiseError, AssertionError):
     """JAX traced, lowered or compiled more often than a budget allows.
@@ -107,10 +103,6 @@ class RetraceError(LeafwiseError, AssertionError):
     def __init__(self, message: str, explanations: tuple[Any, ...] = ()) -> None:
         super().__init__(message, explanations)
         self.explanations = explanations
-
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0])
 
 
 class CheckpointError(LeafwiseError, ValueError):
@@ -151,10 +143,6 @@ class CheckpointMismatchError(CheckpointError):
         super().__init__(message, differences)
         self.differences = differences
 
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0])
-
 
 class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests call it
     """A pytree class breaks a law of pytrees, or a claim about it.
@@ -173,10 +161,6 @@ class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests
         self.law = law
         self.path = path
         self.owner = owner
-
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0])
 
 
 class RetraceStormWarning(UserWarning):
