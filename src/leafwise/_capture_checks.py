@@ -135,13 +135,18 @@ def follow_blocks(follower: Told) -> None:
         _FOLLOWERS.add(follower)
 
 
+def followers() -> list[Any]:
+    """Return those that are told of blocks, and still live."""
+    with _LOCK:
+        return list(_FOLLOWERS)
+
+
 def enter_block(block: CaptureChecks) -> None:
     """Begin a block, for all threads."""
     global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
     with _LOCK:
         _blocks = (*_blocks, block)
-        followers = list(_FOLLOWERS)
-    for each in followers:
+    for each in followers():
         each.block_changed()
 
 
@@ -150,8 +155,7 @@ def leave_block(block: CaptureChecks) -> None:
     global _blocks  # noqa: PLW0603  # as above
     with _LOCK:
         _blocks = tuple(each for each in _blocks if each is not block)
-        followers = list(_FOLLOWERS)
-    for each in followers:
+    for each in followers():
         each.block_changed()
 
 

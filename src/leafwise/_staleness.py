@@ -26,6 +26,7 @@ from leafwise._capture_checks import (
     StaleCapture,
     current_block,
     follow_blocks,
+    followers,
 )
 from leafwise._explain import Explanation
 from leafwise._fingerprint import Fingerprint, Key, Taken, changed, completed, take
@@ -66,18 +67,9 @@ def before_trace(memory: Memory, args: Sequence[Any]) -> Taken | None:
         if readers:
             forget(readers, taken)
             wanted = set(map(id, readers))
-            for guard in _guards():
+            for guard in followers():
                 guard.forget_of(wanted)
     return taken
-
-
-_GUARDS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_GUARDS_LOCK: Final = threading.Lock()
-
-
-def _guards() -> "list[Guard]":
-    with _GUARDS_LOCK:
-        return list(_GUARDS)
 
 
 def _take(fun: Callable[..., Any], args: Sequence[Any] = ()) -> Taken | None:
@@ -105,8 +97,6 @@ class Guard:
         self._now: Fingerprint = {}
         self._lock = threading.Lock()
         memory.guards.add(self)
-        with _GUARDS_LOCK:
-            _GUARDS.add(self)
         follow_blocks(self)
         if memory.programs:  # of another `jit` of this function, which JAX takes up
             self.block_changed()
