@@ -201,10 +201,16 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
         rate  literal           0.1    global of train.py:5, read at train.py:26 by step
     """
     if not callable(fn):
-        msg = f"captures takes a function, or anything else that is callable, got {got(fn)}"
+        msg = (
+            f"captures takes a function, or anything else that is callable, got {got(fn)}\n"
+            f"  fix: print(lw.captures(step))"
+        )
         raise TypeError(msg)
     if type(large) is not int:
-        msg = f"captures takes large as a number of bytes, an int, got {got(large)}"
+        msg = (
+            f"captures takes large as a number of bytes, an int, got {got(large)}\n"
+            f"  fix: lw.captures(step, large=2**20)"
+        )
         raise TypeError(msg)
     places, asking = Places(), Asking()
     found = [_capture(each, places, asking) for each in bindings_of(fn)]

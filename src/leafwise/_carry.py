@@ -108,7 +108,10 @@ def stable_carry(
         total: int32[] (Python scalar, weakly typed) -> float32[] (jax array). Saves ...
     """
     if not callable(step):
-        msg = f"stable_carry takes the function of a loop, got {got(step)}"
+        msg = (
+            f"stable_carry takes the function of a loop, got {got(step)}\n"
+            f"  fix: carry, changes = lw.stable_carry(step, carry, x)"
+        )
         raise TypeError(msg)
     before = _recorded(step, carry)
     _refuse_leaves(before)
@@ -243,7 +246,7 @@ class _Loop:
     def _carry_of(self, out: Any) -> Any:
         if not self.has_aux:
             return out
-        if isinstance(out, tuple) and len(out) == 2:  # noqa: PLR2004  # a pair
+        if _is_pair(out):
             return out[0]
         msg = f"has_aux=True: the step returns a pair of carry and result, got {got(out)}"
         raise CarryError(msg)
@@ -256,8 +259,7 @@ class _Loop:
         if not wrong:
             return
         name = next(iter(mine.labels.values()))
-        paired = isinstance(out, tuple) and len(out) == 2  # noqa: PLR2004  # a pair
-        if not self.has_aux and paired and jax.tree.structure(out[0]) == self.treedef:
+        if not self.has_aux and _is_pair(out) and jax.tree.structure(out[0]) == self.treedef:
             fix = f"the step returns a pair that begins with {name}: pass has_aux=True"
         else:
             fix = "start with the structure, class and statics that the step returns"
@@ -313,6 +315,13 @@ class _Loop:
 
     def _others(self) -> Iterable[Any]:
         return jax.tree.leaves((self.args, self.kwargs))
+
+
+_PAIR: Final = 2
+
+
+def _is_pair(out: Any) -> bool:
+    return isinstance(out, tuple) and len(out) == _PAIR
 
 
 def _placed(spec: _Spec) -> str:
