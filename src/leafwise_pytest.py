@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import json
 import os
 import sys
 from collections.abc import Generator, Iterable
@@ -175,10 +174,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         for name in _MARKERS
         for node, mark in item.iter_markers_with_node(name=name)
     ]
-    captures = item.get_closest_marker(_CAPTURES)
-    checks: Any = contextlib.nullcontext()
-    if captures is not None:
-        checks = _load("captures").checks_of(item.nodeid, captures)
     budgets: Budgets | None = _load("budgets").Budgets(marks) if marks else None
     if budgets is not None and budgets.problem:
         pytest.fail(f"{item.nodeid}: {budgets.problem}", pytrace=False)
@@ -186,17 +181,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         _load("budgets").start(item.stash[_LOG])
     item.stash[_CALLING] = True
     try:
-        with checks:
-            if budgets is None:
-                return (yield)
-            with budgets:
-                outcome = yield
+        with contextlib.ExitStack() as blocks:
+            if (captures := item.get_closest_marker(_CAPTURES)) is not None:
+                blocks.enter_context(_load("captures").checks_of(item.nodeid, captures))
+            if budgets is not None:
+                blocks.enter_context(budgets)
+            outcome = yield
     finally:
         item.stash[_CALLING] = False
         if _LOG in item.stash:
             _load("budgets").stop(item.stash[_LOG])
     try:
-        budgets.settle()
+        if budgets is not None:
+            budgets.settle()
     except AssertionError as error:
         item.stash[_OVER] = error
         raise
@@ -363,12 +360,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     path: str | None = config.getoption("leafwise_report")
     if not path or config.getoption("collectonly"):
         return
-    file = config.invocation_params.dir / path
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(_report(run), indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        run.problem = f"the report could not be written: {error}"
+    run.problem = _load("report").write(config.invocation_params.dir / path, _report(run))
+    if run.problem:
         session.exitstatus = session.exitstatus or pytest.ExitCode.INTERNAL_ERROR
 
 

@@ -184,7 +184,7 @@ def test_imports_go_down(path: Path) -> None:
     assert not wrong, wrong
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
+@pytest.mark.parametrize("path", [*FILES, *SOURCE.parent.glob("*.py")], ids=str)
 def test_file_is_short(path: Path) -> None:
     """No file of the library is longer than a reader's patience."""
     assert len(path.read_text().splitlines()) <= LONGEST

@@ -1,8 +1,10 @@
 """What the processes of a run counted, put together, and its table."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Final
 
 _COUNTS: Final = ("traces", "lowerings", "compiles", "cache_hits", "seconds")
@@ -34,6 +36,16 @@ def report_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "functions": sorted(functions, key=_rank),
         "tests": sorted(tests, key=_rank),
     }
+
+
+def write(file: Path, report: dict[str, Any]) -> str:
+    """Write a report as JSON; return why that cannot be, or an empty text."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        return f"the report could not be written: {error}"
+    return ""
 
 
 def _merged(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
