@@ -341,3 +341,9 @@ def test_chex_does_not_see_what_is_seen_here() -> None:
     assert "s: static" not in str(theirs.value)
     with pytest.raises(AssertionError, match=r"s: static: 1 -> 2"):
         lw.assert_same_structure(A(1.0, 1), A(1.0, 2))
+
+
+def test_distance_is_that_of_numbers() -> None:
+    """NaN on one side is a difference without a distance, and hides none of the others."""
+    (reason,) = lw.diff(jnp.array([jnp.nan, 1.0]), jnp.array([0.0, 3.0]), values=True)
+    assert str(reason).endswith("nan at [0] -> 0.0 (2 of 2 elements differ, by 2 at most)")
