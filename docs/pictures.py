@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 import leafwise as lw
-from leafwise.check.report import print_run
-from leafwise.check.run import Options, Run, check_class
-from leafwise.check.targets import Target
+from leafwise.cli.report import print_run
+from leafwise.cli.run import Options, Run, check_class
+from leafwise.cli.targets import Target
 
 IMAGES = Path(__file__).parent / "images"
 THEME = TerminalTheme(

@@ -19,8 +19,8 @@ import pytest
 
 if TYPE_CHECKING:
     from leafwise import Log
-    from leafwise.testing._plugin_budgets import Budgets
-    from leafwise.testing._plugin_counts import Recorder
+    from leafwise.testing._plugin.budgets import Budgets
+    from leafwise.testing._plugin.counts import Recorder
 
 _CALLING: Final = pytest.StashKey[bool]()
 _LOG: Final = pytest.StashKey["Log"]()
@@ -138,7 +138,7 @@ def _setting(config: pytest.Config, name: str) -> list[str]:
 
 def _load(name: str) -> Any:
     """Import what needs JAX."""
-    return importlib.import_module(f"leafwise.testing._plugin_{name}")
+    return importlib.import_module(f"leafwise.testing._plugin.{name}")
 
 
 # --------------------------------------------------------------------------- budgets
@@ -270,11 +270,11 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[
 
     Raises:
         ImportError: It cannot be imported.
-        leafwise.check.targets.TargetError: It is not there, or has no such class.
+        leafwise.cli.targets.TargetError: It is not there, or has no such class.
     """
-    from leafwise.check.cautions import SHOWN  # noqa: PLC0415  # it imports JAX
-    from leafwise.check.library import is_own  # noqa: PLC0415
-    from leafwise.check.targets import find_targets  # noqa: PLC0415
+    from leafwise.cli.cautions import SHOWN  # noqa: PLC0415  # it imports JAX
+    from leafwise.cli.library import is_own  # noqa: PLC0415
+    from leafwise.cli.targets import find_targets  # noqa: PLC0415
 
     place, _, _ = text.partition(":")
     if place.endswith(".py"):

@@ -4,11 +4,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 from leafwise import debug
-from leafwise._fields import Static, field, static_field
-from leafwise._freeze import FrozenMapping, StaticArray, freeze
-from leafwise._instance import pformat
-from leafwise._pytree import pytree, register
-from leafwise._replace import replace
+from leafwise._classes.fields import Static, field, static_field
+from leafwise._classes.instance import pformat
+from leafwise._classes.pytree import pytree, register
+from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
+from leafwise._trees.replace import replace
 from leafwise.errors import (
     ArrayInStaticError,
     CarryError,
@@ -39,80 +39,80 @@ from leafwise.errors import (
 )
 
 if TYPE_CHECKING:
-    from leafwise._axes import axes
-    from leafwise._bindings import Treatment
-    from leafwise._capture_checks import StaleCapture
-    from leafwise._captured_sites import CapturedAt
-    from leafwise._captured_values import CapturedLeaf
-    from leafwise._captures import Capture, Captures, captures
-    from leafwise._carry import CarryChange, stable_carry
-    from leafwise._combine import combine
-    from leafwise._diff import Diff, assert_same_structure, diff
-    from leafwise._events import EventKind
-    from leafwise._explain import Explanation, explain
-    from leafwise._hoist import hoist
-    from leafwise._jit import jit
-    from leafwise._jit_function import JitFunction, Programs
-    from leafwise._leaves import Leaf, LeafKind
-    from leafwise._memory import Program
-    from leafwise._reasons import Outcome, Reason, ReasonKind
-    from leafwise._show.diagram import Diagram, show
-    from leafwise._signature import Signature, signature
-    from leafwise._sites import Site
-    from leafwise._storm import storm_guard
-    from leafwise._update import update
-    from leafwise._watch import Log, budget, no_retrace, watch
-    from leafwise._watching import Event
-    from leafwise._where import Where, labels, mask, partition, where
+    from leafwise._captures.bindings import Treatment
+    from leafwise._captures.captures import Capture, Captures, captures
+    from leafwise._captures.hoist import hoist
+    from leafwise._captures.source_lines import CapturedAt
+    from leafwise._captures.treatment import CapturedLeaf
+    from leafwise._compare.carry import CarryChange, stable_carry
+    from leafwise._compare.diff import Diff, assert_same_structure, diff
+    from leafwise._compare.explain import Explanation, explain
+    from leafwise._compare.reasons import Outcome, Reason, ReasonKind
+    from leafwise._compare.signature import Signature, signature
+    from leafwise._display.diagram import Diagram, show
+    from leafwise._jax.events import EventKind
+    from leafwise._jit.blocks import StaleCapture
+    from leafwise._jit.jit import jit
+    from leafwise._jit.jit_function import JitFunction, Programs
+    from leafwise._jit.programs import Program
+    from leafwise._jit.recorder import Event
+    from leafwise._jit.storm import storm_guard
+    from leafwise._jit.watch import Log, budget, no_retrace, watch
+    from leafwise._objects.call_site import Site
+    from leafwise._trees.axes import axes
+    from leafwise._trees.combine import combine
+    from leafwise._trees.leaves import Leaf, LeafKind
+    from leafwise._trees.update import update
+    from leafwise._trees.where import Where, labels, mask, partition, where
 
 __version__ = "0.1.0"
 
 # The oracle, which few programs ask: loaded with its first name.
 _LAZY = {
-    "Capture": "_captures",
-    "CapturedAt": "_captured_sites",
-    "CapturedLeaf": "_captured_values",
-    "Captures": "_captures",
-    "CarryChange": "_carry",
-    "Diff": "_diff",
-    "Diagram": "_show.diagram",
-    "Event": "_watching",
-    "EventKind": "_events",
-    "Explanation": "_explain",
-    "JitFunction": "_jit_function",
-    "Leaf": "_leaves",
-    "LeafKind": "_leaves",
-    "Log": "_watch",
-    "Outcome": "_reasons",
-    "Program": "_memory",
-    "Programs": "_jit_function",
-    "Reason": "_reasons",
-    "ReasonKind": "_reasons",
-    "Signature": "_signature",
-    "Site": "_sites",
-    "StaleCapture": "_capture_checks",
-    "Treatment": "_bindings",
-    "Where": "_where",
-    "assert_same_structure": "_diff",
-    "axes": "_axes",
-    "budget": "_watch",
-    "captures": "_captures",
-    "combine": "_combine",
-    "diff": "_diff",
-    "explain": "_explain",
-    "hoist": "_hoist",
-    "jit": "_jit",
-    "labels": "_where",
-    "mask": "_where",
-    "no_retrace": "_watch",
-    "partition": "_where",
-    "show": "_show.diagram",
-    "signature": "_signature",
-    "stable_carry": "_carry",
-    "storm_guard": "_storm",
-    "update": "_update",
-    "watch": "_watch",
-    "where": "_where",
+    "Capture": "_captures.captures",
+    "CapturedAt": "_captures.source_lines",
+    "CapturedLeaf": "_captures.treatment",
+    "Captures": "_captures.captures",
+    "CarryChange": "_compare.carry",
+    "Diff": "_compare.diff",
+    "Diagram": "_display.diagram",
+    "Event": "_jit.recorder",
+    "EventKind": "_jax.events",
+    "Explanation": "_compare.explain",
+    "JitFunction": "_jit.jit_function",
+    "Leaf": "_trees.leaves",
+    "LeafKind": "_trees.leaves",
+    "Log": "_jit.watch",
+    "Outcome": "_compare.reasons",
+    "Program": "_jit.programs",
+    "Programs": "_jit.jit_function",
+    "Reason": "_compare.reasons",
+    "ReasonKind": "_compare.reasons",
+    "Signature": "_compare.signature",
+    "Site": "_objects.call_site",
+    "StaleCapture": "_jit.blocks",
+    "Treatment": "_captures.bindings",
+    "Where": "_trees.where",
+    "assert_same_structure": "_compare.diff",
+    "axes": "_trees.axes",
+    "budget": "_jit.watch",
+    "captures": "_captures.captures",
+    "combine": "_trees.combine",
+    "diff": "_compare.diff",
+    "explain": "_compare.explain",
+    "hoist": "_captures.hoist",
+    "jit": "_jit.jit",
+    "labels": "_trees.where",
+    "mask": "_trees.where",
+    "no_retrace": "_jit.watch",
+    "partition": "_trees.where",
+    "show": "_display.diagram",
+    "signature": "_compare.signature",
+    "stable_carry": "_compare.carry",
+    "storm_guard": "_jit.storm",
+    "update": "_trees.update",
+    "watch": "_jit.watch",
+    "where": "_trees.where",
 }
 
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from leafwise.cli import main
+from leafwise.cli.main import main
 
 sys.exit(main())

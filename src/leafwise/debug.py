@@ -5,13 +5,13 @@ import inspect
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from leafwise._codegen import source_of as generated_source
-from leafwise._registry import set_checking
-from leafwise._spec import is_decorated
+from leafwise._classes.codegen import source_of as generated_source
+from leafwise._classes.registry import set_checking
+from leafwise._classes.spec import is_decorated
 
 if TYPE_CHECKING:
-    from leafwise._capture_checks import CaptureChecks, Staleness
-    from leafwise._misfits import Explaining
+    from leafwise._compare.jax_errors import Explaining
+    from leafwise._jit.blocks import CaptureChecks, Staleness
 
 __all__ = ["check_captures", "check_statics", "explain_errors", "source_of"]
 
@@ -72,14 +72,14 @@ def check_captures(stale: "Staleness" = "raise") -> "Generator[CaptureChecks, No
         >>> with check_captures():
         ...     step(params, batch)  # doctest: +SKIP
     """
-    from leafwise import _capture_checks  # noqa: PLC0415  # with what needs it
+    from leafwise._jit import blocks  # noqa: PLC0415  # with what needs it
 
-    block = _capture_checks.CaptureChecks(_capture_checks.stale_of(stale, "check_captures"))
-    _capture_checks.enter_block(block)
+    block = blocks.CaptureChecks(blocks.stale_of(stale, "check_captures"))
+    blocks.enter_block(block)
     try:
         yield block
     finally:
-        _capture_checks.leave_block(block)
+        blocks.leave_block(block)
 
 
 @contextlib.contextmanager
@@ -139,6 +139,6 @@ def explain_errors() -> "Explaining":
         >>> with explain_errors():
         ...     jax.lax.scan(step, carry, xs)  # doctest: +SKIP
     """
-    from leafwise._misfits import Explaining  # noqa: PLC0415  # few programs ask for it
+    from leafwise._compare.jax_errors import Explaining  # noqa: PLC0415  # few programs ask for it
 
     return Explaining()

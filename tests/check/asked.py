@@ -3,9 +3,9 @@
 from typing import Any
 
 import leafwise as lw
-from leafwise.check.records import ClassReport, Row
-from leafwise.check.run import Options, check_class
-from leafwise.check.targets import Target
+from leafwise.cli.records import ClassReport, Row
+from leafwise.cli.run import Options, check_class
+from leafwise.cli.targets import Target
 
 FIELDS = Options(laws=())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leafwise.cli import main
+from leafwise.cli.main import main
 
 HEADER = """\
 import jax

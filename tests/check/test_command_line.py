@@ -52,7 +52,7 @@ class Without:
         return self._finder.find_spec(name, path, target)
 
 sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
-from leafwise.cli import main
+from leafwise.cli.main import main
 sys.exit(main({argv}))
 """
 
@@ -259,7 +259,7 @@ class Untraceable:
 def test_the_same_in_every_process(write: Write) -> None:
     """Two processes with different hash seeds print the same, addresses and all."""
     file = write(RESTLESS, "shadows/json.py")
-    code = "from leafwise.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
+    code = "from leafwise.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
     first, second = (
         run("-c", code, "check", "--fields", file, "--json", PYTHONHASHSEED=seed)
         for seed in ("1", "2")
@@ -315,7 +315,7 @@ def test_a_reader_that_stops_early(write: Write) -> None:
     """``leafwise check ... | head -0`` ends without a traceback."""
     code = (
         "import os, sys; read, w = os.pipe(); os.close(read); os.dup2(w, 1)\n"
-        "from leafwise.cli import main; sys.exit(main(sys.argv[1:]))"
+        "from leafwise.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     done = run("-c", code, "check", "--fields", write(GOOD))
     assert "Traceback" not in done.stderr

@@ -9,9 +9,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import leafwise as lw
-from leafwise.check import documents
-from leafwise.check.records import Call, Caution, ClassReport, LawResult, Row, Verdict
-from leafwise.check.run import Run
+from leafwise.cli import documents
+from leafwise.cli.records import Call, Caution, ClassReport, LawResult, Row, Verdict
+from leafwise.cli.run import Run
 from leafwise.testing import Law
 
 from .conftest import Outcome

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import leafwise as lw
-from leafwise.check import edits as edits_module
-from leafwise.check.build import Builder
-from leafwise.check.edits import Edit, edits
-from leafwise.check.observe import signature
-from leafwise.testing._statics import twins
+from leafwise.cli import edits as edits_module
+from leafwise.cli.changes import Builder
+from leafwise.cli.edits import Edit, edits
+from leafwise.cli.observe import signature
+from leafwise.testing.strategies._statics import twins
 
 
 class Level(enum.IntEnum):

@@ -10,15 +10,15 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise.check import laws as laws_module
-from leafwise.check import run as run_module
-from leafwise.check.laws import EXAMPLES, TooLong, check_law, time_limit
-from leafwise.check.records import Verdict
-from leafwise.check.run import Options, check_class, run_checks
-from leafwise.check.targets import Target
+from leafwise.cli import laws as laws_module
+from leafwise.cli import run as run_module
+from leafwise.cli.laws import EXAMPLES, TooLong, check_law, time_limit
+from leafwise.cli.records import Verdict
+from leafwise.cli.run import Options, check_class, run_checks
+from leafwise.cli.targets import Target
 from leafwise.testing import Law
-from leafwise.testing._find import find
-from leafwise.testing._parameters import CannotBuildError
+from leafwise.testing.strategies._constructor import CannotBuildError
+from leafwise.testing.strategies._find import find
 
 from .conftest import Outcome
 

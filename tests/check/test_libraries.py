@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 
-from leafwise.check.library import is_node, library_of
-from leafwise.check.run import Options, check_class
-from leafwise.check.targets import Target
+from leafwise.cli.library import is_node, library_of
+from leafwise.cli.run import Options, check_class
+from leafwise.cli.targets import Target
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Outcome
@@ -260,7 +260,7 @@ def test_equinox_layers(check: Check) -> None:
     outcome = check("equinox.nn:Dropout", "--json")
     assert outcome.code == 0, outcome.out
     assert outcome.document["classes"][0]["rows"]
-    from leafwise.check.targets import find_targets
+    from leafwise.cli.targets import find_targets
 
     names = [target.name for target in find_targets(["equinox.nn"])]
     assert "equinox.nn:Linear" in names

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from leafwise.check import report
-from leafwise.check.records import ClassReport, LawResult, Row, Verdict
-from leafwise.check.run import Run
+from leafwise.cli import report
+from leafwise.cli.records import ClassReport, LawResult, Row, Verdict
+from leafwise.cli.run import Run
 
 from .conftest import Outcome
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax._src import monitoring  # the only place that lists the listeners
+from jax._src import monitoring  # noqa: TID251  # the only place that lists the listeners
 
 import leafwise as lw
-from leafwise import _register
-from leafwise.check import edits, observe
+from leafwise._classes import register
+from leafwise.cli import edits, observe
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Outcome
@@ -115,7 +115,7 @@ def by_hand(*, key: bool, forgets: bool = False, fuse: bool = False) -> Any:
         return self
 
     jax.tree_util.register_pytree_node(Smuggler, flatten, unflatten)
-    _register._REGISTERED[Smuggler] = _register.Registered(Smuggler, ("n",), ("x",))
+    register._REGISTERED[Smuggler] = register.Registered(Smuggler, ("n",), ("x",))
     return Smuggler
 
 

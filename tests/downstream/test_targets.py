@@ -6,8 +6,8 @@ class fails. Run by `nox -s downstream`.
 
 import pytest
 
-from leafwise.check.run import Options, check_class
-from leafwise.check.targets import find_targets
+from leafwise.cli.run import Options, check_class
+from leafwise.cli.targets import find_targets
 
 pytest.importorskip("diffrax")
 pytest.importorskip("lineax")

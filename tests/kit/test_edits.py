@@ -13,10 +13,10 @@ from hypothesis import event, find, given, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise._values import told_apart
-from leafwise.testing._edits import Edit, EditKind, edits
-from leafwise.testing._same import same_leaf
-from leafwise.testing._spots import Role, spots
+from leafwise._trees.equality import told_apart
+from leafwise.testing._laws.same import same_leaf
+from leafwise.testing.strategies._edits import Edit, EditKind, edits
+from leafwise.testing.strategies._places import Role, spots
 
 from . import specimens
 from .specimens import Config, Mode, Nested, Params

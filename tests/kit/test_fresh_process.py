@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import leafwise as lw
 from leafwise.testing import LawViolation, check_pytree, strategies
-from leafwise.testing._far import PROCESS, FarProcess, Request, folder_of
+from leafwise.testing._laws.other_process import PROCESS, FarProcess, Request, folder_of
 
 from . import travellers
 

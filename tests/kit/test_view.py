@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
+from leafwise._trees.roles import duplicate, exchange, field_order, is_kept, names_of
 from leafwise.testing import LawViolation, check_pytree
-from leafwise.testing._view import duplicate, exchange, field_order, is_kept, names_of
 
 from . import specimens
 

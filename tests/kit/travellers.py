@@ -9,7 +9,7 @@ import jax
 
 def is_abroad() -> bool:
     """Whether this is the other process."""
-    return sys.argv[0].endswith("_far.py")
+    return sys.argv[0].endswith("other_process.py")
 
 
 class Hand:

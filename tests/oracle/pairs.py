@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 import leafwise as lw
-from leafwise._events import count_events
+from leafwise._jax.events import count_events
 
 
 def call(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise import _watching
-from leafwise._events import count_events
+from leafwise._jax.events import count_events
+from leafwise._jit import recorder
 
 JITS = pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
 
@@ -121,7 +121,7 @@ def test_strict_raises_in_the_call(jit: Any, kind: str) -> None:
     with pytest.raises(lw.RetraceError, match=f"1 {kind[:-1]}, 0 allowed"):
         block()
     assert reached == ["before"]
-    assert _watching._watchers == ()
+    assert recorder._watchers == ()
     assert step(argument).tolist() == [2.0, 2.0, 2.0]
     with count_events() as counts:
         step(argument)
@@ -154,7 +154,7 @@ def test_an_exception_of_the_block_is_not_masked(error: Any, strict: bool) -> No
 
     with pytest.raises(error):
         block()
-    assert _watching._watchers == ()
+    assert recorder._watchers == ()
 
 
 def a_lambda() -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._events import count_events
+from leafwise._jax.events import count_events
 
 x = jnp.ones(3)
 

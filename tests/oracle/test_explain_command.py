@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import pytest
 
-from leafwise import _watching, cli
+from leafwise._jit import recorder
+from leafwise.cli import main
 
 Done = subprocess.CompletedProcess[str]
 
@@ -366,10 +367,10 @@ def test_jax_is_left_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str
     script.write_text("import jax\njax.jit(lambda x: x)(1.0)\nraise ValueError\n", encoding="utf-8")
 
     def state() -> Any:
-        return jax.jit, [*sys.argv], [*sys.path], _watching._watchers
+        return jax.jit, [*sys.argv], [*sys.path], recorder._watchers
 
     before = state()
-    assert cli.main(["explain", str(script)]) == 1
+    assert main.main(["explain", str(script)]) == 1
     assert state() == before
     assert "1 trace" in capsys.readouterr().out
 

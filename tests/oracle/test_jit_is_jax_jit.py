@@ -6,7 +6,7 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise._events import Counts, count_events
+from leafwise._jax.events import Counts, count_events
 
 from . import scenarios_of_functions, scenarios_of_options, scenarios_of_transforms
 from .scenarios import SCENARIOS, Jit, Scenario

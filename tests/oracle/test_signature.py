@@ -20,7 +20,7 @@ import pytest
 
 import leafwise as lw
 from leafwise import LeafKind, Outcome
-from leafwise._events import count_events
+from leafwise._jax.events import count_events
 
 
 @lw.pytree

@@ -18,8 +18,9 @@ from flax import nnx
 from jax import monitoring
 
 import leafwise as lw
-from leafwise import _events, _watching
-from leafwise._events import EventKind
+from leafwise._jax import events
+from leafwise._jax.events import EventKind
+from leafwise._jit import recorder
 
 SEEN = {
     "/jax/core/compile/jaxpr_trace_duration": EventKind.TRACE,
@@ -260,19 +261,19 @@ def test_threads_are_told_apart() -> None:
 def test_nothing_listens_afterwards() -> None:
     """The listeners are gone after the block, and after one that raised."""
     gc.collect()
-    before = _watching._watchers, _events._subscribers
+    before = recorder._watchers, events._subscribers
     logs: list[Any] = []
 
     def raising() -> None:
         with lw.watch() as log, lw.watch():
             logs.append(log)
-            assert len(_watching._watchers) == len(before[0]) + 2
+            assert len(recorder._watchers) == len(before[0]) + 2
             raise KeyError
 
     with pytest.raises(KeyError):
         raising()
     jax.jit(lambda x: x)(1.0)
-    assert (_watching._watchers, _events._subscribers) == before
+    assert (recorder._watchers, events._subscribers) == before
     assert [len(log) for log in logs] == [0]
 
 
@@ -291,19 +292,19 @@ def test_jax_is_left_as_it_was(tmp_path: Path) -> None:
         import gc
         import jax
         import leafwise as lw
-        from leafwise import _events
+        from leafwise import events
         gone = []
         real = jax.monitoring.unregister_event_duration_listener
         jax.monitoring.unregister_event_duration_listener = lambda f: (gone.append(f), real(f))
         with lw.watch() as log:
             jax.jit(lambda x: x)(1.0)
-        print(len(gone), len(_events._subscribers))
+        print(len(gone), len(events._subscribers))
         f = lw.jit(lambda x: x)
         f(1.0)
-        print(len(_events._subscribers))
+        print(len(events._subscribers))
         del f
         gc.collect()
-        print(len(gone), len(_events._subscribers))
+        print(len(gone), len(events._subscribers))
         """,
         tmp_path,
     )

@@ -4,16 +4,16 @@ import jax
 import pytest
 
 # A run inside of this process forgets the modules that it was the first to import.
-import leafwise._jit_function
-import leafwise._staleness
-import leafwise.check.cautions
-import leafwise.check.targets
+import leafwise._jit.jit_function
+import leafwise._jit.staleness
+import leafwise.cli.cautions
+import leafwise.cli.targets
 import leafwise.testing._check
-import leafwise.testing._plugin_budgets
-import leafwise.testing._plugin_captures
-import leafwise.testing._plugin_counts
-import leafwise.testing._plugin_items
-import leafwise.testing._plugin_report
+import leafwise.testing._plugin.budgets
+import leafwise.testing._plugin.captures
+import leafwise.testing._plugin.counts
+import leafwise.testing._plugin.items
+import leafwise.testing._plugin.report
 import leafwise.testing._profiles  # noqa: F401
 from leafwise.testing import check_pytree
 

@@ -281,7 +281,7 @@ def test_modules_that_cannot_be_imported(models: Project) -> None:
             "ERROR leafwise::mypkg.broken*",
         ]
     )
-    result.stdout.no_fnmatch_line("*leafwise/check/targets.py*")
+    result.stdout.no_fnmatch_line("*leafwise/cli/targets.py*")
     result.stdout.no_fnmatch_line("*leafwise_pytest.py*")
 
 

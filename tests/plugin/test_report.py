@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from leafwise.testing._plugin_report import report_of
+from leafwise.testing._plugin.report import report_of
 
 from .project import Project
 

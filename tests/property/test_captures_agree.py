@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from jax.extend.core import Literal
 
-from leafwise._captures import Captures, captures
+from leafwise._captures.captures import Captures, captures
 
 from .closures import as_constant, functions
 

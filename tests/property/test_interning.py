@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise import _interning, _static_key
+from leafwise._statics import interning, key
 
 from .oracle import same
 from .zoo import Config, Own, Params, Recipe, build, recipes
@@ -25,7 +25,7 @@ from .zoo import Config, Own, Params, Recipe, build, recipes
 def living() -> Counter[str]:
     """Return how many objects of leafwise's own classes are alive."""
     gc.collect()
-    modules = ("leafwise._interning", "leafwise._static_key", "leafwise._reading")
+    modules = ("leafwise._statics.interning", "leafwise._statics.key", "leafwise._statics.reading")
     found = [type(item) for item in gc.get_objects()]
     return Counter(kind.__name__ for kind in found if kind.__module__ in modules)
 
@@ -61,7 +61,7 @@ def test_nothing_outlives_its_instances(kind: str) -> None:
         s: Any = lw.static_field()
 
     before = living()
-    table = _static_key.table_of(Local)
+    table = key.table_of(Local)
     instances = [Local(1.0, make(i)) for i in range(300)]
     trees = [jax.tree.structure(instance) for instance in instances]
     assert len(set(map(repr, trees))) > 1
@@ -256,7 +256,7 @@ def test_threads_share_one_compiled_program() -> None:
 
 def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dead key of the same hash, collected while another is stored, takes nothing along."""
-    make_token_entry = _interning._token_entry
+    make_token_entry = interning._token_entry
 
     def collecting(*args: Any) -> Any:
         gc.collect()
@@ -267,7 +267,7 @@ def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch
         cycle["self"] = cycle
         gc.disable()
         del cycle
-        monkeypatch.setattr(_interning, "_token_entry", collecting)
+        monkeypatch.setattr(interning, "_token_entry", collecting)
         first = Params(1.0, (-2, 0.5))
         monkeypatch.undo()
         gc.enable()
@@ -281,7 +281,7 @@ def test_a_long_equal_value_is_read_once() -> None:
     """Of equal long statics the first and the last are known by identity; any is right."""
     gc.collect()
     first, second, third = (tuple(range(100)) for _ in range(3))
-    table = _static_key.table_of(Params)
+    table = key.table_of(Params)
     before = len(table.known)
     params = Params(1.0, first)
     for static in (first, second, second, third, third, second, first):

@@ -3,7 +3,7 @@
 import itertools
 from typing import Any, cast
 
-from leafwise.report.shape import Event, EventKind, Explained, Function, Reason, Report, Site
+from leafwise._display.shape import Event, EventKind, Explained, Function, Reason, Report, Site
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-import leafwise.report.page as page_module
-from leafwise.report.page import explanation, page
-from leafwise.report.shape import Report
-from leafwise.report.words import clean
+import leafwise._display.page as page_module
+from leafwise._display.page import explanation, page
+from leafwise._display.shape import Report
+from leafwise._display.words import clean
 
 from .sample import (
     FIRST,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leafwise.report.perfetto import trace_events
-from leafwise.report.shape import Event
+from leafwise._display.perfetto import trace_events
+from leafwise._display.shape import Event
 
 from .sample import FIRST, call, crowded, event, explained, hostile, reason, report, site, usual
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import leafwise.report.tables as tables_module
-from leafwise.report.tables import explanation, print_report
-from leafwise.report.words import clean
+import leafwise._display.tables as tables_module
+from leafwise._display.tables import explanation, print_report
+from leafwise._display.words import clean
 
 from .sample import (
     FIRST,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leafwise.report.repeats import busy, covered, first_calls, repeats
-from leafwise.report.words import clean, count, cut, duration, sentence
+from leafwise._display.repeats import busy, covered, first_calls, repeats
+from leafwise._display.words import clean, count, cut, duration, sentence
 
 from .sample import FIRST, call, event, explained, reason, report, site
 
@@ -84,8 +84,8 @@ def test_sentences(outcome: str, words: str) -> None:
 
 def test_sentences_are_those_of_the_library() -> None:
     """A report says of each outcome what the explanation itself says."""
-    from leafwise._explain import Explanation
-    from leafwise._reasons import Outcome
+    from leafwise._compare.explain import Explanation
+    from leafwise._compare.reasons import Outcome
 
     for outcome in Outcome:
         for nearest in (None, 0):

@@ -25,10 +25,10 @@ import optax
 import pytest
 
 import leafwise as lw
-from leafwise import _reads
-from leafwise._bindings import Binding, Holder, bindings_of
-from leafwise._captured_sites import file_name
-from leafwise._content_names import ABSENT
+from leafwise._captures import bytecode
+from leafwise._captures.bindings import Binding, Holder, bindings_of
+from leafwise._captures.source_lines import file_name
+from leafwise._objects.content_names import ABSENT
 
 T = TypeVar("T")
 RATE = 0.1
@@ -558,7 +558,7 @@ def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(200):
         fn = _wrapped(fn)
     assert named(fn)["RATE"] == "literal"
-    monkeypatch.setattr("leafwise._captured_walk._MOST_ENTERED", 50)
+    monkeypatch.setattr("leafwise._captures.walk._MOST_ENTERED", 50)
     assert "RATE" not in named(fn)
 
 
@@ -606,7 +606,7 @@ def test_the_stack_is_followed() -> None:
     module = importlib.import_module("unittest.mock")
     returns = wrong = 0
     for code in _codes(compile(inspect.getsource(module), "mock", "exec")):
-        follower = _reads._Follower(code)
+        follower = bytecode._Follower(code)
         for instruction in dis.get_instructions(code):
             if instruction.opname == "RETURN_VALUE":
                 stack = follower._stack or follower._waiting.get(instruction.offset)

@@ -25,9 +25,9 @@ import pytest
 from hypothesis import example, given
 
 import leafwise as lw
-from leafwise._description import VERSION, Description, describe_tree
-from leafwise._mismatch import differences
-from leafwise._portable import PortableReader, dump, say
+from leafwise.interop._checkpoint.description import VERSION, Description, describe_tree
+from leafwise.interop._checkpoint.mismatch import differences
+from leafwise.interop._checkpoint.portable import PortableReader, dump, say
 from leafwise.testing import strategies as lst
 
 
@@ -211,8 +211,8 @@ def test_a_function_that_was_replaced_is_opaque(monkeypatch: pytest.MonkeyPatch)
 
 SCRIPT = """
     import jax, jax.numpy as jnp, leafwise as lw
-    from leafwise._description import describe_tree
-    from leafwise.testing._static_values import Color, Config, Point
+    from leafwise.interop._checkpoint.description import describe_tree
+    from leafwise.testing.strategies._static_values import Color, Config, Point
 
     @lw.pytree
     class P:

@@ -14,9 +14,9 @@ import pytest
 from jax import lax
 
 import leafwise as lw
-from leafwise import _jaxcompat
-from leafwise._events import count_events
-from leafwise._text import describe_array
+from leafwise._jax import compat
+from leafwise._jax.events import count_events
+from leafwise._objects.text import describe_array
 
 NOTE = "leafwise: "
 
@@ -152,7 +152,7 @@ def test_every_exception_passes(error: BaseException) -> None:
 @pytest.mark.parametrize("cls", [Forbidding, Odd])
 def test_exceptions_that_take_no_note(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error to which nothing can be added passes as it is, though there is something to say."""
-    monkeypatch.setattr("leafwise._misfits.explanation", lambda _: NOTE + "something")
+    monkeypatch.setattr("leafwise._compare.jax_errors.explanation", lambda _: NOTE + "something")
     error = cls()
     assert explained(lambda: raising(error)) is error
     assert NOTE in "".join(notes(explained(lambda: raising(ValueError()))))
@@ -281,7 +281,7 @@ def test_no_tree_is_kept() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_unknown_version_of_jax(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With internals that are not known nothing is said, and nothing is changed."""
-    monkeypatch.setattr(_jaxcompat, "_KNOWN", known)
+    monkeypatch.setattr(compat, "_KNOWN", known)
     plain, noted = plainly(wrong), explained(wrong)
     assert shape_of(noted) == shape_of(plain)
     assert len(notes(noted)) - len(notes(plain)) == known
@@ -289,7 +289,7 @@ def test_unknown_version_of_jax(known: bool, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_other_names_inside_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where frames hold other names than the known ones, the error comes out as it is."""
-    monkeypatch.setattr("leafwise._jaxcompat_sides._abstract", lambda tree: tree["no such name"])
+    monkeypatch.setattr("leafwise._jax.refusals._abstract", lambda tree: tree["no such name"])
     plain, noted = plainly(wrong), explained(wrong)
     assert shape_of(noted) == shape_of(plain)
     assert notes(noted) == notes(plain)

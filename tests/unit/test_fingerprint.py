@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._fingerprint import inner_change, take, words_of_change
-from leafwise._look import look
-from leafwise._seen import MOST_PARTS
+from leafwise._captures.fingerprint import inner_change, take, words_of_change
+from leafwise._captures.look import look
+from leafwise._captures.seen import MOST_PARTS
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types

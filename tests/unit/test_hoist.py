@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._events import count_events
+from leafwise._jax.events import count_events
 from leafwise.testing import assert_compiles, assert_traces
 
 W = jnp.arange(3.0) + 1

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise import _jaxcompat
-from leafwise._events import count_events
-from leafwise._sites import site_of
+from leafwise._jax import compat
+from leafwise._jax.events import count_events
+from leafwise._objects.call_site import site_of
 
 
 @pytest.fixture(params=["known", "unknown"])
 def jax_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let JAX be a version that is known, or one that is not."""
     if request.param == "unknown":
-        monkeypatch.setattr(_jaxcompat, "_KNOWN", False)
+        monkeypatch.setattr(compat, "_KNOWN", False)
     return str(request.param)
 
 
@@ -109,7 +109,7 @@ def test_calls_are_found_where_jax_is_known() -> None:
     seen: list[Any] = []
 
     def function(x: Any) -> Any:
-        seen.extend(_jaxcompat.running_calls())
+        seen.extend(compat.running_calls())
         return x
 
     x = jnp.ones(3)
@@ -123,7 +123,7 @@ def test_calls_are_found_where_jax_is_known() -> None:
 
 def test_dispatch_entries_of_an_unknown_object() -> None:
     """Where JAX does not say how many entries there are, the answer says so."""
-    assert _jaxcompat.dispatch_entries(object()) == -1
+    assert compat.dispatch_entries(object()) == -1
 
 
 def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:
@@ -132,9 +132,9 @@ def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:
     devices = jax.devices()[:2]
     mesh = jax.sharding.Mesh(np.array(devices), ("i",))
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
-    assert not _jaxcompat.commits(plain.lower(jnp.ones(2)))
-    assert _jaxcompat.commits(plain.lower(jax.device_put(jnp.ones(2), spread)))
-    one = _jaxcompat.commits(plain.lower(jax.device_put(jnp.ones(2), devices[0])))
+    assert not compat.commits(plain.lower(jnp.ones(2)))
+    assert compat.commits(plain.lower(jax.device_put(jnp.ones(2), spread)))
+    one = compat.commits(plain.lower(jax.device_put(jnp.ones(2), devices[0])))
     assert one == (jax_version == "known")
 
 
@@ -143,17 +143,17 @@ def test_options_of_a_jitted_function_are_repeated(jax_version: str) -> None:
     static = jax.jit(lambda x, n: x, static_argnums=1, donate_argnums=0, keep_unused=True)
     placed = jax.jit(lambda x: x, out_shardings=jax.sharding.SingleDeviceSharding(jax.devices()[0]))
     if jax_version == "known":
-        assert _jaxcompat.jit_options(static) == {
+        assert compat.jit_options(static) == {
             "static_argnums": (1,),
             "static_argnames": ("n",),
             "donate_argnums": (0,),
             "donate_argnames": ("x",),
             "keep_unused": True,
         }
-        assert _jaxcompat.jit_options(placed) == "out_shardings"
-        assert _jaxcompat.jit_options(jax.jit(lambda x: x)) == {}
+        assert compat.jit_options(placed) == "out_shardings"
+        assert compat.jit_options(jax.jit(lambda x: x)) == {}
     else:
-        assert _jaxcompat.jit_options(static) is _jaxcompat.jit_options(placed) is None
+        assert compat.jit_options(static) is compat.jit_options(placed) is None
 
 
 def test_helpers_with_static_arguments_are_hoisted(jax_version: str) -> None:
@@ -191,4 +191,4 @@ def test_the_trace_under_a_checkpoint_is_dropped(jax_version: str) -> None:
         assert float(outer(1.0)) == expected
         outer.clear_cache()
         of_scaled.clear_cache()
-        _jaxcompat.forget_checkpoints()
+        compat.forget_checkpoints()

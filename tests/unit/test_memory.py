@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise import _static_key
+from leafwise._statics import key
 
 
 @lw.pytree
@@ -97,7 +97,7 @@ def test_keys_created_and_dropped_leave_nothing(make: Any, rounds: int, at_once:
     def sizes() -> list[int]:
         return [sys.getsizeof(each) for each in (table.known, table.plain, table.tokens)]
 
-    table = _static_key.table_of(Local)
+    table = key.table_of(Local)
     Local(0.0, make(-1))
     gc.collect()
     before, blocks = sizes(), sys.getallocatedblocks()
@@ -240,7 +240,7 @@ def test_threads_construct_and_flatten_different_statics() -> None:
                 wrong.append(number)
 
     # Held, it would stop whoever asks for it: known keys are found without.
-    with _static_key.LOCK:
+    with key.LOCK:
         threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
         [thread.start() for thread in threads]
         end = time.monotonic() + 60

@@ -12,8 +12,8 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import leafwise as lw
-from leafwise._carry_leaves import always_exact
-from leafwise._events import RawEvent, subscribe, unsubscribe
+from leafwise._compare.carry_leaves import always_exact
+from leafwise._jax.events import RawEvent, subscribe, unsubscribe
 
 Step = Callable[..., Any]
 

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import checkify
 
-from leafwise._fields import NamedCheck
-from leafwise._findings import is_tracer
-from leafwise._text import got, shorten
+from leafwise._classes.fields import NamedCheck
+from leafwise._objects.text import got, shorten
+from leafwise._statics.findings import is_tracer
 from leafwise.errors import DefinitionError, FieldCheckError
 
 # By name, as chex has no types: every attribute of it is Any, to each type checker.

@@ -14,15 +14,15 @@ from typing import Any, Final, Generic, Self, TypeVar, cast, dataclass_transform
 
 import jax
 
-from leafwise._annotations import caller_scopes
-from leafwise._classmap import ClassMap
-from leafwise._fields import STATIC_METADATA, field, static_field
-from leafwise._instance import field_values, fill
-from leafwise._pytree import Options, decorate
-from leafwise._registry import spec_of
-from leafwise._replace import replace
-from leafwise._spec import is_decorated
-from leafwise._text import got
+from leafwise._classes.annotations import caller_scopes
+from leafwise._classes.fields import STATIC_METADATA, field, static_field
+from leafwise._classes.instance import field_values, fill
+from leafwise._classes.pytree import Options, decorate
+from leafwise._classes.registry import spec_of
+from leafwise._classes.spec import is_decorated
+from leafwise._objects.class_map import ClassMap
+from leafwise._objects.text import got
+from leafwise._trees.replace import replace
 from leafwise.errors import DefinitionError
 from leafwise.interop._rebinding import rebound
 

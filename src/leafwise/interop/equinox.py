@@ -19,10 +19,8 @@ from typing import (
 import equinox as eqx
 import jax
 
-from leafwise import _annotations
-from leafwise._classes import announce
-from leafwise._classmap import ClassMap
-from leafwise._fields import (
+from leafwise._classes import annotations
+from leafwise._classes.fields import (
     CONVERTER,
     OPTIONS,
     STATIC_METADATA,
@@ -31,10 +29,12 @@ from leafwise._fields import (
     field,
     static_field,
 )
-from leafwise._keyed import LazyOwner, seal, verify_sealed, verify_sealed_content
-from leafwise._registry import follow_checking
-from leafwise._spec import ambiguous_override, contradictions, is_static_metadata
-from leafwise._static_key import KEY, StaticKey, table_of
+from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sealed_content
+from leafwise._classes.registry import follow_checking
+from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
+from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import announce
+from leafwise._statics.key import KEY, StaticKey, table_of
 from leafwise.errors import DefinitionError
 
 __all__ = ["Module"]
@@ -151,14 +151,14 @@ def _complete(cls: type, name: str, annotation: Any) -> None:
     written = annotation
     if isinstance(annotation, str):
         if "Static" in annotation:
-            annotation = _annotations.resolve(cls, name, annotation, _scopes(cls))
+            annotation = annotations.resolve(cls, name, annotation, _scopes(cls))
     elif get_origin(annotation) in (ClassVar, eqx.AbstractVar, eqx.AbstractClassVar):
         return
     given = cls.__dict__.get(name, dataclasses.MISSING)
     metadata: Mapping[Any, Any] = given.metadata if isinstance(given, dataclasses.Field) else {}
     where = f"{cls.__name__}.{name}"
     problems = contradictions(where, metadata, annotation, written)
-    static = not problems and (_annotations.has_mark(annotation) or is_static_metadata(metadata))
+    static = not problems and (annotations.has_mark(annotation) or is_static_metadata(metadata))
     if not problems and not static and not {*STATIC_METADATA, OPTIONS} & metadata.keys():
         problems = ambiguous_override(where, cls, name)
     if problems:
@@ -187,7 +187,7 @@ def _scopes(cls: type) -> list[Mapping[str, Any]]:
     depth = 0
     while frame is not None and frame.f_globals.get("__name__") != cls.__module__:
         frame, depth = frame.f_back, depth + 1
-    return _annotations.caller_scopes(depth)
+    return annotations.caller_scopes(depth)
 
 
 def _seal_before_checks(cls: Any) -> None:

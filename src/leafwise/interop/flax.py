@@ -9,17 +9,17 @@ from typing import Any, Final
 import flax.serialization
 import jax
 
-from leafwise._checkpoint import say_opaque
-from leafwise._classes import tell_of_classes
-from leafwise._keyed import LazyOwner
-from leafwise._method import BoundMethod
-from leafwise._portable import Json, PortableReader, dump, say
-from leafwise._register import registered_names
-from leafwise._registry import spec_of
-from leafwise._spec import is_decorated
-from leafwise._static_key import KEY, table_of
-from leafwise._text import got
+from leafwise._classes.foreign import LazyOwner
+from leafwise._classes.register import registered_names
+from leafwise._classes.registry import spec_of
+from leafwise._classes.spec import is_decorated
+from leafwise._objects.classes import tell_of_classes
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.text import got
+from leafwise._statics.key import KEY, table_of
 from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
+from leafwise.interop._checkpoint.checkpoint import say_opaque
+from leafwise.interop._checkpoint.portable import Json, PortableReader, dump, say
 
 __all__ = ["register_nnx_data", "register_serialization"]
 

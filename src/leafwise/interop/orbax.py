@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from leafwise._checkpoint import Migrate, SavedTree, pack, unpack
-from leafwise._description import Description, stored_dtype
 from leafwise.errors import CheckpointError
+from leafwise.interop._checkpoint.checkpoint import Migrate, SavedTree, pack, unpack
+from leafwise.interop._checkpoint.description import Description, stored_dtype
 
 # Without types, and not installed where ours are checked.
 ocp: Any = importlib.import_module("orbax.checkpoint")

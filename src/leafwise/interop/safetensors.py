@@ -18,9 +18,9 @@ from typing import Any, Final, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._checkpoint import Migrate, SavedTree, pack, unpack
-from leafwise._description import Description, stored_dtype
 from leafwise.errors import CheckpointError
+from leafwise.interop._checkpoint.checkpoint import Migrate, SavedTree, pack, unpack
+from leafwise.interop._checkpoint.description import Description, stored_dtype
 
 # Not installed where our types are checked.
 safetensors: Any = importlib.import_module("safetensors")

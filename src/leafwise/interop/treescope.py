@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._describe import describe
-from leafwise._registry import spec_of
-from leafwise._text import shorten
-from leafwise.report.words import clean
+from leafwise._classes.registry import spec_of
+from leafwise._display.words import clean
+from leafwise._objects.describe import describe
+from leafwise._objects.text import shorten
 
 __all__ = ["render"]
 

@@ -4,20 +4,20 @@ import importlib
 from typing import TYPE_CHECKING
 
 from leafwise.errors import LawViolation
-from leafwise.testing._law import Law
+from leafwise.testing._laws.law import Law
 
 if TYPE_CHECKING:
     from leafwise.testing import strategies
     from leafwise.testing._check import check_pytree
     from leafwise.testing._counting import assert_compiles, assert_no_retrace, assert_traces
     from leafwise.testing._only_on import OnlyOn, recompiles_only_on
-    from leafwise.testing._parameters import CannotBuildError
     from leafwise.testing._profiles import register_profiles
     from leafwise.testing._recompilation import check_recompilation
+    from leafwise.testing.strategies._constructor import CannotBuildError
 
 # Hypothesis is loaded with the first name that needs it.
 _LAZY = {
-    "CannotBuildError": "_parameters",
+    "CannotBuildError": "strategies._constructor",
     "OnlyOn": "_only_on",
     "assert_compiles": "_counting",
     "assert_no_retrace": "_counting",

@@ -7,17 +7,12 @@ from typing import Any, Final
 
 import hypothesis
 
-from leafwise._text import got
-from leafwise.testing import (
-    _laws_of_copies,
-    _laws_of_keys,
-    _laws_of_programs,
-    _laws_of_structure,
-    _recompilation,
-)
-from leafwise.testing._case import Case
-from leafwise.testing._law import Law
-from leafwise.testing._run import run_law, strategy_of
+from leafwise._objects.text import got
+from leafwise.testing import _recompilation
+from leafwise.testing._laws import copies, keys, programs, structure
+from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.run import run_law, strategy_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,23 +29,23 @@ class _Test:
 
 
 _TESTS: Final[dict[Law, _Test]] = {
-    Law.ROUND_TRIP: _Test(_laws_of_structure.round_trip),
-    Law.ANY_LEAF: _Test(_laws_of_structure.any_leaf, 0.2),
-    Law.IDENTITY_MAP: _Test(_laws_of_structure.identity_map),
-    Law.STATE: _Test(_laws_of_structure.state),
-    Law.KEY_PATHS: _Test(_laws_of_structure.key_paths),
-    Law.STABLE_KEY: _Test(_laws_of_structure.stable_key),
-    Law.REPLACE: _Test(_laws_of_structure.replace),
-    Law.POST_INIT: _Test(_laws_of_structure.post_init, 0.2),
-    Law.EQUALITY: _Test(_laws_of_keys.equality),
-    Law.STATIC_VALUES: _Test(_laws_of_keys.static_values),
-    Law.STATIC_TYPES: _Test(_laws_of_keys.static_types),
-    Law.STATIC_HASH: _Test(_laws_of_keys.static_hash),
-    Law.TOLD_APART: _Test(_laws_of_keys.told_apart_from_others, 0.2),
-    Law.COPIES: _Test(_laws_of_copies.copies),
-    Law.FRESH_PROCESS: _Test(_laws_of_copies.fresh_process, 0.2),
-    Law.TRANSFORMATIONS: _Test(_laws_of_programs.transformations, 0.1),
-    Law.NO_LEAKS: _Test(_laws_of_programs.no_leaks, 0.02),
+    Law.ROUND_TRIP: _Test(structure.round_trip),
+    Law.ANY_LEAF: _Test(structure.any_leaf, 0.2),
+    Law.IDENTITY_MAP: _Test(structure.identity_map),
+    Law.STATE: _Test(structure.state),
+    Law.KEY_PATHS: _Test(structure.key_paths),
+    Law.STABLE_KEY: _Test(structure.stable_key),
+    Law.REPLACE: _Test(structure.replace),
+    Law.POST_INIT: _Test(structure.post_init, 0.2),
+    Law.EQUALITY: _Test(keys.equality),
+    Law.STATIC_VALUES: _Test(keys.static_values),
+    Law.STATIC_TYPES: _Test(keys.static_types),
+    Law.STATIC_HASH: _Test(keys.static_hash),
+    Law.TOLD_APART: _Test(keys.told_apart_from_others, 0.2),
+    Law.COPIES: _Test(copies.copies),
+    Law.FRESH_PROCESS: _Test(copies.fresh_process, 0.2),
+    Law.TRANSFORMATIONS: _Test(programs.transformations, 0.1),
+    Law.NO_LEAKS: _Test(programs.no_leaks, 0.02),
     Law.RECOMPILATION: _Test(_recompilation.as_predicted, 0.1),
 }
 

@@ -5,8 +5,8 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, Self
 
-from leafwise._events import EventKind
-from leafwise._watch import (
+from leafwise._jax.events import EventKind
+from leafwise._jit.watch import (
     Log,
     budget,
     checked_function,

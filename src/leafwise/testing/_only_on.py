@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import jax
 
-from leafwise._explain import Explanation, explain
-from leafwise._findings import is_tracer
-from leafwise._reasons import Outcome, Reason
-from leafwise._text import got
-from leafwise._watch import watch
+from leafwise._compare.explain import Explanation, explain
+from leafwise._compare.reasons import Outcome, Reason
+from leafwise._jit.watch import watch
+from leafwise._objects.text import got
+from leafwise._statics.findings import is_tracer
 from leafwise.errors import RetraceError
-from leafwise.testing._spots import argument_spots, is_below
 from leafwise.testing._subject import Subject
+from leafwise.testing.strategies._places import argument_spots, is_below
 
 if TYPE_CHECKING:
     import hypothesis
 
-    from leafwise._signature import Signature
+    from leafwise._compare.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,8 +130,8 @@ class OnlyOn(Generic[P, R]):
         """
         __tracebackhide__ = True
         # Loaded when asked for: they need the extra `testing`.
-        from leafwise.testing._instances import instances  # noqa: PLC0415
         from leafwise.testing._recompilation import Claims, check_claims  # noqa: PLC0415
+        from leafwise.testing.strategies._instances import instances  # noqa: PLC0415
 
         kind = _arguments_class(self.__wrapped__, set(strategies))
         check_claims(
@@ -152,7 +152,7 @@ def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
         TypeError: A parameter must be given by keyword.
         CannotBuildError: One has no annotation, no default, and no strategy.
     """
-    from leafwise.testing._parameters import CannotBuildError  # noqa: PLC0415  # as above
+    from leafwise.testing.strategies._constructor import CannotBuildError  # noqa: PLC0415  # as above
 
     hints = typing.get_type_hints(fun, include_extras=True)
     names: list[str] = []

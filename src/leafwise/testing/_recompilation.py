@@ -10,23 +10,23 @@ import hypothesis.errors
 import jax
 from hypothesis import strategies as st
 
-from leafwise._explain import explain
-from leafwise._reasons import Outcome
-from leafwise._text import got
+from leafwise._compare.explain import explain
+from leafwise._compare.reasons import Outcome
+from leafwise._objects.text import got
 from leafwise.errors import LawViolation
-from leafwise.testing._case import Case
-from leafwise.testing._edits import (
+from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.run import run_law, strategy_of
+from leafwise.testing._subject import Subject, probe
+from leafwise.testing.strategies._edits import (
     Edit,
     EditKind,
     edits_of,
     make_edit,
     options_of,
 )
-from leafwise.testing._law import Law
-from leafwise.testing._leaves import is_numeric
-from leafwise.testing._run import run_law, strategy_of
-from leafwise.testing._spots import Role, Spot, is_below, spots
-from leafwise.testing._subject import Subject, probe
+from leafwise.testing.strategies._leaves import is_numeric
+from leafwise.testing.strategies._places import Role, Spot, is_below, spots
 
 VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 """The edits that claims are about: another value, all else being equal."""

@@ -10,11 +10,11 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-from leafwise._callee import static_arguments
-from leafwise._events import count_events
-from leafwise._jaxcompat import static_options
-from leafwise._reasons import Outcome
-from leafwise._signature import Signature, labels_of, record
+from leafwise._compare.reasons import Outcome
+from leafwise._compare.signature import Signature, labels_of, record
+from leafwise._jax.compat import static_options
+from leafwise._jax.events import count_events
+from leafwise._jit.callee import static_arguments
 from leafwise.errors import RetraceStormWarning
 
 _EQUINOX: Final = "equinox._jit"

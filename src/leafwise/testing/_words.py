@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import leafwise
-from leafwise._describe import describe
-from leafwise._text import describe_array, shorten
+from leafwise._objects.describe import describe
+from leafwise._objects.text import describe_array, shorten
 
 _ADDRESS: Final = re.compile(r" \(compared by identity, at 0x[0-9a-f]+\)|,? at 0x[0-9a-f]+")
 

@@ -1,0 +1,364 @@
+"""What a piece of code reads from outside of itself, where, and whether the value counts.
+
+The bytecode is followed with a stack of names in place of values: ``config.rate`` becomes one
+read of two steps, and ``traces.append(x)`` no read of what is in the list. What is not
+understood counts as read.
+"""
+
+import dataclasses
+import dis
+import types
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from leafwise._captures.opcodes import (
+    ENDS,
+    HOLDING,
+    JUMPS,
+    MUTATORS,
+    NULL_BEHIND,
+    POPS,
+    STILL,
+    assigned_once,
+    has_null,
+    parameters,
+)
+from leafwise._captures.refs import Asked, Const, Item, Read, Ref, Root, Step, Usage, item
+from leafwise._objects.class_map import ClassMap
+
+__all__ = ["Asked", "Item", "Read", "Root", "Step", "Usage", "reads_of"]
+
+
+_READS: Final[ClassMap[tuple[Read, ...]]] = ClassMap()
+
+
+def reads_of(code: types.CodeType) -> tuple[Read, ...]:
+    """Return what code reads, inner functions included, in order; each use is one entry."""
+    return _READS.setdefault(cast("Any", code), lambda: _find_reads(code))
+
+
+def _find_reads(code: types.CodeType) -> tuple[Read, ...]:
+    follower = _Follower(code)
+    for instruction in dis.get_instructions(code):
+        follower.step(instruction)
+    follower.drop_all()
+    return tuple(read for _, read in sorted(follower.found, key=lambda pair: pair[0]))
+
+
+_Stack = list[Ref | Const | None]
+
+
+class _Follower:
+    """Goes through the instructions of one piece of code, in order."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.found: list[tuple[int, Read]] = []
+        self._code = code
+        self._parameters = frozenset(parameters(code))
+        self._once = assigned_once(code)
+        self._locals: dict[str, Ref | Const] = {}
+        self._stack: _Stack | None = []
+        self._waiting: dict[int, _Stack] = {}
+        self._line = code.co_firstlineno
+        self._order = 0
+        self._pending: Ref | None = None
+
+    def step(self, instruction: dis.Instruction) -> None:
+        """Follow one instruction."""
+        line = instruction.positions.lineno if instruction.positions else None
+        self._line = line or self._line
+        arrived = self._waiting.pop(instruction.offset, None)
+        if arrived is not None:
+            self._meet(arrived)
+        self._settle(instruction)
+        name = instruction.opname
+        if name in STILL:
+            return
+        if instruction.opcode in JUMPS:
+            self._jump(instruction)
+        elif (handle := _HANDLERS.get(name)) is not None:
+            handle(self, instruction)
+        else:
+            self._other(instruction)
+        if name in ENDS:
+            self.drop_all()
+            self._stack = None
+
+    def push(self, *values: Ref | Const | None) -> None:
+        self._stack = [*(self._stack or ()), *values]
+
+    def pop(self) -> Ref | Const | None:
+        return self._stack.pop() if self._stack else None
+
+    def use(self, value: object, usage: Usage = Usage.READ) -> None:
+        """Note that a value was used."""
+        if isinstance(value, Ref):
+            read = Read(value.root, value.name, value.steps, value.line, usage)
+            self.found.append((value.order, read))
+
+    def use_top(self, count: int) -> None:
+        for value in reversed([self.pop() for _ in range(count)]):
+            self.use(value)
+
+    def drop_all(self) -> None:
+        """Count as read what is left: it may be used where this does not follow."""
+        self.use_top(len(self._stack or ()))
+
+    def _meet(self, arrived: _Stack) -> None:
+        """Go on where a jump arrives: what differs between the two ways counts as read."""
+        if self._stack is None:
+            self._stack = arrived
+            return
+        here = self._stack
+        for place, (mine, its) in enumerate(zip(reversed(here), reversed(arrived), strict=False)):
+            if mine != its:
+                self.use(mine)
+                self.use(its)
+                here[-1 - place] = None
+
+    def _jump(self, instruction: dis.Instruction) -> None:
+        name = instruction.opname
+        if name in HOLDING:
+            effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=True)
+            ended = [*(self._stack or ()), *[None] * effect]
+            self._waiting[instruction.argval] = ended[:effect] if effect < 0 else ended
+            self.push(None)  # what comes next
+            return
+        keeps, always = "OR_POP" in name, name.startswith("JUMP") and "_IF_" not in name
+        if not always and not keeps:
+            self.use_top(1)
+        if instruction.argval > instruction.offset:  # those behind have seen the stack already
+            self._waiting[instruction.argval] = list(self._stack or ())
+        if keeps:
+            self.use_top(1)
+        elif always:
+            self._stack = None
+
+    def _other(self, instruction: dis.Instruction) -> None:
+        effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
+        if instruction.opname in POPS:
+            self.use_top(-effect)
+            return
+        if effect > 0 and not instruction.opname.startswith("UNPACK"):
+            self.push(*[None] * effect)
+            return
+        self.use_top(max(1 - effect, 1))
+        self.push(*[None] * max(effect + 1, 1))
+
+    def _settle(self, instruction: dis.Instruction) -> None:
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        dropped = instruction.opname == "POP_TOP"
+        self.use(pending, Usage.MUTATED if dropped else Usage.CALLED)
+
+    def load(self, root: Root | None, name: str) -> None:
+        self.push(None if root is None else self._ref(root, name))
+
+    def _ref(self, root: Root, name: str, *steps: Step) -> Ref:
+        self._order += 1
+        return Ref(root, name, steps, self._line, self._order)
+
+    def load_global(self, instruction: dis.Instruction) -> None:
+        null = has_null(instruction)
+        if null and not NULL_BEHIND:
+            self.push(None)
+        self.load(Root.GLOBAL, instruction.argval)
+        if null and NULL_BEHIND:
+            self.push(None)
+
+    def load_deref(self, instruction: dis.Instruction) -> None:
+        self.load(self._root_of_cell(instruction.argval), instruction.argval)
+
+    def load_from_dict(self, instruction: dis.Instruction) -> None:
+        self.pop()
+        if instruction.opname.endswith("DEREF"):
+            self.load_deref(instruction)
+        else:
+            self.load(Root.GLOBAL, instruction.argval)
+
+    def _root_of_cell(self, name: str) -> Root | None:
+        if name in self._code.co_freevars:
+            return Root.FREE
+        return Root.PARAMETER if name in self._parameters else None
+
+    def load_fast(self, instruction: dis.Instruction) -> None:
+        names = instruction.argval
+        for name in (names,) if isinstance(names, str) else names:
+            self.load_local(name)
+
+    def load_local(self, name: str) -> None:
+        # Since Python 3.13, what an inner function closes over is loaded like this, too.
+        if name in self._locals:
+            self.push(self._locals[name])
+            return
+        self._once.discard(name)  # a loop may come back to this with what is stored later
+        is_cell = name in self._code.co_freevars or name in self._code.co_cellvars
+        self.load(Root.PARAMETER if name in self._parameters and not is_cell else None, name)
+
+    def store_fast(self, instruction: dis.Instruction) -> None:
+        names = instruction.argval
+        for name in (names,) if isinstance(names, str) else names:
+            self._store_local(name)
+
+    def _store_local(self, name: str) -> None:
+        value = self.pop()
+        if name in self._once and value is not None and not getattr(value, "changed", False):
+            self._locals[name] = value
+        else:
+            self.use(value)
+
+    def store_and_load(self, instruction: dis.Instruction) -> None:
+        self._store_local(instruction.argval[0])
+        self.load_local(instruction.argval[1])
+
+    def load_const(self, instruction: dis.Instruction) -> None:
+        if isinstance(instruction.argval, types.CodeType):
+            for read in reads_of(instruction.argval):
+                root = read.root
+                if root is Root.FREE:
+                    inner = self._root_of_cell(read.name)
+                    if inner is not None:
+                        self.found.append((self._order, dataclasses.replace(read, root=inner)))
+                elif root is Root.GLOBAL:
+                    self.found.append((self._order, read))
+        self.push(Const(instruction.argval))
+
+    def load_attr(self, instruction: dis.Instruction) -> None:
+        value = self.pop()
+        self.push(value.then(instruction.argval) if isinstance(value, Ref) else None)
+        if instruction.opname == "LOAD_METHOD" or has_null(instruction):
+            self.push(None)
+
+    def load_super_attr(self, instruction: dis.Instruction) -> None:
+        instance, _, _ = self.pop(), self.pop(), self.pop()
+        if isinstance(instance, Ref) and not instance.steps:
+            self.push(self._ref(Root.SUPER, instance.name, instruction.argval))
+        else:
+            self.use(instance)
+            self.push(None)
+        if instruction.arg is not None and instruction.arg & 1:
+            self.push(None)
+
+    def load_item(self, _instruction: dis.Instruction) -> None:
+        key, value = self.pop(), self.pop()
+        self.use(key)
+        self.push(value.then(item(key)) if isinstance(value, Ref) else None)
+
+    def _asks(self, count: int) -> bool:
+        """Follow ``type(x)`` and ``x.get(key)``, which lead on to what can be looked at."""
+        stack = self._stack or []
+        callees = [each for each in stack[-count - 2 : -count] if isinstance(each, Ref)]
+        if not (0 < count < len(stack) and len(callees) == 1):
+            return False
+        callee, first = callees[0], stack[-count]
+        is_type = count == 1 and callee.root is Root.GLOBAL and callee.name == "type"
+        if is_type and not callee.steps and isinstance(first, Ref):
+            found = first.then("__class__")
+        elif callee.steps[-1:] == ("get",) and not callee.ended and item(first):
+            found = callee.then(item(first, Asked))
+            self.use_top(count - 1)
+            count = 1
+        else:
+            return False
+        del stack[-count - 2 :]
+        self.push(found)
+        return True
+
+    def contains(self, _instruction: dis.Instruction) -> None:
+        container, key = self.pop(), self.pop()
+        self.use(key)
+        asked = isinstance(container, Ref) and item(key)
+        self.use(cast("Ref", container).then(item(key, Asked)) if asked else container)
+        self.push(None)
+
+    def call(self, instruction: dis.Instruction) -> None:
+        count = instruction.arg or 0
+        if instruction.opname == "CALL" and self._asks(count):
+            return
+        if instruction.opname == "CALL_FUNCTION_EX":
+            count = -dis.stack_effect(instruction.opcode, instruction.arg) - 1
+        self.use_top(count + (instruction.opname == "CALL_KW"))
+        callees = [self.pop(), self.pop()]
+        found = [each for each in callees if isinstance(each, Ref)]
+        is_super = not count and any(each.name == "super" for each in found)
+        first = self._code.co_varnames[:1] if is_super else ()  # Python 3.11 has no other sign
+        self.push(self._ref(Root.SUPER, first[0]) if first else None)
+        for ref in found:
+            steps = ref.steps
+            if not ref.ended and steps and steps[-1] in MUTATORS:
+                self._pending = ref
+            else:
+                self.use(ref, Usage.READ if ref.ended else Usage.CALLED)
+
+    def binary(self, instruction: dis.Instruction) -> None:
+        if instruction.argrepr == "[]":  # since Python 3.14
+            self.load_item(instruction)
+            return
+        right, left = self.pop(), self.pop()
+        self.use(right)
+        if instruction.argrepr.endswith("=") and isinstance(left, Ref):
+            self.push(dataclasses.replace(left, changed=True))
+        else:
+            self.use(left)
+            self.push(None)
+
+    def store_name(self, instruction: dis.Instruction) -> None:
+        root = Root.GLOBAL
+        if instruction.opname == "STORE_DEREF":
+            root = self._root_of_cell(instruction.argval) or Root.PARAMETER
+        self._store(self._ref(root, instruction.argval), note=False)
+
+    def store_attr(self, instruction: dis.Instruction) -> None:
+        owner = self.pop()
+        self._store(owner.then(instruction.argval) if isinstance(owner, Ref) else None)
+
+    def store_item(self, _instruction: dis.Instruction) -> None:
+        key, owner = self.pop(), self.pop()
+        self.use(key)
+        self._store(owner.then(item(key)) if isinstance(owner, Ref) else None)
+
+    def _store(self, place: Ref | None, *, note: bool = True) -> None:
+        value = self.pop()
+        adds = isinstance(value, Ref) and value.changed and value.is_place(place)
+        if not adds:
+            self.use(value)
+        if place is not None and (note or adds):
+            self.use(place, Usage.WRITTEN)
+
+    def copy(self, instruction: dis.Instruction) -> None:
+        stack, place = self._stack or [], instruction.arg or 1
+        self.push(stack[-place] if place <= len(stack) else None)
+
+    def swap(self, instruction: dis.Instruction) -> None:
+        place, stack = instruction.arg or 1, self._stack or []
+        self._stack = stack = [*[None] * (place - len(stack)), *stack]
+        stack[-1], stack[-place] = stack[-place], stack[-1]
+
+
+_HANDLERS: Final[dict[str, Callable[[_Follower, dis.Instruction], None]]] = {
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME"), _Follower.load_global),
+    **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF"), _Follower.load_deref),
+    **dict.fromkeys(
+        ("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS"), _Follower.load_from_dict
+    ),
+    "LOAD_CLOSURE": lambda follower, _: follower.push(None),
+    **dict.fromkeys(
+        (name for name in dis.opmap if name.startswith("LOAD_FAST")), _Follower.load_fast
+    ),
+    **dict.fromkeys(("STORE_FAST", "STORE_FAST_STORE_FAST"), _Follower.store_fast),
+    "STORE_FAST_LOAD_FAST": _Follower.store_and_load,
+    **dict.fromkeys(("LOAD_CONST", "LOAD_SMALL_INT"), _Follower.load_const),
+    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), _Follower.load_attr),
+    "LOAD_SUPER_ATTR": _Follower.load_super_attr,
+    "BINARY_SUBSCR": _Follower.load_item,
+    "CONTAINS_OP": _Follower.contains,
+    "BINARY_OP": _Follower.binary,
+    **dict.fromkeys(("CALL", "CALL_KW", "CALL_FUNCTION_EX"), _Follower.call),
+    **dict.fromkeys(("STORE_GLOBAL", "STORE_DEREF"), _Follower.store_name),
+    "STORE_ATTR": _Follower.store_attr,
+    "STORE_SUBSCR": _Follower.store_item,
+    "PUSH_NULL": lambda follower, _: follower.push(None),
+    "COPY": _Follower.copy,
+    "SWAP": _Follower.swap,
+}

@@ -1,0 +1,259 @@
+"""What a function closes over, and how JAX treats it: `leafwise.captures`."""
+
+import dataclasses
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Self
+
+import jax
+import numpy as np
+
+from leafwise._captures.bindings import Binding, Holder, Treatment, bindings_of
+from leafwise._captures.source_lines import CapturedAt, Places
+from leafwise._captures.treatment import Asking, CapturedLeaf, Contents, treatment_of
+from leafwise._display import captured
+from leafwise._display.shape import Captured, CapturedValue
+from leafwise._display.words import count
+from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
+from leafwise._objects.code import is_installed_module
+from leafwise._objects.content_names import ABSENT
+from leafwise._objects.describe import Look, describe
+from leafwise._objects.text import describe_array, got, shorten
+from leafwise._trees.nodes import open_node
+
+_LARGE: Final = 2**20
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Capture:
+    """One value that a function reads from outside of its arguments.
+
+    Attributes:
+        name: The place, as the code spells it: ``lr``, ``config.rate``, ``self.w``.
+        where: Where it is bound, and where it is first read.
+        treatment: How JAX treats it.
+        value: What is there now; None if nothing is.
+        nbytes: The bytes of all arrays in it, of each array once.
+        leaves: What a container or an object holds that gets into the program, or is called:
+            each with its path and its own treatment. Empty for everything else.
+        comparable: Whether a change of it can be seen later. A generator, a lock or a mutable
+            array does not show what it holds.
+        is_written: Whether the code only writes to it, as ``traces.append(x)`` does.
+        is_bound: Whether there is a value. A name may be bound later.
+        arrays: The identity and the bytes of each array in it.
+    """
+
+    name: str
+    where: CapturedAt
+    treatment: Treatment
+    value: Any = dataclasses.field(repr=False)
+    nbytes: int = 0
+    leaves: tuple[CapturedLeaf, ...] = ()
+    comparable: bool = True
+    is_written: bool = False
+    is_bound: bool = True
+    arrays: tuple[tuple[int, int], ...] = dataclasses.field(default=(), repr=False)
+
+    @property
+    def summary(self) -> str:
+        """The value in a few words, without running a ``__repr__`` of the user's."""
+        if not self.is_bound:
+            return "not bound"
+        if self.treatment is Treatment.PYTREE:
+            kinds = [leaf.treatment.value for leaf in self.leaves]
+            counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+            inside = ", ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in counts.items())
+            return f"{type(self.value).__name__} of {inside}"
+        return _summary(self.value)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is out of the ordinary."""
+        written = ("only written to",) if self.is_written else ()
+        hidden = () if self.comparable else ("cannot be compared",)
+        return (*written, *hidden)
+
+    @property
+    def is_of_package(self) -> bool:
+        """Whether it is a module or function of an installed package, or a builtin."""
+        if self.where.owner == "builtins" and self.where.holder is Holder.GLOBAL:
+            return True
+        if self.treatment is Treatment.MODULE:
+            return is_installed_module(self.value.__name__)
+        return self.treatment is Treatment.FUNCTION and is_of_package(self.value)
+
+
+def _summary(value: Any) -> str:
+    if hides(value):
+        return f"<{type(value).__name__}>"
+    if isinstance(value, jax.Array | np.ndarray):
+        return describe_array(value)
+    if type(value) in _CONTAINERS:
+        return f"{type(value).__name__} of {count(len(value), 'item')}"
+    if is_data(value):
+        return shorten(value, 40) if isinstance(value, str) else describe(value, _SHORT)[:60]
+    kind, is_named = type(value).__name__, callable(value) or isinstance(value, types.ModuleType)
+    name = name_of(value) if is_named else kind
+    return f"<{kind}>" if name == kind else f"<{kind} {name}>"
+
+
+_CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
+_SHORT: Final = Look(short=True)
+
+
+class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any but empty ones
+    """The captures of a function; as text a table.
+
+    Attributes:
+        function: The name of the function.
+        large: From how many bytes on the table warns of captured arrays.
+    """
+
+    function: str
+    large: int
+
+    def __new__(cls, found: Iterable[Capture], *, function: str, large: int = _LARGE) -> Self:
+        """Collect captures."""
+        self = super().__new__(cls, found)
+        self.function = function
+        self.large = large
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make it again."""
+        return _remake, (tuple(self), self.function, self.large)
+
+    @property
+    def total_nbytes(self) -> int:
+        """The bytes of all captured arrays, of each array once."""
+        return sum(dict(pair for each in self for pair in each.arrays).values())
+
+    def as_dict(self) -> Captured:
+        """Return it as plain values, which `json.dumps` takes."""
+        return {
+            "function": self.function,
+            "nbytes": self.total_nbytes,
+            "large": self.large,
+            "captures": [_as_dict(each) for each in self],
+        }
+
+    def __str__(self) -> str:
+        """Return a table, a line for each capture; what belongs to packages is one line."""
+        return "\n".join(captured.lines(self.as_dict()))
+
+    def __repr__(self) -> str:
+        """Return the table."""
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """Return a table, for notebooks."""
+        return captured.page(self.as_dict())
+
+    def __rich__(self) -> object:
+        """Return a table, for `rich.print`."""
+        from leafwise._display import tables  # noqa: PLC0415  # rich asks, so rich is there
+
+        return tables.captures(self.as_dict())
+
+
+def _remake(found: tuple[Capture, ...], function: str, large: int) -> Captures:
+    return Captures(found, function=function, large=large)
+
+
+def _as_dict(capture: Capture) -> CapturedValue:
+    return {
+        "name": capture.name,
+        "treatment": capture.treatment.value,
+        "nbytes": capture.nbytes,
+        "value": capture.summary,
+        "notes": list(capture.notes),
+        "where": str(capture.where),
+        "of_package": capture.is_of_package,
+    }
+
+
+def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
+    """Say what a function reads from outside of its arguments, and how JAX treats it.
+
+    JAX looks at these values when it traces the function, and never again. The code is read,
+    and nothing of it is run: wrappers (`jax.jit`, `jax.vmap`, `functools.wraps`), partials,
+    bound methods and callable objects are followed, and so are the functions and methods of the
+    user's own that it names; installed packages are not.
+
+    A value is a capture as far as the code spells the way to it: ``config.rate``,
+    ``config['rate']``. One that is used whole is a capture as a whole. Names that the code makes
+    up (``globals()[name]``, ``getattr(self, name)``) cannot be seen.
+
+    Args:
+        fn: Anything callable.
+        large: From how many bytes on the table warns of captured arrays.
+
+    Returns:
+        The captures: first those of `fn` itself, then those of the functions that it names,
+        each place once, in the order of the code. Its text is a table.
+
+    Raises:
+        TypeError: `fn` is not callable, or `large` is not an int.
+
+    Example:
+        >>> print(captures(step))  # doctest: +SKIP
+        name  treatment  bytes  value  where
+        rate  literal           0.1    global of train.py:5, read at train.py:26 by step
+    """
+    if not callable(fn):
+        msg = (
+            f"captures takes a function, or anything else that is callable, got {got(fn)}\n"
+            f"  fix: print(lw.captures(step))"
+        )
+        raise TypeError(msg)
+    if type(large) is not int:
+        msg = (
+            f"captures takes large as a number of bytes, an int, got {got(large)}\n"
+            f"  fix: lw.captures(step, large=2**20)"
+        )
+        raise TypeError(msg)
+    places, asking = Places(), Asking()
+    found = [_capture(each, places, asking) for each in bindings_of(fn)]
+    return Captures(found, function=name_of(fn), large=large)
+
+
+def _capture(binding: Binding, places: Places, asking: Asking) -> Capture:
+    value = binding.read()
+    where = places.of(binding)
+    if value is ABSENT:
+        return Capture(
+            binding.name,
+            where,
+            Treatment.STATIC,
+            None,
+            is_written=binding.is_written,
+            is_bound=False,
+        )
+    contents = Contents(value, asking)
+    treatment = treatment_of(value, contents, asking)
+    if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
+        treatment = Treatment.STATIC
+    is_leaf = asking.leaf(value) is not None
+    return Capture(
+        binding.name,
+        where,
+        treatment,
+        value,
+        nbytes=sum(contents.arrays.values()),
+        leaves=() if is_leaf else tuple(contents.leaves),
+        comparable=contents.is_seen,
+        is_written=binding.is_written,
+        arrays=tuple(contents.arrays.items()),
+    )
+
+
+def _is_static_field(binding: Binding) -> bool:
+    """Return whether a binding is a static field of a pytree."""
+    step = binding.place.steps[-1] if binding.place.steps else None
+    if not isinstance(step, str):
+        return False
+    try:
+        opened = open_node(binding.place.holding())
+    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
+        return False
+    return opened is not None and f".{step}" in opened[0].names

@@ -1,0 +1,393 @@
+"""What a function is made of, as far as it may hold arrays: the parts for `_rebuild`."""
+
+import functools
+import inspect
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import jax
+
+from leafwise._captures.hoist_kinds import (
+    CLOSED,
+    CLOSED_TYPES,
+    CUSTOM_RULES,
+    IMPLIED,
+    PLAIN,
+    SEE_GLOBALS,
+    Path,
+    is_array,
+    is_number,
+    is_open,
+    names_in,
+)
+from leafwise._captures.rebuild import (
+    Fixed,
+    Function,
+    Jitted,
+    Method,
+    Object,
+    Part,
+    PartialCall,
+    Slot,
+    Tree,
+    Wrapped,
+)
+from leafwise._jax.compat import jit_options
+from leafwise._objects.code import Chain, facts_of, is_installed_module
+from leafwise._objects.content_names import ABSENT, contents, function_in, own_bases
+from leafwise._objects.introspect import attributes
+from leafwise._objects.methods import BoundMethod
+from leafwise._trees.nodes import open_node
+
+Found = Part | Slot | None
+
+
+class Walk:
+    """A walk from a function to all arrays that it captures.
+
+    Attributes:
+        captures: What was found, by name: a slot, or a tree with slots and None.
+        slots: All slots.
+        of_objects: Those of attributes: not all need be read by the code that has the object.
+        sees_all: Whether code can read globals without naming them.
+    """
+
+    def __init__(self, *, scalars: bool) -> None:
+        """Start with nothing.
+
+        Args:
+            scalars: Whether floats and complex numbers count, too.
+        """
+        self.captures: dict[str, Any] = {}
+        self._scalars = scalars
+        self._known: dict[int, tuple[Any, Found]] = {}
+        self._arrays: dict[int, Slot] = {}
+        self.slots: list[Slot] = []
+        self._classes: dict[type, Fixed] = {}
+        self._modules: dict[int, Object] = {}
+        self.of_objects: set[Found] = set()
+        self._named: set[str] = set()
+        self.sees_all = False
+        self._looks: tuple[tuple[Any, Callable[[Any, Path], object]], ...] = (
+            (types.FunctionType, self._function),
+            (types.MethodType | BoundMethod, self._method),
+            (functools.partial, self._partial),
+            (type, self._look_class),
+            (types.ModuleType, self._module),
+            (type(functools.lru_cache(repr)), self._cached),
+            (CUSTOM_RULES, self._object),
+        )
+
+    def root(self, fun: Any, written: Iterable[Any]) -> Part:
+        """Return the parts of the function that is hoisted.
+
+        Args:
+            fun: The function.
+            written: What it collects in: that is no input of it, and must not be copied.
+        """
+        self._known.update({id(value): (value, None) for value in written})
+        path = Path("self", getattr(fun, "__name__", type(fun).__name__))
+        found = self.visit(fun, path)
+        is_data = isinstance(found, Tree | Object) and not isinstance(fun, CUSTOM_RULES)
+        called = inspect.getattr_static(type(fun), "__call__", None)
+        if (found is None or is_data) and isinstance(called, types.FunctionType):
+            found = self._method(types.MethodType(called, fun), path)
+        self._enter_classes()
+        return found if isinstance(found, Part) else Fixed(fun, "")
+
+    def visit(self, value: Any, path: Path, *, own: bool = True) -> Found:
+        """Return what a value is made of; None if it holds nothing of interest.
+
+        Args:
+            value: The value.
+            path: Where it is.
+            own: Whether the user's own code holds it, so that numbers are of interest.
+        """
+        if self._is_capture(value, own=own):
+            slot, fresh = self._slot(value, path)
+            if fresh:
+                self.name(path, slot)
+            return slot
+        if id(value) not in self._known:
+            self._known[id(value)] = value, None
+            self._look(value, path, own=own)
+        return self._known[id(value)][1]
+
+    def _is_capture(self, value: Any, *, own: bool) -> bool:
+        return is_array(value) or (own and self._scalars and is_number(value))
+
+    def _slot(self, value: Any, path: Path) -> tuple[Slot, bool]:
+        """Return the slot of an array, and whether it is a new one; of a number always."""
+        slot = self._arrays.get(id(value)) if is_array(value) else None
+        if slot is not None:
+            return slot, False
+        slot = Slot(str(path), value)
+        self.slots.append(slot)
+        if is_array(value):
+            self._arrays[id(value)] = slot
+        return slot, True
+
+    def name(self, path: Path, found: Any) -> None:
+        """Give a capture a name of its own."""
+        name, count = str(path), 1
+        if name in self.captures:
+            name = path.with_function()
+        start = name
+        while name in self.captures:
+            count += 1
+            name = f"{start} ({count})"
+        self.captures[name] = found
+
+    def _add(self, value: Any, part: Part) -> Part:
+        self._known[id(value)] = value, part
+        return part
+
+    def _put(self, part: Part, key: Any, value: Any, path: Path, *, own: bool = True) -> None:
+        count = len(self.slots)
+        found = self.visit(value, path, own=own)
+        if found is not None:
+            part.inside[key] = found
+        if not isinstance(part, Object):
+            self.of_objects -= {found}
+        elif is_open(part.value):
+            self.of_objects.update(self.slots[count:])
+
+    def _look(self, value: Any, path: Path, *, own: bool) -> None:
+        for kinds, look in self._looks:
+            if isinstance(value, kinds):
+                look(value, path)
+                return
+        if _is_jitted(value):
+            self._jitted(value, path)
+            return
+        if type(value) in PLAIN or isinstance(value, CLOSED_TYPES):
+            return
+        if not jax.tree_util.all_leaves([value]):
+            self._tree(value, path, own=own)
+        elif isinstance(value, Mapping | list | tuple | AbstractSet | deque):
+            self._container(value, path)
+        elif callable(value) or type(value).__module__.partition(".")[0] not in CLOSED:
+            self._object(value, path, own=own)
+
+    def _function(self, fun: types.FunctionType, path: Path) -> None:
+        facts = facts_of(fun.__code__)
+        writes = [name[len("global ") :] for name in facts.rebinds if name.startswith("global ")]
+        part = self._add(fun, Function(fun, writes))
+        own = not facts.installed
+        path = path.inside_of(fun.__name__)
+        self._named.update(names_in(fun.__code__))
+        for place, name in enumerate(fun.__code__.co_freevars):
+            value = contents((fun.__closure__ or ())[place])
+            if value is not ABSENT and name != "__class__":
+                held = self._held(part, ("cell", place), name in facts.rebinds, name)
+                chains = [chain for chain in facts.takes if chain[0] == name] if own else []
+                for chain in chains or [(name,)]:
+                    self._follow(*held, value, chain, path, own=own)
+        if own:
+            self._globals(fun, part, path)
+        positional = fun.__code__.co_varnames[: fun.__code__.co_argcount]
+        for place, value in enumerate(defaults := fun.__defaults__ or ()):
+            name = positional[place - len(defaults)]
+            self._put(part, ("default", place), value, path.of(name), own=own)
+        for name, value in (fun.__kwdefaults__ or {}).items():
+            self._put(part, ("named", name), value, path.of(name), own=own)
+        for name, value in vars(fun).items():
+            if name != "__wrapped__":  # which is called by way of a cell, if it is called
+                self._put(part, ("attribute", name), value, path.of(f"{fun.__name__}.{name}"))
+
+    def _held(self, part: Part, key: Any, rebound: bool, name: str) -> tuple[Part, Any]:  # noqa: FBT001
+        """Return where to put what a variable holds, which the code may assign."""
+        if not rebound:
+            return part, key
+        fixed = Fixed(name, f"the function assigns {name}, which a copy of it could not")
+        part.inside["assigned", name] = fixed
+        return fixed, key
+
+    def _globals(self, fun: types.FunctionType, part: Part, path: Path) -> None:
+        facts = facts_of(fun.__code__)
+        for chain in facts.reads:
+            name = chain[0]
+            if name in fun.__globals__:  # no builtin
+                held = self._held(part, ("global", name), f"global {name}" in facts.rebinds, name)
+                self._follow(*held, fun.__globals__[name], chain, path)
+        if any(chain[0] in SEE_GLOBALS for chain in facts.reads):
+            self.sees_all = True
+            for name, value in fun.__globals__.items():
+                if is_array(value):
+                    self._put(part, ("global", name), value, path.of(name))
+
+    def _follow(
+        self, part: Part, key: Any, value: Any, chain: Chain, path: Path, *, own: bool = True
+    ) -> None:
+        """Put what a variable holds, or what the code takes of it: of a module, or a class."""
+        for place, name in enumerate(chain[1:], 1):
+            if not isinstance(value, types.ModuleType) or is_installed_module(value.__name__):
+                break
+            module = self._modules.setdefault(id(value), Object(value))
+            part.inside[key] = module
+            part, key, value = module, name, vars(value).get(name)
+            if isinstance(value, type) and place + 1 < len(chain):
+                break
+        else:
+            place = len(chain)
+        self._put(part, key, value, path.of(".".join(chain[:place])), own=own)
+        if isinstance(value, type) and place < len(chain):
+            member = function_in(inspect.getattr_static(value, chain[place], None))
+            if not is_installed_module(value.__module__):
+                self._member(value, chain[place], member)
+
+    def _method(self, method: Any, path: Path) -> Part:
+        part = self._add(method, Method(method))
+        self._put(part, "__self__", method.__self__, path.of("self"))
+        self._put(part, "__func__", method.__func__, path)
+        return part
+
+    def _partial(self, value: functools.partial[Any], path: Path) -> None:
+        part = self._add(value, PartialCall(value))
+        self._put(part, ("func", 0), value.func, path)
+        for place, item in enumerate(value.args):
+            self._put(part, ("argument", place), item, path.of(f"args[{place}]"))
+        for name, item in value.keywords.items():
+            self._put(part, ("keyword", name), item, path.of(name))
+
+    def _look_class(self, value: type, _path: Path) -> None:
+        if not is_installed_module(value.__module__):
+            self._add(value, self._class(value))
+
+    def _module(self, value: types.ModuleType, path: Path) -> None:
+        """Look at a module of which anything may be taken."""
+        if not is_installed_module(value.__name__):
+            part = self._add(value, self._modules.setdefault(id(value), Object(value)))
+            for name, item in vars(value).items():
+                if not name.startswith("__"):
+                    self._put(part, name, item, path.of(f"{path}.{name}"))
+
+    def _cached(self, value: Any, path: Path) -> None:
+        part = self._add(value, Wrapped(value, functools.lru_cache(**value.cache_parameters())))
+        self._put(part, "fun", value.__wrapped__, path)
+
+    def _jitted(self, value: Any, path: Path) -> None:
+        inner: Any = getattr(value, "__wrapped__", None)
+        while type(inner).__module__.startswith("leafwise."):  # what lw.jit hands to JAX
+            inner = inner.__wrapped__
+        if not callable(inner):
+            return
+        options = jit_options(value)
+        if options is None:  # JAX does not tell: then what is around it is to be jitted
+            part: Part = Wrapped(value, lambda fun: fun)
+        elif isinstance(options, str):
+            part = Fixed(value, f"it is jitted with {options}, which would not fit")
+        else:
+            part = Jitted(value, options)
+        self._add(value, part)
+        self._put(part, "fun", inner, path)
+
+    def _tree(self, value: Any, path: Path, *, own: bool) -> None:
+        try:
+            found: tuple[Any, Any] = jax.tree_util.tree_flatten_with_path(value)
+        except Exception:  # noqa: BLE001  # keys that do not sort, or a flatten of the user's own
+            self._container(value, path)
+            return
+        pairs, treedef = found
+        keys, leaves = [key for key, _ in pairs], [leaf for _, leaf in pairs]
+        part = self._add(value, Tree(value, leaves, treedef))
+        fresh: list[Slot | None] = []
+        for place, (key, leaf) in enumerate(zip(keys, leaves, strict=True)):
+            mine: Slot | None = None
+            if self._is_capture(leaf, own=own):
+                slot, is_new = self._slot(leaf, path.of(f"{path}{jax.tree_util.keystr(key)}"))
+                part.inside[place] = slot
+                self.of_objects -= {slot}
+                mine = slot if is_new else None
+            elif type(leaf) not in PLAIN:
+                where = path.of(f"{path}{jax.tree_util.keystr(key)}")
+                self._put(part, place, leaf, where, own=own)
+            fresh.append(mine)
+        if any(slot is not None for slot in fresh):
+            self.name(path, treedef.unflatten(fresh))
+        self._statics(value, part, path)
+
+    def _statics(self, tree: Any, part: Part, path: Path) -> None:
+        """Look into the statics of a tree, which no array can be a part of."""
+        todo = [(str(path), tree)]
+        while todo:
+            where, value = todo.pop()
+            opened = None if type(value) in PLAIN else open_node(value)
+            if opened is None:
+                continue
+            node, children = opened
+            for name, static in zip(node.names, node.values, strict=True):
+                if type(static) not in PLAIN:
+                    fixed = Fixed(static, f"it is inside of the static {where}{name}")
+                    part.inside["static", where + name] = fixed
+                    self._put(fixed, "value", static, path.of(where + name))
+            self._instance_of(node.cls, part)
+            steps = zip(node.steps, children, strict=True)
+            todo += [(where + step, child) for step, child in steps]
+
+    def _container(self, value: Any, path: Path) -> None:
+        kind = type(value).__name__
+        part = self._add(
+            value, Fixed(value, f"it is inside of a {kind}, which JAX sees no parts of")
+        )
+        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in pairs:
+            self._put(part, key, item, path.of(f"{path}[{key!r}]"))
+
+    def _object(self, value: Any, path: Path, *, own: bool = True) -> None:
+        held = attributes(value)
+        if held or own_bases(type(value)):
+            part = self._add(value, Object(value))
+            for name, item in held:
+                if name != "__wrapped__":
+                    self._put(part, name, item, path.of(f"{path}.{name}"), own=own)
+            self._instance_of(type(value), part)
+
+    def _instance_of(self, cls: type, part: Part) -> None:
+        """Note that methods of a class may be called."""
+        for base in own_bases(cls):
+            part.inside["class", base] = self._class(base)
+
+    def _class(self, cls: type) -> Fixed:
+        if cls not in self._classes:
+            self._classes[cls] = Fixed(cls, "")
+        return self._classes[cls]
+
+    def _member(self, cls: type, name: str, value: Any) -> None:
+        """Look at what a class has under a name: no other class can be put in its place."""
+        where = f"{cls.__name__}.{name}"
+        if is_array(value):
+            reason = f"it is an attribute of the class {cls.__name__}, which stays as it is"
+        else:
+            reason = f"{where} reads it, and a class stays as it is"
+        fixed = Fixed(value, reason)
+        self._put(fixed, "value", value, Path(where, cls.__name__))
+        self._class(cls).inside[name] = fixed
+
+    def _enter_classes(self) -> None:
+        """Look at the methods and attributes of classes that the code names."""
+        done: set[tuple[type, str]] = set()
+        while True:
+            todo = [
+                (cls, name, member)
+                for cls in list(self._classes)
+                for name, member in vars(cls).items()
+                if (cls, name) not in done and (name in self._named or name in IMPLIED)
+            ]
+            if not todo:
+                return
+            for cls, name, member in todo:
+                done.add((cls, name))
+                value = function_in(member)
+                if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+                    self._member(cls, name, value)
+
+
+def _is_jitted(value: Any) -> bool:
+    try:
+        return callable(value) and isinstance(value, jax.stages.Wrapped)
+    except Exception:  # noqa: BLE001  # Python 3.11 asks a `__getattr__` of the user's own
+        return False

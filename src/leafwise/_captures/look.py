@@ -1,0 +1,371 @@
+"""How each kind of value is looked at, so that a later look can tell whether it changed."""
+
+import collections
+import dataclasses
+import dis
+import functools
+import hashlib
+import types
+import weakref
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, cast
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from leafwise._captures.seen import (
+    MOST_ATTRIBUTES,
+    MOST_BYTES,
+    MOST_ITEMS,
+    PLAIN,
+    Form,
+    Itself,
+    Kinds,
+    Look,
+    OfArray,
+    Same,
+    Seen,
+    is_it,
+    same_parts,
+    sameness,
+    whole,
+)
+from leafwise._objects.attributes import hides, wrapped_by
+from leafwise._objects.class_map import ClassMap
+from leafwise._objects.code import facts_of, is_installed_module
+from leafwise._objects.content_names import ABSENT, function_in
+from leafwise._objects.held import dict_and_slots, dict_of, held_by, slots_of, state, state_steps
+from leafwise._objects.introspect import has_hidden_state
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.text import shorten
+
+
+def look(value: Any, *, large: bool = False, holds: bool = True) -> Seen:
+    """Look at a value; what is large in it, or cannot be seen, is known by identity.
+
+    Args:
+        value: What a capture holds.
+        large: Whether to look into large values, too.
+        holds: Whether a function's closure is a part of it.
+    """
+    return Look(_KINDS, large=large, holds=holds).see(value)
+
+
+def _composed(
+    self: Look,
+    value: Any,
+    kind: Any,
+    take: Callable[[Any], list[Any]],
+    steps: tuple[str, ...] = (),
+) -> Seen:
+    """Look at the parts that `take` finds in a value; `steps` are the ways to them."""
+    self.enter()
+    items = take(value)
+    parts = self.see_all(items)
+    form = Form(kind, steps, tuple(part.form for part in parts))
+    return whole(form, same_parts(value, items, parts, take), parts)
+
+
+def _sequence(self: Look, value: Any) -> Seen:
+    self.check_size(len(value), MOST_ITEMS)
+    kind: Any = type(value)
+    base: Any = next(each for each in (list, tuple, collections.deque) if issubclass(kind, each))
+    steps = tuple(f"[{place}]" for place in range(len(value)))
+    if kind is base:
+        take: Callable[[Any], list[Any]] = lambda now: list(base.__iter__(now))  # noqa: E731
+        return _composed(self, value, _class_form(kind), take, steps)
+    names = getattr(kind, "_fields", ())
+    steps = tuple(f".{name}" for name in names) if len(names) == len(steps) else steps
+    return _composed(
+        self,
+        value,
+        _class_form(kind),
+        lambda now: [*base.__iter__(now), *state(now)],
+        (*steps, *state_steps(value)),
+    )
+
+
+def _mapping(self: Look, value: Any) -> Seen:
+    self.check_size(len(value), MOST_ITEMS)
+    kind: Any = type(value)
+    keys: Any = value.keys() if kind is types.MappingProxyType else dict.keys(value)
+    steps = _steps_of(list(keys))
+    if kind in (dict, types.MappingProxyType):
+        return _composed(
+            self, value, _class_form(kind), lambda now: [*now.keys(), *now.values()], steps
+        )
+    return _composed(
+        self,
+        value,
+        _class_form(kind),
+        lambda now: [*dict.keys(now), *dict.values(now), *state(now)],
+        (*steps, *state_steps(value)),
+    )
+
+
+def _steps_of(keys: list[Any]) -> tuple[str, ...]:
+    """Return the ways to keys, which have none, and to values."""
+    ways = [f"[{shorten(key, 40) if type(key) in PLAIN else '...'}]" for key in keys]
+    return (*[""] * len(keys), *ways)
+
+
+def _set(self: Look, value: Any) -> Seen:
+    self.check_size(len(value), MOST_ITEMS)
+    own, members = is_it(value), self.see_all(list(value))
+    copy = list(value) if all(each.same is None for each in members) else None
+    forms = sorted((repr(each.form) for each in members), key=str)
+    counted = len(value)
+
+    def same(now: Any) -> bool:
+        kept = len(now) == counted
+        return own(now) and kept and (copy is None or all(map(now.__contains__, copy)))
+
+    return whole((_class_form(type(value)), tuple(forms)), same, members)
+
+
+def _numpy_array(self: Look, value: np.ndarray[Any, Any]) -> Seen:
+    self.check_size(value.nbytes, MOST_BYTES)
+    if value.dtype.hasobject:
+        return Seen(Itself(value), is_it(value), "an array of objects")
+    own, content = is_it(value), _digest(value)
+    same: Same = lambda now: own(now) and _digest(now) == content  # noqa: E731
+    return Seen((_class_form(type(value)), *content), same)
+
+
+def _digest(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    data = value.tobytes()
+    if len(data) > MOST_BYTES:
+        data = hashlib.blake2b(data, digest_size=16).digest()
+    return value.dtype, value.shape, data
+
+
+def _jax_array(_: Look, value: Any) -> Seen:
+    return Seen(OfArray(value), is_it(value))
+
+
+def _tracer(_: Look, value: Any) -> Seen:
+    return Seen(Itself(value), is_it(value))  # which never changes
+
+
+def _generic(_: Look, value: Any) -> Seen:
+    return Seen((type(value), repr(value.dtype), value.tobytes()))
+
+
+def _dtype(_: Look, value: Any) -> Seen:
+    return Seen((np.dtype, repr(value)))
+
+
+def _enum(_: Look, value: Enum) -> Seen:
+    return Seen((_class_form(type(value)), value.name))
+
+
+def _module(_: Look, value: types.ModuleType) -> Seen:
+    return Seen((types.ModuleType, value.__name__), is_it(value))
+
+
+def _function(self: Look, value: types.FunctionType) -> Seen:
+    facts = facts_of(value.__code__)
+    name = value.__module__, value.__qualname__
+    own, plain = is_it(value), value.__code__
+    if facts.installed and "<locals>" not in value.__qualname__:
+        return Seen((types.FunctionType, *name), own)
+    number = self.number_of(value)
+    if number is not None:  # two functions of a package may share a third
+        return Seen((types.FunctionType, number), own)
+    self.enter()
+    code = Itself(value.__code__) if facts.form is None else facts.form
+    defaults = value.__defaults__, value.__kwdefaults__
+    held = _held(value) if self.holds or facts.installed else {}
+    parts = self.see_all([*defaults, *held.values()])
+
+    def same(now: Any) -> bool:
+        if not own(now) or now.__code__ is not plain:
+            return False
+        return now.__defaults__ is defaults[0] and now.__kwdefaults__ is defaults[1]
+
+    steps = (".__defaults__", ".__kwdefaults__", *[f" holding {name}" for name in held])
+    form = Form((types.FunctionType, code), steps, tuple(each.form for each in parts))
+    return whole(form, same, parts)
+
+
+def _held(function: types.FunctionType) -> dict[str, Any]:
+    """Return what a function closes over, by name."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            value = None
+        found[name] = settled(value) if name in names_written(function.__code__) else value
+    return found
+
+
+_WRITTEN: Final[ClassMap[frozenset[str]]] = ClassMap()
+
+
+def names_written(code: types.CodeType) -> frozenset[str]:
+    """Return the variables of the function around that code assigns itself."""
+    return _WRITTEN.setdefault(cast("Any", code), lambda: _find_written(code))
+
+
+def _find_written(code: types.CodeType) -> frozenset[str]:
+    stores = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
+    return frozenset(stores.intersection(code.co_freevars))
+
+
+def settled(value: Any) -> Any:
+    """Return a number as code leaves it that converts a variable in place: optax does."""
+    return float(value) if type(value) is int and abs(value) < _EXACT else value
+
+
+_EXACT: Final = 1 << 53
+"""Below, each `int` is a `float` of its own."""
+
+
+def _method(self: Look, value: Any) -> Seen:
+    """Look at a bound method, of which each access makes another one."""
+    self.enter()
+    parts = [value.__func__, value.__self__]
+    seen = self.see_all(parts)
+    of_function, of_self = map(sameness, seen, parts)
+    kind = type(value)
+
+    def same(now: Any) -> bool:
+        return type(now) is kind and of_function(now.__func__) and of_self(now.__self__)
+
+    form = Form(_class_form(kind), (".__func__", ".__self__"), tuple(each.form for each in seen))
+    return whole(form, same, seen)
+
+
+def _builtin(self: Look, value: Any) -> Seen:
+    owner, name, kind = value.__self__, value.__name__, type(value)
+    if owner is None or isinstance(owner, types.ModuleType | type):
+        return Seen((kind, getattr(value, "__module__", None), value.__qualname__), is_it(value))
+    seen = self.see(owner)
+    inside = sameness(seen, owner)
+    same: Same = lambda now: (  # noqa: E731
+        type(now) is kind and now.__name__ == name and inside(now.__self__)
+    )
+    return whole(Form((kind, name), (".__self__",), (seen.form,)), same, [seen])
+
+
+def _partial(self: Look, value: Any) -> Seen:
+    names = list(value.keywords)
+    return _composed(
+        self,
+        value,
+        _class_form(type(value)),
+        lambda now: [now.func, *now.args, *now.keywords.keys(), *now.keywords.values()],
+        (
+            ".func",
+            *[f".args[{place}]" for place in range(len(value.args))],
+            *[""] * len(names),
+            *[f".keywords[{name!r}]" for name in names],
+        ),
+    )
+
+
+def _reference(self: Look, value: Any) -> Seen:
+    """Look at a weak reference: at what it leads to, if that is the user's."""
+    found = value()
+    if found is None or is_installed_module(type(found).__module__):
+        return Seen((_class_form(type(value)), Itself(found)), is_it(value))
+    seen, own = self.see(found), is_it(value)
+    inside = sameness(seen, found)
+    same: Same = lambda now: own(now) and inside(now())  # noqa: E731
+    return whole(Form(_class_form(type(value)), ("()",), (seen.form,)), same, [seen])
+
+
+def _class(self: Look, value: type) -> Seen:
+    """Look at a class by its name, and at the code of one of the user's."""
+    form = _class_form(value)
+    if is_installed_module(value.__module__):
+        return Seen(form, is_it(value))
+    codes: list[Any] = []
+    for name, member in list(vars(value).items()):
+        code = getattr(function_in(member), "__code__", None)
+        if isinstance(code, types.CodeType):
+            codes.append((name, facts_of(code).form))
+        elif type(member) in PLAIN and not name.startswith("__"):
+            codes.append((name, self.see(member).form))
+    return Seen((*form, *codes), is_it(value))
+
+
+def _class_form(kind: type) -> tuple[str, ...]:
+    return kind.__module__, kind.__qualname__
+
+
+def _object(self: Look, value: Any) -> Seen:
+    """Look at an object by its class and its attributes, if those are all there is to it."""
+    kind: type = type(value)
+    if hides(value):
+        reason = f"a {kind.__qualname__} answers for its attributes itself"
+        return Seen(Itself(value), is_it(value), reason)
+    wrapped = wrapped_by(value) if callable(value) else None
+    if wrapped is not None:  # what JAX makes of a function
+        inner = self.see(wrapped)
+        return whole(Form(_class_form(kind), ("",), (inner.form,)), is_it(value), [inner])
+    held = held_by(value)
+    fields = _fields_of_node(kind)
+    if fields and all(name in fields or name.startswith("__") for name in held):
+        return _composed(
+            self,
+            value,
+            _class_form(kind),
+            lambda now: [getattr(now, name, ABSENT) for name in fields],
+            tuple(f".{name}" for name in fields),
+        )
+    if has_hidden_state(kind) or kind.__module__.partition(".")[0] in _MACHINERY:
+        reason = f"a {kind.__qualname__} does not show what it holds"
+        return Seen(Itself(value), is_it(value), reason)
+    self.check_size(len(held), MOST_ATTRIBUTES)
+    own, slots = dict_of(value), slots_of(kind)
+    take: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)
+    names, first = [*own, *slots], len(own)
+    if not own.keys() <= held.keys():  # there are cached properties in it
+        take, names, first = state, sorted(held), len(held)
+    seen = _composed(self, value, _class_form(kind), take)
+    named = sorted(zip(names, seen.form.parts[first:], strict=True), key=_name_of)
+    steps = tuple(f".{name}" for name, _ in named)
+    form = Form(_class_form(kind), steps, tuple(part for _, part in named))
+    return seen._replace(form=form)
+
+
+def _name_of(pair: tuple[Any, Any]) -> str:
+    return str(pair[0])
+
+
+def _fields_of_node(kind: Any) -> tuple[str, ...]:
+    """Return the fields of a dataclass that JAX takes apart: the statics of ours lie elsewhere."""
+    if not jax.tree_util.is_tree_node(kind) or not dataclasses.is_dataclass(kind):
+        return ()
+    return tuple(each.name for each in dataclasses.fields(kind))
+
+
+_MACHINERY: Final = frozenset(
+    {"threading", "_thread", "queue", "logging", "concurrent", "multiprocessing", "asyncio"}
+)
+"""The modules whose objects change by themselves, and configure nothing."""
+
+
+_KINDS: Final[Kinds] = (
+    (Tracer, _tracer),
+    (jax.Array, _jax_array),
+    (np.ndarray, _numpy_array),
+    (np.generic, _generic),
+    (np.dtype, _dtype),
+    (Enum, _enum),
+    (type, _class),
+    (types.ModuleType, _module),
+    (types.FunctionType, _function),
+    ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
+    ((types.BuiltinFunctionType, types.MethodWrapperType), _builtin),
+    (functools.partial, _partial),
+    (weakref.ReferenceType, _reference),
+    ((list, tuple, collections.deque), _sequence),
+    ((dict, types.MappingProxyType), _mapping),
+    ((set, frozenset), _set),
+    (object, _object),
+)

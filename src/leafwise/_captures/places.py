@@ -1,0 +1,226 @@
+"""A place outside of a function's arguments where its code finds a value: how to get there."""
+
+import builtins
+import collections
+import dataclasses
+import functools
+import types
+from collections.abc import Callable
+from enum import Enum, StrEnum
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from leafwise._captures.bytecode import Asked, Item, Read, Step, Usage
+from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
+from leafwise._objects.content_names import ABSENT, contents
+
+
+class Holder(StrEnum):
+    """Where something that a function captures is bound."""
+
+    GLOBAL = "global"
+    """A global of the module, or a builtin."""
+    CLOSURE = "closure"
+    """A variable of the function around it."""
+    DEFAULT = "default"
+    """The default of a parameter."""
+    ATTRIBUTE = "attribute"
+    """An attribute of the object whose method it is."""
+    PARTIAL = "argument of partial"
+    """An argument that a partial has given."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Place:
+    """A place to look at.
+
+    Attributes:
+        holder: Where the way starts.
+        key: Equal for places that start at the same variable.
+        start: Returns what is there.
+        steps: The attributes and keys from there on.
+        name: The way as the code spells it.
+        variable: The name that the way starts with.
+        owner: What holds the variable: the globals, the cell, the object, the function.
+    """
+
+    holder: Holder
+    key: tuple[Any, ...]
+    start: Callable[[], Any]
+    steps: tuple[Step, ...]
+    name: str
+    variable: str
+    owner: Any
+
+    def then(self, step: Step) -> "Place":
+        """Return the place one step further on."""
+        return dataclasses.replace(self, steps=(*self.steps, step), name=self.name + _spelled(step))
+
+    def read(self) -> Any:
+        """Return what is there now, `ABSENT` if nothing is."""
+        value = self.start()
+        for step in self.steps:
+            if value is ABSENT:
+                break
+            value = item_of(value, step.key) if isinstance(step, Item) else _attribute(value, step)
+        return value
+
+    def before(self) -> "Place":
+        """Return the place one step back."""
+        last = _spelled(self.steps[-1])
+        return dataclasses.replace(self, steps=self.steps[:-1], name=self.name.removesuffix(last))
+
+    def holding(self) -> Any:
+        """Return the object whose attribute or item it is; `ABSENT` if it is none."""
+        return self.before().read() if self.steps else ABSENT
+
+
+def _spelled(step: Step) -> str:
+    return f"[{step.key!r}]" if isinstance(step, Item) else f".{step}"
+
+
+_INDEXED: Final = (
+    *(dict, list, tuple),
+    *(collections.OrderedDict, collections.defaultdict, collections.Counter),
+)
+
+
+def item_of(value: Any, key: Any) -> Any:
+    """Return an item of a builtin container; `ABSENT` if there is none."""
+    if type(value) not in _INDEXED:
+        return ABSENT
+    if isinstance(value, dict):
+        return value.get(key, ABSENT)
+    return value[key] if isinstance(key, int) and -len(value) <= key < len(value) else ABSENT
+
+
+_READABLE: Final = (MemberKind.VALUE, MemberKind.METHOD, MemberKind.CLASS_METHOD)
+
+
+def _attribute(value: Any, name: str) -> Any:
+    member = step_into(value, name)
+    return member.value if member.kind in _READABLE else ABSENT
+
+
+def global_place(function: types.FunctionType, name: str) -> Place:
+    """Return the place of a global, or of a builtin."""
+    names = function.__globals__
+    start = functools.partial(_global, names, name)
+    return Place(Holder.GLOBAL, ("global", id(names), name), start, (), name, name, names)
+
+
+def _global(names: dict[str, Any], name: str) -> Any:
+    found = names.get(name, ABSENT)
+    return vars(builtins).get(name, ABSENT) if found is ABSENT else found
+
+
+def cell_place(function: types.FunctionType, name: str) -> Place:
+    """Return the place of a variable of the function around."""
+    place = function.__code__.co_freevars.index(name)
+    cell = (function.__closure__ or ())[place]
+    start = functools.partial(contents, cell)
+    return Place(Holder.CLOSURE, ("cell", id(cell)), start, (), name, name, function)
+
+
+def default_place(function: types.FunctionType, name: str) -> Place | None:
+    """Return the place of the default of a parameter, if it has one."""
+    place = Place(
+        Holder.DEFAULT,
+        ("default", id(function), name),
+        functools.partial(_default, function, name),
+        (),
+        name,
+        name,
+        function,
+    )
+    return None if place.read() is ABSENT else place
+
+
+def _default(function: types.FunctionType, name: str) -> Any:
+    code, defaults = function.__code__, function.__defaults__ or ()
+    positional = code.co_varnames[: code.co_argcount]
+    if name not in positional:
+        return (function.__kwdefaults__ or {}).get(name, ABSENT)
+    place = positional.index(name) - len(positional)
+    return defaults[place] if place >= -len(defaults) else ABSENT
+
+
+def fixed_place(holder: Holder, name: str, value: Any, owner: Any) -> Place:
+    """Return the place of something that is never bound anew: a receiver, an argument."""
+    # A receiver is the same one, whichever way leads to it.
+    key = (holder, id(owner), "" if value is owner else name)
+    return Place(holder, key, functools.partial(_itself, value), (), name, name, owner)
+
+
+def class_place(cls: type) -> Place:
+    """Return the place of a class that a method is given, or that it belongs to."""
+    return fixed_place(Holder.ATTRIBUTE, cls.__name__, cls, cls)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+_WHOLE: Final = Member(MemberKind.HIDDEN)
+_UNBOUND: Final = Member(MemberKind.ABSENT)
+
+
+def step_into(value: Any, step: Step) -> Member:
+    """Return what a step leads to; `MemberKind.HIDDEN` if the value is used as a whole."""
+    if isinstance(step, Item):
+        found = item_of(value, step.key)
+        if found is ABSENT and isinstance(step, Asked):
+            return _UNBOUND
+        return _WHOLE if found is ABSENT else Member(MemberKind.VALUE, found)
+    if isinstance(value, Enum) and step == "value" and "_value_" in vars(value):
+        return Member(MemberKind.VALUE, vars(value)["_value_"])
+    if is_data(value):
+        return _WHOLE
+    member = member_of(value, step)
+    unknown = member.kind is MemberKind.ABSENT and isinstance(value, type | types.ModuleType)
+    return _WHOLE if unknown else member
+
+
+_MUTABLE: Final = (list, dict, set, bytearray, collections.deque)
+
+
+def as_used(place: Place, read: Read) -> Read:
+    """Return a call of ``get`` or of ``append`` as what it is for the container at a place."""
+    read = _as_asked(place, read)
+    if read.usage is not Usage.MUTATED:
+        return read
+    holder = functools.reduce(Place.then, read.steps[:-1], place)
+    if isinstance(holder.read(), _MUTABLE):
+        return dataclasses.replace(read, steps=read.steps[:-1], usage=Usage.WRITTEN)
+    return dataclasses.replace(read, usage=Usage.CALLED)
+
+
+def _as_asked(place: Place, read: Read) -> Read:
+    """Return ``config.get('rate')`` as the item of a dict; of anything else as a call."""
+    steps: tuple[Step, ...] = ()
+    for step in read.steps:
+        if isinstance(step, Asked):
+            by_get = steps[-1:] == ("get",)
+            holder = functools.reduce(Place.then, steps[: len(steps) - by_get], place).read()
+            if not (type(holder) in _INDEXED and isinstance(holder, dict)):
+                usage = Usage.CALLED if by_get else Usage.READ
+                return dataclasses.replace(read, steps=steps, usage=usage)
+            steps = steps[: len(steps) - by_get]
+        steps = (*steps, step)
+    return dataclasses.replace(read, steps=steps)
+
+
+def in_package(
+    place: Place, module: types.ModuleType, steps: tuple[Step, ...]
+) -> tuple[Place, Any]:
+    """Return a number of a package, such as ``np.pi``; the module for anything else."""
+    value: Any = module
+    ahead = place
+    for step in steps:
+        if not isinstance(step, str) or not isinstance(value, types.ModuleType):
+            break
+        value, ahead = vars(value).get(step, ABSENT), ahead.then(step)
+    plain = isinstance(value, int | float | complex | np.ndarray | np.generic | jax.Array)
+    return (ahead, value) if plain else (place, module)

@@ -1,0 +1,215 @@
+"""What a captured value is made of: its leaves, how JAX treats each, and its bytes."""
+
+import collections
+import functools
+import types
+import warnings
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Final, NamedTuple, cast
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from leafwise._captures.bindings import Treatment
+from leafwise._jax.events import unheard
+from leafwise._objects.attributes import hides, is_tree, own_attributes
+from leafwise._objects.code import is_installed_module
+from leafwise._objects.introspect import compares_by_identity, has_hidden_state
+from leafwise._objects.text import shorten
+from leafwise._trees.nodes import open_node
+
+_MOST_PARTS: Final = 20_000
+"""A look into a value stops here."""
+
+_DEEPEST: Final = 100
+"""The nesting that is followed."""
+
+
+class CapturedLeaf(NamedTuple):
+    """One leaf of a captured container or object.
+
+    Attributes:
+        path: Where it is, behind the name of the capture: ``['w']``, ``.layers[0].b``.
+        treatment: How JAX treats it.
+    """
+
+    path: str
+    treatment: Treatment
+
+
+class Asking:
+    """Asks JAX how it treats values, once for each kind of them."""
+
+    def __init__(self) -> None:
+        """Start with nothing known."""
+        self._known: dict[Any, Treatment] = {}
+
+    def leaf(self, value: Any) -> Treatment | None:
+        """Return how a leaf is treated; None for what has parts of its own."""
+        if hides(value):
+            return Treatment.STATIC
+        if isinstance(value, types.ModuleType):
+            return Treatment.MODULE
+        if isinstance(value, _REF):
+            return Treatment.CONSTANT
+        if isinstance(value, _NUMBERS):
+            return self._of_number(value)
+        if isinstance(value, _PLAIN):
+            return Treatment.STATIC
+        is_code = callable(value) and is_installed_module(type(value).__module__)
+        is_code = is_code and not isinstance(value, functools.partial)
+        return Treatment.FUNCTION if is_code and not is_tree(value) else None
+
+    def _of_number(self, value: Any) -> Treatment:
+        fits = not isinstance(value, int) or -_INT32 <= value < _INT32 or value
+        dtype = getattr(value, "dtype", None)
+        kind = type(value), fits, dtype, getattr(value, "ndim", 0) == 0
+        if kind not in self._known:
+            self._known[kind] = _asked(value)
+        return self._known[kind]
+
+
+def _asked(value: Any) -> Treatment:
+    """Return what JAX makes of a number or an array that a function closes over."""
+    if isinstance(value, jax.Array) and not isinstance(value, Tracer) and value.is_deleted():
+        return Treatment.CONSTANT
+    try:
+        with unheard(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a number that overflows as a float32
+            found = jax.make_jaxpr(functools.partial(_itself, value))().jaxpr.outvars[0]
+    except Exception:  # noqa: BLE001  # JAX refuses it, so that only the trace can see it
+        return Treatment.STATIC
+    # Asked without `jax.extend.core`: to import that makes JAX trace every program again.
+    return Treatment.LITERAL if hasattr(found, "val") else Treatment.CONSTANT
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+_INT32: Final = 1 << 31
+_REF: Final[type] = getattr(jax, "Ref", type(None))
+_NUMBERS: Final = (bool, int, float, complex, np.generic, np.ndarray, jax.Array)
+_PLAIN: Final = (str, bytes, type(None), type(...), Enum, np.dtype, range, slice)
+
+
+class Contents:
+    """What is in a captured value.
+
+    Attributes:
+        leaves: The numbers, arrays, functions and modules in it, with their paths.
+        arrays: The bytes of each array, by its identity.
+        is_seen: Whether all of it was seen, so that a change of it can be seen, too.
+    """
+
+    def __init__(self, value: Any, asking: Asking) -> None:
+        """Look into a value."""
+        self.leaves: list[CapturedLeaf] = []
+        self.arrays: dict[int, int] = {}
+        self.is_seen = True
+        self._asking = asking
+        self._room = _MOST_PARTS
+        self._inside: set[int] = set()
+        self._look(value, "", static=False)
+
+    def _look(self, value: Any, path: str, *, static: bool) -> None:
+        self._room -= 1
+        if self._room < 0 or len(self._inside) > _DEEPEST:
+            self.is_seen = False
+            return
+        treatment = self._asking.leaf(value)
+        if treatment is not None:
+            self._leaf(value, path, treatment, static=static)
+        elif id(value) not in self._inside:
+            self._inside.add(id(value))
+            for step, part, fixed in self._parts(value):
+                self._look(part, path + step, static=static or fixed)
+                if self._room < 0:
+                    break
+            self._inside.discard(id(value))
+
+    def _leaf(self, value: Any, path: str, treatment: Treatment, *, static: bool) -> None:
+        if hides(value):
+            self.is_seen = False
+            return
+        if isinstance(value, jax.Array | np.ndarray | _REF):
+            self.arrays[id(value)] = _bytes_of(value)
+        if isinstance(value, _REF) or (isinstance(value, np.ndarray) and value.dtype.hasobject):
+            self.is_seen = False
+        if treatment is not Treatment.STATIC and not static:
+            self.leaves.append(CapturedLeaf(path, treatment))
+
+    def _parts(self, value: Any) -> Iterator[tuple[str, Any, bool]]:
+        """Yield what is in a value: the step that leads there, and whether it is static."""
+        if isinstance(value, functools.partial):
+            yield ".func", value.func, False
+            yield from ((f".args[{index}]", each, False) for index, each in enumerate(value.args))
+            yield from ((f".keywords[{k!r}]", each, False) for k, each in value.keywords.items())
+            return
+        node = _node(value)
+        if node is not None:
+            yield from ((step, each, False) for step, each in zip(*node[0], strict=False))
+            yield from ((step, each, True) for step, each in zip(*node[1], strict=False))
+            return
+        yield from ((step, each, False) for step, each in _items(value))
+        yield from ((f".{name}", each, False) for name, each in own_attributes(value))
+        kind = type(value)
+        if has_hidden_state(kind) and compares_by_identity(kind):
+            self.is_seen = False
+
+
+def _bytes_of(array: Any) -> int:
+    """Return the bytes of an array; 0 where it does not say."""
+    try:
+        aval = jax.typeof(array)
+        return int(getattr(array, "nbytes", None) or getattr(aval, "size", 0) * aval.dtype.itemsize)
+    except Exception:  # noqa: BLE001  # an array of objects, a tracer of a trace that ended
+        return int(getattr(array, "nbytes", 0))
+
+
+def _node(value: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]] | None:
+    """Return children and statics of a registered pytree that is no builtin container."""
+    if type(value) in _BUILTIN:
+        return None
+    try:
+        opened = open_node(value)
+    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
+        return None
+    if opened is None:
+        return None
+    node, children = opened
+    return (node.steps, children), (node.names, node.values)
+
+
+def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a builtin container, also of one that JAX could not flatten."""
+    # Past any method of a subclass.
+    if isinstance(value, dict | types.MappingProxyType):
+        pairs = dict.items(value) if isinstance(value, dict) else value.items()
+        yield from ((f"[{shorten(key, 40)}]", each) for key, each in pairs)
+        return
+    for base in (list, tuple, collections.deque, set, frozenset):
+        if isinstance(value, base):
+            items = cast("Any", base).__iter__(value)
+            is_set = base in (set, frozenset)
+            yield from (("{...}" if is_set else f"[{n}]", each) for n, each in enumerate(items))
+            return
+
+
+_BUILTIN: Final = frozenset({dict, list, tuple, set, frozenset, collections.deque})
+
+
+def treatment_of(value: Any, contents: Contents, asking: Asking) -> Treatment:
+    """Return how JAX treats a captured value as a whole."""
+    found = asking.leaf(value)
+    if found is not None:
+        return found
+    in_programs = any(leaf.treatment in _IN_PROGRAMS for leaf in contents.leaves)
+    if in_programs and is_tree(value):
+        return Treatment.PYTREE
+    return Treatment.FUNCTION if callable(value) else Treatment.STATIC
+
+
+_IN_PROGRAMS: Final = frozenset({Treatment.LITERAL, Treatment.CONSTANT})

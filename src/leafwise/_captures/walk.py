@@ -1,0 +1,396 @@
+"""The walk over everything that a function reads: its code, and the code that it leads to."""
+
+import dataclasses
+import functools
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from leafwise._captures.bytecode import Item, Read, Root, Usage, reads_of
+from leafwise._captures.captured_methods import PASSED_OVER, Methods, is_class_value
+from leafwise._captures.opcodes import first_parameter, parameters
+from leafwise._captures.places import (
+    Holder,
+    Place,
+    as_used,
+    cell_place,
+    class_place,
+    default_place,
+    fixed_place,
+    global_place,
+    in_package,
+    step_into,
+)
+from leafwise._objects.attributes import (
+    Member,
+    MemberKind,
+    functions_behind,
+    functions_in,
+    has_own_call,
+    hides,
+    in_class,
+    is_bound_method,
+    is_callable,
+    is_data,
+    is_installed,
+    is_object,
+    is_of_package,
+    is_tree,
+    wrapped_by,
+)
+from leafwise._objects.code import is_installed_module
+from leafwise._objects.content_names import ABSENT, own_bases
+from leafwise._objects.methods import BoundMethod
+
+_MOST_ENTERED: Final = 2_000
+"""Beyond so many functions, what they name is no longer entered."""
+
+_MOST_ITEMS: Final = 20_000
+"""So many items of containers are looked at for functions and objects to enter."""
+
+_DEEPEST: Final = 20
+"""The steps of a way behind which containers are not looked into."""
+
+
+@dataclasses.dataclass(slots=True)
+class Found:
+    """A place that is read, while the walk goes on."""
+
+    place: Place
+    reader: Callable[..., Any]
+    line: int
+    is_written: bool
+
+
+Given: TypeAlias = Place | type
+"""What is known of a parameter: the place it comes from, or the class that it is of."""
+
+
+class _Entry(NamedTuple):
+    """Something callable that is to be entered, and what is known of its arguments."""
+
+    value: Any
+    place: Place | None
+    args: tuple[Given, ...] = ()
+    kwargs: tuple[tuple[str, Given], ...] = ()
+    quiet: bool = False
+    """Whether a package wrapped it: what its wrappers hold besides is theirs."""
+
+
+class Walk:
+    """What is found on the way from one function.
+
+    Attributes:
+        found: The places, in the order of first reads.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.found: list[Found] = []
+        self._known: dict[tuple[Any, ...], Found] = {}
+        self._seen: dict[tuple[Any, ...], Any] = {}
+        self._pending: list[_Entry] = []
+        self._next: list[_Entry] = []
+        self._room = _MOST_ITEMS
+        self._methods: Methods[_Entry] = Methods()
+
+    def start(self, fn: Callable[..., Any]) -> None:
+        """Follow a function, and all that it leads to."""
+        self._pending.append(_Entry(fn, None))
+        while self._pending and len(self._seen) < _MOST_ENTERED:
+            self._open(self._pending.pop())
+            self._pending += reversed(self._next)
+            self._next = []
+
+    def _open(self, entry: _Entry) -> None:
+        value = entry.value
+        known = tuple(_identity(each) for each in entry.args)
+        named = tuple((name, _identity(each)) for name, each in entry.kwargs)
+        place = (
+            None if entry.place is None or isinstance(value, types.FunctionType) else entry.place
+        )
+        key = id(value), known, named, place and (place.key, place.steps)
+        if key in self._seen:
+            return
+        self._seen[key] = value
+        if hides(value):
+            self._object(value, entry)
+        elif isinstance(value, types.FunctionType):
+            self._function(value, entry)
+        elif isinstance(value, types.MethodType | BoundMethod) or is_bound_method(value):
+            receiver = self._receiver(value.__self__, value.__func__, entry.place)
+            self._enter(entry, value.__func__, (receiver, *entry.args))
+        elif isinstance(value, functools.partial):
+            self._partial(value, entry)
+        elif isinstance(value, type):
+            self._all_given(entry)
+            self._class(value, made=entry.place is None and bool(entry.args))
+        else:
+            self._object(value, entry)
+
+    def _enter(self, entry: _Entry, value: Any, args: tuple[Given, ...] | None = None) -> None:
+        args = entry.args if args is None else args
+        self._next.append(_Entry(value, entry.place, args, entry.kwargs, entry.quiet))
+
+    def _receiver(self, instance: Any, function: Any, place: Place | None) -> Place:
+        """Return the place of the object that a method belongs to."""
+        if place is not None:
+            return fixed_place(Holder.ATTRIBUTE, f"{place.name}.__self__", instance, instance)
+        return fixed_place(Holder.ATTRIBUTE, first_parameter(function), instance, instance)
+
+    def _function(self, function: types.FunctionType, entry: _Entry) -> None:
+        if is_installed(function):
+            self._function_of_package(function, entry)
+            return
+        given = self._assign(function, entry)
+        self._next += self._methods.named(function.__code__)
+        for read in reads_of(function.__code__):
+            place = self._place(function, read, given)
+            if read.root is Root.SUPER:
+                self._super(function, read, given)
+            elif isinstance(place, type):
+                self._of_class(place, read, function)
+            elif place is not None:
+                self._resolve(place, read, function)
+
+    def _assign(self, function: types.FunctionType, entry: _Entry) -> dict[str, Given]:
+        """Return what is known of the parameters of a function."""
+        code = function.__code__
+        names = parameters(code)
+        given = dict(zip(names[: code.co_argcount], entry.args, strict=False))
+        plain = names[: code.co_argcount + code.co_kwonlyargcount]
+        given |= {name: each for name, each in entry.kwargs if name in plain}
+        rest = entry.args[code.co_argcount :]
+        rest += tuple(each for name, each in entry.kwargs if name not in plain)
+        for each in rest if len(names) > len(plain) else ():
+            if isinstance(each, Place):
+                self._use(each, each.read(), function, code.co_firstlineno)
+        return {name: _renamed(each, name) for name, each in given.items()}
+
+    def _function_of_package(self, function: types.FunctionType, entry: _Entry) -> None:
+        """Look into a closure that a package made: of numbers, and of the user's functions."""
+        wrapped = wrapped_by(function)
+        if is_of_package(function) or wrapped is None:
+            self._all_given(entry)
+        if is_of_package(function):
+            return
+        self._next += self._methods.named(function.__code__)
+        quiet = entry.quiet or wrapped is not None
+        if wrapped is not None:
+            self._next.append(entry._replace(value=wrapped, quiet=True))
+        for read in reads_of(function.__code__):
+            if read.root is Root.FREE and read.name != "__class__":
+                self._resolve(cell_place(function, read.name), read, function, quiet=quiet)
+        self._enter_held(function, entry.place, wrapped, quiet=quiet)
+
+    def _enter_held(self, value: Any, place: Place | None, wrapped: Any, *, quiet: bool) -> None:
+        for held in functions_in(value):
+            if held is not wrapped and (wrapped is None or isinstance(held, types.FunctionType)):
+                self._next.append(_Entry(held, place, quiet=quiet))
+
+    def _place(
+        self, function: types.FunctionType, read: Read, given: dict[str, Given]
+    ) -> Given | None:
+        if read.root is Root.GLOBAL:
+            return global_place(function, read.name)
+        if read.root is Root.FREE:
+            return None if read.name == "__class__" else cell_place(function, read.name)
+        return given.get(read.name) or default_place(function, read.name)
+
+    def _partial(self, value: "functools.partial[Any]", entry: _Entry) -> None:
+        args = tuple(
+            fixed_place(Holder.PARTIAL, f"args[{index}]", item, value)
+            for index, item in enumerate(value.args)
+        )
+        own = {
+            name: fixed_place(Holder.PARTIAL, name, item, value)
+            for name, item in value.keywords.items()
+        }
+        kwargs = tuple({**own, **dict(entry.kwargs)}.items())
+        self._next.append(_Entry(value.func, entry.place, (*args, *entry.args), kwargs))
+
+    def _class(self, cls: type, *, made: bool) -> None:
+        """Enter those methods of a class of the user's that are named, now or later.
+
+        `made` says that an instance is there already.
+        """
+        for base in own_bases(cls):
+            for name, member in list(vars(base).items()):
+                if made and name in PASSED_OVER:
+                    continue
+                entries = [
+                    _Entry(function, None, (cls,))
+                    for function in functions_behind(member)
+                    if not is_installed(function)
+                ]
+                self._next += self._methods.add(cls, name, entries)
+
+    def _object(self, value: Any, entry: _Entry) -> None:
+        call = in_class(type(value), "__call__")
+        own = [each for each in functions_behind(call) if not is_installed(each)]
+        if own:
+            receiver = entry.place or self._receiver(value, own[0], None)
+            for function in own:
+                self._enter(entry, function, (receiver, *entry.args))
+            return
+        wrapped = None if is_of_package(value) else wrapped_by(value)
+        if wrapped is None:
+            self._all_given(entry)
+        else:
+            self._next.append(entry._replace(value=wrapped, quiet=True))
+        if wrapped is None and (entry.place is None or entry.quiet) and is_tree(value):
+            self._add(self._receiver(value, None, entry.place), value, 0, is_written=False)
+        if not is_of_package(value):
+            quiet = entry.quiet or wrapped is not None
+            self._enter_held(value, entry.place, wrapped, quiet=quiet)
+
+    def _all_given(self, entry: _Entry) -> None:
+        """Note the arguments that are given to what is not entered."""
+        for place in (*entry.args, *(place for _, place in entry.kwargs)):
+            if isinstance(place, Place):
+                self._use(place, place.read(), entry.value, 0)
+
+    def _super(self, function: types.FunctionType, read: Read, given: dict[str, Given]) -> None:
+        receiver = given.get(read.name)
+        if receiver is None or "__class__" not in function.__code__.co_freevars or not read.steps:
+            return
+        owner = cell_place(function, "__class__").read()
+        kind = receiver if isinstance(receiver, type) else type(receiver.read())
+        mro: Sequence[type] = kind.__mro__
+        behind = mro[mro.index(owner) + 1 :] if owner in mro else ()
+        name = cast("str", read.steps[0])
+        for base in behind:
+            if name in vars(base):
+                for found in functions_behind(vars(base)[name]):
+                    self._next.append(_Entry(found, None, (receiver,)))
+                    if not is_installed(found):
+                        place = class_place(base).then(name)
+                        self._add(place, function, read.line, is_written=False)
+                return
+
+    def _of_class(self, cls: type, read: Read, reader: types.FunctionType) -> None:
+        """Follow what is read of an instance of which only the class is known."""
+        first, *others = read.steps or ("",)
+        if first == "__class__" and others:
+            read = dataclasses.replace(read, steps=tuple(others))
+            self._resolve(class_place(cls), read, reader)
+        elif isinstance(first, str) and is_class_value(cls, first):
+            self._resolve(class_place(cls), read, reader)
+        elif isinstance(first, str):
+            for function in functions_behind(in_class(cls, first)):
+                if not is_installed(function):
+                    self._next.append(_Entry(function, None, (cls,)))
+
+    def _resolve(
+        self, place: Place, read: Read, reader: types.FunctionType, *, quiet: bool | None = None
+    ) -> None:
+        """Follow one read to its end; `quiet` is given for a closure of a package."""
+        read = as_used(place, read)
+        value, whole = place.read(), read.steps
+        for index, step in enumerate(read.steps):
+            if value is ABSENT or hides(value):
+                break
+            if isinstance(value, types.ModuleType) and is_installed_module(value.__name__):
+                place, value = in_package(place, value, read.steps[index:])
+                break
+            member = step_into(value, step)
+            if member.kind in (MemberKind.VALUE, MemberKind.ABSENT):
+                place, value = place.then(step), member.value
+            elif self._method(place.then(step), value, member, read, reader):
+                return
+            else:
+                break
+        if read.usage is Usage.CALLED and place.steps[-len(whole) :] != whole:
+            read = dataclasses.replace(read, usage=Usage.READ)  # what is called is a part of it
+        if quiet is None or hides(value):
+            self._use(place, value, reader, read.line, read.usage)
+        elif is_callable(value) or not is_data(value) or not _holds_data(value):
+            self._lead(place, value, quiet=quiet)
+        elif not quiet:
+            self._use(place, value, reader, read.line, read.usage)
+
+    def _method(
+        self,
+        place: Place,
+        value: Any,
+        member: Member,
+        read: Read,
+        reader: types.FunctionType,
+    ) -> bool:
+        """Enter a method or a property of an object; False if it is not the user's."""
+        if member.kind is MemberKind.HIDDEN or is_installed(member.value):
+            return False
+        if read.usage is Usage.WRITTEN:
+            return True
+        receiver: Given = place.before()
+        if member.kind is MemberKind.CLASS_METHOD:
+            receiver = class_place(value if isinstance(value, type) else type(value))
+        if member.kind is not MemberKind.PROPERTY:
+            self._add(place, reader, read.line, is_written=False)
+        self._next.append(_Entry(member.value, None, (receiver,)))
+        return True
+
+    def _use(
+        self,
+        place: Place,
+        value: Any,
+        reader: Callable[..., Any],
+        line: int,
+        usage: Usage = Usage.READ,
+    ) -> None:
+        """Note that a value is used as a whole, and enter what it leads to."""
+        if hides(value):
+            self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
+            return
+        is_called = usage is Usage.CALLED and is_object(value) and has_own_call(value)
+        if not is_called:
+            self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
+        if usage is not Usage.WRITTEN:
+            self._lead(place, value)
+
+    def _lead(self, place: Place, value: Any, *, quiet: bool = False) -> None:
+        """Enter what a value leads to, and what is in it."""
+        if hides(value):
+            return
+        if type(value) in (list, dict) or isinstance(value, tuple):
+            pairs: Iterable[Any] = value.items() if type(value) is dict else enumerate(value)
+            for key, item in pairs if len(place.steps) < _DEEPEST else ():
+                self._room -= 1
+                if self._room < 0:
+                    break
+                self._lead(place.then(Item(key)), item, quiet=quiet)
+            return
+        if is_data(value):
+            return
+        if callable(value):
+            self._next.append(_Entry(value, place, quiet=quiet))
+        if is_object(value) and not is_installed_module(type(value).__module__):
+            self._next.append(_Entry(type(value), None, (type(value),)))
+
+    def _add(
+        self, place: Place, reader: Callable[..., Any], line: int, *, is_written: bool
+    ) -> None:
+        key = (*place.key, place.steps)
+        known = self._known.get(key)
+        if known is None:
+            self._known[key] = found = Found(place, reader, line, is_written)
+            self.found.append(found)
+        elif known.is_written and not is_written:
+            known.reader, known.line, known.is_written = reader, line, False
+
+
+def _holds_data(value: Any) -> bool:
+    """Return whether a container holds more than functions; so does everything else."""
+    if type(value) not in (list, tuple):
+        return True
+    return not value or any(not is_callable(item) for item in value)
+
+
+def _renamed(given: Given, name: str) -> Given:
+    """Return an argument of a partial under the name of its parameter."""
+    is_argument = isinstance(given, Place) and given.holder is Holder.PARTIAL and not given.steps
+    return dataclasses.replace(cast("Place", given), name=name) if is_argument else given
+
+
+def _identity(given: Given) -> Any:
+    return id(given) if isinstance(given, type) else (given.key, given.steps)

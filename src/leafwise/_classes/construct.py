@@ -1,0 +1,220 @@
+"""Construction: assigning fields while it lasts, and ending it with a validated key."""
+
+import dataclasses
+import functools
+from typing import Any, Final, cast
+
+from leafwise._classes.codegen import PENDING
+from leafwise._classes.spec import ClassSpec, is_decorated
+from leafwise._statics.key import KEY, StaticKey, key_of, table_of
+from leafwise.errors import FieldNotSetError, FrozenInstanceError, UndecoratedSubclassError
+
+
+def set_attribute(self: Any, name: str, value: object) -> None:
+    """Assign a field while the instance is being constructed; refuse otherwise."""
+    _check_open(self, name, f"lw.replace(obj, {name}=...)")
+    object.__setattr__(self, name, value)
+
+
+def delete_attribute(self: Any, name: str) -> None:
+    """Delete an attribute while the instance is being constructed; refuse otherwise."""
+    _check_open(self, name, "a new instance without it")
+    object.__delattr__(self, name)
+
+
+def _check_open(self: Any, name: str, instead: str) -> None:
+    cls = type(self)
+    check_decorated(cls)
+    is_field = name in cls.__dict__["__dataclass_fields__"]
+    if is_constructed(self) and not is_field:
+        msg = (
+            f"{cls.__name__}.{name}: a pytree class is frozen, and has no such field: "
+            f"it has {_names(cls)}"
+        )
+        raise FrozenInstanceError(msg)
+    if is_constructed(self):
+        msg = (
+            f"{cls.__name__}.{name}: a pytree class is frozen once constructed, since JAX "
+            f"keeps programs for what it was\n  fix: make another instance: {instead}"
+        )
+        raise FrozenInstanceError(msg)
+    if not is_field and not _is_settable(cls, name):
+        msg = (
+            f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
+            f"has {_names(cls)}\n  fix: declare it: `{name}: ...` in the class body "
+            f"(`= lw.static_field(init=False)` if it is static)"
+        )
+        raise FrozenInstanceError(msg)
+
+
+def _is_settable(cls: type, name: str) -> bool:
+    return hasattr(type(getattr(cls, name, None)), "__set__") and name != KEY
+
+
+def _names(cls: type) -> str:
+    names = [field.name for field in dataclasses.fields(cast("Any", cls))]
+    return ", ".join(names) or "no fields"
+
+
+def is_constructed(self: object) -> bool:
+    """Return whether the constructor of an instance has come to its end."""
+    return _has(self, KEY)
+
+
+def _has(self: object, name: str) -> bool:
+    try:
+        object.__getattribute__(self, name)
+    except AttributeError:
+        return False
+    return True
+
+
+class Unset:
+    """A class attribute that says "not set": it hides a static property of a base."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        """Know the field's name."""
+        self.name = name
+
+    def __get__(self, instance: object, _owner: object = None) -> "Unset":
+        """Refuse on an instance: its own attribute would come before."""
+        if instance is None:
+            return self
+        msg = f"{type(instance).__name__!r} object has no attribute {self.name!r}"
+        raise AttributeError(msg, name=self.name, obj=instance)
+
+
+def read_pending(self: object, name: str) -> Any:
+    """Return a static that the constructor has assigned so far, or its default."""
+    if _has(self, PENDING):
+        pending = object.__getattribute__(self, PENDING)
+        if name in pending:
+            return pending[name]
+    default = type(self).__dict__["__dataclass_fields__"][name].default
+    if default is not dataclasses.MISSING:  # as a dataclass finds it, on the class
+        return default
+    msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+    raise AttributeError(msg, name=name, obj=self)
+
+
+def write_static(self: Any, name: str, value: object) -> None:
+    """Assign a static: for the key to come, or, by ``object.__setattr__``, for a new key."""
+    if is_constructed(self):
+        key: StaticKey = getattr(self, KEY)
+        names = key.owner.static_names
+        values = [value if each == name else getattr(self, each) for each in names]
+        object.__setattr__(self, KEY, key_of(table_of(type(self)), tuple(values)))
+        return
+    if not _has(self, PENDING):
+        object.__setattr__(self, PENDING, {})
+    object.__getattribute__(self, PENDING)[name] = value
+
+
+def check_decorated(cls: type) -> None:
+    """Refuse instances of an undecorated subclass.
+
+    Raises:
+        UndecoratedSubclassError: JAX would see an instance of `cls` as one opaque leaf.
+    """
+    if not is_decorated(cls):
+        base = next(base for base in cls.__mro__ if is_decorated(base))
+        msg = (
+            f"{cls.__name__} is a subclass of the pytree class {base.__name__}, but is not "
+            f"decorated itself: JAX would see its instances as opaque leaves\n"
+            f"  fix: @lw.pytree\n       class {cls.__name__}({base.__name__}): ..."
+        )
+        raise UndecoratedSubclassError(msg)
+
+
+WRITTEN: Final = "__leafwise_written__"
+"""Leads from a guarded constructor to the one its class wrote; None if it wrote none."""
+
+
+def guard_subclasses(cls: Any) -> None:
+    """Let subclasses that write their own constructor be checked all the same."""
+    written = cls.__dict__.get("__init_subclass__")
+    if written is None and any(is_decorated(base) for base in cls.__mro__[1:]):
+        return  # inherited
+
+    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:  # noqa: N807  # it is one
+        if written is None:
+            super(cls, subclass).__init_subclass__(**kwargs)
+        else:
+            written.__get__(None, subclass)(**kwargs)
+        _guard(subclass)
+
+    cls.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def _guard(subclass: Any) -> None:
+    owner = next(base for base in subclass.__mro__ if "__init__" in base.__dict__)
+    written = owner.__dict__["__init__"]
+    if is_decorated(owner) or hasattr(written, WRITTEN):
+        return
+
+    @functools.wraps(written)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
+        check_decorated(type(self))
+        written(self, *args, **kwargs)
+
+    setattr(__init__, WRITTEN, written if owner is subclass else None)
+    subclass.__init__ = __init__
+
+
+def finish(spec: ClassSpec, self: Any) -> None:
+    """End a construction: prepare what is left, validate statics, store the key.
+
+    Raises:
+        FieldNotSetError: A field has no value.
+        StaticFieldError: A static value is no key.
+    """
+    set_field = object.__setattr__
+    check_all_set(spec, self)
+    for field in spec.fields:
+        given = field.definition.init or field.has_default
+        if field.prepares and (spec.has_own_init or not given):
+            set_field(self, field.name, field.prepare(getattr(self, field.name)))
+    store_key(spec, self)
+
+
+def check_all_set(spec: ClassSpec, self: Any) -> None:
+    """Refuse an instance with a field that has no value."""
+    unset = [name for name in (f.name for f in spec.fields) if not _has(self, name)]
+    if unset:
+        name = spec.cls.__name__
+        msg = (
+            f"{name}.{unset[0]}: the field has no value at the end of construction"
+            + (f" (nor have {', '.join(unset[1:])})" if unset[1:] else "")
+            + f"\n  fix: assign self.{unset[0]} in __init__ or __post_init__, or give the "
+            f"field a default"
+        )
+        raise FieldNotSetError(msg)
+
+
+def store_key(spec: ClassSpec, self: Any) -> None:
+    """Give an instance the key of the statics that were assigned."""
+    object.__setattr__(self, KEY, current_key(spec, self))
+    if _has(self, PENDING):
+        object.__delattr__(self, PENDING)
+
+
+def current_key(spec: ClassSpec, self: Any) -> StaticKey:
+    """Return the key of an instance, also while it is being constructed."""
+    if is_constructed(self):
+        key: StaticKey = getattr(self, KEY)
+        return key
+    return key_of(spec.table, tuple(getattr(self, name) for name in spec.static_names))
+
+
+def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
+    """Return children and key of an instance whose ``__post_init__`` is running.
+
+    Raises:
+        FieldNotSetError: A field has no value yet.
+    """
+    check_all_set(spec, self)
+    children = tuple(getattr(self, name) for name in spec.dynamic_names)
+    key = current_key(spec, self)
+    return (children if key.spread is None else (*children, key.spread)), key

@@ -1,0 +1,156 @@
+"""Instances that another library flattens, with a key of leafwise among their statics.
+
+The key is kept in an attribute of the instance, which the other library takes for one more
+static. So that comparing the statics themselves adds nothing to comparing the keys, each is
+exchanged for the one object that the keys of equal instances share.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from leafwise._classes.fields import OPTIONS, FieldOptions
+from leafwise._objects.text import got
+from leafwise._statics import findings
+from leafwise._statics.key import (
+    KEY,
+    KeyTable,
+    OwnStaticKey,
+    StaticKey,
+    key_of,
+    table_of,
+    verify,
+    verify_content,
+)
+from leafwise.errors import StaticMutatedError
+
+if TYPE_CHECKING:
+    import dataclasses
+
+
+class LazyOwner:
+    """A class whose static fields can be asked for only once the class is finished.
+
+    Attributes:
+        cls: The class.
+        note: As in `StaticOwner`.
+        spread: As in `StaticOwner`.
+    """
+
+    def __init__(
+        self, cls: type, find: Callable[[type], "tuple[dataclasses.Field[Any], ...]"]
+    ) -> None:
+        """Know the class, and what finds its static fields."""
+        self.cls = cls
+        self.note = ""
+        self.spread: Callable[[tuple[Any, ...]], object] | None = None
+        self._find = find
+
+    @functools.cached_property
+    def _fields(self) -> "tuple[dataclasses.Field[Any], ...]":
+        return self._find(self.cls)
+
+    @property
+    def static_names(self) -> tuple[str, ...]:
+        """The static fields, in order."""
+        return self._names
+
+    @functools.cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self._fields)
+
+    @functools.cached_property
+    def content_names(self) -> frozenset[str]:
+        """Those of them that are compared by content."""
+        options = {
+            field.name: field.metadata.get(OPTIONS, FieldOptions()) for field in self._fields
+        }
+        return frozenset(name for name, each in options.items() if each.by == "content")
+
+
+class Held:
+    """A static on its way to the key, in a place where its kind would be complained about."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        """Hold the value."""
+        self.value = value
+
+
+def _let_go(value: object) -> object:
+    return value.value if isinstance(value, Held) else value
+
+
+def key_in(instance: object) -> StaticKey | None:
+    """Return the key that an instance keeps in an attribute, or None."""
+    key = _state(instance).get(KEY)
+    return key if isinstance(key, StaticKey) else None
+
+
+def _state(instance: object) -> dict[str, Any]:
+    # Not `vars`: `verify_sealed` runs whenever a class is asked for an instance's __dict__.
+    try:
+        state: dict[str, Any] = object.__getattribute__(instance, "__dict__")
+    except AttributeError:
+        return {}
+    return state
+
+
+def seal(instance: object) -> None:
+    """Give an instance the key of its statics, and the objects that its equals share.
+
+    Raises:
+        StaticFieldError: A static value is no key.
+    """
+    table = table_of(type(instance))
+    names = table.owner.static_names
+    state = _state(instance)
+    # A default that no constructor has assigned is on the class only.
+    values = [state[name] if name in state else getattr(instance, name) for name in names]
+    key = _shared(table, key_of(table, tuple(map(_let_go, values))))
+    state.update(zip(names, key.values, strict=True))
+    state[KEY] = key
+
+
+def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
+    """Return the key of the first values, where equal ones can be told apart."""
+    if not isinstance(key, OwnStaticKey) or key.token.values is key.values:
+        return key
+    try:
+        first = key_of(table, key.token.values)
+    except StaticMutatedError:  # those have changed since: not the fault of these
+        first = None
+    if first is not None and first == key:
+        return first
+    key.token.values = key.values  # the next ones share these
+    return key
+
+
+def verify_sealed_content(instance: object) -> None:
+    """Compare the statics of an instance by content with what its key was made from.
+
+    Raises:
+        StaticMutatedError: One of them changed.
+    """
+    key = key_in(instance)
+    if key is not None:
+        verify_content(key)
+
+
+def verify_sealed(instance: object) -> None:
+    """Compare the statics of an instance with what its key was made from.
+
+    Raises:
+        StaticMutatedError: One of them changed, or another value was put in its place.
+    """
+    key = key_in(instance)
+    if key is None:
+        return
+    verify(key)
+    state = _state(instance)
+    for name, value in zip(key.owner.static_names, key.values, strict=True):
+        if state.get(name) is not value:
+            place = f"{key.owner.cls.__name__}.{name}"
+            detail = f"it was {got(value)} and was assigned anew"
+            raise StaticMutatedError(findings.mutated(place, state.get(name), detail))

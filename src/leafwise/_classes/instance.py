@@ -1,0 +1,208 @@
+"""What every instance can do: compare, hash, print, copy, travel, and be changed in a copy."""
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from leafwise._classes.construct import check_all_set, current_key, store_key
+from leafwise._classes.registry import spec_of
+from leafwise._classes.spec import is_decorated
+from leafwise._statics.findings import is_tracer
+from leafwise._statics.key import KEY
+from leafwise.errors import TracerComparisonError
+
+if TYPE_CHECKING:
+    import wadler_lindig
+
+_WIDTH: Final = 88
+
+
+def rebuild(cls: type, values: dict[str, Any]) -> Any:
+    """Return an instance with these field values; its constructor does not run.
+
+    Raises:
+        FieldNotSetError: `values` lacks a field of `cls`.
+        StaticFieldError: A static value is no key.
+    """
+    return fill(object.__new__(cls), values)
+
+
+def fill(self: Any, values: dict[str, Any]) -> Any:
+    """Give an empty instance its field values, and return it."""
+    spec = spec_of(type(self))
+    for name, value in values.items():
+        object.__setattr__(self, name, value)
+    check_all_set(spec, self)
+    store_key(spec, self)
+    return self
+
+
+def exchange(self: Any, changes: dict[str, Any]) -> Any:
+    """Return a copy with some fields changed, without running the constructor."""
+    values = field_values(self)
+    for field in spec_of(type(self)).fields:
+        if field.name in changes:
+            values[field.name] = field.prepare(changes[field.name])
+    return rebuild(type(self), values)
+
+
+def field_values(self: Any) -> dict[str, Any]:
+    """Return the values of all fields by name, none of them copied."""
+    return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def reduce_instance(self: Any) -> tuple[Any, ...]:
+    """Pickle by class and field values."""
+    return rebuild, (type(self), field_values(self))
+
+
+def copy_instance(self: Any) -> Any:
+    """Return another instance with the same children and the same key."""
+    return rebuild(type(self), field_values(self))
+
+
+def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
+    """Return an instance with copied children and the same statics."""
+    spec = spec_of(type(self))
+    made: Any = object.__new__(type(self))
+    memo[id(self)] = made  # first: a child may lead back here
+    for name in spec.dynamic_names:
+        object.__setattr__(made, name, copy.deepcopy(getattr(self, name), memo))
+    object.__setattr__(made, KEY, current_key(spec, self))
+    return made
+
+
+def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
+    """Return whether class, statics, structure and leaves are the same.
+
+    Leaves are the same if they are one object, or of equal dtype, shape and elements;
+    NaN equals NaN.
+
+    Raises:
+        TracerComparisonError: Traced leaves that are not one object would have to be
+            compared.
+    """
+    if self is other:
+        return True
+    if type(self) is not type(other):
+        return NotImplemented
+    mine, structure = jax.tree_util.tree_flatten_with_path(self)
+    theirs, other_structure = jax.tree_util.tree_flatten(other)
+    if bool(cast("Any", structure) != other_structure):
+        return False
+    pairs = [(path, a, b) for (path, a), b in zip(mine, theirs, strict=True) if a is not b]
+    if any(_aval(a) != _aval(b) for _, a, b in pairs):
+        return False
+    for path, a, b in pairs:
+        if is_tracer(a) or is_tracer(b):
+            msg = (
+                f"{type(self).__name__}{jax.tree_util.keystr(path)}: == would have to "
+                f"compare traced values ({a} and {b}), which are not known yet\n"
+                f"  fix: compare outside of the traced function, or compare leaves with "
+                f"jax.numpy.array_equal"
+            )
+            raise TracerComparisonError(msg)
+    return all(_same_value(a, b) for _, a, b in pairs)
+
+
+def hash_instance(self: Any) -> int:
+    """Return a hash from the class, the statics and each leaf's shape and dtype."""
+    leaves, structure = jax.tree_util.tree_flatten(self)
+    key = current_key(spec_of(type(self)), self)
+    return hash((structure, key, tuple(map(_aval, leaves))))
+
+
+def _aval(leaf: Any) -> tuple[object, ...]:
+    """Return what must agree before elements are compared."""
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return (tuple(leaf.shape), str(leaf.dtype))
+    return (type(leaf),)
+
+
+def _same_value(a: Any, b: Any) -> bool:
+    if hasattr(a, "dtype") and hasattr(a, "shape"):
+        if isinstance(a, jax.ShapeDtypeStruct) or isinstance(b, jax.ShapeDtypeStruct):
+            return bool(a == b)
+        a, b = _as_numpy(a), _as_numpy(b)
+        if a.dtype == object:
+            return all(map(_same_object, a.flat, b.flat))
+        same = a == b
+        if np.issubdtype(a.dtype, np.inexact) or a.dtype.kind in "VmM":
+            same = same | ((a != a) & (b != b))  # noqa: PLR0124  # NaN, NaT
+        return bool(np.all(same))
+    return bool(a == b) or bool(a != a and b != b)  # noqa: PLR0124  # NaN
+
+
+def _same_object(a: Any, b: Any) -> bool:
+    return a is b or (_aval(a) == _aval(b) and _same_value(a, b))
+
+
+def _as_numpy(array: Any) -> np.ndarray[Any, Any]:
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    return np.asarray(array)
+
+
+def _print(tree: Any, **options: Any) -> str:
+    import wadler_lindig  # noqa: PLC0415  # a quarter of our own time to import
+
+    return wadler_lindig.pformat(tree, hide_defaults=False, **options)
+
+
+def represent(self: Any) -> str:
+    """Return ``Params(x=f32[3,4], a=2)``: code, with arrays summarised."""
+
+    def document(value: Any) -> "wadler_lindig.AbstractDoc | None":
+        # The class's own `__repr__` may be what asks: super(), or a decorator's wrapper.
+        return None if value is self else _document(value)
+
+    text = _print(self, width=_WIDTH, custom=document)
+    # JAX 0.10 prints an instance where its class is not the expected one. A function that
+    # makes classes has redefined nothing worth telling here.
+    local = "<locals>" in type(self).__qualname__
+    return text if local else text + spec_of(type(self)).note
+
+
+def _class_name(cls: type) -> str:
+    return cls.__name__ if is_decorated(cls) else cls.__qualname__.rpartition("<locals>.")[2]
+
+
+def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
+    """Return how to print what wadler-lindig would print otherwise."""
+    import wadler_lindig as wl  # noqa: PLC0415  # as above
+
+    if isinstance(value, type):
+        return wl.TextDoc(_class_name(value))
+    if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
+        return wl.TextDoc(repr(value))
+    if is_tracer(value):
+        return wl.array_summary(value.shape, str(value.dtype), "traced")
+    if isinstance(value, jax.Array):
+        return wl.array_summary(value.shape, str(value.dtype), None)
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return wl.array_summary(value.shape, str(value.dtype), "struct")
+    return None
+
+
+def pformat(tree: Any, *, width: int = _WIDTH, full: bool = False) -> str:
+    """Return a pytree as indented text.
+
+    Args:
+        tree: Any pytree.
+        width: The columns to fit into, where possible.
+        full: Whether to print the elements of arrays, instead of ``f32[3,4]``.
+
+    Returns:
+        The text, without a newline at its end.
+
+    Example:
+        >>> print(pformat({"w": jax.numpy.zeros((2, 3))}))
+        {'w': f32[2,3]}
+    """
+    if full:
+        return _print(tree, width=width, short_arrays=False)
+    return _print(tree, width=width, custom=_document)

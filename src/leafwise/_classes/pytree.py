@@ -1,0 +1,379 @@
+"""The decorator `pytree`, and `register` for classes that one does not own."""
+
+import abc
+import dataclasses
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar, dataclass_transform, overload
+
+import jax
+
+from leafwise._classes import construct, instance
+from leafwise._classes.annotations import caller_scopes
+from leafwise._classes.codegen import PENDING, RESERVED, make_properties, read_by_name
+from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
+from leafwise._classes.display import attach_display
+from leafwise._classes.fields import field, static_field
+from leafwise._classes.init import attach_init
+from leafwise._classes.register import register_class
+from leafwise._classes.registry import install, spec_of
+from leafwise._classes.slots import with_slots
+from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
+from leafwise._objects.methods import bind_methods
+from leafwise._statics.key import KEY
+from leafwise.errors import DefinitionError
+
+C = TypeVar("C", bound=type)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked of the decorator."""
+
+    kw_only: bool
+    slots: bool
+    order: bool
+    repr: bool
+    eq: bool
+    init: bool
+    many_statics: bool
+
+
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+def pytree(cls: C, /) -> C: ...
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+def pytree(
+    *,
+    kw_only: bool = ...,
+    slots: bool = ...,
+    order: bool = ...,
+    repr: bool = ...,
+    eq: bool = ...,
+    init: bool = ...,
+    frozen: Literal[True] = ...,
+    many_statics: bool = ...,
+) -> Callable[[C], C]: ...
+@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+def pytree(
+    cls: C | None = None,
+    /,
+    *,
+    kw_only: bool = False,
+    slots: bool = False,
+    order: bool = False,
+    repr: bool = True,
+    eq: bool = True,
+    init: bool = True,
+    frozen: bool = True,
+    many_statics: bool = False,
+) -> C | Callable[[C], C]:
+    """Make a class a frozen dataclass and a JAX pytree with a sound jit cache key.
+
+    Dynamic fields are children, in field order, with `jax.tree_util.GetAttrKey` paths.
+    Static fields (`static_field`, `Static`, or any library's metadata that says so) stand
+    behind one key: two instances share a compiled program exactly if they have the same
+    class and, field by field, statics of the same type and value all the way down.
+    Statics are validated when an instance is constructed; when JAX rebuilds one, neither
+    ``__init__`` nor ``__post_init__`` nor converters nor checks run.
+
+    Args:
+        cls: The class, when used without parentheses.
+        kw_only: Whether all fields are keyword-only, as in `dataclasses.dataclass`.
+        slots: Whether to make a class with ``__slots__`` (a new class, as there).
+        order: Whether to add ``<`` and its like, comparing field tuples.
+        repr: Whether to add a ``__repr__`` that summarises arrays.
+        eq: Whether to add ``==`` that answers with one bool, and a hash that agrees.
+        init: Whether to add ``__init__``, unless the class has one.
+        frozen: Only True: see Raises.
+        many_statics: Whether calls stay as quick when one jitted function has seen hundreds
+            of static values of this class (JAX searches its programs one by one). Instances
+            then have one more child, a node without leaves: `jax.tree.leaves` and paths do
+            not show it, ``is_leaf=lambda x: x is not tree`` and ``treedef.children()`` do.
+            A subclass decides for itself.
+
+    Returns:
+        The class (with ``slots=True`` a copy of it), registered with JAX.
+
+    Raises:
+        DefinitionError: The class cannot be a pytree dataclass as it is written, or
+            ``frozen=False`` was asked for.
+
+    Example:
+        >>> @pytree
+        ... class Params:
+        ...     w: jax.Array
+        ...     act: str = static_field(default="relu")
+        >>> Params(jax.numpy.zeros(3))
+        Params(w=f32[3], act='relu')
+    """
+    if not frozen:
+        msg = (
+            "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
+            "programs and rebuilds instances behind your back, so a field that changes in "
+            "place is lost, or answered for by a stale program\n"
+            "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
+        )
+        raise DefinitionError(msg)
+    options = Options(kw_only, slots, order, repr, eq, init, many_statics)
+    scopes = caller_scopes(2)
+    if cls is not None:
+        return typing.cast("C", decorate(cls, options, scopes))
+    return lambda decorated: decorate(decorated, options, scopes)
+
+
+def decorate(cls: Any, options: Options, scopes: list[Mapping[str, Any]]) -> Any:
+    """Do the work of `pytree`; `scopes` are the local names that the class's body could see."""
+    if inspect.isclass(cls) and is_decorated(cls):
+        return cls
+    _check_class(cls)
+    _check_bases(cls)
+    own = dict(cls.__dict__)
+    if "__init__" in own:
+        own["__init__"] = getattr(own["__init__"], WRITTEN, own["__init__"])
+        if own["__init__"] is None:
+            del own["__init__"]
+    if not (cls.__doc__ or "").strip():
+        cls.__doc__ = f"{cls.__name__}, a pytree dataclass."  # spares dataclasses a slow one
+        own["__doc__"] = None
+    _make_dataclass(cls, options, own)
+    fields = resolve_fields(cls, scopes)
+    reserved = next((f.name for f in fields if f.name.startswith((RESERVED, "__leafwise"))), None)
+    if reserved is not None:
+        msg = f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
+        raise DefinitionError(msg)
+    made: Any = _with_room_for_key(cls, fields, options)
+    _attach_methods(made, options, own)
+    spec = ClassSpec(
+        made,
+        fields,
+        has_own_init="__init__" in own or not options.init,
+        many_statics=options.many_statics,
+    )
+    _attach_statics(made, spec)
+    attach_init(made, spec, scopes, own.get("__init__"), init=options.init)
+    bind_methods(made, frozenset(made.__dataclass_fields__), is_decorated)
+    abc.update_abstractmethods(made)
+    guard_subclasses(made)
+    # An object of its own: cloudpickle drops what a class shares with its base.
+    setattr(made, MARK, (made.__qualname__, options.many_statics))
+    install(spec)  # last, so that JAX never holds a class that could not be finished
+    if own.get("__doc__") is None:
+        generated = "__init__" not in own and options.init
+        made.__doc__ = made.__name__ + _signature_text(made, generated=generated)
+    return made
+
+
+def _signature_text(cls: Any, *, generated: bool) -> str:
+    """Return how a class is called, as `dataclasses.dataclass` documents it."""
+    if generated and cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__:
+        text = str(inspect.signature(cls.__init__))  # much quicker than that of the class
+        text = re.sub(r"^\(\w+(, )?", "(", text)
+    else:
+        text = str(inspect.signature(cls))
+    return text.removesuffix(" -> None")
+
+
+def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: Options) -> Any:
+    """Return the class, or its copy with slots if it was asked for or has slots already."""
+    if options.slots:
+        if "__slots__" in cls.__dict__:
+            msg = f"{cls.__name__} already specifies __slots__"
+            raise TypeError(msg)
+        return with_slots(cls, [f.name for f in fields if not f.static], (KEY, PENDING))
+    return cls if cls.__dictoffset__ else with_slots(cls, [], (KEY, PENDING))
+
+
+def _check_class(cls: Any) -> None:
+    """Refuse what cannot be decorated at all."""
+    if not inspect.isclass(cls):
+        msg = f"pytree decorates a class, got {cls!r} ({type(cls).__name__})"
+        raise DefinitionError(msg)
+    name = cls.__name__
+    if _is_equinox_module(cls):
+        msg = (
+            f"{name}: a subclass of equinox.Module is a dataclass and a pytree already\n"
+            f"  fix: let it derive from leafwise.interop.equinox.Module, which gives its "
+            f"statics a sound key, and remove @lw.pytree; or keep @lw.pytree and have no "
+            f"module as base"
+        )
+        raise DefinitionError(msg)
+    if "__dataclass_params__" in cls.__dict__:
+        msg = (
+            f"{name}: already a dataclass; its field() declarations are gone by now\n"
+            f"  fix: remove @dataclass, as @lw.pytree makes it one (or the decorator or base "
+            f"class of another library that does); for a class that is not yours: "
+            f"lw.register({name}, dynamic=[...], static=[...])"
+        )
+        raise DefinitionError(msg)
+    if jax.tree_util.is_tree_node(cls):
+        msg = f"{name}: already registered as a pytree, by another library or by hand"
+        raise DefinitionError(msg)
+    for base in cls.__mro__:
+        is_python = bool(base.__flags__ & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
+        if base is not object and not is_python:
+            msg = (
+                f"{name}: a subclass of {base.__name__} cannot be a pytree class, since its "
+                f"content is not in fields\n  fix: keep a {base.__name__} in a field"
+            )
+            raise DefinitionError(msg)
+
+
+def _is_equinox_module(cls: type) -> bool:
+    module: Any = getattr(sys.modules.get("equinox"), "Module", None)  # not imported for this
+    return module is not None and issubclass(cls, module)
+
+
+def _check_bases(cls: type) -> None:
+    """Refuse bases whose fields would be lost or could change."""
+    for base in cls.__mro__[1:]:
+        params = base.__dict__.get("__dataclass_params__")
+        if params is not None and not params.frozen:
+            msg = (
+                f"{cls.__name__}: its base {base.__name__} is a dataclass that is not frozen\n"
+                f"  fix: decorate {base.__name__} with @lw.pytree or @dataclass(frozen=True)"
+            )
+            raise DefinitionError(msg)
+        decorated_above = any(is_decorated(above) for above in base.__mro__[1:])
+        declared = inspect.get_annotations(base).items()
+        lost = [name for name, kind in declared if "ClassVar" not in str(kind)]
+        if decorated_above and not is_decorated(base) and lost:
+            msg = (
+                f"{cls.__name__}: its base {base.__name__} is a subclass of a pytree class "
+                f"and declares {', '.join(lost)}, but is not decorated, so these would be lost\n"
+                f"  fix: decorate {base.__name__} with @lw.pytree too"
+            )
+            raise DefinitionError(msg)
+
+
+def _make_dataclass(cls: type, options: Options, own: Mapping[str, Any]) -> None:
+    """Run `dataclasses.dataclass`, for fields, frozen-ness and order only."""
+    for name in inspect.get_annotations(cls):
+        inherited = _static_of_base(cls, name)
+        if name not in own and inherited is not None:
+            # What dataclasses would inherit as the default is our property.
+            missing = inherited.default is dataclasses.MISSING
+            setattr(cls, name, dataclasses.field() if missing else inherited.default)
+    if options.order:
+        if not options.eq:
+            msg = f"{cls.__name__}: order=True needs eq=True"
+            raise DefinitionError(msg)
+        for name, function in _EQUALITY.items():
+            if name not in own or (name == "__hash__" and own[name] is None):
+                setattr(cls, name, function)
+    for name in ("__setattr__", "__delattr__"):
+        if name in own:
+            msg = (
+                f"{cls.__name__}.{name}: a pytree class is frozen, so it cannot have its own\n"
+                f"  fix: remove {name}"
+            )
+            raise DefinitionError(msg)
+    # `frozen` compiles a __setattr__ that ours replaces; below a dataclass it has to be.
+    below = any("__dataclass_params__" in base.__dict__ for base in cls.__mro__[1:])
+    try:
+        dataclasses.dataclass(
+            init=False,
+            repr=False,
+            eq=options.order,
+            order=options.order,
+            frozen=below,
+            kw_only=options.kw_only,
+        )(cls)
+    except (TypeError, ValueError) as error:
+        error.add_note(f"while making {cls.__name__} a pytree class")
+        raise
+    params = typing.cast("Any", cls).__dataclass_params__
+    params.init, params.repr, params.eq = options.init, options.repr, options.eq
+    params.frozen = True
+
+
+_EQUALITY: Final = {"__eq__": instance.equal, "__hash__": instance.hash_instance}
+_COPYING: Final = {
+    "__copy__": instance.copy_instance,
+    "__deepcopy__": instance.deepcopy_instance,
+    "__reduce__": instance.reduce_instance,
+}
+_PICKLING: Final = ("__reduce_ex__", "__getstate__", "__getnewargs__")
+
+
+def _attach_methods(cls: Any, options: Options, own: Mapping[str, Any]) -> None:
+    """Add what the class does not have, as `dataclasses.dataclass` would."""
+    cls.__setattr__ = construct.set_attribute
+    cls.__delattr__ = construct.delete_attribute
+    if options.repr and "__repr__" not in own:
+        cls.__repr__ = instance.represent
+        attach_display(cls)
+    if options.eq and "__eq__" not in own:
+        cls.__eq__ = instance.equal
+    if options.eq and own.get("__hash__") is None:
+        cls.__hash__ = instance.hash_instance
+    for name, function in _COPYING.items():
+        ours = name != "__reduce__" or not _has_own_pickling(cls)
+        if ours and getattr(cls, name, None) in (None, getattr(object, name, None)):
+            setattr(cls, name, function)
+
+
+def _has_own_pickling(cls: type) -> bool:
+    return any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING)
+
+
+def _attach_statics(cls: Any, spec: ClassSpec) -> None:
+    """Let static fields be read from the key, whatever a base class made of their names."""
+    properties = make_properties(spec, construct.read_pending, construct.write_static)
+    for name, static in properties.items():
+        setattr(cls, name, static)
+    for base in filter(is_decorated, cls.__mro__[1:]):
+        for index, name in enumerate(spec_of(base).static_names):
+            if spec.static_names[index : index + 1] != (name,):
+                read_by_name(base.__dict__[name], name)
+    for name in spec.dynamic_names:
+        if name not in cls.__dict__ and _static_of_base(cls, name) is not None:
+            setattr(cls, name, Unset(name))
+
+
+def _static_of_base(cls: type, name: str) -> "dataclasses.Field[Any] | None":
+    """Return the field, if what a class inherits as `name` is a base's static property."""
+    for base in cls.__mro__[1:]:
+        if name in base.__dict__:
+            found = base.__dict__.get("__dataclass_fields__", {}).get(name)
+            return found if isinstance(base.__dict__[name], property) else None
+    return None
+
+
+def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -> C:
+    """Register a class that one does not own as a pytree with a sound key.
+
+    The class itself stays as it is. Its statics are validated whenever an instance is
+    flattened, as its constructor is not ours; unflattening runs no ``__init__``.
+
+    Args:
+        cls: Any class whose instances keep their state in attributes.
+        dynamic: The attributes that are children, in the order of the leaves.
+        static: The attributes that are aux data.
+
+    Returns:
+        `cls`.
+
+    Raises:
+        DefinitionError: The class is registered already, a name is given twice, its
+            instances keep their state elsewhere, or (where the class declares its fields)
+            names are missing or unknown.
+        StaticFieldError: (when flattening) a static value is no key.
+
+    Example:
+        >>> class Point:
+        ...     def __init__(self, x, unit):
+        ...         self.x, self.unit = x, unit
+        >>> register(Point, dynamic=["x"], static=["unit"]) is Point
+        True
+    """
+    for argument, names in (("dynamic", dynamic), ("static", static)):
+        if isinstance(names, str):
+            msg = f"register({argument}={names!r}): name attributes in a list: [{names!r}]"
+            raise DefinitionError(msg)
+    register_class(cls, tuple(dynamic), tuple(static))
+    return cls

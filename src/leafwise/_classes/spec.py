@@ -1,0 +1,360 @@
+"""Class and options, resolved into the one record that everything later reads."""
+
+import copy
+import dataclasses
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from leafwise._classes import annotations
+from leafwise._classes.annotations import resolve, resolve_known
+from leafwise._classes.fields import OPTIONS, STATIC_METADATA, FieldOptions, NamedCheck
+from leafwise._objects.frozen import freeze_but_tracers
+from leafwise._objects.text import got
+from leafwise._statics.key import KeyTable, StaticKey, table_of
+from leafwise.errors import DefinitionError, FieldCheckError
+
+_NO_OPTIONS: Final = FieldOptions()
+
+MARK: Final = "__leafwise_pytree__"
+"""Stands in the own ``__dict__`` of every decorated class."""
+
+
+REDEFINED: Final = "old definition, redefined since"
+
+
+def is_decorated(cls: type) -> bool:
+    """Return whether the class itself, not only a base, was decorated."""
+    return MARK in cls.__dict__
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One field, resolved.
+
+    Attributes:
+        owner: The name of the class, for messages.
+        name: The field's name.
+        static: Whether it is aux data rather than a child.
+        options: Converter, check and freezing.
+        definition: The `dataclasses.Field`.
+    """
+
+    owner: str
+    name: str
+    static: bool
+    options: FieldOptions
+    definition: "dataclasses.Field[Any]"
+
+    @property
+    def prepares(self) -> bool:
+        """Whether a value is converted, frozen or checked."""
+        options = self.options
+        return options.converter is not None or options.check is not None or options.freeze
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the constructor can do without a value."""
+        missing = dataclasses.MISSING
+        definition = self.definition
+        return definition.default is not missing or definition.default_factory is not missing
+
+    def prepare(self, value: Any) -> Any:
+        """Return the value to store: converted, frozen and checked.
+
+        Raises:
+            FieldCheckError: The check answered False.
+            Exception: Whatever converter or check raise, with a note naming the field.
+        """
+        options, doing = self.options, "converter"
+        try:
+            if options.converter is not None:
+                value = options.converter(value)
+            if options.freeze:
+                doing = "freezing"
+                value = freeze_but_tracers(value)
+            doing = "check"
+            if isinstance(options.check, NamedCheck):
+                verdict = options.check.check_named(value, f"{self.owner}.{self.name}")
+            else:
+                verdict = options.check(value) if options.check is not None else None
+            refused = _is_false(verdict)
+        except Exception as error:
+            error.add_note(f"in the {doing} of field {self.owner}.{self.name}, given {got(value)}")
+            raise
+        if refused:
+            check = getattr(options.check, "__name__", repr(options.check))
+            msg = f"{self.owner}.{self.name}: its check {check} refused {got(value)}"
+            raise FieldCheckError(msg)
+        return value
+
+
+def _is_false(verdict: object) -> bool:
+    """Return whether a check said no: False, or an untraced array or scalar of it."""
+    if verdict is None or isinstance(verdict, bool):
+        return verdict is False
+    from leafwise._statics.findings import is_tracer  # noqa: PLC0415
+
+    shape = getattr(verdict, "shape", None)
+    if shape not in (None, ()):
+        msg = f"the check answers with an array of shape {shape}, not with one bool: add .all()"
+        raise FieldCheckError(msg)
+    return shape == () and not is_tracer(verdict) and not verdict
+
+
+class ClassSpec:
+    """A pytree class, resolved: what code generation and registration read.
+
+    Attributes:
+        cls: The class.
+        fields: All fields in order, static and dynamic.
+        dynamic_names: The fields that are children, in order.
+        static_names: The fields that stand behind the key, in order.
+        content_names: Those of them that are compared by content.
+        table: The keys of the class.
+        empty_key: The one key of a class without statics, kept alive; else None.
+        has_own_init: Whether the class's ``__init__`` was written by hand.
+        is_redefined: Whether a newer class has taken its name.
+        spread: What picks the extra child by the statics, if the class has ``many_statics``.
+    """
+
+    def __init__(
+        self,
+        cls: type,
+        fields: tuple[FieldSpec, ...],
+        *,
+        has_own_init: bool,
+        many_statics: bool = False,
+    ) -> None:
+        """Keep what was resolved."""
+        self.cls = cls
+        self.fields = fields
+        self.dynamic_names = tuple(field.name for field in fields if not field.static)
+        self.static_names = tuple(field.name for field in fields if field.static)
+        self.content_names = frozenset(
+            field.name for field in fields if field.static and field.options.by == "content"
+        )
+        self.table: KeyTable = table_of(cls)
+        self.empty_key: StaticKey | None = None
+        self.has_own_init = has_own_init
+        self.is_redefined = False
+        self.spread: Callable[[tuple[Any, ...]], object] | None = None
+        if many_statics:
+            from leafwise._statics.hash_nodes import spread_of  # noqa: PLC0415  # see there
+
+            self.spread = spread_of
+
+    @property
+    def note(self) -> str:
+        """Words that tell this class from another definition of its name."""
+        return f" [{REDEFINED}]" if self.is_redefined else ""
+
+
+def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpec, ...]:
+    """Return the fields of a class that has just become a dataclass.
+
+    The metadata of a field that an annotation makes static is completed, in a copy.
+
+    Raises:
+        DefinitionError: Contradictory, ambiguous or impossible declarations, all named.
+    """
+    problems: list[str] = []
+    fields: list[FieldSpec] = []
+    declared = [(base, inspect.get_annotations(base).keys()) for base in cls.__mro__]
+    for definition in dataclasses.fields(cls):
+        # The class whose body annotates the field.
+        declared_by = next((base for base, names in declared if definition.name in names), cls)
+        if declared_by is not cls:
+            problems.extend(_silent_override(cls, definition))
+        if declared_by is cls or not is_decorated(declared_by):
+            if declared_by is not cls:  # a plain dataclass's field: not ours to complete
+                definition = copy.copy(definition)  # noqa: PLW2901
+                typing.cast("Any", cls).__dataclass_fields__[definition.name] = definition
+            static = _resolve_static(cls, declared_by, definition, scopes, problems)
+        else:
+            static = is_static_metadata(definition.metadata) is True
+        options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+        fields.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
+    if problems:
+        raise DefinitionError("\n".join(problems))
+    return tuple(fields)
+
+
+def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a generated constructor takes for each field and `dataclasses.InitVar`.
+
+    What checks types at run time reads them from the constructor, and would look for the
+    names of a string in the wrong place.
+    """
+    types: dict[str, Any] = {}
+    # Its own name first: the module may still hold an older class of that name.
+    scopes = [{cls.__name__: cls}, *scopes]
+    for name, definition in typing.cast("Any", cls).__dataclass_fields__.items():
+        kind = definition.type
+        if isinstance(kind, str):
+            bases = (base for base in cls.__mro__ if name in inspect.get_annotations(base))
+            kind = resolve_known(next(bases, cls), kind, scopes)
+        types[name] = kind.type if isinstance(kind, dataclasses.InitVar) else kind
+        options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+        if options.converter is not None or options.freeze:
+            types[name] = _taken_by(options.converter)
+    return types
+
+
+def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
+    """Return the type that a converter takes, as far as it says one."""
+    try:
+        # What freezing takes goes deeper than types say.
+        signature = inspect.signature(typing.cast("Any", converter), eval_str=True)
+        taken = next(iter(signature.parameters.values())).annotation
+    except Exception:  # noqa: BLE001  # builtins have no signature, strings any code
+        return Any
+    return Any if taken is inspect.Parameter.empty else taken
+
+
+def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
+    """Return what a field's metadata says, in any library's words; None if nothing.
+
+    Raises:
+        ValueError: Its entries contradict each other.
+    """
+    said = [
+        bool(metadata[key]) is STATIC_METADATA[key] for key in STATIC_METADATA if key in metadata
+    ]
+    if len(set(said)) > 1:
+        raise ValueError
+    return said[0] if said else None
+
+
+def _resolve_static(
+    cls: type,
+    declared_by: type,
+    definition: "dataclasses.Field[Any]",
+    scopes: list[Mapping[str, Any]],
+    problems: list[str],
+) -> bool:
+    """Decide whether a field that no decorated base has declared is static."""
+    where = f"{cls.__name__}.{definition.name}"
+    annotation = resolve(declared_by, definition.name, definition.type, scopes)
+    wrong = contradictions(where, definition.metadata, annotation, definition.type)
+    if wrong:
+        problems.extend(wrong)
+        return False
+    said = is_static_metadata(definition.metadata)
+    static = annotations.has_mark(annotation) or said is True
+    if not static and said is None and OPTIONS not in definition.metadata:
+        problems.extend(ambiguous_override(where, declared_by, definition.name))
+    problems.extend(_misfit(where, definition, annotation, static=static))
+    if static:
+        definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
+    return static
+
+
+def contradictions(
+    where: str, metadata: Mapping[Any, Any], annotation: Any, written: Any
+) -> list[str]:
+    """Return why a declaration does not tell whether a field is static; empty if it does.
+
+    Args:
+        where: Class and field.
+        metadata: The field's.
+        annotation: Its annotation, resolved.
+        written: Its annotation as it is written.
+    """
+    name = where.rpartition(".")[2]
+    try:
+        said = is_static_metadata(metadata)
+    except ValueError:
+        return [
+            f"{where}: its metadata contradicts itself: {dict(metadata)}\n"
+            f"  fix: keep one of `lw.static_field()` and `lw.field()`"
+        ]
+    if annotations.has_mark(annotation) and said is False:
+        return [
+            f"{where}: the annotation says static, the metadata dynamic: "
+            f"{dict(metadata)}\n  fix: take one of them away"
+        ]
+    if annotations.has_buried_mark(annotation):
+        return [
+            f"{where}: Static inside of another type says nothing: {written}\n"
+            f"  fix: `{name}: lw.Static[{annotations.without_marks(written)}]`"
+        ]
+    return []
+
+
+def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
+    """Return the problem of a field that overrides a static one and says nothing of it."""
+    base = _static_base(cls, name)
+    if base is None:
+        return []
+    return [
+        f"{where}: overrides a static field of {base.__name__} without saying whether it "
+        f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
+        f"`{name}: ... = lw.field(...)` for a dynamic one"
+    ]
+
+
+def _misfit(
+    where: str, definition: "dataclasses.Field[Any]", annotation: Any, *, static: bool
+) -> list[str]:
+    """Return what is wrong between a field's type and its being static or not."""
+    name = definition.name
+    options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+    if static and annotations.is_array(annotation) and not options.freeze:
+        kind = annotations.without_marks(annotation)
+        return [
+            f"{where}: a static field cannot hold an array ({kind})\n"
+            f"  fix: make it dynamic: `{name}: {kind}`, or, for a constant table, "
+            f"`{name}: lw.Static[lw.StaticArray]` or `{name}: ... = lw.static_field(freeze=True)`"
+        ]
+    if not static and annotations.is_text(annotation):
+        kind = annotations.without_marks(annotation)
+        frozen = re.sub(r"^list\[(.*)\]$", r"tuple[\1, ...]", kind)
+        frozen = re.sub(r"^set\[", "frozenset[", frozen)
+        frozen = re.sub(r"^dict\[", "lw.FrozenMapping[", frozen)
+        value = argument = ""
+        if definition.default is not dataclasses.MISSING:
+            value, argument = f" = {definition.default!r}", f"default={definition.default!r}"
+        elif definition.default_factory is not dataclasses.MISSING:
+            argument = "default_factory=..."
+        return [
+            f"{where}: JAX cannot trace a {kind}, so it cannot be a dynamic field\n"
+            f"  fix: `{name}: lw.Static[{frozen}]{value}` or "
+            f"`{name}: {frozen} = lw.static_field({argument})`"
+        ]
+    return []
+
+
+def _static_base(cls: type, name: str) -> type | None:
+    """Return the base that declares `name` static, if the nearest one does."""
+    for base in cls.__mro__[1:]:
+        found = base.__dict__.get("__dataclass_fields__", {}).get(name)
+        if found is not None:
+            return base if is_static_metadata(found.metadata) else None
+    return None
+
+
+def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[str]:
+    """Return the problem of ``a = 3`` in a subclass, which changes no default."""
+    name = definition.name
+    value = cls.__dict__.get(name, dataclasses.MISSING)
+    is_slot = isinstance(value, types.MemberDescriptorType)
+    if value is dataclasses.MISSING or value is definition.default or is_slot:
+        return []
+    if isinstance(value, property | functools.cached_property | classmethod | staticmethod):
+        kind = type(value).__name__
+        return [
+            f"{cls.__name__}.{name}: a {kind} hides the field that a base class declares\n"
+            f"  fix: give it another name"
+        ]
+    return [
+        f"{cls.__name__}.{name}: assigned without an annotation, which changes nothing in a "
+        f"dataclass: the default stays that of the base class\n"
+        f"  fix: annotate it: `{name}: ... = lw.static_field(default={value!r})` or "
+        f"`{name}: ... = lw.field(default={value!r})`"
+    ]

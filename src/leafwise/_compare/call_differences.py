@@ -1,0 +1,124 @@
+"""The differences between two calls as wholes: configuration, arguments, devices."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from leafwise._compare import fixes
+from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
+from leafwise._compare.signature import Signature
+from leafwise._compare.static_reasons import static_reason
+from leafwise._jax.compat import UNNAMED_CONFIG
+from leafwise._trees.equality import jax_equal, same_entry
+from leafwise._trees.leaves import Leaf, LeafKind, device_order
+
+
+def call_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield the reasons that are not in the trees of the dynamic arguments."""
+    yield from _config_reasons(before, after)
+    yield from _refused(before, after)
+    yield from _devices(before, after)
+    yield from _arguments(before, after)
+    yield from _static_arguments(before, after)
+
+
+_CONFIG_NAMES: Final = {
+    "abstract_mesh_context_manager": "mesh",
+    "mesh_context_manager": "mesh",
+    "axis_env_state": "axis names",
+}
+
+
+def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    earlier, later = dict(before.config), dict(after.config)
+    seen: set[str] = set()
+    for name, its in later.items():
+        if name == "jax_disable_jit":  # nothing is jitted then: see `_compare`
+            continue
+        mine, shown = earlier.get(name, ABSENT), _CONFIG_NAMES.get(name, name)
+        if shown in seen or (seen and name == UNNAMED_CONFIG) or jax_equal(mine, its):
+            continue
+        seen.add(shown)
+        path, advice = f"config.{shown}", fixes.config(shown)
+        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, advice)
+
+
+def _refused(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Find the leaves that no jitted function takes."""
+    earlier: dict[str, Leaf] = {}
+    for place, leaf in enumerate(after.leaf_records):
+        if leaf.kind is LeafKind.INVALID:
+            got, advice = leaf.value, fixes.INVALID
+        elif leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
+            got, advice = leaf, fixes.ABSTRACT
+        else:
+            continue
+        path = after.leaf_paths[place]
+        earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
+        was = Said(earlier[path]) if path in earlier else ABSENT
+        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Said(got), advice)
+
+
+def _devices(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Find arguments that are committed to other devices than the mesh, or than others."""
+    mesh = dict(after.config).get("mesh")
+    orders = {
+        place: device_order(leaf.sharding)
+        for place, leaf in enumerate(after.leaf_records)
+        if leaf.committed
+    }
+    if mesh is not None:
+        there = tuple(mesh.devices.flat)
+    else:  # those of the earlier call, so that what moved is named
+        earlier = [leaf.sharding for leaf in before.leaf_records if leaf.committed]
+        candidates = [*map(device_order, earlier), *orders.values()]
+        there = next((order for order in candidates if order in orders.values()), ())
+    for place, order in orders.items():
+        if order != there:
+            words = Said(", ".join(map(str, there))), Said(", ".join(map(str, order)))
+            path, advice = after.leaf_paths[place], fixes.DEVICES
+            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *words, advice)
+
+
+def _given(call: Signature) -> dict[str, str]:
+    """Return how each argument of a call is given."""
+    root = call.root
+    return {**dict.fromkeys(root.steps, "traced"), **dict.fromkeys(root.names, "static")}
+
+
+def _arguments(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Compare which arguments there are."""
+    mine, its = _given(before), _given(after)
+    old = {before.show(path): path for path in mine if path not in its}
+    new = {after.show(path): path for path in its if path not in mine}
+    kind, retrace = ReasonKind.ARGUMENTS, Outcome.RETRACE
+    for path in dict.fromkeys([*mine, *its]):
+        given = mine.get(path), its.get(path)
+        shown = after.show(path) if path in its else before.show(path)
+        if given[0] == given[1] or (path in its and shown in old):
+            continue
+        if shown in new and path in mine:
+            words = (Said(_way(path)), Said(_way(new[shown])))
+            yield Reason(shown, kind, retrace, *words, fixes.MOVED)
+        else:
+            old_way, new_way = (ABSENT if each is None else Said(each) for each in given)
+            yield Reason(shown, kind, retrace, old_way, new_way, fixes.argument(shown, *given))
+
+
+def _way(path: str) -> str:
+    return "by position" if path.startswith("args") else "by keyword"
+
+
+def _static_arguments(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Compare the static arguments as JAX does: with their types, then by ``==``."""
+    earlier = dict(zip(before.root.names, before.root.values, strict=True))
+    for path, value in zip(after.root.names, after.root.values, strict=True):
+        mine = earlier.get(path, ABSENT)
+        try:
+            hash(value)
+        except Exception:  # noqa: BLE001  # the value's own code
+            kind, advice = ReasonKind.INVALID, fixes.unhashable(value)
+            yield Reason(path, kind, Outcome.ERROR, mine, value, advice)
+            continue
+        if path in earlier:
+            equal = same_entry(mine, value) if type(mine) is type(value) else False
+            yield from static_reason(path, mine, value, equal=equal)

@@ -1,0 +1,369 @@
+"""`stable_carry`: the carry with which a loop starts as it goes on."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from leafwise._compare.carry_leaves import converted, loss_of
+from leafwise._compare.leaf_differences import leaf_reasons
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
+from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
+from leafwise._compare.tree_differences import differences
+from leafwise._jax.compat import commits
+from leafwise._objects.text import got
+from leafwise._statics.findings import is_tracer
+from leafwise._trees.leaves import Leaf, LeafKind, say_sharding
+from leafwise.errors import CarryError
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CarryChange:
+    """One leaf that `stable_carry` changed.
+
+    Attributes:
+        path: Where it stands in the carry.
+        before: What it was.
+        after: What it is now.
+        outcome: What JAX would have done for the second call of the loop, because of it.
+    """
+
+    path: str
+    before: Leaf
+    after: Leaf
+    outcome: Outcome
+
+    def __str__(self) -> str:
+        """Return the leaf before and after, and what that saves."""
+        return f"{self.path}: {self.before} -> {self.after}. {_SAVED[self.outcome]}"
+
+
+_SAVED: Final = {
+    Outcome.DISPATCH: "Saves one slower call.",
+    Outcome.RECOMPILE: "Saves a compile.",
+    Outcome.RETRACE: "Saves a trace and a compile.",
+}
+
+
+class _Spec(NamedTuple):
+    """What a leaf of the carry has to be."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool
+    sharding: Any = None
+
+    def struct(self) -> Any:
+        shape, dtype, weak, sharding = self
+        make: Any = jax.ShapeDtypeStruct
+        return make(shape, dtype, weak_type=weak, sharding=sharding)
+
+    def __str__(self) -> str:
+        weak = ", weakly typed" if self.weak_type else ""
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]{weak}"
+
+
+_State = tuple[_Spec, ...]
+
+
+def stable_carry(
+    step: Callable[..., Any], carry: T, *args: Any, has_aux: bool = False, **kwargs: Any
+) -> tuple[T, tuple[CarryChange, ...]]:
+    """Return a carry that a loop's step gives back as it got it: dtypes, weak types, placement.
+
+    The second call of ``carry = step(carry, x)``, with a jitted step, then finds the program
+    of the first; `jax.lax.scan` and `jax.lax.while_loop` take the carry. Python numbers and NumPy
+    arrays become JAX arrays. Values stay what they are: a change that would round one is
+    refused. Nothing is run: the step is traced, and a jitted step is compiled only where
+    placement hangs on that; the loop's first call finds these traces and programs.
+
+    Args:
+        step: A function of the carry, and of what else it takes, that returns the next carry.
+            Pass the jitted function if that is what the loop calls.
+        carry: The carry to start with: any tree of arrays and numbers.
+        *args: Examples of the step's other arguments: arrays, or `jax.ShapeDtypeStruct`. Of
+            `jax.lax.scan`'s ``xs`` that is one slice.
+        has_aux: Whether the step returns a pair of the carry and something else, as that of
+            `jax.lax.scan` does.
+        **kwargs: Examples of keyword arguments.
+
+    Returns:
+        The carry, and a `CarryChange` for each leaf that is another one now.
+
+    Raises:
+        CarryError: There is no such carry: its structure, class, statics or shapes change from
+            step to step, its dtypes never settle, or a value would be lost.
+        TypeError: `step` cannot be called.
+        Exception: What the step raises while it is traced, with a note.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> carry, changes = stable_carry(lambda total, x: total + x, 0, jnp.ones(()))
+        >>> print(*changes)
+        total: int32[] (Python scalar, weakly typed) -> float32[] (jax array). Saves ...
+    """
+    if not callable(step):
+        msg = (
+            f"stable_carry takes the function of a loop, got {got(step)}\n"
+            f"  fix: carry, changes = lw.stable_carry(step, carry, x)"
+        )
+        raise TypeError(msg)
+    before = _recorded(step, carry)
+    _refuse_leaves(before)
+    leaves: list[Any]
+    treedef: Any
+    leaves, treedef = jax.tree.flatten(carry)
+    loop = _Loop(step, treedef, before, args, kwargs, has_aux=has_aux)
+    try:
+        state = loop.settle(tuple(map(_spec_of, before.leaf_records)))
+        state = loop.place(state)
+    except CarryError:
+        raise
+    except Exception as error:
+        error.add_note("in lw.stable_carry, which traces the step with this carry")
+        raise
+    named = list(zip(before.leaves, leaves, state, strict=True))
+    losses = [loss for path, leaf, spec in named if (loss := loss_of(path, leaf, spec.dtype))]
+    if losses:
+        raise CarryError("\n".join(losses))
+    stable: T = treedef.unflatten(
+        [converted(leaf, spec.dtype, spec.sharding, weak=spec.weak_type) for _, leaf, spec in named]
+    )
+    return stable, tuple(_changes(before, _recorded(step, stable)))
+
+
+def _recorded(step: Callable[..., Any], carry: Any, *, abstract: bool = False) -> Signature:
+    labels = {"args[0]": "carry", **labels_of(step, (carry,), {})}
+    return record((carry,), {}, StaticArguments(), abstract=abstract, labels=labels)
+
+
+def _refuse_leaves(before: Signature) -> None:
+    wrong = [
+        f"{path}: no leaf of a carry: {leaf.value if leaf.value is not None else leaf}"
+        for path, leaf in before.leaves.items()
+        if leaf.aval is None or leaf.kind in _NO_LEAVES
+    ]
+    if wrong:
+        wrong.append(
+            "  fix: carry arrays and numbers only: make the rest static (`lw.static_field`), or "
+            "keep it out of the carry"
+        )
+        raise CarryError("\n".join(wrong))
+
+
+def _spec_of(leaf: Leaf) -> _Spec:
+    aval = leaf.aval
+    return _Spec(tuple(aval.shape), aval.dtype, leaf.weak_type, leaf.lowered_sharding)
+
+
+def _changes(before: Signature, after: Signature) -> Iterator[CarryChange]:
+    records = zip(before.leaves.items(), after.leaf_records, strict=True)
+    for (path, mine), its in records:
+        reasons = leaf_reasons(path, mine, its, config_differs=False)
+        outcomes = [reason.outcome for reason in reasons]
+        if outcomes:
+            worst = max(outcomes, key=lambda each: each.severity)
+            yield CarryChange(path, mine, its, worst)
+
+
+class _Loop:
+    """A step, with what it takes beside the carry."""
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        treedef: Any,
+        before: Signature,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        has_aux: bool,
+    ) -> None:
+        self.step = step
+        self.treedef = treedef
+        self.before = before
+        self.args = args
+        self.kwargs = kwargs
+        self.has_aux = has_aux
+        self.is_jitted = isinstance(step, jax.stages.Wrapped)
+
+    def settle(self, state: _State) -> _State:
+        """Return the types that the step gives back as it gets them."""
+        seen = [state]
+        for _ in range(_MOST_ROUNDS):
+            new = self._after(state)
+            if new == state:
+                return state
+            if new in seen:  # they change places: what holds all of them may stay
+                new = _joined(seen[seen.index(new) :]) or new
+            if new in seen:
+                break
+            seen.append(new)
+            state = new
+        after = self._after(state)
+        raise CarryError(self._listed(state, after, "its type never settles", _FIX_DTYPE))
+
+    def _after(self, state: _State) -> _State:
+        """Return the types of the carry that comes out."""
+        carry = self.treedef.unflatten([spec.struct() for spec in state])
+        out = self._carry_of(self._shapes(carry))
+        self._refuse_structure(carry, out)
+        new = tuple(
+            _Spec(tuple(leaf.shape), leaf.dtype, leaf.weak_type, spec.sharding)
+            for leaf, spec in zip(jax.tree.leaves(out), state, strict=True)
+        )
+        if any(one.shape != other.shape for one, other in zip(state, new, strict=True)):
+            raise CarryError(self._listed(state, new, "its shape changes", _FIX_SHAPE))
+        return new
+
+    def _shapes(self, carry: Any) -> Any:
+        if self.is_jitted:
+            return self._jitted.eval_shape(carry, *self.args, **self.kwargs)
+        others: list[Any]
+        structure: Any
+        others, structure = jax.tree.flatten((self.args, self.kwargs))
+        is_array = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in others]
+        arrays = [leaf for leaf, traced in zip(others, is_array, strict=True) if traced]
+
+        def call(carry: Any, arrays: list[Any]) -> Any:
+            given = iter(arrays)
+            pairs = zip(others, is_array, strict=True)
+            leaves = [next(given) if traced else leaf for leaf, traced in pairs]
+            args, kwargs = structure.unflatten(leaves)
+            return self.step(carry, *args, **kwargs)
+
+        return jax.eval_shape(call, carry, arrays)
+
+    @property
+    def _jitted(self) -> Any:
+        return self.step
+
+    def _carry_of(self, out: Any) -> Any:
+        if not self.has_aux:
+            return out
+        if _is_pair(out):
+            return out[0]
+        msg = f"has_aux=True: the step returns a pair of carry and result, got {got(out)}"
+        raise CarryError(msg)
+
+    def _refuse_structure(self, carry: Any, out: Any) -> None:
+        """Refuse a carry that comes out as another tree."""
+        mine, its = (_recorded(self.step, each, abstract=True) for each in (carry, out))
+        reasons = differences(mine, its).reasons
+        wrong = [_say(reason) for reason in reasons if reason.kind not in _OF_LEAVES]
+        if not wrong:
+            return
+        name = next(iter(mine.labels.values()))
+        if not self.has_aux and _is_pair(out) and jax.tree.structure(out[0]) == self.treedef:
+            fix = f"the step returns a pair that begins with {name}: pass has_aux=True"
+        else:
+            fix = "start with the structure, class and statics that the step returns"
+        head = f"{name}: the step returns another tree than it gets"
+        raise CarryError("\n".join([head, *(f"  {each}" for each in wrong), f"  fix: {fix}"]))
+
+    def _listed(self, state: _State, new: _State, what: str, fix: str) -> str:
+        """Return a message about all leaves that come out otherwise."""
+        paths = list(self.before.leaves)
+        lines = [
+            f"{path}: {what}: {one} goes into the step, {other} comes out"
+            for path, one, other in zip(paths, state, new, strict=True)
+            if one != other
+        ]
+        return "\n".join([*lines, f"  fix: {fix}"])
+
+    def place(self, state: _State) -> _State:
+        """Return the same types, where the step leaves its results."""
+        kinds = {leaf.kind for leaf in self.before.leaf_records}
+        kinds |= {LeafKind.TRACER for leaf in self._others() if is_tracer(leaf)}
+        if LeafKind.TRACER in kinds:  # the trace around decides
+            return state
+        state = earlier = self._beside(state)
+        if not self.is_jitted:
+            return state
+        for _ in range(_MOST_ROUNDS):
+            carry = self.treedef.unflatten([spec.struct() for spec in state])
+            lowered = self._jitted.lower(carry, *self.args, **self.kwargs)
+            if not commits(lowered):
+                return state
+            shardings = jax.tree.leaves(self._carry_of(lowered.compile().output_shardings))
+            pairs = zip(state, shardings, strict=True)
+            new = tuple(spec._replace(sharding=sharding) for spec, sharding in pairs)
+            if new == state:
+                return state
+            state, earlier = new, state
+        lines = [
+            f"{path}: {_placed(one)} goes into the step, {_placed(other)} comes out"
+            for path, one, other in zip(self.before.leaves, earlier, state, strict=True)
+            if one != other
+        ]
+        raise CarryError("\n".join([*lines, f"  fix: {_FIX_SHARDING}"]))
+
+    def _beside(self, state: _State) -> _State:
+        """Commit all to the one device that a part of it is committed to."""
+        given = [leaf.sharding for leaf in self._others() if getattr(leaf, "committed", False)]
+        given += [spec.sharding for spec in state if spec.sharding is not None]
+        devices = {device for sharding in given for device in sharding.device_set}
+        if len(devices) != 1:
+            return state
+        there = jax.sharding.SingleDeviceSharding(devices.pop())
+        return tuple(spec._replace(sharding=spec.sharding or there) for spec in state)
+
+    def _others(self) -> Iterable[Any]:
+        return jax.tree.leaves((self.args, self.kwargs))
+
+
+_PAIR: Final = 2
+
+
+def _is_pair(out: Any) -> bool:
+    return isinstance(out, tuple) and len(out) == _PAIR
+
+
+def _placed(spec: _Spec) -> str:
+    return (
+        "an array that is not committed" if spec.sharding is None else say_sharding(spec.sharding)
+    )
+
+
+def _say(reason: Reason) -> str:
+    """Return a reason, without the advice about calls, of arrays that are only traced here."""
+    text = str(reason._replace(advice=""))
+    return text.replace("(tracer)", "(array)").replace("(tracer, ", "(array, ")
+
+
+_MOST_ROUNDS: Final = 16
+"""A chain of promotions has fewer links than there are dtypes of a kind."""
+
+_OF_LEAVES: Final = frozenset(
+    {
+        *(ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE, ReasonKind.SHARDING),
+        *(ReasonKind.COMMITMENT, ReasonKind.LEAF_KIND, ReasonKind.INVALID, ReasonKind.CONFIG),
+    }
+)
+_NO_LEAVES: Final = (LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.OTHER)
+_FIX_SHAPE: Final = (
+    "start with the shape that it has in the end (`jnp.broadcast_to`), or write into an array "
+    "of a fixed shape (`x.at[i].set(...)`)"
+)
+_FIX_DTYPE: Final = "return it with one dtype: `.astype(carry.dtype)` in the step"
+_FIX_SHARDING: Final = "give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
+
+
+def _joined(states: Sequence[_State]) -> _State | None:
+    """Return types that hold those of all states; None if there are none."""
+    try:
+        return tuple(functools.reduce(_promoted, column) for column in zip(*states, strict=True))
+    except (TypeError, ValueError):  # of PRNG keys, or of float8 types
+        return None
+
+
+def _promoted(one: _Spec, other: _Spec) -> _Spec:
+    if one.dtype == other.dtype:
+        return one._replace(weak_type=one.weak_type and other.weak_type)
+    weak = one.weak_type and other.weak_type
+    return one._replace(dtype=jnp.promote_types(one.dtype, other.dtype), weak_type=weak)

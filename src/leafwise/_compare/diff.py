@@ -1,0 +1,268 @@
+"""The differences between two trees, by path."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import jax
+
+from leafwise._compare.leaf_differences import aval_reasons
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Said, say
+from leafwise._compare.signature import Signature
+from leafwise._compare.static_reasons import static_reason
+from leafwise._compare.tree_differences import Place, Trees
+from leafwise._compare.value_reasons import Tolerance, value_reasons
+from leafwise._objects.text import got
+from leafwise._trees.equality import jax_equal
+from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, Look
+from leafwise._trees.nodes import Node, Walk
+from leafwise.errors import StructureMismatchError
+
+
+class Diff(tuple[Reason, ...]):
+    """The differences between two trees: a tuple that is empty if there are none.
+
+    Each is a `leafwise.Reason`: its ``before`` is the first tree's, its ``after`` the second's,
+    and its ``outcome`` what JAX makes of it if a jitted function gets the one after the other.
+    Printed, it has a line for each.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return a line for each difference."""
+        return "\n".join(map(str, self)) or "no differences"
+
+    __repr__ = __str__
+
+
+def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float = 0.0) -> Diff:
+    """Return all differences between two trees, by path.
+
+    Takes any pytrees: leafwise classes, classes of other libraries, containers. Leaves may be
+    arrays of JAX and NumPy, Python scalars, ShapeDtypeStructs and tracers. Statics are compared
+    by type and value, all the way down: 1 and True differ, and so do 1.0 and np.float64(1.0).
+
+    Args:
+        a: A tree.
+        b: Another.
+        values: Whether the data of the leaves is compared as well: NaN is equal to NaN, and 0.0
+            differs from -0.0.
+        rtol: How far apart two elements may be, relative to that of `b`.
+        atol: How far apart they may be besides, as for `numpy.isclose`.
+
+    Returns:
+        The differences: class, structure, static, shape, dtype and weak type, and by request
+        value. Of nodes with other children only those below are compared that both have. It
+        is a tuple, empty if there are none.
+
+    Raises:
+        TracerComparisonError: The values of tracers are asked for.
+        ValueError: A tolerance is given without ``values=True``, or is negative.
+
+    Example:
+        >>> diff({"w": jnp.ones(3), "n": None}, {"w": jnp.ones(4), "n": 1.0})
+        ['n']: structure: None -> float32[] (Python scalar, weakly typed)
+        ['w']: shape: (3,) -> (4,)
+    """
+    tolerance = Tolerance(rtol, atol)
+    if any(each != 0 and not values for each in tolerance) or not min(tolerance) >= 0:
+        msg = (
+            f"lw.diff compares numbers within rtol={rtol!r}, atol={atol!r} if both are 0 or more "
+            f"and values are compared\n  fix: lw.diff(a, b, values=True, rtol=1e-6)"
+        )
+        raise ValueError(msg)
+    found = compare(_ROOT, a, b, tolerance=tolerance if values else None)
+    return Diff(each._replace(path=_below(each.path)) for each in found)
+
+
+_ROOT: Final = "tree"
+
+
+def _below(path: str) -> str:
+    """Return the path of a reason from the tree itself."""
+    return path.removeprefix(_ROOT).removeprefix(".")
+
+
+def assert_same_structure(
+    a: Any, b: Any, *, shapes: bool = False, dtypes: bool = False, weak_types: bool = False
+) -> None:
+    """Assert that two trees have the same classes, statics and structure.
+
+    Statics are compared by type and value, as `leafwise.diff` does.
+
+    Args:
+        a: A tree.
+        b: Another.
+        shapes: Whether their leaves have the same shapes, too.
+        dtypes: Whether they have the same dtypes.
+        weak_types: Whether they have the same weak types.
+
+    Raises:
+        StructureMismatchError: They have not. An `AssertionError`; it names all places.
+
+    Example:
+        >>> assert_same_structure(params, grads, shapes=True)  # doctest: +SKIP
+    """
+    asked = {ReasonKind.SHAPE: shapes, ReasonKind.DTYPE: dtypes, ReasonKind.WEAK_TYPE: weak_types}
+    asked[ReasonKind.LEAF_KIND] = dtypes
+    found = Diff(each for each in diff(a, b) if asked.get(each.kind, True))
+    if found:
+        lines = "".join(f"\n  {each}" for each in found)
+        kinds = " and ".join(dict.fromkeys(type(each).__qualname__ for each in (a, b)))
+        msg = (
+            f"{kinds}: the trees differ in {len(found)} "
+            f"place{'s' if len(found) > 1 else ''} (first -> second){lines}\n  fix: make the "
+            f"second like the first, as lw.replace(first, ...) does"
+        )
+        raise StructureMismatchError(msg, found)
+
+
+def compare(
+    label: str, a: Any, b: Any, *, tolerance: Tolerance | None = None, prefix: bool = False
+) -> list[Reason]:
+    """Return all differences between two trees.
+
+    Args:
+        label: What the trees are called: the first step of every path.
+        a: A tree.
+        b: Another.
+        tolerance: How the data of leaves is compared; None if it is not.
+        prefix: Whether a leaf of `a` may stand for any tree of `b`.
+    """
+    trees = _Exact((label, a), (label, b), tolerance=tolerance, prefix=prefix)
+    return [_bare(each) for each in trees.compare()]
+
+
+def _bare(reason: Reason) -> Reason:
+    """Return a reason without advice on retraces, unless the advice alone tells the two apart."""
+    if say(reason.before) == say(reason.after):
+        return reason
+    return reason._replace(advice="")
+
+
+class _Worded(Leaf):
+    """A leaf whose words are its value."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return the words."""
+        return str(self.value)
+
+
+class _Seen:
+    """One tree, as `Trees` and the comparison of leaves need it."""
+
+    def __init__(self, label: str, tree: Any) -> None:
+        self.values: list[Any] = []
+        self._look = Look()
+        walk = Walk(self._record, LEAF_TYPES)
+        child = walk.node_or_leaf(tree)
+        leaves = tuple(walk.leaves)
+        root = Node(tuple, None, ((), ()), [label], [child], 0, len(leaves))
+        self.signature = Signature(jax.tree.structure([tree]), (), root, leaves, {})
+
+    def _record(self, value: Any) -> Leaf:
+        self.values.append(value)
+        leaf = self._look(value)
+        if leaf.aval is None:
+            return _Worded(leaf.kind, None, type(value), value=got(value))
+        if leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
+            words = f"{leaf.aval.str_short()}{' (weakly typed)' if leaf.weak_type else ''}"
+            return _Worded(leaf.kind, leaf.aval, leaf.stored, value=words)
+        return leaf
+
+
+class _Exact(Trees):
+    """A comparison in which types count, also where JAX does not look at them."""
+
+    def __init__(
+        self,
+        before: tuple[str, Any],
+        after: tuple[str, Any],
+        *,
+        tolerance: Tolerance | None,
+        prefix: bool,
+    ) -> None:
+        one, other = _Seen(*before), _Seen(*after)
+        super().__init__(one.signature, other.signature)
+        self._values = one.values, other.values
+        self._tolerance = tolerance
+        self._prefix = prefix
+
+    def _node(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        yield from super()._node(path, mine, its)
+        if mine.cls is its.cls and jax_equal(mine.aux, its.aux):
+            yield from _unnamed(path, mine, its)
+
+    def unseen(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Yield what only types tell apart; of node data without names as well."""
+        yield from super().unseen(path, mine, its)
+        yield from _unnamed(path, mine, its)
+
+    def unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:
+        """Whether the nodes themselves differ, if the first tree may end before the second."""
+        if self._prefix and jax_equal(mine.aux, its.aux) is True:
+            return False
+        return super().unexplained(mine, its, found)
+
+    def other(self, path: str, mine: Place, its: Place) -> Iterator[Reason]:
+        """Name another class, or another structure."""
+        if self._prefix and isinstance(mine, int):
+            return
+        if None in (_class(mine), _class(its)):
+            yield from super().other(path, mine, its)
+        else:
+            classes = _class(mine), _class(its)
+            names = " is not ".join(f"{each.__module__}.{each.__qualname__}" for each in classes)
+            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes, f"{names}.")
+
+    def leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
+        """Compare the leaves below two nodes of one structure."""
+        pairs = zip(range(mine.start, mine.stop), range(its.start, its.stop), strict=True)
+        for one, other in pairs:
+            yield from self.leaf(self.after.leaf_paths[other], one, other)
+
+    def leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
+        """Compare two leaves."""
+        one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
+        found = list(_leaf_reasons(path, one, other))
+        yield from found
+        if self._tolerance is not None and not _INCOMPARABLE.intersection(r.kind for r in found):
+            pair = (one, self._values[0][mine]), (other, self._values[1][its])
+            yield from value_reasons(path, *pair, self._tolerance)
+
+
+_INCOMPARABLE: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
+
+
+def _class(place: Place) -> Any:
+    """Return the class of a node; None for what is none, or is None."""
+    return place.cls if isinstance(place, Node) and place.cls is not type(None) else None
+
+
+def _leaf_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
+    """Name the differences between two leaves that do not hang on their data."""
+    if one.aval is None or other.aval is None:
+        if one.aval is not other.aval or one.stored is not other.stored:
+            yield Reason(path, ReasonKind.LEAF_KIND, Outcome.ERROR, Said(one), Said(other))
+        return
+    found = [each for each in aval_reasons(path, one, other) if each.kind in _OF_TYPES]
+    yield from found
+    stored = one.stored, other.stored  # 64 bits in NumPy may be 32 to JAX
+    dtypes = not any(each is None or isinstance(each, type) for each in stored)
+    if dtypes and one.dtype == other.dtype and stored[0] != stored[1]:
+        yield Reason(path, ReasonKind.DTYPE, Outcome.REUSE, *map(Said, stored))
+
+
+_OF_TYPES: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE}
+
+
+def _unnamed(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    """Yield node data that JAX takes for equal, of nodes whose statics have no names."""
+    if mine.aux is its.aux or mine.is_keyed or mine.names or its.names:
+        return
+    if not mine.data.keys() == its.data.keys() != set():
+        yield from static_reason(path, mine.aux, its.aux, equal=True)
+    for name in mine.data.keys() & its.data.keys():
+        yield from static_reason(path + name, mine.data[name], its.data[name], equal=True)

@@ -1,0 +1,139 @@
+"""What JAX will do for a call, and why: the answer of the oracle."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from leafwise._compare.reasons import Outcome, Reason, say
+from leafwise._compare.signature import Signature
+from leafwise._compare.tree_differences import Differences, differences
+from leafwise._display.words import sentence_of
+from leafwise._objects.text import got
+
+_SHOWN: Final = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What JAX does for a call, and all reasons for it.
+
+    Attributes:
+        outcome: What JAX does.
+        reasons: What differs from the nearest earlier call, the gravest first.
+        unsound: Statics that differ though JAX takes them for equal: the program of the
+            first one answers for the other.
+        nearest: Which earlier call is the nearest: its place among those given. None if
+            there was no earlier call.
+    """
+
+    outcome: Outcome
+    reasons: tuple[Reason, ...] = ()
+    unsound: tuple[Reason, ...] = ()
+    nearest: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What JAX does, as a sentence."""
+        return sentence_of(self.outcome, first=self.nearest is None, unsound=bool(self.unsound))
+
+    def __str__(self) -> str:
+        """Return the outcome, and a line for each reason."""
+        lines = [f"{self.outcome}: {self.sentence}"]
+        dispatch = Outcome.DISPATCH  # which goes without saying where more is at stake
+        shown = [each for each in self.reasons if each.outcome is not dispatch]
+        every = (*(shown or self.reasons), *self.unsound)
+        lines += [f"  {reason}" for reason in every[:_SHOWN]]
+        if len(every) > _SHOWN:
+            lines.append(f"  ... and {len(every) - _SHOWN} more")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which `json.dumps` takes."""
+        return {
+            "outcome": str(self.outcome),
+            "nearest": self.nearest,
+            "reasons": [_reason_as_dict(reason) for reason in self.reasons],
+            "unsound": [_reason_as_dict(reason) for reason in self.unsound],
+        }
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return it as JSON."""
+        return json.dumps(self.as_dict(), indent=indent)
+
+    def _repr_html_(self) -> str:
+        """Return a table, for notebooks."""
+        from leafwise._display import page  # noqa: PLC0415  # loaded when a notebook asks
+
+        return page.explanation(self.as_dict())
+
+    def __rich__(self) -> object:
+        """Return a table, for `rich.print`."""
+        from leafwise._display import tables  # noqa: PLC0415  # rich asks, so rich is there
+
+        return tables.explanation(self.as_dict())
+
+
+def _reason_as_dict(reason: Reason) -> dict[str, str]:
+    return {
+        "path": reason.path,
+        "kind": str(reason.kind),
+        "outcome": str(reason.outcome),
+        "before": say(reason.before),
+        "after": say(reason.after),
+        "advice": reason.advice,
+    }
+
+
+def explain(before: Signature | Iterable[Signature], after: Signature) -> Explanation:
+    """Say what JAX will do for a call, and why.
+
+    Args:
+        before: The signature of an earlier call of the same function, or of several.
+        after: The signature of the call in question.
+
+    Returns:
+        The outcome and all reasons; of several earlier calls, those against the nearest.
+
+    Raises:
+        TypeError: An argument is no signature.
+
+    Example:
+        >>> print(explain(signature(jnp.ones(3)), signature(jnp.ones(4))))
+        retrace: traced, lowered and compiled again
+          args[0]: shape: (3,) -> (4,). Each shape has a program of its own: ...
+    """
+    earlier: list[Any] = list(before) if isinstance(before, Iterable) else [before]
+    last: Any = after
+    for each in (*earlier, last):
+        if not isinstance(each, Signature):
+            msg = f"explain takes what leafwise.signature(...) returns, got {got(each)}"
+            raise TypeError(msg)
+    return nearest(earlier, after)
+
+
+def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = False) -> Explanation:
+    """Explain a call against the nearest of earlier ones.
+
+    The nearest is one whose program JAX takes up at the least cost; among these the one with
+    the fewest reasons, then the slightest ones, then the latest.
+    """
+    if len(earlier) == 1:  # nothing to choose from
+        found = differences(earlier[0], after, placed=placed)
+        return Explanation(found.outcome, found.reasons, found.unsound, 0)
+    best: tuple[tuple[Any, ...], int, Differences] | None = None
+    for place, before in enumerate(earlier):
+        found = differences(before, after, placed=placed)
+        weight = sum(_weight(reason) for reason in found.reasons)
+        order = (found.outcome.severity, len(found.reasons), weight, -place)
+        if best is None or order < best[0]:
+            best = order, place, found
+    if best is None:
+        return Explanation(Outcome.RETRACE)
+    _, place, found = best
+    return Explanation(found.outcome, found.reasons, found.unsound, place)
+
+
+def _weight(reason: Reason) -> float:
+    """Return how much lies between two values: a kind of reason, and within it the type."""
+    return 2.0 ** -reason.rank[1] + (type(reason.before) is not type(reason.after)) * 2.0**-20

@@ -1,0 +1,309 @@
+"""What to do about each kind of difference, in one sentence."""
+
+import dataclasses
+import functools
+import inspect
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from leafwise._classes.fields import By
+from leafwise._compare.reasons import ABSENT, ReasonKind
+from leafwise._objects.introspect import compares_by_identity
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.text import shorten
+from leafwise._statics.snapshot import function_parts
+from leafwise._trees.equality import jax_equal, told_apart
+from leafwise._trees.leaves import Leaf, LeafKind
+
+INVALID: Final = "Pass an array or a number, or mark it static."
+ABSTRACT: Final = "Call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct."
+DEVICES: Final = "Put all arguments on the same devices with `jax.device_put`."
+MOVED: Final = "Pass it the same way in every call: each way has a program of its own."
+REDEFINED: Final = "class redefined: make the instances again, from the new class."
+ORDER: Final = "The order of an OrderedDict is part of its structure: insert in one order."
+LENGTH: Final = "Each length is a structure of its own: stack the elements in one array, or pad."
+NODE_DATA: Final = "The node's own data differs."
+FILTERED: Final = (
+    "Under filter_jit an array is traced and anything else is static: pass one of them."
+)
+NOT_CALLED: Final = "The earlier call cannot have been made with this."
+OTHER: Final = "Whether JAX takes a value of this type, it alone knows."
+JIT_IS_OFF: Final = "jit is off (`jax_disable_jit`): the function runs as it is written."
+UNKNOWN_ENTRY: Final = (
+    "JAX does not tell which dispatch entries it has: this is one slower call, or none."
+)
+CLEARED: Final = "There are no dispatch entries: the caches were cleared, or cannot be used."
+UNSEEN_CALLS: Final = "This version of JAX does not show the arguments of a call that it makes."
+UNREAD: Final = "The arguments could not be read: code of their own classes raised."
+SIGNATURE: Final = "The function does not take these arguments."
+NO_DIFFERENCE: Final = (
+    "The arguments are those of an earlier call: a cache was cleared or is full, or the earlier "
+    "call failed."
+)
+TRANSFORMED: Final = (
+    "Compiled for a transformation of the function, such as `jax.grad` or `jax.vmap`: each has a "
+    "program of its own."
+)
+TRACED: Final = "Only traced so far, inside of another function: compiled once on its own."
+AHEAD_OF_TIME: Final = "Lowered ahead of time (`lower`): perhaps compiled, then nothing is done."
+SHARDED: Final = (
+    "The function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
+    "argument, compiles again, or refuses it."
+)
+SHAPE: Final = "Each shape has a program of its own: pad to a few shapes, or keep one."
+SHARDING: Final = "Keep one sharding: `jax.device_put` both to it, or set `in_shardings`."
+
+
+def config(name: str) -> str:
+    """Advise on an option of JAX that differs."""
+    if name == "jax_enable_x64":
+        return "x64 differs: set `jax_enable_x64` once, at the start."
+    if name == "mesh":
+        return "The mesh differs: make all calls under one `jax.set_mesh`."
+    return f"`{name}` differs: make all calls under one setting."
+
+
+def argument(path: str, before: str | None, after: str | None) -> str:
+    """Advise on an argument that is given once and not the other time."""
+    if path.endswith("]") and not path.startswith(("args[", "kwargs[")):  # one of `*args`
+        return "Each number of arguments has a program of its own."
+    if before is None:
+        return "Not given before: a default and an argument are two programs."
+    if after is None:
+        return "Given before: a default and an argument are two programs."
+    return f"It was {before} before and is {after} now."
+
+
+def unhashable(value: Any) -> str:
+    """Advise on a static argument without a hash."""
+    kind = type(value)
+    if kind in (list, dict, set):
+        return "A static argument needs a hash: pass a tuple, or use `leafwise.freeze`."
+    return f"A static argument needs a hash: give {kind.__qualname__} `__eq__` and `__hash__`."
+
+
+def comparison(value: Any) -> str:
+    """Advise on a static whose comparison raises."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return "An array cannot be compared as a static: make it dynamic, or a StaticArray."
+    return f"Comparing it raises: mend `{type(value).__qualname__}.__eq__`, or make it dynamic."
+
+
+def structure(before: str, after: str) -> str:
+    """Advise on a place where another thing stands than before."""
+    if before == "None":
+        what = "an array" if after.endswith(")") else after
+        return f"None became {what}: None is structure; keep an array there."
+    if after == "None":
+        what = "an array" if before.endswith(")") else before
+        return f"{what} became None: None is structure; keep an array there."
+    return "Keep one structure: the types of all nodes are part of the key."
+
+
+def missing(cls: type) -> str:
+    """Advise on a child that only one of two nodes has."""
+    if issubclass(cls, Mapping):
+        return "dict key missing on one side: keep one set of keys."
+    return "Keep one set of children."
+
+
+def weak_type(before: Leaf, after: Leaf) -> str:
+    """Advise on a leaf whose weak type differs."""
+    weak = before if before.weak_type else after
+    python = weak.kind is LeafKind.PYTHON_SCALAR
+    value = "0.1" if python else "x"
+    made = f"`jnp.{weak.dtype}({value})`" if not weak.shape else f"`x.astype({weak.dtype})`"
+    which = "the earlier call" if weak is before else "this call"
+    return f"weak type: pass {made} in {which}."
+
+
+def dtype(before: Leaf, after: Leaf) -> str:
+    """Advise on a leaf whose dtype differs."""
+    if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR}:
+        types_ = f"{_python_type(before)} and {_python_type(after)}"
+        return f"{types_} are two dtypes: pass one type of number."
+    if after.kind is LeafKind.PYTHON_SCALAR:
+        return f"Convert to one dtype: `jnp.asarray(x, dtype='{before.dtype}')`."
+    return f"Convert to one dtype: `x.astype('{before.dtype}')`."
+
+
+def _python_type(leaf: Leaf) -> str:
+    return f"`{getattr(leaf.stored, '__name__', leaf.stored)}`"
+
+
+def commitment(after: Leaf) -> str:
+    """Advise on a leaf that is committed to its device in one call only."""
+    if after.committed:
+        return "committed: `device_put` the first one too; nothing is traced, all is compiled."
+    return "not committed: `device_put` this one too; nothing is traced, all is compiled."
+
+
+def dispatch(kind: ReasonKind) -> str:
+    """Advise on what costs one slower call only."""
+    if kind is ReasonKind.LEAF_KIND:
+        return "One slower call; the program is shared."
+    return "One slower call; the program is shared, the data moves."
+
+
+def unsound(before: Any, after: Any) -> str:
+    """Explain two static values that share a program though they are not the same."""
+    return f"Shared, but unsound: {_differ(before, after)}; the first one's program answers."
+
+
+def _differ(before: Any, after: Any) -> str:
+    _, one, other = inner_difference(before, after)
+    if type(one) is not type(other):
+        return f"`{_short(other)}` is not `{_short(one)}` ({_type_name(other)}, {_type_name(one)})"
+    return f"`{_short(other)}` is not `{_short(one)}`"
+
+
+def static(before: Any, after: Any, by: By | None = None) -> str:
+    """Advise on a static value that differs.
+
+    Args:
+        before: The earlier value.
+        after: The later value.
+        by: How functions are compared, if they stand in a field of leafwise.
+    """
+    if before is ABSENT or after is ABSENT:
+        return "A static is there in one call only."
+    if by == "content":
+        path, one, other = inner_difference(before, after, by=by)
+        where = f" (at {path})" if path else ""
+        both = _is_function(one) and _is_function(other)
+        cure = "another function: each has a program of its own" if both else _cure(one, other)
+        return f"{cure or 'each new value is traced and compiled'}{where}."
+    path, one, other = inner_difference(before, after)
+    where = f" (at {path})" if path else ""
+    cure = _cure(one, other)
+    if by is not None and cure is not None and cure.startswith("fresh "):
+        cure += ', or declare the field `lw.static_field(by="content")`'
+    return f"{cure or 'each new value is traced and compiled'}{where}."
+
+
+def _cure(one: Any, other: Any) -> str | None:
+    if _is_function(one) and _is_function(other) and _same_definition(one, other):
+        return _fresh(other)
+    if _is_nan(one) and _is_nan(other):
+        return "NaN is not equal to itself: keep one NaN object, or use None"
+    if _is_function(one) and _is_function(other):
+        if "<locals>" in getattr(other, "__qualname__", ""):
+            return _fresh(other)
+        return "another function: each has a program of its own"
+    if type(one) is not type(other):
+        got, was = (f"`{_short(each)}` ({_type_name(each)})" for each in (other, one))
+        return f"differs by type: {got} is not {was}"
+    if compares_by_identity(type(one)):
+        name = _type_name(other)
+        return f"{name} compares by identity: keep one object, or make it a frozen dataclass"
+    if isinstance(other, int | float | complex) and not isinstance(other, bool):
+        return "each number has a program: make it dynamic if it keeps changing"
+    return None
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value  # noqa: PLR0124  # NaN
+
+
+def cause_of(before: Any, after: Any) -> str:
+    """Return in a word what kind of value a static is that differs."""
+    _, one, other = inner_difference(before, after)
+    if _is_function(one) and _is_function(other):
+        return "fresh function" if _same_definition(one, other) else "another function"
+    if isinstance(one, int | float | complex) and isinstance(other, int | float | complex):
+        return "changing number"
+    if type(one) is type(other) and compares_by_identity(type(one)):
+        return "identity object"
+    return "changing value"
+
+
+def inner_difference(
+    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
+) -> tuple[str, Any, Any]:
+    """Return the first parts that differ of two values of one type, and the way to them.
+
+    Args:
+        before: The earlier value.
+        after: The later value.
+        path: The way to them so far.
+        by: How functions are compared: by content, they have parts.
+        above: The values that lead here, which a function may lead back to.
+    """
+    if type(before) is type(after) and len(path) < _DEEPEST:
+        mine, its = list(_parts(before, by)), list(_parts(after, by))
+        if [step for step, _ in mine] == [step for step, _ in its]:
+            above = (*above, id(before))
+            for (step, one), (_, other) in zip(mine, its, strict=True):
+                same = told_apart(one, other, by) is False
+                if by == "identity":
+                    same = same and jax_equal(one, other) is True
+                if one is not other and not same and id(one) not in above:
+                    return inner_difference(one, other, path + step, by, above)
+    return path, before, after
+
+
+_DEEPEST: Final = 2_000
+
+
+def _parts(value: Any, by: By) -> Iterator[tuple[str, Any]]:
+    if by == "content" and isinstance(value, types.FunctionType):
+        yield from function_parts(value, "")
+    elif by == "content" and isinstance(value, types.MethodType):
+        yield ".__func__", value.__func__
+        yield ".__self__", value.__self__
+    elif isinstance(value, tuple | list):
+        names = getattr(type(value), "_fields", None)
+        for place, item in enumerate(value):
+            yield (f".{names[place]}" if names else f"[{place}]"), item
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield f"[{_short(key)}]", item
+    elif isinstance(value, functools.partial):
+        yield ".func", value.func
+        yield ".args", value.args
+        yield ".keywords", value.keywords
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield f".{field.name}", getattr(value, field.name, None)
+
+
+def _is_function(value: Any) -> bool:
+    """Whether a value is a function, or something that stands for one: jitted, say."""
+    if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+        return True
+    return callable(value) and not isinstance(value, type) and hasattr(value, "__name__")
+
+
+def _same_definition(one: Any, other: Any) -> bool:
+    return _code(one) is not None and _code(one) == _code(other)
+
+
+def _code(value: Any) -> Any:
+    """Return what is the same for all functions that one piece of code makes."""
+    if isinstance(value, functools.partial):
+        return _code(value.func)
+    code = getattr(inspect.unwrap(value), "__code__", None)
+    if code is None:
+        return value if hasattr(value, "__name__") else None
+    return code.co_filename, code.co_firstlineno, code.co_qualname, code.co_code
+
+
+def _fresh(other: Any) -> str:
+    if isinstance(other, types.MethodType | BoundMethod):
+        return "a method of another object: keep one object, or give its class an `__eq__`"
+    if isinstance(other, functools.partial):
+        return "fresh partial each call: make it once"
+    name = getattr(other, "__name__", "")
+    if name == "<lambda>":
+        return "fresh lambda each call: define it once"
+    name = getattr(other, "__qualname__", name)
+    return f"fresh function each call: `{name}` is made anew; make it once"
+
+
+def _short(value: Any) -> str:
+    return shorten(value, 40)
+
+
+def _type_name(value: Any) -> str:
+    return type(value).__qualname__

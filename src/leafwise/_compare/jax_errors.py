@@ -1,0 +1,138 @@
+"""Why JAX refused: its errors, with the reasons added as a note."""
+
+import contextlib
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from leafwise._compare import fixes
+from leafwise._compare.diff import compare
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, say
+from leafwise._jax.frames import hide_frames, keep_frames, release_frames
+from leafwise._jax.refusals import Sides, sides
+from leafwise._objects.text import got
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_LATER: Final = (
+    inspect.isgeneratorfunction,
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+)
+_HEADER: Final = "leafwise: "
+_SHOWN: Final = 20
+
+
+class Explaining(contextlib.ContextDecorator):
+    """A block whose exceptions say by path which parts of two trees differ."""
+
+    def __call__(self, func: _F) -> _F:
+        """Decorate a function with this block.
+
+        Raises:
+            TypeError: It is a generator or a coroutine function, which runs later.
+        """
+        if any(later(func) for later in _LATER):
+            msg = (
+                f"explain_errors() cannot decorate {got(func)}: it runs after its call has "
+                f"returned\n  fix: open the block inside of it: with lw.debug.explain_errors():"
+            )
+            raise TypeError(msg)
+        return super().__call__(func)
+
+    def __enter__(self) -> None:
+        """Keep what JAX knows when it raises."""
+        keep_frames()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        """Add a note to the exception, if there is something to say."""
+        kept = release_frames()
+        if not isinstance(error, Exception):
+            return
+        note = ""
+        # Whatever goes wrong here, the user's exception is the one to see.
+        with contextlib.suppress(Exception):
+            note = "" if _is_explained(error) else explanation(error)
+        if kept:
+            with contextlib.suppress(Exception):
+                hide_frames(error)
+        if note:
+            with contextlib.suppress(Exception):
+                error.add_note(note)
+
+
+def _is_explained(error: Exception) -> bool:
+    notes = getattr(error, "__notes__", ())
+    return any(isinstance(note, str) and note.startswith(_HEADER) for note in notes)
+
+
+def explanation(error: Exception) -> str:
+    """Return which parts of the trees differ that JAX compared; empty if that is not known."""
+    parts: list[str] = []
+    for pair in sides(error):
+        every = compare(pair.label, pair.before, pair.after, prefix=pair.prefix)
+        found = [each for each in every if _counts(each, pair)]
+        if found:
+            lines = [f"  {each}" for each in found[:_SHOWN]]
+            lines += [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+            cures = [f"  fix: {cure}" for cure in dict.fromkeys(_cures(found, pair))]
+            parts.append("\n".join([pair.check, *lines, *cures]))
+    return _HEADER + "\n".join(parts) if parts else ""
+
+
+_STRUCTURAL: Final = {
+    ReasonKind.CLASS,
+    ReasonKind.STRUCTURE,
+    ReasonKind.STATIC,
+    ReasonKind.COMPARISON,
+}
+
+
+def _counts(reason: Reason, pair: Sides) -> bool:
+    """Whether JAX refuses trees for a difference: not for a weak type, which it promotes."""
+    if reason.outcome is Outcome.REUSE or reason.kind is ReasonKind.WEAK_TYPE:
+        return False
+    if pair.family == "cotangents" and say(reason.after) == "None":  # which stands for zeros
+        return False
+    return not pair.prefix or reason.kind in _STRUCTURAL
+
+
+def _cures(found: list[Reason], pair: Sides) -> Iterator[str]:
+    """Yield what to do."""
+    kinds = {reason.kind for reason in found}
+    if pair.family in _BY_FAMILY:
+        yield _BY_FAMILY[pair.family]
+        return
+    if pair.family == "carry" and ReasonKind.DTYPE in kinds:
+        yield _CARRIED
+    for reason in found:
+        words = say(reason.before), say(reason.after)
+        if reason.kind is ReasonKind.STRUCTURE and "None" in words:
+            yield fixes.structure(*words)
+    if ReasonKind.STATIC in kinds:
+        yield _STATIC
+
+
+_BY_FAMILY: Final = {
+    "axes": "lw.axes(tree, field=0) makes such a tree for `tree`, with its classes and statics",
+    "placement": (
+        "give one for all values; or `jax.tree.map(lambda _: ..., tree)` makes such a tree for "
+        "`tree`, with its classes and statics"
+    ),
+    "exported": (
+        "export the function for these arguments as well; `jax.export.symbolic_shape` leaves "
+        "sizes open"
+    ),
+    "call": "lower and compile for these arguments as well, or call the jitted function",
+}
+_CARRIED: Final = (
+    "convert where the body returns it, as `x.astype(...)` does, or start from "
+    "`lw.stable_carry(step, carry)`"
+)
+_STATIC: Final = "a static has one value while JAX traces: keep it, or make the field dynamic"

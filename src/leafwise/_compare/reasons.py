@@ -1,0 +1,148 @@
+"""What JAX does for a call, and the reasons for it, as values."""
+
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+
+from leafwise._objects.describe import describe
+
+
+class Outcome(StrEnum):
+    """What JAX does for a call, after an earlier one of the same function.
+
+    The order is the order of cost: of several outcomes the last one counts.
+    """
+
+    REUSE = "reuse"
+    """The dispatch entry is there: nothing is done in Python."""
+    DISPATCH = "dispatch"
+    """A new dispatch entry leads to the same program."""
+    RECOMPILE = "recompile"
+    """Lowered and compiled again, from the trace that is there."""
+    RETRACE = "retrace"
+    """The function runs in Python again, and is lowered and compiled."""
+    UNKNOWN = "unknown"
+    """Not decided by the arguments."""
+    ERROR = "error"
+    """The call raises."""
+
+    @property
+    def severity(self) -> int:
+        """The place in the order of cost: 0 is reuse."""
+        return _ORDER[self]
+
+
+_ORDER = {outcome: place for place, outcome in enumerate(Outcome)}
+
+
+class ReasonKind(StrEnum):
+    """What differs between two calls. The order is that in which reasons are ranked."""
+
+    INVALID = "invalid"
+    """A leaf that no jitted function takes."""
+    COMPARISON = "comparison"
+    """A static whose ``==`` or ``hash`` raises."""
+    DEVICES = "devices"
+    """Arguments committed to different devices."""
+    ARGUMENTS = "arguments"
+    """Which arguments are given, and how."""
+    CLASS = "class"
+    """A class that was defined again; to `leafwise.diff` any other class."""
+    STRUCTURE = "structure"
+    """The nodes of the tree: their types, keys and numbers of children."""
+    STATIC = "static"
+    """A static value."""
+    CAPTURE = "capture"
+    """Something that the function captures, and that changed since the trace."""
+    SHAPE = "shape"
+    """The shape of a leaf."""
+    DTYPE = "dtype"
+    """The dtype of a leaf."""
+    WEAK_TYPE = "weak type"
+    """Whether the dtype of a leaf gives way to others."""
+    CONFIG = "config"
+    """JAX's configuration."""
+    SHARDING = "sharding"
+    """How a leaf is spread over devices."""
+    COMMITMENT = "commitment"
+    """Whether an array is committed to its device."""
+    CACHE = "cache"
+    """Nothing of the arguments: the program was there once, and is gone."""
+    LEAF_KIND = "kind"
+    """Where the data of a leaf lies: in JAX, in NumPy, in Python."""
+    VALUE = "value"
+    """The data of a leaf, which no program depends on: only `leafwise.diff` looks at it."""
+
+
+_PLACES = {
+    (outcome, kind): (-outcome.severity, place)
+    for outcome in Outcome
+    for place, kind in enumerate(ReasonKind)
+}
+
+
+class Reason(NamedTuple):
+    """One difference between two calls.
+
+    Attributes:
+        path: Where: ``state.opt.lr``, with the name of the parameter or, where that is not
+            known, ``args[0].opt.lr``. ``config.jax_enable_x64`` for an option of JAX.
+        kind: What differs.
+        outcome: What this alone leads to.
+        before: The earlier value.
+        after: The value of the call that is explained.
+        advice: What to do about it, if anything.
+    """
+
+    path: str
+    kind: ReasonKind
+    outcome: Outcome
+    before: Any
+    after: Any
+    advice: str = ""
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The place among other reasons: the lowest is the first."""
+        return _PLACES[self.outcome, self.kind]
+
+    def __str__(self) -> str:
+        """Return one line: path, kind, what changed, and the advice."""
+        line = f"{self.path or 'the tree'}: {self.kind}"
+        if not self.before is self.after is ABSENT:
+            line += f": {say(self.before)} -> {say(self.after)}"
+        return f"{line}. {self.advice}" if self.advice else line
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the values as text: a function, or a class, may not be found elsewhere."""
+        before, after = Said(say(self.before)), Said(say(self.after))
+        return Reason, (self.path, self.kind, self.outcome, before, after, self.advice)
+
+
+class Said(str):
+    """Words that stand for a value, or describe one of another process."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: object) -> Self:
+        """Take anything, as `str` does."""
+        return super().__new__(cls, value)
+
+
+class Absent:
+    """Stands for the value of what was not there."""
+
+    def __repr__(self) -> str:
+        """Return a word."""
+        return "(absent)"
+
+
+ABSENT = Absent()
+
+
+def say(value: Any) -> str:
+    """Return a value of a reason as text."""
+    if isinstance(value, Said | Absent):
+        return str(value)
+    if isinstance(value, type):
+        return value.__qualname__
+    return describe(value)

@@ -1,0 +1,258 @@
+"""The record of one call: everything that decides whether JAX reuses a program for it."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import jax
+
+from leafwise._jax.compat import Config, trace_config
+from leafwise._objects.text import got, shorten
+from leafwise._trees.equality import same_entry
+from leafwise._trees.leaves import LEAF_TYPES, Leaf, Look, same_program
+from leafwise._trees.nodes import Node, Walk
+
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Signature:
+    """The record of one call of a jitted function, without the data of its arrays.
+
+    Two signatures are equal exactly if one program serves both calls, on a function that
+    uses all its arguments: JAX neither traces nor lowers nor compiles for the second.
+
+    Made by `leafwise.signature`. It keeps static values alive, arrays not.
+
+    Attributes:
+        treedef: The pytree structure of the dynamic arguments ``(args, kwargs)``.
+        config: What of JAX's configuration reaches the key of a trace, by name.
+    """
+
+    treedef: Any
+    config: Config
+    root: Node
+    leaf_records: tuple[Leaf, ...]
+    labels: Mapping[str, str]
+
+    @property
+    def leaves(self) -> Mapping[str, Leaf]:
+        """The leaves of the arguments by path, in JAX's order."""
+        pairs = zip(map(self.show, self.leaf_paths), self.leaf_records, strict=True)
+        return MappingProxyType(dict(pairs))
+
+    @property
+    def statics(self) -> Mapping[str, Any]:
+        """The static values by path: static fields, and static arguments."""
+        found: dict[str, Any] = {}
+        for path, node in self._walk():
+            if isinstance(node, Node):
+                pairs = zip(node.names, node.values, strict=True)
+                found.update((self.show(path + name), value) for name, value in pairs)
+        return MappingProxyType(found)
+
+    @property
+    def classes(self) -> Mapping[str, type]:
+        """The classes of the nodes by path; the arguments themselves are not listed."""
+        nodes = ((path, node) for path, node in self._walk() if isinstance(node, Node))
+        return MappingProxyType({self.show(path): node.cls for path, node in nodes if path})
+
+    @functools.cached_property
+    def leaf_paths(self) -> Sequence[str]:
+        """The paths of all leaves, without the names of parameters."""
+        return [path for path, place in self._walk() if isinstance(place, int)]
+
+    def show(self, path: str) -> str:
+        """Return a path as it is shown: with the name of the parameter, where it is known."""
+        for start, label in self.labels.items():
+            if path.startswith(start):
+                return label + path[len(start) :]
+        return path
+
+    def _walk(self) -> Iterator[tuple[str, Node | int]]:
+        todo: list[tuple[str, Node | int]] = [("", self.root)]
+        while todo:
+            path, node = todo.pop()
+            yield path, node
+            if isinstance(node, Node):
+                steps = enumerate(zip(node.steps, node.children, strict=True))
+                below = [(path + each[0], each[1]) for at, each in steps if not node.is_spread(at)]
+                todo += below[::-1]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether one program serves both calls."""
+        if not isinstance(other, Signature):
+            return NotImplemented
+        return _same_program(self, other)
+
+    def __hash__(self) -> int:
+        """Return a hash of what can be hashed: structure and abstract values."""
+        return hash((self.treedef, tuple(leaf.aval for leaf in self.leaf_records)))
+
+    def __repr__(self) -> str:
+        """Return the arguments as JAX sees them, a line each."""
+        lines = [f"  {path}: {leaf}" for path, leaf in self.leaves.items()]
+        lines += [f"  {path} = {shorten(value)}  (static)" for path, value in self.statics.items()]
+        return "\n".join(["Signature(", *lines, ")"])
+
+
+def signature(
+    *args: Any,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    filter_jit: bool = False,
+    **kwargs: Any,
+) -> Signature:
+    """Record what decides whether JAX reuses a program for a call with these arguments.
+
+    Works for any pytree: leafwise classes, dataclasses and classes of other libraries,
+    containers, `jax.tree_util.Partial`. Nothing is traced or run, and no data is kept.
+
+    Args:
+        *args: The positional arguments of the call.
+        static_argnums: The positions that `jax.jit` was told are static.
+        static_argnames: The names that `jax.jit` was told are static.
+        filter_jit: Whether the function is under `equinox.filter_jit`, which makes every
+            leaf static that is no JAX or NumPy array.
+        **kwargs: The keyword arguments of the call.
+
+    Returns:
+        The record: structure, classes and statics by path, and for each leaf its shape,
+        dtype, weak type, sharding, commitment and kind.
+
+    Raises:
+        TypeError: `static_argnums` are no integers, or `static_argnames` no names.
+
+    Example:
+        >>> one = signature(jnp.ones(3), 2.0)
+        >>> one == signature(jnp.zeros(3), 5.0)
+        True
+        >>> one == signature(jnp.ones(3), jnp.float32(2))
+        False
+    """
+    statics = StaticArguments.checked(static_argnums, static_argnames)
+    return record(args, kwargs, statics, filtered=filter_jit)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StaticArguments:
+    """Which arguments are static: by position, and by name."""
+
+    numbers: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def checked(
+        cls, numbers: int | Iterable[int] | None, names: str | Iterable[str] | None
+    ) -> "StaticArguments":
+        """Take what `jax.jit` takes.
+
+        Raises:
+            TypeError: They are something else.
+        """
+        several = _checked("static_argnums takes integers", numbers, int)
+        named = _checked("static_argnames takes names", names, str)
+        return cls(several, named)
+
+    def resolved(self, count: int) -> frozenset[int]:
+        """Return the positions in a call of `count` arguments, counted from the start."""
+        return frozenset(number + count if number < 0 else number for number in self.numbers)
+
+
+def _checked(expected: str, given: Any, kind: type) -> tuple[Any, ...]:
+    """Return one thing, several or None as a tuple.
+
+    Raises:
+        TypeError: They are of another kind.
+    """
+    several: Any = (given,) if isinstance(given, kind) else given
+    items = tuple(() if several is None else several) if _is_listing(several) else (several,)
+    wrong = [item for item in items if not isinstance(item, kind)]
+    if wrong:
+        msg = f"{expected}, got {got(wrong[0])}"
+        raise TypeError(msg)
+    return items
+
+
+def _is_listing(value: Any) -> bool:
+    return value is None or (isinstance(value, Iterable) and not isinstance(value, str | bytes))
+
+
+def record(
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    statics: StaticArguments,
+    *,
+    filtered: bool = False,
+    abstract: bool = False,
+    labels: Mapping[str, str] = _NO_LABELS,
+) -> Signature:
+    """Record one call.
+
+    Args:
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        statics: Which of them are static.
+        filtered: Whether leaves that are no arrays are static.
+        abstract: Whether nothing is run, so that a ShapeDtypeStruct is as good as an array.
+        labels: The names of the parameters, by the paths of the arguments.
+    """
+    static_places = statics.resolved(len(args))
+    named = [(f"args[{place}]", place in static_places, arg) for place, arg in enumerate(args)]
+    named += [(f"kwargs[{name!r}]", name in statics.names, kwargs[name]) for name in sorted(kwargs)]
+    walk = Walk(Look(filtered=filtered, abstract=abstract), LEAF_TYPES)
+    dynamic = [(path, value) for path, static, value in named if not static]
+    children = [walk.node_or_leaf(value) for _, value in dynamic]
+    names = tuple(path for path, static, _ in named if static)
+    values = tuple(value for _, static, value in named if static)
+    steps = [path for path, _ in dynamic]
+    root = Node(tuple, None, (names, values), steps, children, 0, len(walk.leaves))
+    treedef = jax.tree.structure([value for _, value in dynamic])
+    return Signature(treedef, trace_config(), root, tuple(walk.leaves), labels)
+
+
+def labels_of(
+    fun: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Mapping[str, str]:
+    """Return the names of a function's parameters, by the paths of the arguments."""
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):  # a builtin, or something that only looks callable
+        return _NO_LABELS
+    labels = {f"kwargs[{name!r}]": name for name in kwargs}
+    free = list(parameters)
+    for place in range(len(args)):
+        if not free or free[0].kind is inspect.Parameter.KEYWORD_ONLY:
+            break
+        first = free[0]
+        if first.kind is inspect.Parameter.VAR_POSITIONAL:
+            already = sum(1 for label in labels.values() if label.startswith(f"{first.name}["))
+            labels[f"args[{place}]"] = f"{first.name}[{already}]"
+        else:
+            labels[f"args[{place}]"] = free.pop(0).name
+    return labels
+
+
+def _same_program(one: Signature, other: Signature) -> bool:
+    try:
+        same = (
+            one.root.steps == other.root.steps
+            and _same_static_arguments(one.root, other.root)
+            and same_entry(one.treedef, other.treedef) is True
+            and one.config == other.config
+        )
+    except Exception:  # noqa: BLE001  # a static whose comparison raises: so would the call
+        return False
+    pairs = zip(one.leaf_records, other.leaf_records, strict=False)
+    return same and all(same_program(mine, its) for mine, its in pairs)
+
+
+def _same_static_arguments(one: Node, other: Node) -> bool:
+    """Whether static arguments share a program: JAX compares them with their types."""
+    pairs = zip(one.values, other.values, strict=False)
+    return one.names == other.names and all(
+        type(mine) is type(its) and same_entry(mine, its) is True for mine, its in pairs
+    )

@@ -1,0 +1,196 @@
+"""`show`: a tree of any library as a diagram for a terminal, a notebook or a page."""
+
+import dataclasses
+import importlib
+import operator
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from leafwise._display.html import fragment, page
+from leafwise._display.lines import ASCII, BOXES, lines_of
+from leafwise._display.rows import Row, rows_of
+from leafwise._display.svg import drawing
+from leafwise._objects.text import got
+
+if TYPE_CHECKING:
+    import os
+
+_COLUMNS: Final = 80
+_DRAWN_COLUMNS: Final = 96
+_NARROWEST: Final = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Diagram:
+    """A tree, drawn: what `leafwise.show` returns.
+
+    ``print`` it in a terminal, with colours through ``rich.print``; leave it as the last
+    line of a notebook's cell; or `save` it. It holds texts and numbers only, nothing of
+    the tree itself.
+
+    Attributes:
+        nbytes: The bytes of all arrays of the tree, of each array once.
+        leaves: How many leaves the tree has.
+    """
+
+    nbytes: int
+    leaves: int
+    _rows: tuple[Row, ...]
+    _width: int | None
+
+    def text(self, *, width: int | None = None, ascii: bool = False) -> str:  # noqa: A002
+        """Return the diagram as lines of plain text.
+
+        Args:
+            width: The columns to fit into, where possible; those of the terminal, else 80,
+                if neither this nor ``show(width=)`` is given.
+            ascii: Whether to do without box characters and other letters than ASCII's.
+
+        Returns:
+            The text, without a newline at its end.
+
+        Example:
+            >>> print(show([1.0, 2.0]).text(ascii=True))
+            list of 2  2 leaves                            8 B
+            |- [0]: float32[]  Python float 1.0, weak type  4 B
+            `- [1]: float32[]  Python float 2.0, weak type  4 B
+        """
+        glyphs = ASCII if ascii else BOXES
+        lines = lines_of(self._rows, self._columns(width), glyphs)
+        return "\n".join("".join(span.text for span in line) for line in lines)
+
+    def html(self) -> str:
+        """Return the diagram as a page of HTML of its own, whose branches fold.
+
+        It needs no script and loads nothing; it is light or dark as the reader has it.
+
+        Example:
+            >>> show({"w": 1.0}).html()[:15]
+            '<!doctype html>'
+        """
+        return page(self._rows)
+
+    def svg(self) -> str:
+        """Return the diagram as an SVG of its own, light or dark as the reader has it.
+
+        Example:
+            >>> show({"w": 1.0}).svg()[:4]
+            '<svg'
+        """
+        return drawing(self._rows, self._width or _DRAWN_COLUMNS)
+
+    def save(self, path: "str | os.PathLike[str]") -> Path:
+        """Write the diagram to a file, in the format that its name ends in.
+
+        Args:
+            path: A name that ends in ``.svg``, ``.html`` or ``.txt``.
+
+        Returns:
+            The path.
+
+        Raises:
+            ValueError: It ends in something else.
+
+        Example:
+            >>> show(params).save("params.svg")  # doctest: +SKIP
+        """
+        path = Path(path)
+        makers = {".svg": self.svg, ".html": self.html, ".htm": self.html, ".txt": self._plain}
+        make = makers.get(path.suffix.lower())
+        if make is None:
+            msg = f"save({str(path)!r}): the name must end in .svg, .html or .txt"
+            raise ValueError(msg)
+        path.write_text(make().rstrip("\n") + "\n", encoding="utf-8")
+        return path
+
+    def _plain(self) -> str:
+        return self.text(width=self._width or _DRAWN_COLUMNS)
+
+    def _columns(self, width: int | None) -> int:
+        if width is not None:
+            return _checked("text", "width", width, _NARROWEST)
+        return self._width or shutil.get_terminal_size((_COLUMNS, 24)).columns
+
+    def __str__(self) -> str:
+        """Return the text, in characters that standard output can show."""
+        encoding: str = getattr(sys.stdout, "encoding", None) or "utf-8"
+        try:
+            "".join(BOXES).encode(encoding)
+        except UnicodeEncodeError:
+            return self.text(ascii=True)
+        return self.text().encode(encoding, "backslashreplace").decode(encoding)
+
+    def __repr__(self) -> str:
+        """Return the same, so that a prompt shows the diagram."""
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return fragment(self._rows)
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        """Yield lines in colour, which rich asks for."""
+        # By name: what other libraries are needed for stands above this layer.
+        colored = importlib.import_module("leafwise._display.rich_colors").colored
+        glyphs = ASCII if options.ascii_only else BOXES
+        yield from colored(lines_of(self._rows, self._width or options.max_width, glyphs))
+
+
+def show(
+    tree: Any, /, *, depth: int | None = None, children: int = 24, width: int | None = None
+) -> Diagram:
+    """Draw any pytree: its classes, its leaves and statics, and the bytes of each branch.
+
+    Takes nodes of any library, abstract values and tracers. Neither the data of arrays is
+    read, nor are they moved. An array that stands in several places is counted once, at
+    the first of them, so that the bytes of a branch are the sum of those below it. A number
+    of Python counts as the array that JAX makes of it.
+
+    Args:
+        tree: The pytree.
+        depth: How many levels to show below the root. By default as many as make no more
+            than 400 rows, and at most 20.
+        children: How many children of one node to show: the first ones and the last ones.
+        width: The columns of the text, where possible; by default those of the terminal.
+
+    Returns:
+        The diagram.
+
+    Raises:
+        TypeError: `depth`, `children` or `width` is not an integer.
+        ValueError: One of them is too small.
+
+    Example:
+        >>> @pytree
+        ... class Linear:
+        ...     w: jax.Array
+        ...     act: str = static_field(default="relu")
+        >>> print(show({"first": Linear(jnp.zeros((2, 3)))}).text(width=60))
+        dict of 1  1 leaf         24 B
+        └─ ['first']: Linear      24 B
+           ├─ w: float32[2,3]     24 B
+           └─ act = 'relu'      static
+    """
+    if depth is not None:
+        depth = _checked("show", "depth", depth, 0)
+    if width is not None:
+        width = _checked("show", "width", width, _NARROWEST)
+    rows = tuple(rows_of(tree, depth, _checked("show", "children", children, 2)))
+    totals = rows[0].totals
+    nbytes, _, leaves = totals or (0, 0, 0)
+    return Diagram(nbytes, leaves, rows, width)
+
+
+def _checked(function: str, name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        msg = f"{function}({name}=) takes an integer, got {got(value)}"
+        raise TypeError(msg) from None
+    if number < least:
+        msg = f"{function}({name}={number}): it must be {least} or more"
+        raise ValueError(msg)
+    return number

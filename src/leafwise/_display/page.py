@@ -1,0 +1,254 @@
+"""A report as one HTML page, with nothing to load; an explanation as a table for notebooks."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from leafwise._display import captured
+from leafwise._display.markup import code, headings, rows, safe, scrolling
+from leafwise._display.repeats import Change, Repeat, busy, changes, covered, first_calls, repeats
+from leafwise._display.shape import Explained, Function, Report
+from leafwise._display.style import STYLE
+from leafwise._display.timeline import timeline
+from leafwise._display.words import (
+    NOTHING,
+    count,
+    duration,
+    home,
+    is_empty,
+    lost,
+    place,
+    plural,
+    sentence,
+)
+
+MOST_FUNCTIONS: Final = 200
+MOST_REPEATS: Final = 100
+MOST_REASONS: Final = 20
+MOST_VALUES: Final = 2
+MOST_LINES: Final = 50
+_OPEN: Final = 5
+_LONGEST_VALUE: Final = 160
+
+
+def page(report: Report) -> str:
+    """Return a report as an HTML page that needs no other file.
+
+    Args:
+        report: The report.
+
+    Returns:
+        The page: totals, a timeline, the functions, and why JAX did what again. Where it
+        does not show all, a sentence says how much is left out.
+
+    Example:
+        >>> Path("report.html").write_text(page(report), encoding="utf-8")  # doctest: +SKIP
+    """
+    again = repeats(report)
+    body = [_headline(report, again)]
+    if is_empty(report):
+        body.append(f"<p>{NOTHING}</p>")
+    else:
+        anchors = {
+            id(event): f"why-{number}"
+            for number, repeat in enumerate(again[:MOST_REPEATS], 1)
+            for event in repeat.events
+        }
+        if report["events"]:
+            body.append(_section("Timeline", timeline(report, anchors)))
+        body.append(_section("Functions", _functions(report["functions"])))
+        body.append(_section("Retraced and recompiled", _again(report, again)))
+    if found := report.get("captures"):
+        tables = [f"<h3>{code(each['function'])}</h3>{captured.page(each)}" for each in found]
+        more = _more(len(found) - MOST_FUNCTIONS, "function")
+        body.append(_section("Captures", "\n".join(tables[:MOST_FUNCTIONS]) + more))
+    if report["warnings"]:
+        texts = "\n".join(_warning(text) for text in report["warnings"])
+        body.append(_section("Warnings", texts))
+    title = f"{safe(report['program'], 80)} - leafwise"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(body)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def explanation(explanation: Mapping[str, Any]) -> str:
+    """Return an explanation as a fragment of HTML, for notebooks.
+
+    Args:
+        explanation: What `Explanation.as_dict` returns.
+
+    Returns:
+        A table of the reasons under a sentence that says what JAX does. Its style is in its
+        elements, so that it changes nothing else of the notebook.
+    """
+    explained = cast("Explained", explanation)
+    every = changes(explained)
+    outcome = safe(explained["outcome"], 80)
+    head = f"<p><b>{outcome}</b>: {safe(sentence(explained))}</p>"
+    if not every:
+        return f"<div>{head}</div>"
+    cell = 'style="text-align:left;vertical-align:top;padding:0.2em 1.2em 0.2em 0"'
+    titles = "".join(f'<th scope="col" {cell}>{title}</th>' for title in _TITLES)
+    lines = "".join(
+        "<tr>" + "".join(f"<td {cell}>{inside}</td>" for inside in _reason(change)) + "</tr>"
+        for change in every[:MOST_REASONS]
+    )
+    table = f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+    return f"<div>{head}{table}{_more(len(every) - MOST_REASONS, 'reason')}</div>"
+
+
+def _section(title: str, inside: str) -> str:
+    return f"<section>\n<h2>{title}</h2>\n{inside}\n</section>"
+
+
+def _warning(text: str) -> str:
+    # The one kind of text with lines of its own.
+    lines = text.splitlines()
+    shown = "\n".join(safe(line, 1000) for line in lines[:MOST_LINES])
+    return f"<pre>{shown}</pre>{_more(len(lines) - MOST_LINES, 'line')}"
+
+
+def _more(number: int, what: str, why: str = "") -> str:
+    if number <= 0:
+        return ""
+    return f'<p class="left-out">and {number:,} more {plural(number, what)}{why}</p>'
+
+
+def _headline(report: Report, again: list[Repeat]) -> str:
+    spent = busy(report)
+    share = f", {spent / report['seconds']:.0%} of the time" if report["seconds"] > 0 else ""
+    functions = sum(1 for each in report["functions"] if not each["eager"])
+    calls = sum(len(repeat.events) for repeat in again)
+    repeated = covered(part for repeat in again for part in repeat.intervals)
+    traces, lowerings, compiles, hits = (
+        sum(each[key] for each in report["functions"])
+        for key in ("traces", "lowerings", "compiles", "cache_hits")
+    )
+    totals = [
+        (duration(spent), f"tracing, lowering and compiling{share}", ""),
+        (duration(repeated), f"of it for {count(calls, 'retrace or recompilation', _AGAIN)}", ""),
+        (f"{functions:,}", f"{plural(functions, 'function')} jitted", ""),
+        (f"{traces:,}", plural(traces, "trace"), ""),
+        (f"{lowerings:,}", plural(lowerings, "lowering"), ""),
+        (f"{compiles:,}", plural(compiles, "compilation"), ""),
+    ]
+    if again:
+        totals[1] = (*totals[1][:2], ' class="again"')
+    if hits:
+        totals.append((f"{hits:,}", "found in the cache on disk", ""))
+    boxes = "".join(
+        f"<div{kind}><dt>{words}</dt><dd>{number}</dd></div>\n" for number, words, kind in totals
+    )
+    ran = f"ran {duration(report['seconds'])}"
+    versions = f"leafwise {report['leafwise']}, JAX {report['jax']}, Python {report['python']}"
+    ended = report["exit"]
+    failed = "" if ended == "0" else f'\n<p class="failed">The program ended: {code(ended)}</p>'
+    return (
+        f"<header>\n<h1>{code(report['program'])}</h1>\n"
+        f'<p class="faint">{ran}; {safe(versions)}</p>{failed}\n'
+        f'<dl class="totals">\n{boxes}</dl>\n</header>'
+    )
+
+
+_AGAIN: Final = "retraces and recompilations"
+
+
+def _functions(functions: list[Function]) -> str:
+    number = "number"
+    columns = {
+        "function": "",
+        "where": "where",
+        "traces": number,
+        "lowerings": number,
+        "compiles": number,
+        "cache hits": number,
+        "tracing": number,
+        "lowering": number,
+        "compiling": number,
+        "in all": "number total",
+    }
+    cells = [_function(each) for each in functions[:MOST_FUNCTIONS]]
+    table = (
+        f'<table class="functions">{headings(columns, columns.values())}\n'
+        f"<tbody>\n{rows(cells, columns.values())}\n</tbody></table>"
+    )
+    rest = functions[MOST_FUNCTIONS:]
+    why = f", with {duration(sum(map(lost, rest)))} in all: those above lost the most."
+    return scrolling("Functions", table) + _more(len(rest), "function", why)
+
+
+def _function(function: Function) -> Iterable[str]:
+    seconds = function["seconds"]
+    yield safe(function["name"]) if function["eager"] else code(function["name"])
+    yield code(home(function))
+    for each in ("traces", "lowerings", "compiles", "cache_hits"):
+        yield f"{function[each]:,}"
+    for spent in (seconds["trace"], seconds["lower"], seconds["compile"], lost(function)):
+        yield duration(spent)
+
+
+def _again(report: Report, again: list[Repeat]) -> str:
+    first = first_calls(report)
+    parts = [f'<p class="faint">First calls, not listed: {first:,}.</p>'] if first else []
+    if not again:
+        return "\n".join(["<p>Nothing was retraced or recompiled.</p>", *parts])
+    for number, repeat in enumerate(again[:MOST_REPEATS], 1):
+        parts.append(_repeat(number, repeat))
+    rest = again[MOST_REPEATS:]
+    calls = count(sum(len(repeat.events) for repeat in rest), "call")
+    took = duration(covered(part for repeat in rest for part in repeat.intervals))
+    why = f" with {calls}, {took} in all: those above took the longest."
+    parts.append(_more(len(rest), "line", why))
+    return "\n".join(parts)
+
+
+def _repeat(number: int, repeat: Repeat) -> str:
+    times = len(repeat.events)
+    often = "" if times == 1 else f", {times:,} times"
+    what = f"{safe(repeat.outcome)} of {code(repeat.name)}{often}, {duration(repeat.seconds)}"
+    text = repeat.site["text"].strip() if repeat.site else ""
+    source = f"<pre>{code(text)}</pre>\n" if text else ""
+    within = repeat.site["function"] if repeat.site else ""
+    inside = f", in {code(within)}" if within else ""
+    open_ = " open" if number <= _OPEN else ""
+    return (
+        f"<details{open_}>\n<summary><h3>{code(place(repeat.site))}</h3> "
+        f'<span class="what">{what}{inside}</span></summary>\n<div class="why" id="why-{number}">\n'
+        f"{source}{_reasons(repeat.changes)}\n</div>\n</details>"
+    )
+
+
+_TITLES: Final = ("path", "kind", "before → after", "what to do")
+
+
+def _reasons(every: list[Change]) -> str:
+    if not every:
+        return "<p>No reason was found in the arguments.</p>"
+    cells = [_reason(change) for change in every[:MOST_REASONS]]
+    classes = ("path", "kind", "values", "advice")
+    table = (
+        f'<table class="reasons">{headings(_TITLES, classes)}\n'
+        f"<tbody>\n{rows(cells, classes)}\n</tbody></table>"
+    )
+    return table + _more(len(every) - MOST_REASONS, "reason")
+
+
+def _reason(change: Change) -> tuple[str, str, str, str]:
+    kind = safe(change.kind, 80)
+    if change.unsound:
+        kind += ' <span class="unsound">unsound</span>'
+    values = [
+        f"<div>{_value(before)} → {_value(after)}</div>"
+        for before, after in list(change.values)[:MOST_VALUES]
+    ]
+    if len(change.values) > MOST_VALUES:
+        left = count(len(change.values) - MOST_VALUES, "more change")
+        values.append(f'<div class="left-out">and {left}</div>')
+    return code(change.path), kind, "".join(values), safe(change.advice)
+
+
+def _value(text: str) -> str:
+    return code(text, _LONGEST_VALUE) or "<i>empty</i>"

@@ -1,0 +1,143 @@
+"""A report in the Chrome trace event format, for https://ui.perfetto.dev."""
+
+import dataclasses
+from typing import Any, Final
+
+from leafwise._display.shape import Event, Explained, Reason, Report
+from leafwise._display.words import cut, is_repeat, place
+
+_PROCESS: Final = 1
+_LONGEST: Final = 400
+_MOST_REASONS: Final = 20
+
+
+@dataclasses.dataclass(slots=True)
+class _Slice:
+    """An event in whole nanoseconds, which is what Perfetto counts in."""
+
+    start: int
+    end: int
+    event: Event
+
+
+def trace_events(report: Report) -> dict[str, Any]:
+    """Return a report in the Chrome trace event format.
+
+    Each thread is a track, each trace, lowering and compilation a slice; where JAX did
+    something again, an instant event says so. The times of a slice are cut where the clock
+    would let it reach into another one by half; ``args.seconds`` has them as they were.
+
+    Args:
+        report: The report.
+
+    Returns:
+        A JSON object, for a file that ui.perfetto.dev opens.
+
+    Example:
+        >>> Path("trace.json").write_text(json.dumps(trace_events(report)))  # doctest: +SKIP
+    """
+    threads: dict[str, int] = {}
+    tracks: dict[int, list[Event]] = {}
+    for event in report["events"]:
+        tid = threads.setdefault(event["thread"], len(threads) + 1)
+        tracks.setdefault(tid, []).append(event)
+    entries = [_metadata("process_name", 0, {"name": cut(report["program"], _LONGEST)})]
+    for thread, tid in threads.items():
+        entries.append(_metadata("thread_name", tid, {"name": cut(thread, _LONGEST)}))
+        entries.append(_metadata("thread_sort_index", tid, {"sort_index": tid}))
+    for tid, events in tracks.items():
+        for piece in _nested(events):
+            entries.append(_complete(piece, tid))
+            if is_repeat(piece.event):
+                entries.append(_instant(piece, tid))
+    other = {key: cut(report[key], _LONGEST) for key in ("leafwise", "jax", "python", "exit")}
+    return {"traceEvents": entries, "displayTimeUnit": "ms", "otherData": other}
+
+
+def _nested(events: list[Event]) -> list[_Slice]:
+    """Return slices of which any two are one inside the other, or apart.
+
+    JAX measures each on its own, so that the end of a trace may lie a moment after the start
+    of the lowering that follows it. Of two that overlap, that is cut which loses less.
+    """
+    slices = [_slice(event) for event in events]
+    slices.sort(key=lambda piece: (piece.start, -piece.end))
+    around: list[_Slice] = []
+    for piece in slices:
+        while around and piece.end > around[-1].end:
+            outer = around[-1]
+            if piece.start < outer.end and piece.end - outer.end < outer.end - piece.start:
+                piece.end = outer.end
+            else:
+                outer.end = min(outer.end, piece.start)
+                around.pop()
+        around.append(piece)
+    return slices
+
+
+def _slice(event: Event) -> _Slice:
+    start = round(event["start"] * 1e9)
+    return _Slice(start, start + max(0, round(event["seconds"] * 1e9)), event)
+
+
+def _metadata(name: str, tid: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "name": name, "pid": _PROCESS, "tid": tid, "args": args}
+
+
+def _complete(piece: _Slice, tid: int) -> dict[str, Any]:
+    event = piece.event
+    args: dict[str, Any] = {"kind": event["kind"], "seconds": event["seconds"]}
+    if event["site"] is not None:
+        args["site"] = place(event["site"])
+        args["in"] = cut(event["site"]["function"], _LONGEST)
+        args["text"] = cut(event["site"]["text"], _LONGEST)
+    if event["explanation"] is not None:
+        args |= _why(event["explanation"])
+    return {
+        "ph": "X",
+        "name": f"{event['kind']} {cut(event['name'], _LONGEST)}",
+        "cat": "eager" if event["eager"] else event["kind"],
+        "ts": piece.start / 1000,
+        "dur": (piece.end - piece.start) / 1000,
+        "pid": _PROCESS,
+        "tid": tid,
+        "args": args,
+    }
+
+
+def _instant(piece: _Slice, tid: int) -> dict[str, Any]:
+    why = piece.event["explanation"]
+    args = _why(why, 1) if why is not None else {}
+    return {
+        "ph": "i",
+        "s": "t",
+        "name": f"{args.get('outcome', 'again')} of {cut(piece.event['name'], _LONGEST)}",
+        "cat": "repeat",
+        "ts": piece.start / 1000,
+        "pid": _PROCESS,
+        "tid": tid,
+        "args": args,
+    }
+
+
+def _why(explanation: Explained, most: int = _MOST_REASONS) -> dict[str, Any]:
+    """Return outcome, reasons and advice as texts, each advice once."""
+    first = explanation["nearest"] is None
+    args: dict[str, Any] = {"outcome": "first call" if first else cut(explanation["outcome"], 80)}
+    reasons, unsound = explanation["reasons"], explanation["unsound"]
+    shown = reasons[:most], unsound[:most]
+    for key, some in zip(("reasons", "unsound"), shown, strict=True):
+        if some:
+            args[key] = [_line(reason) for reason in some]
+    advice = (reason["advice"] for some in shown for reason in some)
+    if said := list(dict.fromkeys(cut(each, _LONGEST) for each in advice if each)):
+        args["advice"] = said
+    left_out = len(reasons) + len(unsound) - sum(map(len, shown))
+    if left_out:
+        args["reasons left out"] = left_out
+    return args
+
+
+def _line(reason: Reason) -> str:
+    values = f"{cut(reason['before'], _LONGEST)} -> {cut(reason['after'], _LONGEST)}"
+    return f"{cut(reason['path'], _LONGEST)}: {cut(reason['kind'], 80)}: {values}"

@@ -1,0 +1,257 @@
+"""A report on a terminal; needs rich."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leafwise._display.captured import TITLES, cells, stale
+from leafwise._display.captured import below as below_captures
+from leafwise._display.captured import lines as lines_of_captures
+from leafwise._display.repeats import Change, Repeat, busy, changes, covered, first_calls, repeats
+from leafwise._display.shape import Captured, Explained, Function, Report
+from leafwise._display.words import (
+    NOTHING,
+    count,
+    cut,
+    duration,
+    home,
+    is_empty,
+    lost,
+    place,
+    sentence,
+)
+
+MOST_FUNCTIONS: Final = 30
+MOST_REPEATS: Final = 30
+MOST_REASONS: Final = 12
+_LONGEST: Final = 400
+_WIDEST: Final = 10_000
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Print the functions, what was traced or compiled again and why, and the warnings.
+
+    A table of functions that does not fit the console becomes a few lines for each. Where the
+    output is no terminal, no line is folded: a reason is one line for `grep`.
+
+    Args:
+        report: The report.
+        console: Where to print.
+    """
+    if is_empty(report):
+        _print(Text(NOTHING), console)
+    else:
+        _print(_summary(report), console)
+        console.print()
+        _print_functions(report["functions"], console)
+        again = repeats(report)
+        for repeat in again[:MOST_REPEATS]:
+            console.print()
+            _print_repeat(repeat, console)
+        console.print()
+        _print(_last(report, again), console)
+    for each in report.get("captures", [])[:MOST_FUNCTIONS]:
+        _print_captures(each, console)
+    if report["exit"] != "0":
+        ended = cut(report["exit"], _LONGEST)
+        _print(Text.assemble(("the program ended: ", "bold red"), ended), console)
+    for text in report["warnings"]:
+        # A warning has lines of its own.
+        for number, line in enumerate(text.splitlines()):
+            head = ("warning: ", "bold yellow") if number == 0 else "  "
+            _print(Text.assemble(head, cut(line, _LONGEST)), console)
+
+
+def explanation(explanation: Mapping[str, Any]) -> Table:
+    """Return an explanation as a table.
+
+    Args:
+        explanation: What `Explanation.as_dict` returns.
+
+    Returns:
+        The reasons, a row each; what JAX does is the title.
+    """
+    explained = cast("Explained", explanation)
+    every = changes(explained)
+    outcome = (cut(explained["outcome"], _LONGEST), "bold")
+    title = Text.assemble(outcome, ": ", sentence(explained), style="not italic")
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    # Wide enough for its title, which would be folded to the width of the columns.
+    table.title, table.title_justify, table.min_width = title, "left", title.cell_len
+    table.caption_justify, table.show_header = "left", bool(every)
+    for name in ("path", "kind", "before -> after", "what to do"):
+        table.add_column(name, overflow="fold")
+    for change in every[:MOST_REASONS]:
+        path = Text(cut(change.path, _LONGEST), "bold")
+        table.add_row(
+            path, _kind(change), Text(_values(change)), Text(cut(change.advice, _LONGEST))
+        )
+    if len(every) > MOST_REASONS:
+        table.caption = Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}")
+    return table
+
+
+def captures(captured: Mapping[str, Any]) -> Table:
+    """Return what a function closes over as a table.
+
+    Args:
+        captured: What `Captures.as_dict` returns.
+
+    Returns:
+        The captures, a row each; the bytes are below.
+    """
+    found = cast("Captured", captured)
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    rows = cells(found)
+    for title in TITLES if rows else ():
+        table.add_column(title, overflow="fold", justify="right" if title == "bytes" else "left")
+    for name, treatment, nbytes, value, where in rows:
+        table.add_row(Text(name, "bold"), treatment, nbytes, Text(value), Text(where, "dim"))
+    below = list(below_captures(found))
+    caption = Text("\n").join(Text(line) for line in below)
+    table.caption, table.caption_justify = caption, "left"
+    table.min_width = max((len(line) for line in below), default=0)
+    return table
+
+
+def _print_captures(captured: Captured, console: Console) -> None:
+    console.print()
+    name = (cut(captured["function"], _LONGEST), "bold")
+    _print(Text.assemble(name, " captures"), console)
+    for line in lines_of_captures(captured):
+        _print(Text(line), console, indent=2)
+    for line in stale(captured):
+        _print(Text(line, "bold red"), console, indent=2)
+
+
+def _print(line: Text, console: Console, indent: int = 0) -> None:
+    """Print a line: whole where it is not a terminal, otherwise folded under its start."""
+    if console.is_terminal:
+        console.print(Padding(line, (0, 0, 0, indent), expand=False))
+    else:
+        # Rich pads to the width of the console otherwise, or folds in the middle of a path.
+        console.print(Text(" " * indent) + line, soft_wrap=True)
+
+
+def _summary(report: Report) -> Text:
+    functions = sum(1 for each in report["functions"] if not each["eager"])
+    every = report["functions"]
+    parts = [
+        count(functions, "function"),
+        count(sum(each["traces"] for each in every), "trace"),
+        count(sum(each["lowerings"] for each in every), "lowering"),
+        count(sum(each["compiles"] for each in every), "compilation"),
+    ]
+    if hits := sum(each["cache_hits"] for each in every):
+        parts.append(count(hits, "cache hit"))
+    spent = f"{duration(busy(report))} of {duration(report['seconds'])} lost"
+    name = (cut(report["program"], _LONGEST), "bold")
+    return Text.assemble(name, f": {', '.join(parts)}; ", (spent, "bold"))
+
+
+def _print_functions(functions: list[Function], console: Console) -> None:
+    shown, rest = functions[:MOST_FUNCTIONS], functions[MOST_FUNCTIONS:]
+    table = _table(shown)
+    wide = console.options.update(max_width=_WIDEST)
+    if Measurement.get(console, wide, table).maximum <= console.width:
+        console.print(table)
+    else:
+        for function in shown:
+            _print_lines(function, console)
+    if rest:
+        seconds = duration(sum(map(lost, rest)))
+        _print(Text(f"and {count(len(rest), 'more function')}, {seconds}", "dim"), console)
+
+
+def _table(functions: list[Function]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for name in ("function", "where"):
+        table.add_column(name, no_wrap=True)
+    for name in ("traces", "lowerings", "compiles", "lost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in functions:
+        table.add_row(
+            _name(each),
+            Text(home(each)),
+            f"{each['traces']:,}",
+            f"{each['lowerings']:,}",
+            f"{each['compiles']:,}",
+            duration(lost(each)),
+        )
+    return table
+
+
+def _print_lines(function: Function, console: Console) -> None:
+    """Print what a row of the table says, on two lines."""
+    _print(
+        Text("  ").join(part for part in (_name(function), Text(home(function))) if part), console
+    )
+    counts = ", ".join(
+        (
+            count(function["traces"], "trace"),
+            count(function["lowerings"], "lowering"),
+            count(function["compiles"], "compilation"),
+            f"{duration(lost(function))} lost",
+        )
+    )
+    _print(Text(counts), console, indent=2)
+
+
+def _name(function: Function) -> Text:
+    return Text(cut(function["name"], _LONGEST), "dim" if function["eager"] else "bold")
+
+
+def _print_repeat(repeat: Repeat, console: Console) -> None:
+    text = cut(repeat.site["text"].strip(), _LONGEST) if repeat.site else ""
+    _print(Text.assemble((place(repeat.site), "bold cyan"), "  ", text), console)
+    times = len(repeat.events)
+    often = "" if times == 1 else f", {times:,} times"
+    what = f"{cut(repeat.outcome, _LONGEST)} of {cut(repeat.name, _LONGEST)}"
+    _print(Text(f"{what}{often}, {duration(repeat.seconds)}", "dim"), console, indent=2)
+    for line in _reasons(repeat.changes):
+        _print(line, console, indent=2)
+
+
+def _reasons(every: list[Change]) -> Iterator[Text]:
+    for change in every[:MOST_REASONS]:
+        path = (cut(change.path, _LONGEST), "bold")
+        line = Text.assemble(path, ": ", _kind(change), ": ", _values(change))
+        advice = cut(change.advice, _LONGEST)
+        yield line.append(f". {advice}" if advice else "")
+    if not every:
+        yield Text("no reason was found in the arguments")
+    if len(every) > MOST_REASONS:
+        yield Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}", "dim")
+
+
+def _kind(change: Change) -> Text:
+    kind = Text(cut(change.kind, 80), "magenta")
+    return kind.append(" (unsound)", "bold red") if change.unsound else kind
+
+
+def _values(change: Change) -> str:
+    before, after = next(iter(change.values))
+    text = f"{cut(before, _LONGEST)} -> {cut(after, _LONGEST)}"
+    more = len(change.values) - 1
+    return f"{text}, and {count(more, 'more change')}" if more else text
+
+
+def _last(report: Report, again: list[Repeat]) -> Text:
+    """Return what the repeats cost in all, what is not shown of them, and the first calls."""
+    parts: list[str] = []
+    rest = again[MOST_REPEATS:]
+    if rest:
+        calls = sum(len(repeat.events) for repeat in rest)
+        parts.append(f"not shown: {count(calls, 'more retrace or recompilation', _MORE)}")
+    took = duration(covered(part for repeat in again for part in repeat.intervals))
+    parts.append(f"retraced or recompiled: {took}" if again else "nothing retraced or recompiled")
+    parts.append(f"first calls: {first_calls(report):,}")
+    return Text("; ".join(parts))
+
+
+_MORE: Final = "more retraces and recompilations"

@@ -1,0 +1,120 @@
+"""The words that all forms of a report share."""
+
+import re
+from typing import Final
+
+from leafwise._display.shape import Event, Explained, Function, Report, Site
+
+NOTHING: Final = "Nothing was jitted."
+
+# Controls, which HTML, SVG or a terminal take badly; marks that turn the direction of what
+# follows; halves of surrogate pairs, which UTF-8 does not take.
+_UNSEEN: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def clean(text: str) -> str:
+    """Return a text on one line, with what cannot be shown spelled out as in a repr."""
+    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a clean text; of a long one the start, and how long it is."""
+    if len(text) <= longest:
+        return clean(text)
+    return f"{clean(text[:longest])}... ({len(text):,} characters)"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """Return the word for one, or that for any other number."""
+    return one if number == 1 else many or one + "s"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """Return ``1 trace``, ``2,000 traces``."""
+    return f"{number:,} {plural(number, one, many)}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it: ``850 us``, ``12.3 ms``, ``3.21 s``."""
+    if seconds < 59.95:  # noqa: PLR2004  # what rounds to a minute is one
+        for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+            if seconds >= 0.9995 * size:
+                # Three digits, and not the exponent that the format `g` has for 1000.
+                amount = seconds / size
+                digits = 2 if amount < 9.995 else 1 if amount < 99.95 else 0  # noqa: PLR2004
+                return f"{amount:.{digits}f} {unit}"
+        return "0 s" if seconds <= 0 else "under 1 us"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes:,} min {rest} s"
+
+
+def size(nbytes: int) -> str:
+    """Return ``512 B``, ``1.25 MiB``; without a point if that is exact."""
+    unit, scale = "B", 1
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if nbytes < 1024 * scale:
+            break
+        unit, scale = larger, 1024 * scale
+    if nbytes % scale == 0:
+        return f"{nbytes // scale:,} {unit}"
+    amount = nbytes / scale
+    return f"{amount:,.{2 if amount < _TWO_DIGITS else 1}f} {unit}"
+
+
+_TWO_DIGITS: Final = 9.995
+"""What is less is shown with two digits behind the point: it does not round to ten."""
+
+
+def place(site: Site | None) -> str:
+    """Return ``churn.py:40``, or that the line is not known."""
+    return f"{clean(site['file'])}:{site['line']}" if site else "line not known"
+
+
+def home(function: Function) -> str:
+    """Return where a function is defined; nothing for operations of JAX itself."""
+    if function["eager"] or not function["file"]:
+        return ""
+    return f"{clean(function['file'])}:{function['line']}"
+
+
+def lost(function: Function) -> float:
+    """Return the seconds that went into traces, lowerings and compilations."""
+    seconds = function["seconds"]
+    return seconds["trace"] + seconds["lower"] + seconds["compile"]
+
+
+def is_repeat(event: Event) -> bool:
+    """Return whether JAX did something again, and it is explained why."""
+    explanation = event["explanation"]
+    return explanation is not None and explanation["nearest"] is not None
+
+
+def is_empty(report: Report) -> bool:
+    """Return whether JAX did nothing while the program ran."""
+    return not report["functions"] and not report["events"]
+
+
+def sentence(explanation: Explained) -> str:
+    """Say what JAX does for a call."""
+    first, unsound = explanation["nearest"] is None, bool(explanation["unsound"])
+    return sentence_of(explanation["outcome"], first=first, unsound=unsound)
+
+
+def sentence_of(outcome: str, *, first: bool, unsound: bool) -> str:
+    """Say what JAX does for a call, by what is known of it."""
+    if first and outcome == "retrace":
+        return "the first call: traced, lowered and compiled"
+    words = _SENTENCES.get(outcome, clean(outcome))
+    return f"{words}; shared, but unsound" if unsound else words
+
+
+_SENTENCES: Final = {
+    "reuse": "the dispatch entry is there, nothing is done in Python",
+    "dispatch": "a new dispatch entry, for the program that is there",
+    "recompile": "lowered and compiled again, without a trace",
+    "retrace": "traced, lowered and compiled again",
+    "error": "the call raises",
+    "unknown": "not decided by the arguments",
+}

@@ -1,0 +1,124 @@
+"""The frames of JAX in the traceback of an error.
+
+JAX takes them out before anybody can read them. Here they are kept while somebody wants to,
+and taken out afterwards as JAX would have done it.
+"""
+
+import threading
+import types
+from typing import Any, Final, TypeAlias
+
+from leafwise._jax import compat
+
+_INTERNAL: Final = "jax._src."
+
+
+Site: TypeAlias = tuple[str, str]
+"""A function of JAX: its module, below ``jax._src``, and its name."""
+
+
+class _Block(threading.local):
+    """In how many blocks this thread keeps frames, and what undoes the first."""
+
+    depth = 0
+    undo: Any = None
+
+
+_BLOCK: Final = _Block()
+
+
+def keep_frames() -> None:
+    """Let exceptions of this thread keep JAX's frames, until `release_frames` is called."""
+    _BLOCK.depth += 1
+    internal = _tracebacks()
+    if _BLOCK.depth == 1 and internal is not None:
+        config, hiding = internal
+        if hiding._filtering_mode() == "quiet_remove_frames":  # noqa: SLF001  # JAX's own
+            _BLOCK.undo = config.traceback_filtering("off")
+            _BLOCK.undo.__enter__()
+
+
+def release_frames() -> bool:
+    """Undo the last `keep_frames` of this thread.
+
+    Returns:
+        Whether frames were kept that JAX would have taken out.
+    """
+    _BLOCK.depth -= 1
+    undo = _BLOCK.undo
+    if _BLOCK.depth == 0 and undo is not None:
+        _BLOCK.undo = None
+        undo.__exit__(None, None, None)
+    return undo is not None
+
+
+def hide_frames(error: BaseException) -> None:
+    """Take JAX's frames out of the traceback of an error, and say so, as JAX does."""
+    internal, above = _tracebacks(), error.__traceback__
+    if internal is None or above is None or _is_under_boundary(above.tb_frame):
+        return  # inside of a function that JAX traces: its boundary does it
+    last: types.TracebackType | None = None
+    boundary: types.TracebackType | None = above
+    while boundary is not None and not _is_boundary(boundary.tb_frame):
+        last, boundary = boundary, boundary.tb_next
+    if boundary is None:
+        return
+    shown = internal[1].filter_traceback(boundary)
+    if last is None:
+        error.__traceback__ = shown
+    else:
+        last.tb_next = shown
+    error.add_note("-" * 20 + "\n" + internal[1]._simplified_tb_msg)  # noqa: SLF001  # JAX's own
+
+
+def _tracebacks() -> tuple[Any, Any] | None:
+    """Return JAX's modules for tracebacks; None if they are not those that are known."""
+    if not compat.is_known():
+        return None
+    try:
+        from jax._src import config, traceback_util  # noqa: PLC0415  # after the check
+    except ImportError:
+        return None
+    names = ("_filtering_mode", "filter_traceback", "_simplified_tb_msg")
+    there = all(hasattr(traceback_util, name) for name in names)
+    return (config, traceback_util) if there and hasattr(config, "traceback_filtering") else None
+
+
+def _is_boundary(frame: types.FrameType) -> bool:
+    return (
+        frame.f_code.co_name == "reraise_with_filtered_traceback"
+        and frame.f_globals.get("__name__") == _INTERNAL + "traceback_util"
+    )
+
+
+def _is_under_boundary(frame: types.FrameType | None) -> bool:
+    while frame is not None:
+        if _is_boundary(frame):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def frames_of(error: BaseException) -> list[types.FrameType]:
+    """Return the frames of a traceback, the innermost first; JAX may keep them in the cause."""
+    below = error.__traceback__
+    cause = error.__cause__
+    if type(cause).__name__ == "UnfilteredStackTrace" and cause is not None:
+        below = cause.__traceback__
+    found: list[types.FrameType] = []
+    while below is not None:
+        if not _is_boundary(below.tb_frame):
+            found.append(below.tb_frame)
+        below = below.tb_next
+    return found[::-1]
+
+
+def is_internal(frame: types.FrameType) -> bool:
+    """Return whether a frame is JAX's own."""
+    return str(frame.f_globals.get("__name__")).startswith(_INTERNAL)
+
+
+def site_of(frame: types.FrameType) -> Site:
+    """Return which function a frame runs."""
+    module = str(frame.f_globals.get("__name__")).removeprefix(_INTERNAL)
+    return module, frame.f_code.co_name

@@ -1,0 +1,169 @@
+"""The blocks in which captures are checked closely, and what is told when one begins or ends."""
+
+import os
+import threading
+import weakref
+from enum import StrEnum
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from leafwise._captures.fixes import Cure, lines_of
+from leafwise._objects.call_site import Site, short_file
+from leafwise._objects.text import got
+
+
+class Stale(StrEnum):
+    """What happens when a call would be answered for the old value of a capture."""
+
+    WARN = "warn"
+    RAISE = "raise"
+    RETRACE = "retrace"
+    IGNORE = "ignore"
+
+
+Staleness: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
+"""One of those, as it is written."""
+
+
+def stale_of(value: object, owner: str) -> Stale:
+    """Return what ``stale=`` says.
+
+    Raises:
+        ValueError: It is none of the four.
+    """
+    if isinstance(value, str) and value in set(Stale):
+        return Stale(value)
+    words = ", ".join(repr(str(each)) for each in Stale)
+    msg = f"{owner} takes stale= one of {words}, got {got(value)}"
+    raise ValueError(msg)
+
+
+class StaleCapture(NamedTuple):
+    """A capture that changed, where a call was answered by a program of its old value.
+
+    Attributes:
+        function: The name of the jitted function.
+        name: The capture, as the code spells it: ``lr``, ``self.w``.
+        reader: The function whose code reads it: the jitted one, or one that it calls.
+        holder: Where it is bound: ``"global"``, ``"closure"``, ``"default"``, ``"attribute"``
+            or ``"argument of partial"``.
+        line: The line that reads it: ``train.py:12``.
+        before: The value that the program was made with, in words.
+        after: The value now, in words.
+        call: The line of the user's code that called; None if there is none.
+        cure: How the value can be passed instead.
+    """
+
+    function: str
+    name: str
+    reader: str
+    holder: str
+    line: str
+    before: str
+    after: str
+    call: Site | None = None
+    cure: Cure = Cure()
+
+    def __str__(self) -> str:
+        """Return the message: what changed, where it is read, and the cures."""
+        inside = "" if self.reader.endswith(self.function) else f" in {self.reader}"
+        file, _, number = self.line.rpartition(":")
+        where = f" ({short_file(file)}:{number}{inside})" if file else inside
+        owner = self.name.rpartition(".")[0]
+        is_attribute = owner in ("self", "cls") or self.holder == "attribute"
+        cures = lines_of(self.cure, self.function, self.name, is_attribute=is_attribute)
+        return (
+            f"{self.function} captures `{self.name}`{where}, which was {self.before} when it was "
+            f"traced and is {self.after} now: this call is answered for the old value\n"
+            f"  fix: {cures[0]}\n"
+            f"  or {cures[1]}\n"
+            f'  or trace again whenever it changes: `lw.jit(..., stale="retrace")`'
+        )
+
+
+class CaptureChecks:
+    """What a block of `leafwise.debug.check_captures` has found so far.
+
+    Attributes:
+        action: What happens to a stale call.
+        stale: What was found stale: all of it, also where it is a warning or an error.
+        not_compared: The captures in which changes cannot be seen, each with the reason.
+        tells: Whether those are warned about, once each.
+    """
+
+    def __init__(self, action: Stale, *, tells: bool = True) -> None:
+        """Start with nothing."""
+        self.action = action
+        self.tells = tells
+        self.stale: list[StaleCapture] = []
+        self.not_compared: dict[str, str] = {}
+        self._owners: list[int] = []
+
+    def note(self, owner: int, found: list[StaleCapture]) -> None:
+        """Note what a call found; the owner stands for the function."""
+        self.stale += found
+        self._owners += [owner] * len(found)
+
+    def stale_of(self, owner: int) -> list[StaleCapture]:
+        """Return what was found of a function."""
+        return [
+            found for each, found in zip(self._owners, self.stale, strict=True) if each == owner
+        ]
+
+
+class Told(Protocol):
+    """What wants to know that a block begins or ends."""
+
+    def block_changed(self) -> None:
+        """Look again at the next call."""
+        ...
+
+
+_LOCK: Final = threading.Lock()
+_FOLLOWERS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_blocks: tuple[CaptureChecks, ...] = ()
+
+
+def current_block() -> CaptureChecks | None:
+    """Return the innermost block; None if there is none."""
+    blocks = _blocks
+    return blocks[-1] if blocks else None
+
+
+def follow_blocks(follower: Told) -> None:
+    """Tell a follower of blocks, as long as it lives."""
+    with _LOCK:
+        _FOLLOWERS.add(follower)
+
+
+def followers() -> list[Any]:
+    """Return those that are told of blocks, and still live."""
+    with _LOCK:
+        return list(_FOLLOWERS)
+
+
+def enter_block(block: CaptureChecks) -> None:
+    """Begin a block, for all threads."""
+    global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
+    with _LOCK:
+        _blocks = (*_blocks, block)
+    for each in followers():
+        each.block_changed()
+
+
+def leave_block(block: CaptureChecks) -> None:
+    """End a block."""
+    global _blocks  # noqa: PLW0603  # as above
+    with _LOCK:
+        _blocks = tuple(each for each in _blocks if each is not block)
+    for each in followers():
+        each.block_changed()
+
+
+def _from_environment() -> None:
+    text = os.environ.get("LEAFWISE_CHECK_CAPTURES", "")
+    if text not in ("", "0"):
+        action = Stale.RAISE if text == "1" else stale_of(text, "LEAFWISE_CHECK_CAPTURES")
+        enter_block(CaptureChecks(action))
+
+
+_from_environment()

@@ -1,0 +1,146 @@
+"""Whose call it is: the user's function and arguments behind those that JAX sees."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from leafwise._compare import fixes
+from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
+from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Callee:
+    """A function as `jax.jit` got it, with the arguments that are static.
+
+    Attributes:
+        name: Its name.
+        find: Returns the function, which this need not keep alive.
+        statics: The static arguments, by position and by name.
+        placed: Whether a device was given, so that JAX moves the arguments.
+        sharded: Whether shardings were given, which the arguments have to fit.
+    """
+
+    name: str
+    find: Callable[[], Callable[..., Any] | None]
+    statics: StaticArguments
+    placed: bool = False
+    sharded: bool = False
+
+    @property
+    def fun(self) -> Callable[..., Any]:
+        """The function.
+
+        Raises:
+            ReferenceError: It was deleted, and every jitted function of it, too.
+        """
+        fun = self.find()
+        if fun is None:
+            msg = f"the function {self.name} does not exist any more"
+            raise ReferenceError(msg)
+        return fun
+
+    def refusal(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reason | None:
+        """Return why the function does not take these arguments, if it does not."""
+        try:
+            parameters = inspect.signature(self.fun)
+        except (TypeError, ValueError):  # a builtin, or something that only looks callable
+            return None
+        try:
+            parameters.bind(*args, **kwargs)
+        except TypeError as error:
+            kind, words = ReasonKind.ARGUMENTS, Said(error)
+            return Reason(self.name, kind, Outcome.ERROR, ABSENT, words, fixes.SIGNATURE)
+        return None
+
+    def record(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False
+    ) -> Signature:
+        """Record a call of it, as the user wrote it; `abstract` if nothing is run."""
+        if _is_call(self.fun, args):
+            return _record_filtered(*args)
+        labels = labels_of(self.fun, args, kwargs)
+        return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
+
+
+def name_of(fun: Callable[..., Any]) -> str:
+    """Return the name that JAX gives a function."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return str(getattr(fun, "__name__", "<unnamed function>"))
+
+
+def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+    """Return the user's function, where a library hands `jax.jit` one of its own."""
+    if not _is_call(fun, args):
+        return fun
+    donated, kept, static = args
+    behind: Callable[..., Any] = _combined({**donated, **kept}["fun"], static[0])
+    return behind
+
+
+def static_arguments(
+    fun: Callable[..., Any],
+    numbers: int | Iterable[int] | None,
+    names: str | Iterable[str] | None,
+) -> StaticArguments:
+    """Resolve static arguments as `jax.jit` does: the one from the other, if one is given."""
+    given = StaticArguments.checked(numbers, names)
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return given
+    either, count = inspect.Parameter.POSITIONAL_OR_KEYWORD, len(parameters)
+    from_start = {number + count if -count <= number < 0 else number for number in given.numbers}
+    given = StaticArguments(tuple(sorted(from_start)), tuple(sorted(given.names)))
+    if (numbers is None) == (names is None):
+        return given
+    if names is None:
+        chosen = [parameters[number] for number in given.numbers if number < count]
+        named = sorted(each.name for each in chosen if each.kind is either)
+        return StaticArguments(given.numbers, tuple(named))
+    places = [
+        place
+        for place, each in enumerate(parameters)
+        if each.kind is either and each.name in given.names
+    ]
+    return StaticArguments(tuple(places), given.names)
+
+
+def is_equinox(fun: Callable[..., Any]) -> bool:
+    """Return whether this is what `equinox.filter_jit` hands to `jax.jit`."""
+    return getattr(fun, "__module__", None) == "equinox._jit"
+
+
+def _is_call(fun: Callable[..., Any], args: Sequence[Any]) -> bool:
+    return is_equinox(fun) and len(args) == _EQUINOX_ARGUMENTS
+
+
+_EQUINOX_ARGUMENTS = 3
+
+
+def _record_filtered(donated: Any, kept: Any, static: Any) -> Signature:
+    """Record a call under `equinox.filter_jit`, which takes the arguments apart."""
+    dynamic = {**donated, **kept}
+    fun, first, (rest, kwargs) = (
+        _combined(dynamic[name], part)
+        for name, part in zip(("fun", "first", "rest"), static, strict=True)
+    )
+    # There is one more argument at the end, so that there always is a first one.
+    args = (first, *rest)[:-1]
+    # The function comes first: every other argument is one place further on.
+    shifted = {f"args[{place}]": f"args[{place + 1}]" for place in range(len(args))}
+    named = labels_of(fun, args, kwargs)
+    labels = {shifted.get(path, path): label for path, label in named.items()}
+    labels["args[0]"] = getattr(fun, "__name__", type(fun).__name__)
+    return record((fun, *args), kwargs, StaticArguments(), filtered=True, labels=labels)
+
+
+def _combined(dynamic: Any, static: Any) -> Any:
+    leaves, treedef = static
+    pairs = zip(dynamic, leaves, strict=True)
+    return jax.tree.unflatten(treedef, [mine if its is None else its for mine, its in pairs])

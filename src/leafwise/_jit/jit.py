@@ -1,0 +1,270 @@
+"""`jax.jit` with a memory: what it does is recorded as it is traced."""
+
+import functools
+import inspect
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Final, ParamSpec, TypeVar, cast, overload
+
+import jax
+
+from leafwise._compare.reasons import Outcome
+from leafwise._compare.signature import StaticArguments
+from leafwise._jax.compat import running_calls
+from leafwise._jit.blocks import Stale, Staleness, stale_of
+from leafwise._jit.callee import Callee, name_of, static_arguments
+from leafwise._jit.jit_function import Function, JitFunction
+from leafwise._jit.programs import Memory
+from leafwise._jit.recorder import body_ran, remember_events
+from leafwise._jit.staleness import before_trace, fingerprint_of, written
+from leafwise._objects.introspect import compares_by_identity
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.text import got
+
+_JAX_JIT: Final = jax.jit
+"""The one of JAX: `leafwise explain` puts ours in its place."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Recorder:
+    """The function that is handed to `jax.jit` in place of the user's."""
+
+    __slots__ = ("__dict__", "__weakref__", "memory")
+
+    def __init__(self, callee: Callee) -> None:
+        self.memory = Memory(callee)
+        fun = callee.fun
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(fun, name):
+                setattr(self, name, getattr(fun, name))
+        own = getattr(fun, "__dict__", {})
+        self.__dict__.update({name: own[name] for name in own if name != "__wrapped__"})
+        self.__name__ = callee.name
+        remember_events(on=True)
+        weakref.finalize(self, remember_events, on=False).atexit = False
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The user's function, for `inspect` and for JAX's messages."""
+        return self.memory.callee.fun
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the user's function: JAX traces it."""
+        __tracebackhide__ = True
+        memory, fun = self.memory, self.memory.callee.fun
+        if getattr(jax.config, "jax_disable_jit", False):
+            return fun(*args, **kwargs)
+        call = next((each for each in running_calls() if each.fun is self), None)
+        if call is not None and call.runs:
+            seen, named = call.args, call.kwargs
+        else:  # lowered or traced ahead of time, perhaps from shapes alone
+            seen, named = args, kwargs
+        program = memory.new_program(Outcome.RETRACE, call, seen, named)
+        began = before_trace(memory, args)
+        start = time.perf_counter()
+        result = fun(*args, **kwargs)
+        program.trace_seconds = time.perf_counter() - start
+        # After the body: what it changed itself is as it left it.
+        taken = fingerprint_of(memory, args)
+        if taken is not None:
+            program.captured = taken.fingerprint
+            program.began = None if began is None else written(began, taken)
+        body_ran(memory, program)
+        if taken is not None:
+            for guard in list(memory.guards):
+                guard.traced(taken)
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether JAX may take what it made for the other one."""
+        if not isinstance(other, _Recorder):
+            return NotImplemented
+        mine, its = self.memory.callee, other.memory.callee
+        fun, another = mine.find(), its.find()
+        if fun is None or another is None:  # deleted, where JAX has not noticed so far
+            return self is other
+        return fun == another and mine.statics == its.statics
+
+    def __hash__(self) -> int:
+        """Return the hash of the function."""
+        fun = self.memory.callee.find()
+        return id(self) if fun is None else hash(fun)
+
+    def __repr__(self) -> str:
+        """Return what JAX's messages show: the user's function."""
+        return repr(self.memory.callee.fun)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the function, without what it remembers."""
+        callee = self.memory.callee
+        return _load, (callee.fun, callee.statics, (callee.placed, callee.sharded))
+
+
+_LOCK: Final = threading.Lock()
+_SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, _Recorder]]] = weakref.WeakKeyDictionary()
+
+
+def _load(fun: Callable[..., Any], statics: StaticArguments, own: tuple[bool, bool]) -> _Recorder:
+    """Make a recorder in another process, where nothing else keeps the function alive."""
+    return _Recorder(Callee(name_of(fun), lambda: fun, statics, *own))
+
+
+def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, options: Any) -> _Recorder:
+    """Return the recorder of a function.
+
+    JAX keeps what it made for a function as long as the function lives, so that a second
+    `jax.jit` of it finds all of that. Here the recorder is that function: it has to live as
+    long, and must not keep the function alive. Of callables that compare by value each has
+    its own recorder; JAX takes equal ones for one another.
+    """
+    placed = any(options.get(name) is not None for name in ("device", "backend"))
+    sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
+    make = functools.partial(Callee, name_of(fun), statics=statics, placed=placed, sharded=sharded)
+    if not compares_by_identity(type(fun)):
+        return _Recorder(make(lambda: fun))
+    try:
+        find = weakref.ref(fun)
+    except TypeError:
+        return _Recorder(make(lambda: fun))
+    with _LOCK:
+        known = _SHARED.setdefault(fun, {})
+        key = statics, placed, sharded
+        if key not in known:
+            known[key] = _Recorder(make(find))
+        return known[key]
+
+
+@overload
+def jit(
+    fun: Callable[P, R], /, *, stale: Staleness = "warn", **options: Any
+) -> JitFunction[P, R]: ...
+@overload
+def jit(
+    *, stale: Staleness = "warn", **options: Any
+) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
+def jit(
+    fun: Callable[..., Any] | None = None, /, *, stale: Staleness = "warn", **options: Any
+) -> Any:
+    """Do what `jax.jit` does, remember every trace, and see that captures are as they were.
+
+    While JAX traces, lowers or compiles the function, the arguments, the calling line and the
+    times are recorded, and compared with those of earlier calls. No array is kept.
+
+    What the function reads from globals, closures, defaults and attributes is a part of the
+    program that JAX makes. It is looked at after each trace, and each call checks that it is
+    still there: by identity, of small NumPy arrays (1 KiB), containers (32 items) and objects
+    (128 parts) by content. Larger ones are looked into in `leafwise.debug.check_captures`.
+    Without captures that could change nothing runs per call.
+
+    Args:
+        fun: The function. Without it, a decorator is returned. A bound method of a pytree
+            class takes its instance as an argument: methods of instances with equal keys and
+            avals share programs, where `jax.jit` bakes each instance in.
+        stale: What happens when a call would be answered for the old value of a capture.
+            ``"warn"``: a warning for each new value, 8 at most of one capture. ``"raise"``: the
+            call raises. ``"retrace"``: the function is traced again. ``"ignore"``: nothing.
+        **options: The options of `jax.jit`: ``static_argnums``, ``static_argnames``,
+            ``donate_argnums``, ``donate_argnames``, ``keep_unused``, ``in_shardings``,
+            ``out_shardings``, ``device``, ``backend``, ``inline``, ``compiler_options``.
+
+    Returns:
+        The jitted function, with `JitFunction.traces`, `JitFunction.recompiles`,
+        `JitFunction.explain`, `JitFunction.stale`, `JitFunction.captures`,
+        `JitFunction.signature` and `JitFunction.cache_size` added.
+
+    Raises:
+        TypeError: `fun` is not callable, or as `jax.jit` raises it.
+        ValueError: `stale` is none of the four.
+        StaleCaptureError: (when called) a capture changed, and ``stale="raise"``.
+
+    Warns:
+        StaleCaptureWarning: (when called) a capture changed, and the program of its old value
+            answers.
+        RetraceStormWarning: (while tracing) one field or argument has caused 8 traces; see
+            `leafwise.storm_guard`.
+
+    Example:
+        >>> @jit
+        ... def double(x):
+        ...     return 2 * x
+        >>> double(jnp.ones(3)), double(jnp.ones(4))  # doctest: +SKIP
+        >>> print(double.traces[-1].explanation)  # doctest: +SKIP
+        retrace: traced, lowered and compiled again
+          x: shape: (3,) -> (4,). Each shape has a program of its own: ...
+    """
+    action = stale_of(stale, "leafwise.jit")
+    if fun is None:
+        return functools.partial(jit, stale=stale, **options)
+    if isinstance(fun, BoundMethod):
+        return BoundMethod(jit(fun.func, stale=stale, **_behind_self(options)), *fun.args)
+    if not callable(fun):
+        msg = f"leafwise.jit takes a function, got {got(fun)}"
+        raise TypeError(msg)
+    _check_hash(fun)
+    return remembering(fun, options, action)
+
+
+def remembering(
+    fun: Callable[..., Any], options: dict[str, Any], stale: Stale | None = None
+) -> Any:
+    """Return what `jax.jit` makes of a function, with a memory.
+
+    Args:
+        fun: The function.
+        options: The options of `jax.jit`.
+        stale: What `jit` documents. None for JAX's own object, which has the memory but no check
+            of captures, and none of the further attributes.
+    """
+    numbers, names = options.get("static_argnums"), options.get("static_argnames")
+    if inspect.isgeneratorfunction(fun):
+        return _JAX_JIT(fun, **options)  # which raises
+    recorder = _recorder_of(fun, static_arguments(fun, numbers, names), options)
+    jitted: Any = _JAX_JIT(recorder, **options)
+    jitted.__wrapped__ = fun  # which the recorder does not keep alive
+    if stale is not None:
+        return Function(jitted, recorder, stale)
+    jitted.clear_cache = functools.partial(_clear_cache, weakref.ref(jitted), recorder.memory)
+    return jitted
+
+
+def _clear_cache(find: Callable[[], Any], memory: Memory) -> None:
+    """Forget all programs, as JAX does; no cycle keeps the function alive."""
+    memory.forget()
+    if (jitted := find()) is not None:
+        type(jitted).clear_cache(jitted)
+
+
+def _check_hash(fun: Callable[..., Any]) -> None:
+    """Raise what JAX raises for a function without a hash, with the way out beside it."""
+    try:
+        hash(fun)
+    except TypeError as error:
+        error.add_note(
+            f"leafwise.jit got {got(fun)}: JAX files programs under the function\n"
+            f"  fix: equinox.filter_jit for a module or its method; or jit a function that takes "
+            f"it as an argument"
+        )
+        raise
+
+
+def _behind_self(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of a bound method as those of its function, whose first argument is self."""
+    shifted = dict(options)
+    for name in ("static_argnums", "donate_argnums"):
+        numbers = options.get(name)
+        if isinstance(numbers, int):
+            shifted[name] = _behind(numbers)
+        elif isinstance(numbers, Iterable):
+            shifted[name] = tuple(map(_behind, cast("Iterable[int]", numbers)))
+    shardings = options.get("in_shardings")
+    if isinstance(shardings, tuple | list):
+        shifted["in_shardings"] = (None, *cast("Iterable[Any]", shardings))
+    return shifted
+
+
+def _behind(number: int) -> int:
+    return number + 1 if number >= 0 else number

@@ -1,0 +1,223 @@
+"""What a jitted function remembers: every program that JAX made for it, and why."""
+
+import dataclasses
+import functools
+import inspect
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from leafwise._compare import fixes
+from leafwise._compare.explain import Explanation, nearest
+from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
+from leafwise._compare.signature import Signature
+from leafwise._jax.compat import RunningCall, calls_are_seen
+from leafwise._jit import storm
+from leafwise._jit.callee import Callee
+from leafwise._objects.call_site import Site, site_of
+from leafwise._trees.leaves import LeafKind
+
+
+@dataclasses.dataclass(eq=False)
+class Program:
+    """One program that JAX made for a function, or a trace that it made on the way.
+
+    Attributes:
+        outcome: ``"retrace"``, or ``"recompile"`` if there was no trace.
+        signature: The arguments; None where they could not be seen.
+        explanation: Why it was made, against the nearest earlier one.
+        site: The line of the user's code that called; None if there is none.
+        time: When it began, in seconds, as `time.time` says it.
+        thread: The name of the thread.
+        trace_seconds: How long the trace took; 0.0 for a recompile.
+        lower_seconds: How long the lowering took; 0.0 if there was none so far.
+        compile_seconds: How long the compile took; 0.0 if there was none so far.
+        cached: Whether the persistent compilation cache answered.
+        ran: Whether the function was called, rather than traced or lowered ahead of time.
+        live: Whether JAX still has it, as far as `leafwise` has not let go of it.
+        captured: What the function captured when it was traced; None if nobody looked.
+        began: The same before the trace, of what the trace itself changed.
+    """
+
+    outcome: Outcome
+    signature: Signature | None
+    explanation: Explanation
+    site: Site | None
+    time: float = dataclasses.field(default_factory=time.time)
+    thread: str = dataclasses.field(default_factory=lambda: threading.current_thread().name)
+    trace_seconds: float = 0.0
+    lower_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    cached: bool = False
+    ran: bool = True
+    live: bool = True
+    captured: Any = dataclasses.field(default=None, repr=False)
+    began: Any = dataclasses.field(default=None, repr=False)
+
+    @functools.cached_property
+    def place(self) -> int:
+        """The hash of the signature: programs of one trace share it."""
+        return hash(self.signature)
+
+    @property
+    def seconds(self) -> float:
+        """How long all of it took."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+    def __str__(self) -> str:
+        """Return the calling line, and the explanation."""
+        return f"{self.site or 'called from no file'}\n{self.explanation}"
+
+
+_ELSEWHERE: Final = "(not an argument)"
+_COMPARED: Final = 128
+"""With how many programs a call is compared: a trace must not take longer the more there are."""
+
+_PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
+
+
+class Memory:
+    """The programs of one function.
+
+    Attributes:
+        callee: The function, and which of its arguments are static.
+        name: Its name.
+        programs: What was made for it, in order.
+        guards: What checks the captures of the function at each call, as long as that lives.
+    """
+
+    def __init__(self, callee: Callee) -> None:
+        self.callee = callee
+        self.name = callee.name
+        self.programs: list[Program] = []
+        self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._because: tuple[int, list[Reason]] | None = None
+        self._causes: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def explain(self, signature: Signature) -> Explanation:
+        """Explain a call against what is remembered.
+
+        A call that needs no trace is found among all programs; the nearest one to a call
+        that does, among the latest.
+        """
+        place = hash(signature)
+        programs = list(self.programs)
+        start = max(0, len(programs) - _COMPARED)
+        chosen = [at for at, each in enumerate(programs[:start]) if each.place == place]
+        chosen += range(start, len(programs))
+        known = [
+            (at, each.signature) for at in chosen if (each := programs[at]).signature and each.live
+        ]
+        signatures = [each for _, each in known]
+        found = nearest(signatures, signature, placed=self.callee.placed)
+        if found.nearest is None:
+            return found
+        return dataclasses.replace(found, nearest=known[found.nearest][0])
+
+    def explain_now(self, signature: Signature, entries: int) -> Explanation:
+        """Explain a call that was not made, where JAX has so many dispatch entries."""
+        found = self.explain(signature)
+        programs = [each for each in list(self.programs) if each.live]
+        made = [each for each in programs if each.ran and each.compile_seconds]
+        # JAX says nothing of dispatch entries: one more than programs may be this call's. And
+        # none at all where there were programs: the caches of the process were cleared.
+        moved = self.callee.sharded and any(each.kind in _PLACING for each in found.reasons)
+        refused = found.outcome is Outcome.ERROR and not moved
+        if refused or found.outcome is Outcome.UNKNOWN or found.nearest is None:
+            return found
+        ahead = found.outcome is Outcome.RECOMPILE and not self.programs[found.nearest].ran
+        if made and not entries:
+            return _undecided(found, fixes.CLEARED)
+        if not calls_are_seen() and found.outcome is not Outcome.RETRACE:
+            return _undecided(found, fixes.UNSEEN_CALLS)
+        if moved:
+            return _undecided(found, fixes.SHARDED)
+        if ahead:
+            return _undecided(found, fixes.AHEAD_OF_TIME)
+        if found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made):
+            return _undecided(found, fixes.UNKNOWN_ENTRY)
+        return found
+
+    def new_program(
+        self,
+        outcome: Outcome,
+        call: RunningCall | None,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Program:
+        """Make the record of a program for these arguments; it is not kept yet."""
+        abstract = call is not None and not call.runs
+        signature: Signature | None = None
+        try:
+            signature = self.callee.record(args, kwargs, abstract=abstract)
+            found = self._because_of_captures(outcome) or self.explain(signature)
+        except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
+            words = Said(f"{type(error).__name__}: {error}")
+            cause = Reason(
+                _ELSEWHERE, ReasonKind.CACHE, Outcome.UNKNOWN, ABSENT, words, fixes.UNREAD
+            )
+            found = Explanation(Outcome.UNKNOWN, (cause,))
+        else:
+            if found.nearest is not None and found.outcome is not outcome:
+                found = _unexpected(outcome, found, signature)
+        # Without JAX's frame: from here, past leafwise's own.
+        frame = call.frame if call is not None else inspect.currentframe()
+        return Program(outcome, signature, found, site_of(frame), ran=not abstract)
+
+    def keep(self, program: Program) -> None:
+        """Remember a program that was made, and warn if one cause keeps coming back."""
+        with self._lock:
+            self.programs.append(program)
+        if program.signature is not None:
+            found, site = program.explanation, program.site
+            storm.count(self._causes, self.name, program.signature, found, site)
+
+    def traced(self) -> list[Program]:
+        """Return the traces that JAX may take up again."""
+        programs = list(self.programs)
+        return [each for each in programs if each.live and each.outcome is Outcome.RETRACE]
+
+    def trace_of(self, index: int) -> Program:
+        """Return the trace that a program was made from; the program itself if there is none."""
+        program = self.programs[index]
+        same = [each for each in self.traced() if each.place == program.place]
+        return program if program.outcome is Outcome.RETRACE or not same else same[-1]
+
+    def retire(self, reasons: list[Reason]) -> None:
+        """Note that JAX lets go of all programs, and why the next call is traced."""
+        with self._lock:
+            for program in self.programs:
+                program.live = False
+            self._because = (len(self.programs) - 1, reasons) if reasons else None
+
+    def _because_of_captures(self, outcome: Outcome) -> Explanation | None:
+        """Return why a call is traced, if that is not for its arguments."""
+        if outcome is not Outcome.RETRACE or self._because is None:
+            return None
+        last, reasons = self._because
+        self._because = None
+        return Explanation(outcome, tuple(reasons), nearest=last)
+
+    def forget(self) -> None:
+        """Remember nothing, as after `clear_cache`."""
+        with self._lock:
+            self.programs.clear()
+
+
+def _undecided(found: Explanation, why: str) -> Explanation:
+    """Say that something else than the arguments decides."""
+    unknown = Outcome.UNKNOWN
+    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, ABSENT, ABSENT, why)
+    return dataclasses.replace(found, outcome=unknown, reasons=(*found.reasons, cause))
+
+
+def _unexpected(outcome: Outcome, found: Explanation, signature: Signature) -> Explanation:
+    """Explain a program that the arguments do not explain."""
+    traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
+    advice = fixes.TRANSFORMED if traced else fixes.NO_DIFFERENCE
+    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, ABSENT, ABSENT, advice)
+    return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, cause))

@@ -1,0 +1,168 @@
+"""The check before each call: generated for the captures of one function, as it has to be quick.
+
+Printed, it is a function of a few lines, one for each capture; `linecache` knows it.
+"""
+
+import functools
+import linecache
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import jax
+
+from leafwise._captures.bindings import Holder
+from leafwise._captures.bytecode import Item
+from leafwise._captures.fingerprint import Looked, keywords_of
+from leafwise._captures.places import Place
+from leafwise._captures.seen import Itself
+from leafwise._objects.attributes import in_class
+from leafwise._objects.content_names import ABSENT
+
+_FILE: Final = "<leafwise check of captures, {} of them>"
+
+Check = Callable[..., Any]
+Make = Callable[[Callable[..., Any], Callable[..., Any]], Check]
+
+
+def quick_check(places: Sequence[Looked]) -> Make:
+    """Return what makes the check of some captures.
+
+    Args:
+        places: What was looked at, with what is there now.
+
+    Returns:
+        A function that takes what to call if all is as it was, as it is, and what to call with
+        the arguments, as a tuple and a dict, if not. It returns the check.
+    """
+    names: dict[str, Any] = {}
+    terms = [_term(place, names) for place in places]
+    parameters = ", ".join(["call", "look_closer", *names])
+    make = _compiled(parameters, tuple(terms))
+    return lambda call, look_closer: make(call, look_closer, *names.values())
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Check]:
+    first, *others = terms
+    lines = [
+        f"def make({parameters}):",
+        "    def check(*args, **kwargs):",
+        "        __tracebackhide__ = True",
+        "        try:",
+        f"            same = {first}",
+        *[f"            same = same and {each}" for each in others],
+        "        except Exception:",
+        "            same = False",
+        "        if same:",
+        "            return call(*args, **kwargs)",
+        "        return look_closer(args, kwargs)",
+        "    return check",
+    ]
+    source = "\n".join(lines) + "\n"
+    filename = _FILE.format(len(terms))
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {"__name__": __name__}
+    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
+    made: Callable[..., Check] = namespace["make"]
+    return made
+
+
+def _term(looked: Looked, names: dict[str, Any]) -> str:
+    """Return the expression that is true as long as a capture is as it was."""
+    place, value, seen = looked.binding.place, looked.value, looked.seen
+    found = _found(place, value, names)
+    if found.startswith(_UNBOUND):
+        return found.removeprefix(_UNBOUND)
+    if issubclass(type(value), jax.Array | types.FunctionType | type):
+        return f"{_named(names, 'ref', weakref.ref(value))}() is {found}"
+    if seen is None:
+        same: Any = Itself(value).is_of
+    elif seen.same is None:
+        return f"{found} is {_named(names, 'value', value)}"
+    else:
+        same = seen.same
+    return f"{_named(names, 'same', same)}({found})"
+
+
+_UNBOUND: Final = "!"
+
+
+def _named(names: dict[str, Any], kind: str, value: Any) -> str:
+    """Return the name of a parameter that stands for a value."""
+    for name, known in names.items():
+        if known is value and name.startswith(kind):
+            return name
+    name = f"{kind}_{len(names)}"
+    names[name] = value
+    return name
+
+
+def _found(place: Place, value: Any, names: dict[str, Any]) -> str:
+    """Return the expression that looks at a place."""
+    text = _root(place, names)
+    if text is None or (text.startswith(_UNBOUND) and place.steps):
+        return f"{_named(names, 'read', place.read)}()"
+    if text.startswith(_UNBOUND):
+        return text
+    at = place.start()
+    for step in place.steps:
+        if isinstance(step, Item):
+            if not isinstance(at, dict | list | tuple):
+                break
+            text += f"[{_named(names, 'key', step.key)}]"
+            at = at[step.key] if not isinstance(at, dict) else at.get(step.key, ABSENT)
+        elif _is_plain(at, step):
+            text += f".{step}"
+            at = getattr(at, step, ABSENT)
+        else:
+            break
+    else:
+        if at is value and at is not ABSENT:
+            return text
+    return f"{_named(names, 'read', place.read)}()"
+
+
+def _root(place: Place, names: dict[str, Any]) -> str | None:
+    """Return the expression that looks at the variable where a place starts."""
+    if place.holder is Holder.GLOBAL:
+        variable = place.key[-1]
+        found = _named(names, "names", place.owner)
+        if variable not in place.owner:  # a builtin, or nothing at all
+            return f"{_UNBOUND}{variable!r} not in {found}"
+        return f"{found}[{variable!r}]"
+    if place.holder is Holder.CLOSURE and place.start() is not ABSENT:
+        cells = {id(each): each for each in place.owner.__closure__}
+        return f"{_named(names, 'cell', cells[place.key[-1]])}.cell_contents"
+    if place.holder is Holder.DEFAULT:
+        return _default(place.owner, place.key[-1], names)
+    if (keywords := keywords_of(place)) is not None:
+        return f"{_named(names, 'keywords', keywords)}[{place.key[-1]!r}]"
+    if place.holder in (Holder.ATTRIBUTE, Holder.PARTIAL) and place.steps:
+        return _named(names, "owner", place.start())
+    return None
+
+
+def _default(function: types.FunctionType, variable: str, names: dict[str, Any]) -> str | None:
+    """Return the expression that looks at the default of a parameter."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    found = _named(names, "function", function)
+    positional = code.co_varnames[: code.co_argcount]
+    if variable not in positional:
+        return f"{found}.__kwdefaults__[{variable!r}]"
+    place = positional.index(variable) - len(positional)
+    return f"{found}.__defaults__[{place}]" if place >= -len(defaults) else None
+
+
+def _is_plain(value: Any, name: str) -> bool:
+    """Return whether reading an attribute runs no code of the user's, if it is there."""
+    kind: Any = type(value)
+    if isinstance(value, types.ModuleType):
+        return kind is types.ModuleType
+    if isinstance(value, type):
+        return kind is type and in_class(kind, name) is ABSENT
+    if kind.__getattribute__ is not object.__getattribute__:
+        return False
+    member = in_class(kind, name)
+    return isinstance(member, types.MemberDescriptorType) or not hasattr(type(member), "__get__")

@@ -1,0 +1,234 @@
+"""The events of JAX with what leafwise knows of them: whose they are, from where, and why."""
+
+import dataclasses
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+
+from leafwise._compare.explain import Explanation
+from leafwise._compare.reasons import Outcome
+from leafwise._jax.compat import RunningCall, running_calls
+from leafwise._jax.events import EventKind, RawEvent, subscribe, tell, unsubscribe
+from leafwise._jit.callee import function_behind
+from leafwise._jit.programs import Memory, Program
+from leafwise._objects.call_site import Site, site_of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Event:
+    """One trace, lowering or compile.
+
+    Attributes:
+        kind: Which of them.
+        name: The name of the jitted function.
+        seconds: How long it took.
+        time: When it ended, in seconds, as `time.time` says it.
+        thread: The name of the thread it happened on.
+        thread_id: The identity of that thread, as `threading.get_ident` says it.
+        site: The line of the user's code that called; None if there is none.
+        eager: Whether it is an operation of JAX itself, called outside of any jitted function.
+        cached: Whether the persistent compilation cache answered a compile.
+        explanation: Why it happened, for the first event of a program under `leafwise.jit`.
+        fun: The jitted function as it was written; None where it could not be seen.
+    """
+
+    kind: EventKind
+    name: str
+    seconds: float
+    time: float
+    thread: str
+    thread_id: int
+    site: Site | None
+    eager: bool
+    cached: bool
+    explanation: Explanation | None
+    fun: Callable[..., Any] | None = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        """Return a line with what happened and where, and the explanation."""
+        line = f"{self.kind} of {self.name}"
+        line += f" from {self.site}" if self.site is not None else ""
+        return f"{line}: {self.explanation}" if self.explanation is not None else line
+
+
+Watcher = Callable[[Event], None]
+
+_LOCK: Final = threading.RLock()
+_watchers: tuple[Watcher, ...] = ()
+_memories: int = 0
+
+
+class _Here(threading.local):
+    """What is under way on one thread.
+
+    Attributes:
+        ran: Functions whose bodies have run, of which JAX has said nothing yet.
+        current: The program that is being made, with the identity of its call's arguments.
+    """
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[Memory, Program]] = []
+        self.current: tuple[int, Memory, Program] | None = None
+
+
+_HERE: Final = _Here()
+
+
+def watch_events(watcher: Watcher) -> None:
+    """Call `watcher` with every event, on the thread where it happens, from now on."""
+    global _watchers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    with _LOCK:
+        _listen(wanted=True)
+        _watchers = (*_watchers, watcher)
+
+
+def unwatch_events(watcher: Watcher) -> None:
+    """Stop calling `watcher`, once it has heard of what has already happened here."""
+    global _watchers  # noqa: PLW0603  # as above
+    _say_nested()
+    with _LOCK:
+        _watchers = tuple(each for each in _watchers if each != watcher)
+        _listen(wanted=False)
+
+
+def remember_events(*, on: bool) -> None:
+    """Count the memories that want to know what becomes of their functions."""
+    global _memories  # noqa: PLW0603  # as above
+    with _LOCK:
+        if on:
+            _listen(wanted=True)
+        _memories += 1 if on else -1
+        if not on:
+            _listen(wanted=False)
+
+
+def _listen(*, wanted: bool) -> None:
+    """Listen to JAX while there is a watcher or a memory."""
+    if _watchers or _memories:
+        return
+    if wanted:
+        subscribe(_on_event)
+    else:
+        unsubscribe(_on_event)
+
+
+def body_ran(memory: Memory, program: Program) -> None:
+    """Note that the body of a function with a memory has run, in a trace."""
+    _HERE.ran.append((memory, program))
+    memory.keep(program)
+
+
+def _on_event(raw: RawEvent) -> None:
+    call = next(running_calls(), None)
+    found: object = getattr(call.fun, "memory", None) if call is not None else None
+    memory = found if isinstance(found, Memory) else None
+    program: Program | None = None
+    if raw.kind is EventKind.TRACE:
+        memory, program = _traced(raw, call, memory)
+        first = program is not None
+    else:
+        _say_nested()
+        program, first = _made(raw, call, memory)
+    explanation = program.explanation if program is not None and first else None
+    tell(_watchers, _event(raw, call, memory, explanation))
+
+
+def _traced(
+    raw: RawEvent, call: RunningCall | None, memory: Memory | None
+) -> tuple[Memory | None, Program | None]:
+    """Find the program whose trace JAX speaks of: the last body that ran, if it is of it."""
+    ran = _HERE.ran
+    found: Program | None = None
+    if ran:
+        mine, program = ran[-1]
+        if mine is memory or (memory is None and mine.name == raw.name):
+            ran.pop()
+            memory, found = mine, program
+            found.trace_seconds = raw.seconds
+            _HERE.current = (id(call.args), mine, found) if call is not None else None
+    _say_nested()
+    return memory, found
+
+
+def _made(
+    raw: RawEvent, call: RunningCall | None, memory: Memory | None
+) -> tuple[Program | None, bool]:
+    """Find the program that JAX lowers or compiles, and whether this is its first event."""
+    if call is None or memory is None:
+        return None, False
+    current = _HERE.current
+    done = "lower_seconds" if raw.kind is EventKind.LOWERING else "compile_seconds"
+    if (
+        current is not None
+        and current[1] is memory
+        # `lower` calls `trace` with a tuple of its own.
+        and (current[0] == id(call.args) or not call.runs)
+        and not getattr(current[2], done)
+    ):
+        program, first = current[2], False
+    else:
+        program, first = memory.new_program(Outcome.RECOMPILE, call, call.args, call.kwargs), True
+        memory.keep(program)
+        _HERE.current = (id(call.args), memory, program)
+    setattr(program, done, raw.seconds)
+    if raw.kind is EventKind.COMPILE:
+        program.cached = raw.cached
+        _HERE.current = None
+    return program, first
+
+
+def _say_nested() -> None:
+    """Tell of the traces inside of other traces, of which JAX says nothing."""
+    ran, _HERE.ran = _HERE.ran, []
+    for memory, program in ran:
+        raw = RawEvent(EventKind.TRACE, memory.name, program.trace_seconds, cached=False)
+        event = _event(raw, None, memory, program.explanation)
+        tell(_watchers, dataclasses.replace(event, site=program.site))
+
+
+def _event(
+    raw: RawEvent,
+    call: RunningCall | None,
+    memory: Memory | None,
+    explanation: Explanation | None,
+) -> Event:
+    thread = threading.current_thread()
+    fun = memory.callee.find() if memory is not None else None
+    if call is not None:
+        fun = function_behind(call.fun if fun is None else fun, call.args)
+    frame = call.frame if call is not None else inspect.currentframe()
+    return Event(
+        kind=raw.kind,
+        name=raw.name,
+        seconds=raw.seconds,
+        time=time.time(),
+        thread=thread.name,
+        thread_id=thread.ident or 0,
+        site=site_of(frame),
+        eager=_is_eager(raw.name, fun) and memory is None,
+        cached=raw.cached,
+        explanation=explanation,
+        fun=fun,
+    )
+
+
+def _is_eager(name: str, fun: Callable[..., Any] | None) -> bool:
+    """Whether a function is an operation of JAX itself."""
+    if fun is not None:
+        package = str(getattr(fun, "__module__", "")).partition(".")[0]
+        if package not in ("jax", "jaxlib"):
+            _USERS.add(name)
+            return False
+        return True
+    # Without JAX's frame, and where a primitive was evaluated: by its name.
+    plain = name.strip("_")
+    modules = (jax.numpy, jax.lax, jax.nn, jax.random)
+    return name not in _USERS and any(hasattr(module, plain) for module in modules)
+
+
+_USERS: Final[set[str]] = set()
+"""The names of functions that are not JAX's own: JAX says some events with the name only."""

@@ -1,0 +1,264 @@
+"""What an attribute is, found without running code of the user's: no property, no `__getattr__`."""
+
+import functools
+import inspect
+import threading
+import types
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+import jax
+import numpy as np
+
+from leafwise._objects.code import facts_of, is_installed_module, leads_to
+from leafwise._objects.content_names import ABSENT, function_in
+from leafwise._objects.jitted import Jitted
+
+
+class MemberKind(Enum):
+    """What was found under the name of an attribute."""
+
+    VALUE = "value"
+    METHOD = "method"
+    """A function that takes the object as its first argument."""
+    CLASS_METHOD = "class method"
+    """A function that takes the class."""
+    PROPERTY = "property"
+    """A function that takes the object, and runs when the attribute is read."""
+    HIDDEN = "hidden"
+    """Only running code of the user's would tell."""
+    ABSENT = "absent"
+
+
+class Member(NamedTuple):
+    """What was found under the name of an attribute: its kind, and a value or a function."""
+
+    kind: MemberKind
+    value: Any = ABSENT
+
+
+_NOTHING: Final = Member(MemberKind.ABSENT)
+_HIDDEN: Final = Member(MemberKind.HIDDEN)
+
+
+def member_of(value: Any, name: str) -> Member:
+    """Return what `value.name` is."""
+    if isinstance(value, types.ModuleType):
+        return _value(vars(value).get(name, ABSENT))
+    if isinstance(value, type):
+        return _member_of_class(value, name)
+    raw = in_class(type(value), name)
+    kind: Any = type(raw)
+    if raw is not ABSENT and hasattr(kind, "__set__"):
+        return _data_descriptor(raw, value)
+    own = _dict_of(value)
+    if name in own:
+        return Member(MemberKind.VALUE, own[name])
+    if raw is ABSENT:
+        return _HIDDEN if in_class(type(value), "__getattr__") is not ABSENT else _NOTHING
+    return _from_class(raw, value)
+
+
+def _dict_of(value: Any) -> Mapping[str, Any]:
+    """Return the ``__dict__`` of an object, past any ``__getattribute__``."""
+    # The first look of a thread at one with an `__init__` would run that.
+    is_local = isinstance(value, threading.local) and type(value).__init__ is object.__init__
+    read = threading.local.__getattribute__ if is_local else object.__getattribute__
+    try:
+        own: Any = read(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if isinstance(own, dict) else {}
+
+
+def own_attributes(value: Any) -> list[tuple[str, Any]]:
+    """Return what an object holds in its ``__dict__`` and in slots, by name."""
+    found = dict(_dict_of(value))
+    for base in type(value).__mro__:
+        for name, raw in vars(base).items():
+            if isinstance(raw, types.MemberDescriptorType) and _is_slot(base, name):
+                member = _data_descriptor(raw, value)
+                if member.kind is MemberKind.VALUE:
+                    found.setdefault(name, member.value)
+    return list(found.items())
+
+
+def _is_slot(base: type, name: str) -> bool:
+    """Return whether a member is of ``__slots__``, and no field of an object written in C."""
+    return "__slots__" in vars(base) and name not in ("__dict__", "__weakref__")
+
+
+def in_class(cls: type, name: str) -> Any:
+    """Return what a class or a base has under a name, as it stands there."""
+    for base in cls.__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+    return ABSENT
+
+
+def hides(value: Any) -> bool:
+    """Return whether looking at an object in any way runs code of the user's."""
+    own, kind = (in_class(type(value), name) for name in ("__getattribute__", "__class__"))
+    kind = kind.fget if isinstance(kind, property) else None
+    return any(isinstance(f, types.FunctionType) and not is_installed(f) for f in (own, kind))
+
+
+def name_of(value: Any) -> str:
+    """Return the name of something callable, without the scopes around it."""
+    while isinstance(value, functools.partial) and not hides(value):
+        value = value.func
+    kind: Any = type(value)
+    if hides(value) or not is_installed_module(kind.__module__):
+        return str(kind.__qualname__).rpartition("<locals>.")[2]
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    return (name if isinstance(name, str) else str(kind.__name__)).rpartition("<locals>.")[2]
+
+
+def functions_in(value: Any) -> tuple[Any, ...]:
+    """Return the functions that a callable or a descriptor of a package holds."""
+    if isinstance(value, Jitted):  # the rest of it is not the user's
+        return (value.__wrapped__,)
+    held = [wrapped_by(value), function_in(value)]
+    for _, item in own_attributes(value):
+        held += list(item.values()) if isinstance(item, types.MappingProxyType) else [item]
+    found = {id(each): each for each in held if each is not value and is_callable(each)}
+    return tuple(found.values())
+
+
+def wrapped_by(value: Any) -> Any:
+    """Return what a wrapper of a package says that it wraps."""
+    found = inspect.getattr_static(value, "__wrapped__", None)
+    if isinstance(found, property) and is_installed_module(type(value).__module__):
+        found = getattr(value, "__wrapped__", None)
+    return found if is_callable(found) else None
+
+
+def is_tree(value: Any) -> bool:
+    """Return whether JAX takes a value apart."""
+    try:
+        return not jax.tree_util.all_leaves((value,))
+    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
+        return False
+
+
+def is_of_package(value: Any) -> bool:
+    """Return whether an installed package has a function or class under its name."""
+    if hides(value) or not is_installed_module(type(value).__module__):
+        return isinstance(value, type) and is_installed_module(value.__module__)
+    return is_installed_module(getattr(value, "__module__", None)) and leads_to(value)
+
+
+def is_callable(value: Any) -> bool:
+    """Return whether a value is callable, and no class."""
+    return callable(value) and not isinstance(value, type)
+
+
+def _value(found: Any) -> Member:
+    return _NOTHING if found is ABSENT else Member(MemberKind.VALUE, found)
+
+
+def _member_of_class(cls: type, name: str) -> Member:
+    raw = inspect.getattr_static(cls, name, ABSENT)
+    if isinstance(raw, classmethod):
+        return Member(MemberKind.CLASS_METHOD, function_in(raw))
+    if isinstance(raw, property | functools.cached_property):
+        return _HIDDEN
+    return _value(function_in(raw))
+
+
+def _data_descriptor(raw: Any, value: Any) -> Member:
+    if isinstance(raw, property):
+        if not _is_generated(raw.fget):
+            return Member(MemberKind.PROPERTY, raw.fget)
+    elif not _is_c(raw):
+        return _HIDDEN
+    try:
+        return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
+    except AttributeError:  # a slot that is not set, or a static of an unfinished instance
+        return _NOTHING
+
+
+def _from_class(raw: Any, value: Any) -> Member:
+    if isinstance(raw, types.FunctionType):
+        return Member(MemberKind.METHOD, user_function(raw))
+    if isinstance(raw, staticmethod):
+        return Member(MemberKind.VALUE, function_in(raw))
+    if isinstance(raw, classmethod):
+        return Member(MemberKind.CLASS_METHOD, function_in(raw))
+    if isinstance(raw, functools.cached_property):
+        return Member(MemberKind.PROPERTY, raw.func)
+    if not hasattr(type(raw), "__get__") or isinstance(raw, type | types.BuiltinFunctionType):
+        return Member(MemberKind.VALUE, raw)
+    if _is_c(raw) and not callable(raw):
+        return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
+    # What a package makes of a function: a jitted one, that of leafwise or equinox.
+    behind = functions_in(raw)
+    return Member(MemberKind.METHOD, behind[0]) if behind else _HIDDEN
+
+
+def _is_generated(function: Any) -> bool:
+    """Whether this is how leafwise reads a static field."""
+    code = getattr(function, "__code__", None)
+    return isinstance(code, types.CodeType) and code.co_filename.startswith("<leafwise ")
+
+
+def _is_c(descriptor: Any) -> bool:
+    """Whether a descriptor is written in C, so that it runs nothing of the user's."""
+    own = inspect.getattr_static(type(descriptor), "__get__", None)
+    return isinstance(own, types.WrapperDescriptorType) and not isinstance(descriptor, property)
+
+
+_DATA: Final = (
+    *(str, bytes, int, float, complex, bool, type(None), np.generic, np.ndarray, np.dtype),
+    *(jax.Array, Enum, range, slice),
+)
+_CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
+
+
+def is_data(value: Any) -> bool:
+    """Return whether a value is used as a whole, whatever attribute is taken of it."""
+    return isinstance(value, _DATA) or type(value) in _CONTAINERS
+
+
+def is_installed(function: Any) -> bool:
+    """Return whether the code of a function is of an installed package, whatever its names say."""
+    if not isinstance(function, types.FunctionType):
+        return is_installed_module(type(function).__module__)
+    module = function.__globals__.get("__name__")
+    return facts_of(function.__code__).installed or is_installed_module(module)
+
+
+def is_object(value: Any) -> bool:
+    """Return whether a value is an instance of a class of somebody's."""
+    plain = isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType)
+    return not plain and not is_data(value)
+
+
+def has_own_call(value: Any) -> bool:
+    call = in_class(type(value), "__call__")
+    return any(not is_installed(each) for each in functions_behind(call))
+
+
+def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
+    """Return the Python functions of a class's member."""
+    if isinstance(member, types.FunctionType):
+        return (user_function(member),)
+    if member is ABSENT or isinstance(member, type) or not hasattr(type(member), "__get__"):
+        return ()
+    behind = functions_in(member)
+    return tuple(user_function(each) for each in behind if isinstance(each, types.FunctionType))
+
+
+def user_function(function: types.FunctionType) -> types.FunctionType:
+    """Return the function of the user's that a package has wrapped, as flax wraps methods."""
+    found: Any = function
+    while isinstance(found, types.FunctionType) and is_installed(found):
+        found = wrapped_by(found)
+    return found if isinstance(found, types.FunctionType) else function
+
+
+def is_bound_method(value: Any) -> bool:
+    """Return whether this is a bound method of a package's making: equinox has some."""
+    own = getattr(value, "__dict__", None) if is_installed_module(type(value).__module__) else None
+    return type(own) is dict and "__func__" in own and "__self__" in own

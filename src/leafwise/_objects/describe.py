@@ -1,0 +1,253 @@
+"""The text of a static value in the repr of a key, which JAX prints in its messages.
+
+Two keys that differ should not look alike: classes show where they come from if their
+name does not lead to them, objects compared by identity their address, and texts that
+are cut a digest of the whole.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import math
+import struct
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple, cast
+
+import jax
+import numpy as np
+
+from leafwise._objects.frozen import FrozenMapping, StaticArray
+from leafwise._objects.introspect import attributes, compares_by_identity
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.text import describe_array, shorten
+
+_MOST_ITEMS: Final = 20
+_LONGEST: Final = 200
+_NAN_BITS: Final = struct.pack("d", math.nan)
+
+
+class Look(NamedTuple):
+    """From where a value is described.
+
+    Attributes:
+        digest: The hash of the key it belongs to, shown where the text is cut.
+        home: The module whose classes need no module in front; None for all.
+        short: Whether values need not be told apart: no digests, no addresses.
+        by_content: Whether functions are compared by content.
+    """
+
+    digest: int = 0
+    home: str | None = None
+    short: bool = False
+    by_content: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What stands behind a text that is cut."""
+        return "..." if self.short else f"... #{self.digest:08x}"
+
+
+_ANYWHERE: Final = Look()
+
+
+def describe(value: Any, look: Look = _ANYWHERE) -> str:
+    """Return a static value in words that tell it from others."""
+    for kinds, words in _WORDS:
+        if isinstance(value, kinds):
+            text = words(value, look)
+            if text is not None:
+                return text
+    if dataclasses.is_dataclass(value):
+        return _dataclass(value, look)
+    kind: type = type(value)
+    name = getattr(value, "__qualname__", None)
+    text = f"<{kind.__name__} {name}>" if isinstance(name, str) else shorten(value)
+    if look.short:
+        plain = cast("Any", kind).__repr__ is object.__repr__ and name is None
+        return f"<{kind.__name__}>" if plain else text
+    suffix = "" if _leads_to(kind) else f" of {_class_name(kind, look)}"
+    if compares_by_identity(kind):
+        suffix += f" (compared by identity, at 0x{id(value):x})"
+    return text + suffix
+
+
+def _plain(value: Any, look: Look) -> str | None:
+    kind: type = type(value)
+    if kind in _PLAIN or isinstance(value, np.dtype | StaticArray | range):
+        return _cut(value, look)
+    if isinstance(value, np.generic) and not attributes(value):
+        text = _cut(value, look)
+        return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
+    for base, represent in _OWN_REPR.items():
+        if isinstance(value, base) and kind.__repr__ in (base.__repr__, object.__repr__):
+            return f"{_class_name(kind, look)}({represent(value)}{_state(value, look)})"
+    return None
+
+
+def _state(value: Any, look: Look) -> str:
+    """Return the attributes of an instance of a subclass, as further arguments."""
+    return "".join(f", {name}={describe(item, look)}" for name, item in attributes(value))
+
+
+_PLAIN: Final = (int, bool, str, bytes, complex, type(None), type(...))
+_OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
+    str: str.__repr__,
+    int: int.__repr__,
+    float: float.__repr__,
+    complex: complex.__repr__,
+    bytes: bytes.__repr__,
+}
+
+
+def _cut(value: object, look: Look) -> str:
+    """Return a repr, with the digest where it is cut or raises."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # an int of thousands of digits
+        return shorten(value) + look.mark.removeprefix("...")
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + look.mark
+
+
+def _float(value: float, look: Look) -> str | None:
+    if type(value) is not float:
+        return _plain(value, look)
+    bits = struct.pack("d", value)
+    if value != value and bits != _NAN_BITS:  # noqa: PLR0124  # NaN
+        return f"nan(bits 0x{bits[::-1].hex()})"
+    return repr(value)
+
+
+def _class(value: type, look: Look) -> str:
+    return _named(value, f"{value.__module__}.{value.__qualname__}", look)
+
+
+def _enum(value: Enum, look: Look) -> str:
+    return f"{_class_name(type(value), look)}.{value.name}"
+
+
+def _function(value: Any, look: Look) -> str:
+    if look.by_content and isinstance(value, types.FunctionType):
+        shown = [f", {name}={_cut(item, look)}" for name, item in _plain_cells(value)]
+        return f"<function {value.__qualname__}{''.join(shown)}, #{look.digest:08x}>"
+    return _named(value, f"<function {value.__qualname__}>", look)
+
+
+def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield what a function closes over and can be told in a word."""
+    names = function.__code__.co_freevars
+    for name, cell in zip(names, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            if isinstance(cell.cell_contents, (*_PLAIN, float)):
+                yield name, cell.cell_contents
+
+
+def _method(value: types.MethodType | BoundMethod, look: Look) -> str:
+    name = getattr(value.__func__, "__name__", shorten(value.__func__))
+    return f"{describe(value.__self__, look)}.{name}"
+
+
+def _module(value: types.ModuleType, _look: Look) -> str:
+    return f"<module {value.__name__}>"
+
+
+def _tuple(value: tuple[Any, ...], look: Look) -> str:
+    kind: type = type(value)
+    items = tuple(tuple.__iter__(value))
+    parts = [describe(item, look) for item in items[:_MOST_ITEMS]]
+    if kind is tuple:
+        comma = "," if len(items) == 1 else ""
+        return f"({_joined(parts, len(items), look)}{comma})"
+    fields = getattr(kind, "_fields", None)
+    if fields is not None:
+        parts = [f"{field}={part}" for field, part in zip(fields, parts, strict=False)]
+    inside = _joined(parts, len(items), look) + _state(value, look)
+    return f"{_class_name(kind, look)}({inside})"
+
+
+def _frozenset(value: frozenset[Any], look: Look) -> str:
+    members = sorted(describe(item, look) for item in frozenset.__iter__(value))
+    inside = _joined(members[:_MOST_ITEMS], len(members), look)
+    return f"{_class_name(type(value), look)}({{{inside}}}{_state(value, look)})"
+
+
+def _partial(value: "functools.partial[Any]", look: Look) -> str:
+    call = [describe(value.func, look)]
+    call += [describe(item, look) for item in value.args]
+    call += [f"{key}={describe(item, look)}" for key, item in value.keywords.items()]
+    inside = _joined(call[:_MOST_ITEMS], len(call), look) + _state(value, look)
+    return f"{_class_name(type(value), look)}({inside})"
+
+
+def _slice(value: slice, look: Look) -> str:
+    parts = (value.start, value.stop, value.step)
+    return f"slice({', '.join(describe(part, look) for part in parts)})"
+
+
+def _mapping(value: Mapping[Any, Any], look: Look) -> str:
+    pairs = list(value.items())
+    shown = [f"{describe(key, look)}: {describe(item, look)}" for key, item in pairs[:_MOST_ITEMS]]
+    kind: type = type(value)
+    name = "" if kind is FrozenMapping else _class_name(kind, look)
+    return f"{name}{{{_joined(shown, len(pairs), look)}}}"
+
+
+def _dataclass(value: Any, look: Look) -> str:
+    shown = [
+        f"{field.name}={describe(getattr(value, field.name), look)}"
+        for field in dataclasses.fields(value)
+        if hasattr(value, field.name)
+    ]
+    return f"{_class_name(type(value), look)}({', '.join(shown)})"
+
+
+_WORDS: Final[tuple[tuple[Any, Callable[[Any, Look], str | None]], ...]] = (
+    (type, _class),
+    (Enum, _enum),
+    (float, _float),
+    ((*_PLAIN, np.generic, np.dtype, StaticArray, range), _plain),
+    ((jax.Array, np.ndarray), lambda value, _look: describe_array(value)),
+    ((types.FunctionType, types.BuiltinFunctionType), _function),
+    (types.ModuleType, _module),
+    ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
+    (tuple, _tuple),
+    (frozenset, _frozenset),
+    (functools.partial, _partial),
+    (slice, _slice),
+    (Mapping, _mapping),
+)
+
+
+def _joined(parts: list[str], total: int, look: Look) -> str:
+    if total > len(parts):
+        half = _MOST_ITEMS // 2
+        mark = "" if look.short else f", #{look.digest:08x}"
+        parts = [*parts[:half], f"... {total - half} more{mark}"]
+    return ", ".join(parts)
+
+
+def _named(value: Any, text: str, look: Look) -> str:
+    """Add the address to a function or class that its name does not lead to."""
+    if look.short or _leads_to(value) or isinstance(value, types.BuiltinFunctionType):
+        return text
+    return f"{text} (compared by identity, at 0x{id(value):x})"
+
+
+def _class_name(kind: type, look: Look) -> str:
+    """Return a class's name, with what tells it from others of that name."""
+    away = look.home is not None and kind.__module__ not in (look.home, "builtins", "functools")
+    name = f"{kind.__module__}.{kind.__qualname__}" if away else kind.__qualname__
+    if look.short or _leads_to(kind):
+        return name.rpartition("<locals>.")[2] if look.short else name
+    why = "local" if "<locals>" in kind.__qualname__ else "redefined"
+    return f"{name.rpartition('<locals>.')[2]}<{why} class, at 0x{id(kind):x}>"
+
+
+def _leads_to(value: Any) -> bool:
+    """Return whether a function or class is what its name leads to."""
+    found: Any = sys.modules.get(cast("str", value.__module__ or ""))
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is value

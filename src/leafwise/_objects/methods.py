@@ -1,0 +1,197 @@
+"""Bound methods that are pytrees: the instance is the child, the function is aux data.
+
+Python's own bound methods are leaves that JAX refuses. Those of a pytree class can be
+arguments of a jitted function, which then retraces where the instance's key or avals change.
+"""
+
+import copy
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import jax
+
+from leafwise._objects.classes import announce
+from leafwise._objects.jitted import Jitted
+
+
+class BoundMethod(functools.partial[Any]):
+    """What ``p.method`` gives for an instance of a pytree class.
+
+    It is called, compared, hashed and printed as Python's bound methods are, and has the
+    attributes of its function. A `functools.partial`, since that is what can be made and
+    called without running Python code.
+    """
+
+    __slots__ = ()
+
+    @property
+    def __self__(self) -> Any:
+        """The instance."""
+        return self.args[0]
+
+    @property
+    def __func__(self) -> Callable[..., Any]:
+        """The function, as the class has it."""
+        return self.func
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect` would read off the function, self included."""
+        return inspect.signature(functools.partial(self.func, *self.args))
+
+    def __get__(self, instance: object, owner: object = None) -> "BoundMethod":
+        """Return itself: it is bound, also as the attribute of another class."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the function; what takes its arguments is bound."""
+        found = getattr(self.func, name)
+        if name == "__wrapped__":
+            return BoundMethod(found, self.__self__)
+        if isinstance(self.func, types.FunctionType):
+            return found
+        if name in _MAKE_STAGES:
+            return _bound_stage(functools.partial(found, self.__self__), self)
+        return functools.partial(found, self.__self__) if name in _TAKE_ARGUMENTS else found
+
+    def __repr__(self) -> str:
+        """Return what a bound method shows."""
+        name = getattr(self.func, "__qualname__", repr(self.func))
+        return f"<bound method {name} of {self.__self__!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is the same method of the same object."""
+        if not isinstance(other, BoundMethod):
+            return NotImplemented
+        return self.__self__ is other.__self__ and bool(self.func == other.func)
+
+    def __hash__(self) -> int:
+        """Return a hash of the function and the object, which need not have one."""
+        return hash((id(self.__self__), self.func))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "BoundMethod":
+        """Return the method of a copy."""
+        return BoundMethod(self.func, copy.deepcopy(self.__self__, memo))
+
+
+# An instance finds its class's own, so that `__getattr__` is not asked.
+setattr(BoundMethod, "__doc__", property(lambda method: method.func.__doc__))  # noqa: B010
+
+_TAKE_ARGUMENTS: Final = frozenset({"eval_shape", "explain", "signature"})
+"""The attributes of a jitted function that are called with its arguments."""
+
+_MAKE_STAGES: Final = frozenset({"compile", "lower", "trace"})
+"""Those that lead to what is compiled ahead of time, and then called with its arguments."""
+
+
+def _bound_stage(make: Callable[..., Any], method: BoundMethod) -> Callable[..., Any]:
+    """Return what makes a stage, so that the stage it makes has its first argument."""
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return _BoundStage(make(*args, **kwargs), method)
+
+    return made
+
+
+class _BoundStage:
+    """What `jax.stages` has of a jitted function, when its first argument is given."""
+
+    __slots__ = ("_method", "_stage")
+
+    def __init__(self, stage: Any, method: BoundMethod) -> None:
+        self._stage = stage
+        self._method = method
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._stage, name)
+        if name in _MAKE_STAGES:
+            return _bound_stage(found, self._method)
+        return found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._stage(self._method.__self__, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{type(self._stage).__name__} of {self._method!r}>"
+
+
+_PATH: Final = jax.tree_util.GetAttrKey("__self__")
+
+jax.tree_util.register_pytree_with_keys(
+    BoundMethod,
+    lambda method: (((_PATH, method.args[0]),), method.func),
+    lambda func, children: BoundMethod(func, *children),
+    lambda method: (method.args, method.func),
+)
+announce(BoundMethod)
+
+
+class Method:
+    """A function in the dict of a pytree class."""
+
+    __slots__ = ("func",)
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        """Keep the function."""
+        self.func = func
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Return the function for the class, a bound method for an instance."""
+        return self.func if instance is None else BoundMethod(self.func, instance)
+
+
+class InheritedMethod:
+    """Stands in a pytree class for a function of a base that is not one."""
+
+    __slots__ = ("cls", "name")
+
+    def __init__(self, cls: type, name: str) -> None:
+        """Know where to go on looking."""
+        self.cls = cls
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Return what would be found without it, as a `BoundMethod` if it is bound."""
+        found = getattr(super(self.cls, owner if instance is None else instance), self.name)
+        if type(found) is types.MethodType and found.__self__ is instance:
+            return BoundMethod(found.__func__, instance)
+        return found
+
+
+def bind_methods(cls: type, fields: frozenset[str], decorated: Callable[[type], bool]) -> None:
+    """Exchange the functions of a class for what binds them as pytrees.
+
+    Args:
+        cls: The class, which is complete.
+        fields: The names of fields: a function there is a default.
+        decorated: Tells whether a base's functions have been exchanged already.
+    """
+    for name, function in list(_functions(cls)):
+        if name not in fields:
+            setattr(cls, name, Method(function))
+    seen = set(vars(cls))
+    for base in cls.__mro__[1:-1]:
+        if not decorated(base) and base.__module__ not in ("abc", "typing"):
+            for name, _ in _functions(base):
+                if name not in seen and name not in fields:
+                    setattr(cls, name, InheritedMethod(cls, name))
+        seen.update(vars(base))
+
+
+def _functions(cls: type) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(cls).items():
+        # Python looks the others up in the type, so that they are never bound methods.
+        special = name.startswith("__") and name.endswith("__") and name != "__call__"
+        is_function = type(value) is types.FunctionType or _is_jitted(value)
+        if is_function and not special and not getattr(value, "__isabstractmethod__", False):
+            yield name, value
+
+
+def _is_jitted(value: Any) -> bool:
+    return isinstance(value, _JITTED)
+
+
+_JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), Jitted)

@@ -1,1 +1,0 @@
-"""What `leafwise.show` is made of: a tree is measured, its rows are chosen, then drawn."""

@@ -1,0 +1,228 @@
+"""What forbids a value to be static: the checks, and the words for each."""
+
+import dataclasses
+import enum
+import re
+import types
+from collections.abc import Collection
+from typing import Any, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from leafwise._objects.frozen import freeze
+from leafwise._objects.text import got, shorten
+from leafwise.errors import (
+    ArrayInStaticError,
+    Finding,
+    InconsistentHashError,
+    StaticFieldError,
+    TracerInStaticError,
+    UnhashableStaticError,
+)
+
+Found: TypeAlias = tuple[type[StaticFieldError], Finding]
+
+
+def refused(path: str, value: Any) -> Found | None:
+    """Return why a value of no well-known type cannot be static, or None.
+
+    Hash and ``==`` are not called here: see `bad_hash`.
+    """
+    kind = type(value)
+    if isinstance(value, type | enum.Enum | np.generic | np.dtype):
+        return None
+    if is_array(value):
+        return traced(path, value) if is_tracer(value) else array(path, value)
+    if _is_open_dataclass(kind):
+        fix = f"freeze its class:\n@dataclass(frozen=True)\nclass {kind.__name__}: ..."
+        return _unhashable(path, value, "a dataclass that is not frozen can change in place", fix)
+    if kind.__hash__ is None:
+        return _hashless(path, value)
+    if jax.tree_util.is_tree_node(kind) and not isinstance(value, tuple):
+        return _array_leaf(path, value)
+    return None
+
+
+def is_tracer(value: Any) -> bool:
+    """Return whether `value` is traced."""
+    return isinstance(value, Tracer)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether `value` is an array of any library, or a tracer."""
+    if isinstance(value, jax.Array | np.ndarray | Tracer):
+        return True
+    kind = type(value)
+    converts = hasattr(kind, "__array__") or hasattr(kind, "__jax_array__")
+    return converts and hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def bad_hash(path: str, value: Any) -> Found | None:
+    """Return why the hash or ``==`` of an object cannot be relied upon, or None."""
+    kind = type(value)
+    name = kind.__name__
+    try:
+        first, second = hash(value), hash(value)
+    except Exception as error:  # noqa: BLE001  # whatever user code raises
+        said = f"{type(error).__name__}: {error}"
+        if isinstance(kind.__hash__, types.FunctionType):
+            fix = f"make {name}.__hash__ return one int, from values that never change"
+            return _inconsistent(path, value, f"its __hash__ raises {said}", fix)
+        return _unhashable(path, value, f"it cannot be hashed ({said})", _freeze_fix(path, value))
+    if first != second:
+        fix = f"make {name}.__hash__ depend on nothing but values that never change"
+        return _inconsistent(path, value, f"its hash was {first}, then {second}", fix)
+    fix = f"make {name}.__eq__ return one bool, True for the object itself"
+    try:
+        reflexive = bool(value == value)  # noqa: PLR0124  # the question itself
+    except Exception as error:  # noqa: BLE001  # whatever user code raises
+        said = f"{type(error).__name__}: {error}"
+        return _inconsistent(path, value, f"comparing it with itself raises {said}", fix)
+    if not reflexive:
+        return _inconsistent(path, value, "it is not equal to itself", fix)
+    return None
+
+
+def eq_raises(path: str, value: Any, error: Exception) -> Finding:
+    """Return the finding for an ``==`` that raises between two values."""
+    return Finding(
+        path,
+        got(value),
+        f"its __eq__ raises {type(error).__name__}: {error}",
+        f"make {type(value).__name__}.__eq__ return one bool for any other {type(value).__name__}",
+    )
+
+
+def unhashable(path: str, value: Any) -> Found:
+    """Return the finding for a value that can change in place."""
+    return _unhashable(path, value, "it can change in place", _freeze_fix(path, value))
+
+
+def cyclic(path: str, value: Any) -> Found:
+    """Return the finding for a container that contains itself."""
+    return _unhashable(path, value, "it contains itself", "break the cycle")
+
+
+def mutated(path: str, value: Any, detail: str = "") -> str:
+    """Return the message of a `StaticMutatedError`."""
+    changed = f" ({detail})" if detail else ""
+    return (
+        f"{path}: a static value was changed in place after a jit cache key was made "
+        f"from it{changed}\n"
+        f"  got: {got(value)}\n"
+        f"  fix: build a new value instead of changing this one; programs compiled for "
+        f"the old content would answer for the new"
+    )
+
+
+def field_of(path: str) -> str:
+    """Return the field's name of ``Class.field[path]``."""
+    match = re.match(r"[^.]*\.(\w+)", path)
+    return match[1] if match else "field"
+
+
+def _is_in_containers(path: str) -> bool:
+    """Return whether a path leads through tuples and mappings only, which freezing enters."""
+    return re.fullmatch(r"[^.]*\.\w+(\[.*\])?", path) is not None
+
+
+def _make_dynamic(path: str) -> str:
+    """Return how to make a value dynamic, which may stand deep in a static one."""
+    cls, _, way = path.partition(".")
+    if _is_in_containers(path):
+        return f"make the field dynamic: `{field_of(path)}: jax.Array`"
+    name = re.findall(r"\w+", way)[-1]
+    name = name if name.isidentifier() and not name.startswith("__") else "value"
+    return (
+        f"make the field dynamic, if {field_of(path)} is a pytree,\n"
+        f"or move the value out of it, into a dynamic field of {cls}: `{name}: jax.Array`"
+    )
+
+
+def traced(path: str, value: Any) -> Found:
+    """Return the finding for a tracer."""
+    fix = f"{_make_dynamic(path)},\nor compute the value outside of the traced function"
+    reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
+    return TracerInStaticError, Finding(path, got(value), reason, fix)
+
+
+def array(path: str, value: Any) -> Found:
+    """Return the finding for an array."""
+    field = field_of(path)
+    fix = _make_dynamic(path)
+    if jnp.issubdtype(getattr(value, "dtype", np.dtype("f4")), jax.dtypes.extended):
+        fix += ",\nor keep the seed, an int, and make the key where it is used"
+    elif _is_in_containers(path):
+        fix += (
+            f",\nor, for a constant table: `{field}=lw.StaticArray(value)` or "
+            f"`{field}: ... = lw.static_field(freeze=True)`"
+        )
+    shape = tuple(getattr(value, "shape", ()))
+    reason = f"an array ({getattr(value, 'dtype', '?')}, shape {shape}) has no hash"
+    return ArrayInStaticError, Finding(path, got(value), reason, fix)
+
+
+def _array_leaf(path: str, value: Any) -> Found | None:
+    """Return the finding for a pytree of another library that holds an array."""
+    for key_path, leaf in jax.tree_util.tree_leaves_with_path(value):
+        if leaf is not value and is_array(leaf):
+            where = path + jax.tree_util.keystr(key_path)
+            return traced(where, leaf) if is_tracer(leaf) else array(where, leaf)
+    return None
+
+
+def _is_open_dataclass(kind: type) -> bool:
+    # A dataclass that guards its own attributes (flax.linen's modules) is not open.
+    return (
+        dataclasses.is_dataclass(kind)
+        and not cast("Any", kind).__dataclass_params__.frozen
+        and kind.__setattr__ is object.__setattr__
+    )
+
+
+def _hashless(path: str, value: Any) -> Found:
+    """Return the finding for a type whose ``__hash__`` is None."""
+    owner = next(base for base in type(value).__mro__ if "__hash__" in base.__dict__)
+    compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
+    immutable = isinstance(value, str | bytes | tuple | frozenset)
+    if compares and (immutable or not isinstance(value, Collection)):
+        fix = f"give {owner.__name__} a __hash__ that agrees with its __eq__"
+        reason = f"{owner.__name__} defines __eq__ without __hash__"
+        return _inconsistent(path, value, reason, fix)
+    reason = f"a {type(value).__name__} can change in place and has no hash"
+    return _unhashable(path, value, reason, _freeze_fix(path, value))
+
+
+def _freeze_fix(path: str, value: Any) -> str:
+    field = field_of(path)
+    try:
+        frozen = freeze(value)
+    except Exception:  # noqa: BLE001  # only an example in a message
+        frozen = value
+    declare = f"`{field}: ... = lw.static_field(freeze=True)`"
+    if frozen is not value:
+        kind = type(frozen).__name__
+        code = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, 60))
+        fix = f"pass a {kind}: `{code}`"
+        return f"{fix},\nor let the field convert it: {declare}" if _is_in_containers(path) else fix
+    return "use a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
+
+
+def _unhashable(path: str, value: Any, reason: str, fix: str) -> Found:
+    return UnhashableStaticError, Finding(path, got(value), reason, fix)
+
+
+def uncomparable(path: str, value: Any, reason: str) -> Found:
+    """Return the finding for a value that cannot be compared by content."""
+    fix = (
+        f"build it once and keep it: `{field_of(path)}: ... = lw.static_field()` compares "
+        f"functions by identity,\nor leave it out of what the function closes over"
+    )
+    return _unhashable(path, value, f"it cannot be compared by content: {reason}", fix)
+
+
+def _inconsistent(path: str, value: Any, reason: str, fix: str) -> Found:
+    return InconsistentHashError, Finding(path, got(value), reason, fix)

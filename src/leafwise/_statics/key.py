@@ -1,0 +1,359 @@
+"""The key: one object behind which all statics of an instance stand.
+
+It is the node data that JAX compares. Keys are interned: instances with statics that
+cannot be told apart share one key object, so that JAX's comparison is one of identity.
+Statics that can be told apart though they are the same value (frozen dataclasses,
+partials, objects with their own ``==``) get a key of their own, which compares by the
+interned `Token` of its value; their own objects thus come back from `jax.tree.map`.
+
+Nothing here keeps a key alive: the tables hold weak references, and numbers.
+"""
+
+import functools
+import typing
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from leafwise._objects.class_map import ClassMap
+from leafwise._objects.describe import Look, describe
+from leafwise._statics import findings
+from leafwise._statics.form import plain_form
+from leafwise._statics.interning import LOCK, Entry, Token, intern, let_go, no_key
+from leafwise._statics.owner import (
+    StaticOwner,
+    content_names,
+    read_statics,
+    refuse_tracers,
+    take_snapshot,
+)
+from leafwise._statics.reading import Reading, Record
+from leafwise.errors import StaticFieldError, StaticMutatedError
+
+if TYPE_CHECKING:
+    from leafwise._statics.guards import Guards
+    from leafwise._statics.snapshot import Snapshot
+
+KEY: Final = "__leafwise_key__"
+"""The attribute of an instance that holds its key, once it is constructed."""
+
+
+class StaticKey(Token):
+    """The statics of an instance of one class, as JAX sees them.
+
+    This kind is itself its token: equality is identity, and never runs Python code.
+
+    Attributes:
+        owner: The class, and the names of its static fields.
+        values: The static values in field order, as `jax.tree.map` hands them out.
+        fixed: Whether nothing in the values can change in place.
+        guards: For each field by content: what it is made of, and what its code finds.
+        rest_fixed: Whether nothing in the other fields can change.
+        records: What watches the objects that could.
+        snapshot: What could be reached through the values when the key was made.
+        alias: Equal values that were met last, if they are long ones.
+    """
+
+    __slots__ = ("alias", "fixed", "guards", "owner", "records", "rest_fixed", "snapshot")
+
+    def __init__(
+        self,
+        owner: StaticOwner,
+        values: tuple[Any, ...],
+        form: tuple[Any, ...],
+        reading: Reading | None,
+    ) -> None:
+        """Keep what `reading` found of `values`; none was needed for plain ones."""
+        spread = None if owner.spread is None else owner.spread(values)
+        super().__init__(form, hash(form), values, spread)
+        self.owner = owner
+        self.rest_fixed = reading is None or reading.fixed
+        self.guards: Sequence[tuple[Guards, Guards]] = () if reading is None else reading.guards
+        self.fixed = self.rest_fixed and not self.guards
+        self.records: Sequence[Record] = () if reading is None else reading.records
+        self.snapshot: Snapshot | None = None
+        self.alias: tuple[Any, ...] | None = None
+
+    def holds(self) -> bool:
+        """Return whether values by content, and what their code finds, are as they were read."""
+        return all(own.hold() and around.hold() for own, around in self.guards)
+
+    def holds_itself(self) -> bool:
+        """Return whether values by content are as they were read."""
+        return all(own.hold() for own, _ in self.guards)
+
+    def value_of(self, name: str) -> Any:
+        """Return the value of a static field."""
+        return self.values[self.owner.static_names.index(name)]
+
+    def __repr__(self) -> str:
+        """Return ``Params(a=2, act='relu')``: JAX prints it in its own messages."""
+        look = Look(self.hash & 0xFFFFFFFF, self.owner.cls.__module__)
+        deep, by_content = look._replace(by_content=True), content_names(self.owner)
+        pairs = zip(self.owner.static_names, self.values, strict=True)
+        inside = ", ".join(
+            f"{name}={describe(value, deep if name in by_content else look)}"
+            for name, value in pairs
+        )
+        return f"{self.owner.cls.__name__}({inside}){self.owner.note}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by class and values; loading interns."""
+        return _load_key, (self.owner.cls, self.values)
+
+    def __copy__(self) -> "StaticKey":
+        """Return itself: a key never changes."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "StaticKey":
+        """Return itself: a key never changes."""
+        return self
+
+
+class OwnStaticKey(StaticKey):
+    """A key that holds its instance's own objects and compares by their common token."""
+
+    __slots__ = ("token",)
+
+    token: Token
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both stand for one token."""
+        return isinstance(other, OwnStaticKey) and self.token is other.token
+
+    def __hash__(self) -> int:
+        """Return the hash of the form."""
+        return self.hash
+
+
+def _forget_key(
+    entry: Entry[StaticKey], lock: Any = LOCK, let_go: Any = let_go, no_key: Any = no_key
+) -> None:
+    with lock:
+        place, form = entry.place
+        table: KeyTable = entry.table
+        if table.known.get(place) is entry:
+            del table.known[place]
+            let_go(table.known)
+        if form is not None and table.plain.get(form) is entry:
+            del table.plain[form]
+            let_go(table.plain)
+        if table.last is entry:
+            table.last = no_key
+
+
+class KeyTable:
+    """The keys of one class.
+
+    Attributes:
+        cls: The class whose keys these are.
+        known: The keys by the ids of the static objects they hold. An id is proof only
+            while its object lives: an entry leads to the very key that holds those
+            objects, and goes with it.
+        last: Leads to the last fixed key that was asked for, or to None.
+        plain: The keys of plain values, by their form. Plain values lead nowhere, so that
+            the table may hold them.
+        tokens: The other interned forms, by hash.
+    """
+
+    __slots__ = ("_owner", "cls", "known", "last", "plain", "tokens")
+
+    def __init__(self, cls: type) -> None:
+        """Start empty."""
+        self.cls = cls
+        self.known: dict[tuple[int, ...], Entry[StaticKey]] = {}
+        self.last: Callable[[], StaticKey | None] = no_key
+        self.plain: dict[tuple[Any, ...], Entry[StaticKey]] = {}
+        self.tokens: dict[int, list[Entry[Any]]] = {}
+        self._owner: StaticOwner | None = None
+
+    @property
+    def owner(self) -> StaticOwner:
+        """What the decorator knows of the class, registered by now if it was not."""
+        if self._owner is None:
+            self._owner = _finders[0](self.cls)
+        return self._owner
+
+    def set_owner(self, owner: StaticOwner) -> None:
+        """Name the class and its static fields."""
+        self._owner = owner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as the class's name only: ids mean nothing in another process."""
+        return table_of, (self.cls,)
+
+    def place(
+        self, key: StaticKey, ids: tuple[int, ...], form: tuple[Any, ...] | None = None
+    ) -> None:
+        """Let a key be found by the ids of its values, and by its form if that is plain."""
+        entry = Entry(key, _forget_key)
+        entry.table, entry.place = self, (ids, form)
+        self.known[ids] = entry
+        if form is not None:
+            self.plain[form] = entry
+        if key.fixed:
+            self.last = entry
+
+    def alias(self, key: StaticKey, ids: tuple[int, ...], values: tuple[Any, ...]) -> None:
+        """Let a key be found by equal values, too: the last ones, which it keeps alive."""
+        with LOCK:
+            if key.alias is not None:
+                self.known.pop(tuple(map(id, key.alias)), None)
+            key.alias = values
+            entry = Entry(key, _forget_key)
+            entry.table, entry.place = self, (ids, None)
+            self.known[ids] = entry
+
+
+_LONG: Final = 32
+"""A form of so many tokens takes longer to make again than an alias to keep."""
+
+_finders: Final[list[Callable[[type], StaticOwner]]] = []
+
+
+def find_owners_with(finder: Callable[[type], StaticOwner]) -> None:
+    """Name the function that finds, and if need be registers, the class of a table."""
+    _finders[:] = [finder]
+
+
+_TABLES: Final[ClassMap[KeyTable]] = ClassMap()
+
+
+def table_of(cls: type) -> KeyTable:
+    """Return the one table of a class, which may not be registered yet."""
+    return _TABLES.setdefault(cls, lambda: KeyTable(cls))
+
+
+def _load_key(cls: type, values: tuple[Any, ...]) -> StaticKey:
+    table = table_of(cls)
+    _ = table.owner.static_names  # a `LazyOwner` announces its class when it is asked
+    return key_of(table, values)
+
+
+def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
+    """Return the key of static values: an existing one, or one made after validation.
+
+    Raises:
+        StaticFieldError: A value cannot be static (all findings in one error).
+        StaticMutatedError: A value changed in place since a key was made from it.
+    """
+    ids = tuple(map(id, values))
+    entry = table.known.get(ids)
+    known = entry() if entry is not None else None
+    if known is not None and known.fixed:
+        table.last = typing.cast("Entry[StaticKey]", entry)
+        return known
+    if known is not None and known.guards and known.rest_fixed and known.holds():
+        return known
+    owner = table.owner
+    form = plain_form(id(owner.cls), values)
+    if form is not None:
+        return _plain_key(table, values, ids, form)
+    reading = read_statics(owner, values)
+    if known is not None and known.form == reading.form:
+        return known
+    form = reading.form
+    key: StaticKey
+    if reading.fixed and not reading.guards:
+        make = functools.partial(_make_key, owner, values, reading)
+        key = intern(table.tokens, form, hash(form), make)
+        if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
+            return key
+    else:
+        own = OwnStaticKey(owner, values, form, reading)
+        make_token = functools.partial(Token, form, own.hash, values, own.spread)
+        own.token = intern(table.tokens, form, own.hash, make_token)
+        own.spread = own.token.spread
+        key = _with_snapshot(own, reading)
+    with LOCK:
+        # Another thread may have made the key of the same objects meanwhile.
+        entry = table.known.get(ids)
+        other = entry() if entry is not None else None
+        if other is not None and other.form == key.form:
+            return other
+        table.place(key, ids)
+    return key
+
+
+def _plain_key(
+    table: KeyTable, values: tuple[Any, ...], ids: tuple[int, ...], form: tuple[Any, ...]
+) -> StaticKey:
+    """Return the key of plain values, which cannot be refused, and cannot change."""
+    entry = table.plain.get(form)
+    found = entry() if entry is not None else None
+    if found is not None:
+        if len(form) >= _LONG:
+            table.alias(found, ids, values)
+        return found
+    made = StaticKey(table.owner, values, form, None)
+    with LOCK:
+        entry = table.plain.get(form)
+        found = entry() if entry is not None else None
+        if found is not None:
+            return found
+        table.place(made, ids, form)
+    return made
+
+
+def _make_key(owner: StaticOwner, values: tuple[Any, ...], reading: Reading) -> StaticKey:
+    return _with_snapshot(StaticKey(owner, values, reading.form, reading), reading)
+
+
+def _with_snapshot(key: StaticKey, reading: Reading) -> StaticKey:
+    if reading.reaches or reading.guards:
+        key.snapshot = take_snapshot(key.owner, key.values)
+        refuse_tracers(key.snapshot)
+    return key
+
+
+def verify(key: StaticKey) -> None:
+    """Read the values of a key again and compare with what it was made from.
+
+    Raises:
+        StaticMutatedError: Something changed; the message names field and path.
+    """
+    owner = key.owner
+    passed = content_names(owner) if key.guards and _is_same_again(key) else ()
+    if key.snapshot is not None:
+        now = take_snapshot(owner, key.values)
+        change = now.change_since(key.snapshot, passed)
+        if change is not None:
+            path, detail = change
+            field = findings.field_of(path)
+            place = f"{owner.cls.__name__}.{field}"
+            message = findings.mutated(place, key.value_of(field), detail)
+            raise StaticMutatedError(message)
+    if not (key.fixed or passed) and read_statics(owner, key.values).form != key.form:
+        raise StaticMutatedError(findings.mutated(_place_of_change(key), key.values))
+
+
+def _place_of_change(key: StaticKey) -> str:
+    """Return where something changed that no path leads to: a new attribute, or a global."""
+    by_content = [name for name in key.owner.static_names if name in content_names(key.owner)]
+    if not key.rest_fixed or len(by_content) != 1:
+        return repr(key)
+    return f"{key.owner.cls.__name__}.{by_content[0]}"
+
+
+def _is_same_again(key: StaticKey) -> bool:
+    """Return whether a key with values by content is the same still, and guard it anew."""
+    try:
+        reading = read_statics(key.owner, key.values)
+    except (StaticFieldError, StaticMutatedError):
+        return False
+    if reading.form != key.form:
+        return False
+    key.guards = reading.guards
+    return True
+
+
+def verify_content(key: StaticKey) -> None:
+    """Compare the values by content of a key with what it was made from.
+
+    Unlike functions by identity they share programs with others, for which a changed one
+    would be traced. So each flatten asks.
+
+    Raises:
+        StaticMutatedError: Something changed; the message names field and path.
+    """
+    if not key.holds_itself():
+        verify(key)

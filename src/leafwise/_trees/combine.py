@@ -1,0 +1,133 @@
+"""Putting the parts of a tree together again, and saying where two trees differ."""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import jax
+
+from leafwise._objects.text import got, shorten
+from leafwise._trees.equality import jax_equal
+from leafwise._trees.nodes import Node, only_spreads, open_node
+from leafwise._trees.paths import Steps, name_in
+from leafwise.errors import TreeError
+
+T = TypeVar("T")
+
+_is_none: Final = functools.partial(operator.is_, None)
+"""A function that runs no Python code: JAX asks it of every node."""
+
+
+def combine(tree: T, *trees: T) -> T:
+    """Put together what `partition` has taken apart: the inverse.
+
+    Takes any number of trees of one structure, each with None where it has no leaf, of
+    `equinox.partition` and `equinox.filter`, too. Works under every transformation, so that
+    a function of one part can be differentiated.
+
+    Args:
+        tree: A tree.
+        *trees: More of them. A None in one tree stands for a leaf, or for a whole subtree,
+            of another.
+
+    Returns:
+        The tree with the leaves of all; None where none of them has one.
+
+    Raises:
+        TreeError: Two trees have a leaf at one place, or differ in class, static values or
+            structure. The message names the place.
+
+    Example:
+        >>> combine({"w": 1.0, "b": None}, {"w": None, "b": 2.0})
+        {'b': 2.0, 'w': 1.0}
+    """
+    every = (tree, *trees)
+    flat: list[tuple[list[Any], Any]] = [
+        jax.tree_util.tree_flatten(each, is_leaf=_is_none) for each in every
+    ]
+    leaves, structure = flat[0]
+    for more, other in flat[1:]:
+        if structure != other or len(more) != len(leaves):
+            break
+        if any(one is not None and new is not None for one, new in zip(leaves, more, strict=True)):
+            break
+        leaves = [new if one is None else one for one, new in zip(leaves, more, strict=True)]
+    else:
+        joined: T = structure.unflatten(leaves)
+        return joined
+    merged: T = _merge(every, (), tree)
+    return merged
+
+
+def _merge(parts: Sequence[Any], path: Steps, root: Any) -> Any:
+    """Put parts together that are not alike, or find out why that cannot be."""
+    there = [part for part in parts if part is not None]
+    if len(there) < 2:  # noqa: PLR2004  # a single one is the part itself
+        return there[0] if there else None
+    opened = [open_node(part) for part in there]
+    if all(each is None for each in opened):
+        one, other = map(got, there[:2])
+        msg = (
+            f"{name_in(root, path)}: two trees have a leaf here: {one} and {other}\n"
+            f"  fix: combine what lw.partition returned: a leaf in one is None in the others"
+        )
+        raise TreeError(msg)
+    nodes = [each and each[0] for each in opened]
+    for part, node in zip(there[1:], nodes[1:], strict=True):
+        reason = _difference(there[0], nodes[0], part, node)
+        if reason is not None:
+            msg = f"{name_in(root, path)}: the trees differ: {reason}"
+            raise TreeError(msg)
+    steps = () if nodes[0] is None else nodes[0].steps
+    columns = zip(*[each[1] for each in opened if each is not None], strict=True)
+    pairs = zip(steps, columns, strict=True)
+    return unflatten_one(there[0], [_merge(column, (*path, step), root) for step, column in pairs])
+
+
+def unflatten_one(value: Any, children: Sequence[Any]) -> Any:
+    """Return a node with other children; no constructor of a leafwise class runs."""
+    is_child = functools.partial(operator.is_not, value)
+    structure: Any = jax.tree_util.tree_structure(value, is_leaf=is_child)
+    return structure.unflatten(children)
+
+
+def _difference(one: Any, node: Node | None, other: Any, its: Node | None) -> str | None:
+    """Return in what two nodes differ, apart from their children; None if in nothing."""
+    if node is None or its is None:
+        leaf, tree = (one, its) if node is None else (other, node)
+        name = tree.cls.__name__ if tree is not None else "leaf"
+        return f"{got(leaf)} in one, a {name} in the other"
+    if node.cls is not its.cls:
+        return f"a {_named(node.cls)} in one, a {_named(its.cls)} in the other"
+    if node.names == its.names:
+        for name, mine, theirs in zip(node.names, node.values, its.values, strict=True):
+            if jax_equal(mine, theirs) is not True or type(mine) is not type(theirs):
+                field = f"{node.cls.__name__}{name}"
+                return f"the static {field} is {shorten(mine)} in one, {shorten(theirs)} in another"
+    if node.steps != its.steps:
+        return f"one has {', '.join(node.steps)}, the other {', '.join(its.steps)}"
+    if jax_equal(node.aux, its.aux) is not True:
+        return f"node data {shorten(node.aux)} in one, {shorten(its.aux)} in another"
+    return None
+
+
+def _named(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def mismatch(prefix: Any, tree: Any, root: Any, path: Steps = ()) -> str | None:
+    """Return where a tree is no prefix of another, and why; None if it is one."""
+    mine, theirs = open_node(prefix), open_node(tree)
+    if mine is None:
+        return None
+    reason = _difference(prefix, mine[0], tree, theirs and theirs[0])
+    if reason is not None:
+        return f"{name_in(root, path)}: {reason}"
+    pairs = zip(mine[0].steps, mine[1], theirs[1] if theirs is not None else (), strict=True)
+    for step, part, whole in pairs:
+        if not only_spreads(type(part)):
+            found = mismatch(part, whole, root, (*path, step))
+            if found is not None:
+                return found
+    return None

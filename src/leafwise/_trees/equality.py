@@ -1,0 +1,69 @@
+"""How static values compare: to JAX, and in truth."""
+
+from typing import Any
+
+from leafwise._classes.fields import By
+from leafwise._classes.spec import REDEFINED
+from leafwise._objects.frozen import freeze
+from leafwise._statics.reading import Reading, read
+
+
+def jax_equal(one: Any, other: Any) -> bool | None:
+    """Return whether two values are equal to JAX; None if comparing them raises."""
+    try:
+        return one is other or not bool(one != other)  # JAX asks `!=`
+    except Exception:  # noqa: BLE001  # the value's own code
+        return None
+
+
+def same_entry(one: Any, other: Any) -> bool | None:
+    """Return whether two values find one entry of a table: equal, and with one hash.
+
+    Returns:
+        None if comparing them raises, which it does not come to if the hashes differ.
+    """
+    try:
+        return hash(one) == hash(other) and jax_equal(one, other)
+    except Exception:  # noqa: BLE001  # the value's own code
+        return None
+
+
+def told_apart(one: Any, other: Any, by: By = "identity") -> bool | None:
+    """Return whether two values differ in type or value, all the way down.
+
+    Args:
+        one: A value.
+        other: Another.
+        by: How functions are compared.
+
+    Returns:
+        None if that cannot be known: a value that no key could be made from.
+    """
+    if one is other:
+        return False
+    forms = (_form(one, by), _form(other, by))
+    return None if None in forms else forms[0] != forms[1]
+
+
+def _form(value: Any, by: By) -> tuple[Any, ...] | None:
+    reading = Reading()
+    try:
+        if by == "content":
+            from leafwise._statics.content import read_by_content  # noqa: PLC0415  # few ask for it
+
+            read_by_content(reading, value, "value")
+        else:
+            read(reading, freeze(value), "value")
+        reading.raise_findings()
+    except Exception:  # noqa: BLE001  # the value's own code runs
+        return None
+    return reading.form
+
+
+def is_redefinition(one: type, other: type) -> bool:
+    """Whether two classes are definitions of one name."""
+    return one is not other and _name(one) == _name(other)
+
+
+def _name(cls: type) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__.removesuffix(f" ({REDEFINED})")

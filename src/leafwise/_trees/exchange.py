@@ -1,0 +1,265 @@
+"""What a value is made of, be it a tree or a static value; and copies with other parts."""
+
+import collections
+import copy
+import dataclasses
+import enum
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import jax
+
+from leafwise._classes.instance import exchange
+from leafwise._classes.register import registered_names
+from leafwise._classes.registry import spec_of
+from leafwise._classes.spec import is_decorated
+from leafwise._objects.class_map import ClassMap
+from leafwise._objects.frozen import FrozenMapping
+from leafwise._objects.introspect import attributes, has_generated_init
+from leafwise._trees.combine import unflatten_one
+from leafwise._trees.nodes import Node, open_node
+
+
+class Parts(NamedTuple):
+    """The parts of one value.
+
+    Attributes:
+        steps: The step to each.
+        read: Returns the part at a place among them.
+        opened: The value as a node, with its children; None if that was not asked for.
+    """
+
+    steps: tuple[str, ...]
+    read: Callable[[int], Any]
+    opened: tuple[Node, Sequence[Any]] | None = None
+
+
+def parts_of(value: Any) -> Parts | None:
+    """Return the parts of a node, statics included, or of a static value; None if it has none."""
+    kind: Any = type(value)
+    if is_decorated(kind):
+        ours = _OURS.setdefault(kind, lambda: _Ours(kind))
+        return Parts(ours.steps, functools.partial(ours.read, value))
+    opened = open_node(value)
+    if opened is None:
+        return _plain_parts(value)
+    node, children = opened
+    values = (*children, *node.values)
+    return Parts((*node.steps, *node.names), values.__getitem__, opened)
+
+
+class _Ours:
+    """What a class of leafwise's has been found to be."""
+
+    def __init__(self, kind: Any) -> None:
+        self._names = tuple(field.name for field in dataclasses.fields(kind))
+        self.steps = tuple(f".{name}" for name in self._names)
+
+    def read(self, value: Any, place: int) -> Any:
+        return getattr(value, self._names[place])
+
+
+_OURS: Final[ClassMap[_Ours]] = ClassMap()
+
+
+def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
+    found = list(pairs)
+    values = [part for _, part in found]
+    return Parts(tuple([step for step, _ in found]), values.__getitem__)
+
+
+def _plain_parts(value: Any) -> Parts | None:
+    """Return the parts of what is no node of a tree: of static values."""
+    kind: Any = type(value)
+    if kind is FrozenMapping:
+        return _parts((f"[{key!r}]", item) for key, item in value.items())
+    if kind is functools.partial:
+        return _parts((f".{name}", getattr(value, name)) for name in ("func", "args", "keywords"))
+    there = [field.name for field in _fields(kind) if hasattr(value, field.name)]
+    if not there or isinstance(value, enum.Enum):
+        return None
+    return _parts((f".{name}", getattr(value, name)) for name in there)
+
+
+def _fields(kind: Any) -> tuple[Any, ...]:
+    """Return the fields of a dataclass or of an attrs class; of others there are none."""
+    declared: Any = getattr(kind, "__attrs_attrs__", ())
+    return dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else tuple(declared)
+
+
+def exchanged(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
+    """Return a copy of a value with other parts, all of them at once.
+
+    A constructor that was generated runs, and validates, as in `leafwise.replace`. Where it
+    was written by hand, or does not take the fields that change, these are exchanged.
+
+    Args:
+        value: What has the parts; it stays as it is.
+        parts: Its parts.
+        changes: The new ones by the steps to them.
+
+    Raises:
+        TypeError: There is no way to make a copy.
+        Exception: What constructors, converters and checks raise.
+    """
+    kind: Any = type(value)
+    maker = _MAKERS.get(kind)
+    if maker is not None:
+        return maker(value, changes)
+    names = {_field_name(step): new for step, new in changes.items()}
+    made = None if None in names else _with_fields(value, parts, names)
+    if made is None:
+        made = _with_children(value, parts, changes)
+    if not is_decorated(kind) and registered_names(kind) is not None:
+        open_node(made)  # which validates its statics
+    return made
+
+
+_FIELD_STEP: Final = re.compile(r"\.(\w+)|\['(\w+)'\]")
+
+
+@functools.lru_cache
+def _field_name(step: str) -> str | None:
+    found = _FIELD_STEP.fullmatch(step)
+    return found and (found[1] or found[2])
+
+
+def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
+    """Return a copy that its own class makes; None if that cannot be."""
+    kind: Any = type(value)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return value._replace(**names)
+    takes = _PARAMETERS.setdefault(kind, lambda: _parameters(kind))
+    if takes.keys() >= names.keys():
+        held = {
+            each: names[name] if name in names else getattr(value, name)
+            for name, each in takes.items()
+        }
+        return kind(**held)
+    if is_decorated(kind):
+        return exchange(value, names)
+    return _with_attributes(value, names) if parts.opened is None else None
+
+
+_PARAMETERS: Final[ClassMap[dict[str, str]]] = ClassMap()
+
+
+def _parameters(kind: Any) -> dict[str, str]:
+    """Return the parameters of a constructor that can run again, by field; else none.
+
+    It cannot if it was written by hand, since it may take anything; if it wants what is no
+    field, a `dataclasses.InitVar` without a default; or if there is more to a construction,
+    as for equinox, whose ``__check_init__`` is run apart from it.
+    """
+    fields = _fields(kind)
+    if is_decorated(kind):
+        generated = not spec_of(kind).has_own_init
+    else:
+        plain = type(kind).__call__ is type.__call__
+        generated = bool(fields) and plain and has_generated_init(kind)
+    if not generated:
+        return {}
+    takes = {field.name: getattr(field, "alias", field.name) for field in fields if field.init}
+    unknown = [
+        each
+        for each in inspect.signature(kind.__init__).parameters.values()
+        if each.default is each.empty and each.name not in takes.values()
+    ]
+    # Beside self, and what a wrapper takes for the one that it wraps.
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    wanted = [each for each in unknown if each.kind not in open_ended]
+    return takes if len(wanted) <= 1 else {}
+
+
+def _with_children(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
+    """Return a copy as JAX makes it of other children, which then is given its new statics."""
+    if parts.opened is None:
+        raise _no_copy(value)
+    node, children = parts.opened
+    rules = _RULES.setdefault(node.cls, lambda: _Rules(node.cls))
+    new = {step: rules.converted(step, item) for step, item in changes.items()}
+    pairs = zip(node.steps, children, strict=True)
+    made = unflatten_one(value, [new.get(step, old) for step, old in pairs])
+    for step in new.keys() - set(node.steps):
+        object.__setattr__(made, step.removeprefix("."), new[step])
+    for check in rules.checks:
+        check(made)
+    return made
+
+
+class _Rules:
+    """What equinox does at the end of every construction: convert, and check.
+
+    A module with a key makes it anew in its first check.
+    """
+
+    def __init__(self, kind: type) -> None:
+        fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+        self._converters = {f".{each.name}": each.metadata.get("converter") for each in fields}
+        found = [base.__dict__.get("__check_init__") for base in kind.__mro__]
+        self.checks: list[Any] = [check for check in found if check is not None]
+
+    def converted(self, step: str, value: Any) -> Any:
+        converter = self._converters.get(step)
+        return value if converter is None else converter(value)
+
+
+_RULES: Final[ClassMap[_Rules]] = ClassMap()
+
+
+def _with_attributes(value: Any, names: Mapping[str, Any]) -> Any:
+    """Return a copy without running a constructor that was written by hand."""
+    kind: Any = type(value)
+    if kind.__new__ is not object.__new__:
+        raise _no_copy(value)
+    made = object.__new__(kind)
+    for name, item in {**dict(attributes(value)), **names}.items():
+        object.__setattr__(made, name, item)
+    return made
+
+
+def _no_copy(value: Any) -> TypeError:
+    name = type(value).__qualname__
+    msg = (
+        f"there is no way to copy a {name} with other parts: its constructor was written by hand"
+        f"\n  fix: make a new {name} and put that in the old one's place"
+    )
+    return TypeError(msg)
+
+
+def _changed_sequence(value: Any, changes: Mapping[str, Any]) -> Any:
+    items = list(value)
+    for step, new in changes.items():
+        items[int(step[1:-1])] = new
+    return type(value)(items)
+
+
+def _changed_mapping(value: Any, changes: Mapping[str, Any]) -> Any:
+    made = copy.copy(value)  # keeps the order, which JAX does not, and the default factory
+    for key in value:
+        if f"[{key!r}]" in changes:
+            made[key] = changes[f"[{key!r}]"]
+    if ".default_factory" in changes:
+        made.default_factory = changes[".default_factory"]
+    return made
+
+
+def _changed_frozen(value: Any, changes: Mapping[str, Any]) -> Any:
+    return FrozenMapping(_changed_mapping(dict(value), changes))
+
+
+def _changed_partial(value: Any, changes: Mapping[str, Any]) -> Any:
+    func = changes.get(".func", value.func)
+    args = changes.get(".args", value.args)
+    return type(value)(func, *args, **changes.get(".keywords", value.keywords))
+
+
+_MAKERS: Final[Mapping[type, Callable[[Any, Mapping[str, Any]], Any]]] = {
+    **dict.fromkeys((list, tuple), _changed_sequence),
+    **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _changed_mapping),
+    FrozenMapping: _changed_frozen,
+    **dict.fromkeys((functools.partial, jax.tree_util.Partial), _changed_partial),
+}

@@ -1,0 +1,264 @@
+"""What JAX sees of one argument leaf: its abstract value, and where its data lies."""
+
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import jax
+import numpy as np
+from jax import core
+
+from leafwise._objects.text import got, shorten
+from leafwise._trees.equality import same_entry
+
+
+class LeafKind(StrEnum):
+    """What an argument leaf is, as far as JAX's dispatch tells it apart."""
+
+    JAX_ARRAY = "jax array"
+    """A `jax.Array`."""
+    NUMPY_ARRAY = "numpy array"
+    """A `numpy.ndarray`."""
+    NUMPY_SCALAR = "numpy scalar"
+    """A `numpy.generic`: ``np.float32(1)``."""
+    PYTHON_SCALAR = "Python scalar"
+    """A bool, int, float or complex number."""
+    PRNG_KEY = "PRNG key"
+    """A typed key, as `jax.random.key` makes it."""
+    SHAPE_DTYPE_STRUCT = "ShapeDtypeStruct"
+    """A shape and a dtype, which `lower` and `eval_shape` take."""
+    TRACER = "tracer"
+    """A value of a trace: the call is made inside of another function's."""
+    REF = "ref"
+    """A mutable array."""
+    OTHER = "other"
+    """A value that JAX takes at some times and refuses at others: a masked array."""
+    STATIC = "static"
+    """A leaf that `equinox.filter_jit` keeps out of the trace."""
+    INVALID = "invalid"
+    """A value that JAX refuses as an argument."""
+
+
+class Leaf(NamedTuple):
+    """One leaf of a call's arguments, without its data.
+
+    Attributes:
+        kind: What it is.
+        aval: The abstract value that JAX traces with, which `jax.typeof` returns; None for
+            a leaf that is static or invalid.
+        sharding: Where a JAX array lies; None for data that is not on a device.
+        committed: Whether JAX may not move it.
+        value: The value of a static leaf; for an invalid one what JAX says of it.
+        stored: Its dtype whatever the configuration, or its Python type.
+    """
+
+    kind: LeafKind
+    aval: Any
+    stored: Any = None
+    sharding: Any = None
+    committed: bool = False
+    value: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape, where there is one."""
+        return getattr(self.aval, "shape", None)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype under the configuration of the call, where there is one."""
+        return getattr(self.aval, "dtype", None)
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether its dtype gives way to that of others, as a Python scalar's does."""
+        return bool(getattr(self.aval, "weak_type", False))
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """What it is, whatever the configuration makes of that."""
+        return self.kind, self.shape, self.stored, self.weak_type, self.sharding, self.committed
+
+    def __str__(self) -> str:
+        """Return ``float32[3] (jax array)``, with what is out of the ordinary."""
+        if self.aval is None or self.kind is LeafKind.INVALID:
+            return f"{shorten(self.value)} ({self.kind})"
+        words = [str(self.kind)]
+        words += ["weakly typed"] if self.weak_type else []
+        words += [f"committed to {say_sharding(self.sharding)}"] if self.committed else []
+        return f"{self.aval.str_short()} ({', '.join(words)})"
+
+    @property
+    def lowered_sharding(self) -> Any:
+        """The sharding that JAX lowers with; None where JAX may choose."""
+        return self.sharding if self.committed else None
+
+
+class Look:
+    """A look at the leaves of one call, of which many are alike: they share a record."""
+
+    def __init__(self, *, filtered: bool = False, abstract: bool = False) -> None:
+        """Start with no record.
+
+        Args:
+            filtered: Whether all that is no array is static, as under `equinox.filter_jit`.
+            abstract: Whether only the abstract value counts, as in `lower` and `eval_shape`.
+        """
+        self._filtered = filtered
+        self._abstract = abstract
+        self._usual = not (filtered or abstract)
+        self._known: dict[Any, Leaf] = {}
+
+    def __call__(self, value: Any) -> Leaf:
+        """Return the record of one leaf."""
+        key: Any = None
+        kind: type = type(value)
+        if not self._usual:
+            return self._look(value)
+        if kind in _ARRAYS and not value.is_deleted():
+            key = value.aval, value.sharding, value.committed
+        elif kind is float or kind is bool or (kind is int and _SMALL <= value < -_SMALL):
+            key = kind
+        elif kind is np.ndarray:
+            key = value.shape, value.dtype
+        if key is None:
+            return self._look(value)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._look(value)
+        return found
+
+    def _look(self, value: Any) -> Leaf:
+        kind = _KINDS.get(type(value)) or _kind_of(value)
+        array_types: Any = (jax.Array, np.ndarray, np.generic)  # Any: it says nothing of `value`
+        if self._filtered and not isinstance(value, array_types):
+            return Leaf(LeafKind.STATIC, None, type(value), value=value)
+        try:
+            aval = jax.typeof(value)
+            if self._abstract:
+                return Leaf(LeafKind.TRACER, aval, getattr(value, "dtype", type(value)))
+            if kind in _ON_DEVICE:
+                if value.is_deleted():
+                    return Leaf(LeafKind.INVALID, aval, value=_DELETED)
+                return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
+        except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
+            return _unlike(value) or Leaf(LeafKind.INVALID, None, value=_refusal(value, error))
+        return Leaf(kind, aval, getattr(value, "dtype", type(value)))
+
+
+def say_sharding(sharding: Any) -> str:
+    """Return a sharding in short: the device, or the partition and the mesh."""
+    devices = sorted(str(device) for device in sharding.device_set)
+    spec = getattr(sharding, "spec", None)
+    if spec is None:
+        return devices[0] if len(devices) == 1 else shorten(sharding)
+    sizes = ", ".join(f"{name}: {size}" for name, size in sharding.mesh.shape.items())
+    return f"{spec} on a mesh ({sizes})"
+
+
+def device_order(sharding: Any) -> tuple[Any, ...]:
+    """Return the devices of a sharding in its order, which JAX wants to be one for a call."""
+    mesh = getattr(sharding, "mesh", None)
+    if mesh is not None:
+        return tuple(mesh.devices.flat)
+    return tuple(sorted(sharding.device_set, key=lambda device: device.id))
+
+
+def same_program(one: Leaf, other: Leaf) -> bool:
+    """Whether two leaves of one place of a tree share a program."""
+    if one.kind is LeafKind.STATIC or other.kind is LeafKind.STATIC:
+        return one.kind is other.kind and same_entry(one.value, other.value) is True
+    if not _REFUSED.isdisjoint((one.kind, other.kind)):
+        return one == other
+    return one.aval == other.aval and same_lowering(one, other)
+
+
+def same_lowering(one: Leaf, other: Leaf) -> bool:
+    """Whether JAX lowers and compiles for the one as for the other."""
+    mine, its = one.lowered_sharding, other.lowered_sharding
+    if mine is None or its is None:
+        return mine is its
+    if mine == its or one.shape != other.shape:
+        return True
+    return bool(mine.is_equivalent_to(its, len(one.shape or ())))
+
+
+def same_dispatch(one: Leaf, other: Leaf) -> bool:
+    """Whether the one finds the dispatch entry of the other, if they share a program."""
+    if one.kind is LeafKind.STATIC:
+        return True
+    if (one.kind in _ON_DEVICE) != (other.kind in _ON_DEVICE):
+        return False
+    if one.kind in _ON_DEVICE:
+        return one.committed == other.committed and bool(one.sharding == other.sharding)
+    # To the dispatch a Python bool is weakly typed, though its abstract value is not.
+    python = LeafKind.PYTHON_SCALAR
+    return (one.kind is python) == (other.kind is python)
+
+
+_DELETED: Final = "an array that was deleted or donated"
+_SMALL: Final = -(2**31)
+"""An integer beyond this needs 64 bits: it may be refused."""
+
+_ON_DEVICE: Final = frozenset({LeafKind.JAX_ARRAY, LeafKind.PRNG_KEY})
+
+_ARRAYS: Final[set[type]] = set()
+"""The types of JAX's arrays that have been met: there is one."""
+
+_KINDS: Final[dict[type, LeafKind]] = {
+    bool: LeafKind.PYTHON_SCALAR,
+    int: LeafKind.PYTHON_SCALAR,
+    float: LeafKind.PYTHON_SCALAR,
+    complex: LeafKind.PYTHON_SCALAR,
+    np.ndarray: LeafKind.NUMPY_ARRAY,
+}
+LEAF_TYPES: Final = _KINDS.keys()
+"""Types that are no pytree nodes, for certain; more are added as they are met."""
+
+
+def _kind_of(value: Any) -> LeafKind:
+    kind: type = type(value)
+    found = LeafKind.OTHER
+    for base, name in _BASES:
+        if isinstance(value, base):
+            found = name
+            break
+    if found is LeafKind.JAX_ARRAY and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+        found = LeafKind.PRNG_KEY
+    if kind.__module__.partition(".")[0] in _KEPT_ALIVE:
+        _KINDS[kind] = found
+        if found is LeafKind.JAX_ARRAY and hasattr(value, "aval"):
+            _ARRAYS.add(kind)
+    return found
+
+
+_REF: Final[type] = getattr(jax, "Ref", type(None))
+_BASES: Final[tuple[tuple[Any, LeafKind], ...]] = (
+    (core.Tracer, LeafKind.TRACER),
+    (_REF, LeafKind.REF),
+    (jax.Array, LeafKind.JAX_ARRAY),
+    (np.generic, LeafKind.NUMPY_SCALAR),
+    (np.ndarray, LeafKind.NUMPY_ARRAY),
+    ((bool, int, float, complex), LeafKind.PYTHON_SCALAR),
+    (jax.ShapeDtypeStruct, LeafKind.SHAPE_DTYPE_STRUCT),
+)
+_KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
+"""The modules whose types live as long as the process: a table may hold them."""
+
+
+_REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
+
+
+def _unlike(value: Any) -> Leaf | None:
+    """Look at an array of NumPy that JAX takes only if it has met a plain one: masked, say."""
+    if not isinstance(value, np.ndarray):
+        return None
+    try:
+        plain = np.asarray(value).view(np.ndarray)
+        aval = jax.typeof(plain.astype(plain.dtype.newbyteorder("=")))
+    except Exception:  # noqa: BLE001  # not of any dtype that JAX has
+        return None
+    return Leaf(LeafKind.OTHER, aval, value.dtype)
+
+
+def _refusal(value: Any, error: Exception) -> str:
+    return f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"

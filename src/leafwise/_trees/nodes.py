@@ -1,0 +1,272 @@
+"""The nodes of an argument tree: their classes, their statics by name, and their steps."""
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
+from typing import Any, Final
+
+import jax
+
+from leafwise._classes.fields import By
+from leafwise._classes.foreign import key_in
+from leafwise._objects.class_map import ClassMap
+from leafwise._statics.key import StaticKey
+from leafwise._statics.owner import content_names
+from leafwise._trees.paths import step_of
+
+_REGISTRY: Final = jax.tree_util.default_registry
+_MISSING: Final = object()
+
+
+class Node:
+    """One node of a pytree, without the data of its leaves.
+
+    Attributes:
+        cls: Its class.
+        aux: Its node data, which JAX compares with ``!=``.
+        values: Its statics.
+        data: What its node data says of the values by name, for a node without statics.
+        children: Nodes, and the places of leaves among the leaves of the whole tree.
+        start: The place of its first leaf.
+        stop: The place behind its last leaf.
+    """
+
+    __slots__ = (
+        *("_keys", "_names", "_steps", "aux", "children", "cls", "data", "start", "stop"),
+        "values",
+    )
+
+    def __init__(  # noqa: PLR0917  # made for each node: positions are quicker
+        self,
+        cls: type,
+        aux: Any,
+        statics: "Statics | None",
+        keys: Sequence[Any],
+        children: list["Node | int"],
+        start: int,
+        stop: int,
+        data: "Data | None" = None,
+    ) -> None:
+        """Keep it all; names of statics and steps are made when they are asked for."""
+        self.cls = cls
+        self.aux = aux
+        self.data: Data = {} if data is None else data
+        self._names = None if statics is None else statics[0]
+        self.values: tuple[Any, ...] = aux.values if statics is None else statics[1]
+        self._keys = keys
+        self._steps: tuple[str, ...] | None = None
+        self.children = children
+        self.start = start
+        self.stop = stop
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its statics, each the next step of a path: ``.n``."""
+        if self._names is None:
+            self._names = tuple(f".{name}" for name in self.aux.owner.static_names)
+        return self._names
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The next step of the path to each child: ``.a``, ``[0]``, ``['k']``."""
+        if self._steps is None:
+            self._steps = tuple([step_of(key) for key in self._keys])
+        return self._steps
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its node data is a key of leafwise, which compares types, too."""
+        return isinstance(self.aux, StaticKey)
+
+    def compared_by(self, name: str) -> By | None:
+        """Return how the functions in a static are compared; None if not by a key of leafwise."""
+        if not self.is_keyed:
+            return None
+        return "content" if name[1:] in content_names(self.aux.owner) else "identity"
+
+    def is_spread(self, place: int) -> bool:
+        """Whether a child only carries bits of the statics (``many_statics=True``)."""
+        child = self.children[place]
+        return isinstance(child, Node) and only_spreads(child.cls)
+
+
+def only_spreads(cls: type) -> bool:
+    """Return whether nodes of a class only carry bits of their parent's statics."""
+    return cls.__module__ == "leafwise._statics.hash_nodes"
+
+
+Statics = tuple[tuple[str, ...], tuple[Any, ...]]
+"""The names of statics, and their values."""
+
+Data = dict[str, Any]
+"""Values by name, each the next step of a path."""
+
+
+class Walk:
+    """A walk over argument trees that collects their leaves.
+
+    Attributes:
+        leaves: What `look` made of each leaf, in JAX's order.
+    """
+
+    def __init__(self, look: Callable[[Any], Any], plain: AbstractSet[type]) -> None:
+        """Start with no leaf.
+
+        Args:
+            look: What to do with a leaf.
+            plain: Types that are known to be leaves.
+        """
+        self.leaves: list[Any] = []
+        self._look = look
+        self._plain = plain
+
+    def node_or_leaf(self, value: Any) -> Node | int:
+        """Walk over one subtree; return its node, or the place of a leaf."""
+        leaves = self.leaves
+        level: Any = None
+        if type(value) not in self._plain:
+            level = _REGISTRY.flatten_one_level_with_keys(value)
+        if level is None:
+            leaves.append(self._look(value))
+            return len(leaves) - 1
+        pairs, aux = level
+        start = len(leaves)
+        children = [self.node_or_leaf(child) for _, child in pairs]
+        return _node(value, pairs, aux, children, start, len(leaves))
+
+
+def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
+    """Return a node by itself, and the values of its children; None for a leaf.
+
+    Raises:
+        Exception: Whatever the flatten of its class raises.
+    """
+    level: Any = _REGISTRY.flatten_one_level_with_keys(value)
+    if level is None:
+        return None
+    pairs, aux = level
+    return _node(value, pairs, aux, [], 0, 0), [child for _, child in pairs]
+
+
+def _node(  # noqa: PLR0917  # as `Node` itself
+    value: Any,
+    pairs: Sequence[tuple[Any, Any]],
+    aux: Any,
+    children: list[Node | int],
+    start: int,
+    stop: int,
+) -> Node:
+    cls: type = type(value)
+    key = aux if isinstance(aux, StaticKey) else key_in(value)
+    if key is not None:
+        keys: Sequence[Any] = [each for each, _ in pairs]
+        return Node(cls, key, None, keys, children, start, stop)
+    keys = _keys_of(cls, pairs)
+    statics = _statics_of(value, cls, aux, keys)
+    data = _named_data(value, aux) if statics is _NOTHING else None
+    return Node(cls, aux, statics, keys, children, start, stop, data)
+
+
+def _named_data(value: Any, aux: Any) -> Data | None:
+    """Return the attributes that node data lists with their names, as that of flax.nnx does.
+
+    It has them as pairs, or as a tuple of names before a tuple of values. What is no attribute
+    of that value is no name.
+    """
+    held = getattr(value, "__dict__", None) if aux and isinstance(aux, tuple) else None
+    if not held:
+        return None
+    parts: Sequence[Any] = [part for part in aux if isinstance(part, tuple)]
+    lists: list[Any] = [aux, *parts, *(zip(*two, strict=False) for two in pairwise(parts))]
+    for each in lists[::-1]:
+        pairs = list(each)
+        if pairs and all(_is_held(pair, held) for pair in pairs):
+            return {f".{name}": item for name, item in pairs}
+    return None
+
+
+def _is_held(pair: Any, held: Any) -> bool:
+    if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004
+        return False
+    name, item = pair
+    return isinstance(name, str) and held.get(name, _MISSING) is item
+
+
+def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
+    """Return the keys of the children, as JAX names them; texts where it has no names."""
+    keys: list[Any] = [key for key, _ in pairs]
+    fields = getattr(cls, "_fields", None)
+    if fields is not None and issubclass(cls, tuple) and len(fields) == len(pairs):
+        # JAX 0.10 names every child of a namedtuple after the first.
+        return [f".{name}" for name in fields]
+    if cls is jax.tree_util.Partial:
+        return [".args", ".keywords"]
+    if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey and dataclasses.is_dataclass(cls):
+        names = _CHILD_NAMES.setdefault(cls, lambda: _found_names(cls))
+        return names if len(names) == len(keys) else keys
+    return keys
+
+
+_CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
+
+
+def _field_names(cls: Any) -> list[str]:
+    """Return the steps to children that were registered without names, if they can be found.
+
+    An instance that was never constructed, with an object of its own in each field, is
+    flattened: the children are the fields.
+    """
+    probe: Any = object.__new__(cls)
+    names = {}
+    for field in dataclasses.fields(cls):
+        value = object()
+        names[id(value)] = f".{field.name}", value
+        object.__setattr__(probe, field.name, value)
+    children, _ = _REGISTRY.flatten_one_level(probe)
+    return [names[id(child)][0] for child in children]
+
+
+def _found_names(cls: type) -> list[str]:
+    try:
+        return _field_names(cls)
+    except Exception:  # noqa: BLE001  # a flatten that computes: then there are no names
+        return []
+
+
+_NOTHING: Final[Statics] = ((), ())
+
+
+def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics:
+    """Return the statics of a node by name, as far as names can be found."""
+    if aux is None or cls is dict:
+        return _NOTHING
+    if dataclasses.is_dataclass(cls):
+        steps = tuple([step_of(key) for key in keys])
+        pairs = [(name, getattr(value, name, _MISSING)) for name in _fields_but(cls, steps)]
+        found = [(f".{name}", item) for name, item in pairs if item is not _MISSING]
+        return tuple(name for name, _ in found), tuple(item for _, item in found)
+    if cls is jax.tree_util.Partial:
+        return (".func",), (aux,)
+    if cls is defaultdict:
+        return (".default_factory",), (aux[0],)
+    return _NOTHING
+
+
+_STATIC_FIELDS: Final[ClassMap[dict[tuple[str, ...], tuple[str, ...]]]] = ClassMap()
+
+
+def _fields_but(cls: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the fields of a dataclass that are no children; none if children have no names."""
+    known = _STATIC_FIELDS.setdefault(cls, dict)
+    if steps not in known:
+        children = {_FIELD_STEP.sub(r"\1", step) for step in steps}
+        named = children.isdisjoint(steps)  # an index is no name
+        names = [field.name for field in dataclasses.fields(cls) if field.name not in children]
+        known[steps] = tuple(names) if named else ()
+    return known[steps]
+
+
+_FIELD_STEP: Final = re.compile(r"^(?:\.|\[')(\w+)(?:'\])?$")

@@ -1,0 +1,206 @@
+"""Paths: the texts that name a place in a tree, and the steps that they are made of.
+
+A path is a tuple of steps, each a text: ``.encoder``, ``[0]``, ``['a b']``. Their
+concatenation, without the first dot, is what leafwise prints everywhere.
+"""
+
+import ast
+import difflib
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import jax
+
+from leafwise._objects.text import got
+from leafwise.errors import PathError
+
+Steps = tuple[str, ...]
+"""The steps of a path."""
+
+ANY: Final = "*"
+"""Stands in a pattern for any one step."""
+
+DEEP: Final = "**"
+"""Stands in a pattern for any number of steps, none included."""
+
+_PATTERNS: Final = {ANY: "[*]", DEEP: ".**"}
+
+_NAME: Final = re.compile(r"[^.\[\]*\s][^.\[\]*]*|\*\*?")
+
+
+def step_of(key: Any) -> str:
+    """Return the step that a key of JAX stands for; a text is one already."""
+    kind = type(key)
+    if kind is jax.tree_util.GetAttrKey:
+        return f".{key.name}"
+    if kind is jax.tree_util.SequenceKey:
+        return f"[{key.idx}]"
+    if kind is jax.tree_util.DictKey:
+        return f"[{key.key!r}]"
+    if kind is jax.tree_util.FlattenedIndexKey:
+        return f"[<flat index {key.key}>]"
+    return str(key)  # a text of ours, or a key type of the user's own
+
+
+def show(steps: Iterable[str]) -> str:
+    """Return a path as it is printed; the tree itself is the empty text."""
+    texts = [_PATTERNS.get(step, step) for step in steps]
+    return "".join(texts).removeprefix(".")
+
+
+def name_in(tree: Any, steps: Iterable[str]) -> str:
+    """Return ``Model.encoder.w``, for a message."""
+    path = show(steps)
+    return f"{type(tree).__name__}{'' if path[:1] in ('', '[') else '.'}{path}"
+
+
+def say(tree: Any, steps: Steps, cls: type) -> str:
+    """Return what stands at a path, for a message."""
+    return (
+        f"{name_in(tree, steps)} is a {cls.__name__}" if steps else f"the tree is a {cls.__name__}"
+    )
+
+
+def steps_of(path: Any) -> Steps:
+    """Return the steps of a path: of a text, or of a key path of JAX.
+
+    Raises:
+        PathError: The text is no path.
+        TypeError: It is neither.
+    """
+    if isinstance(path, str):
+        return parse(path)
+    if isinstance(path, tuple) and not any(isinstance(key, str | int) for key in path):
+        return tuple(map(step_of, path))
+    msg = (
+        f"a path is a text, as 'layers[0].w', or a key path of JAX, as "
+        f"jax.tree.leaves_with_path gives: got {got(path)}"
+    )
+    raise TypeError(msg)
+
+
+@functools.lru_cache
+def parse(text: str) -> Steps:
+    """Return the steps of a path's text.
+
+    Raises:
+        PathError: It is no path.
+    """
+    steps: list[str] = []
+    place = 0
+    while place < len(text):
+        if text[place] == "[":
+            step, place = _item(text, place)
+        else:
+            # The first name has no dot, and neither has a key of the user's own: `/w`.
+            start = place + (text[place] == ".")
+            name = _NAME.match(text, start)
+            own = text[place - 1] == "]" and not (text[place].isalnum() or text[place] in "_*")
+            if name is None or (start == place and place and not own):
+                raise _no_path(text, start)
+            step = name[0] if name[0] in (ANY, DEEP) else f".{name[0]}"
+            place = name.end()
+        steps.append(step)
+    return tuple(steps)
+
+
+def _item(text: str, start: int) -> tuple[str, int]:
+    """Return the step in brackets that begins at `start`, and where it ends."""
+    balanced: tuple[str, int] | None = None
+    end = text.find("]", start)
+    while end >= 0:
+        inside = text[start + 1 : end].strip()
+        if inside in (ANY, DEEP):
+            return inside, end + 1
+        try:
+            return f"[{ast.literal_eval(inside)!r}]", end + 1
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            # The repr of an object: no literal, and taken as it is.
+            if balanced is None and inside and inside.count("[") == inside.count("]"):
+                balanced = f"[{inside}]", end + 1
+        end = text.find("]", end + 1)
+    if balanced is None:
+        raise _no_path(text, start)
+    return balanced
+
+
+def _no_path(text: str, place: int) -> PathError:
+    return PathError(
+        f"{text!r} is no path: it stops being one at {text[place:]!r}\n"
+        f"  fix: write it as leafwise prints it: 'encoder.act', 'layers[0].w', \"table['a b']\"; "
+        f"in lw.where `*` stands for one step and `**` for any number"
+    )
+
+
+_FLAT: Final = re.compile(r"\[<flat index (\d+)>\]")
+
+
+def place_of(steps: Sequence[str], wanted: str) -> int | None:
+    """Return which of the steps from one node is wanted; ``[-1]`` is the last of a list.
+
+    Raises:
+        PathError: Several are: keys of a dict that print alike.
+    """
+    if wanted in steps:
+        several = steps.count(wanted)
+        if several > 1:
+            msg = f"{wanted} names {several} parts, whose keys print alike: it leads to neither"
+            raise PathError(msg)
+        return steps.index(wanted)
+    if wanted.startswith(".") and wanted[1:] in steps:  # the text of a key of the user's own
+        return steps.index(wanted[1:])
+    if flat := _FLAT.fullmatch(wanted):  # JAX's key where it has no name and we have
+        place = int(flat[1])
+        return place if place < len(steps) else None
+    if wanted.startswith("[-") and wanted[2:-1].isdecimal() and steps and steps[0] == "[0]":
+        place = len(steps) - int(wanted[2:-1])
+        return place if place >= 0 and steps[place] == f"[{place}]" else None
+    return None
+
+
+_MANY: Final = 50_000
+"""So many paths are known, for one that is there with another step."""
+
+_MOST: Final = 2000
+"""Among so many the one that reads most alike is looked for, which takes longer."""
+
+
+def nearest(
+    wanted: Steps, wrong: int, siblings: Sequence[str], paths: Iterable[Steps]
+) -> Steps | None:
+    """Return the path that was most likely meant.
+
+    Args:
+        wanted: The path that leads nowhere.
+        wrong: Which of its steps is not there.
+        siblings: The steps that are there instead.
+        paths: All paths of the tree.
+    """
+    close = difflib.get_close_matches(wanted[wrong], siblings, 1)
+    known = [steps for steps, _ in zip(paths, range(_MANY), strict=False) if steps]
+    if close:
+        here = (*wanted[:wrong], close[0])
+        meant = (*here, *wanted[wrong + 1 :])
+        is_pattern = any(step in (ANY, DEEP) for step in wanted)
+        return meant if is_pattern or meant in known else here
+    ending = [steps for steps in known if steps[-len(wanted) :] == wanted]
+    if ending:
+        return min(ending, key=len)
+    texts = {show(steps): steps for steps in known[:_MOST]}
+    found = difflib.get_close_matches(show(wanted), texts, 1, 0.0)
+    return texts[found[0]] if found else None
+
+
+def words(steps: Sequence[str]) -> str:
+    """Return what can be reached from a node, for a message."""
+    items = [step for step in steps if step.startswith("[") and step[1:-1].isdecimal()]
+    if len(items) == len(steps) > 1:
+        return f"it has {items[0]} to {items[-1]}"
+    few = [step.removeprefix(".") for step in steps[:_FEW]]
+    more = ["..."] if len(steps) > _FEW else []
+    return f"it has {', '.join(few + more)}" if few else "it has no parts"
+
+
+_FEW: Final = 12

@@ -1,0 +1,208 @@
+"""The attributes of an instance of any pytree class, and instances that differ in one of them."""
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import jax
+
+from leafwise._classes.foreign import key_in, seal
+from leafwise._classes.instance import rebuild
+from leafwise._classes.register import registered_names
+from leafwise._classes.registry import spec_of
+from leafwise._classes.spec import FieldSpec, is_decorated
+from leafwise._statics.key import KEY
+from leafwise.errors import StaticFieldError
+
+_MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+class Names(NamedTuple):
+    """The names of attributes, by what becomes of them.
+
+    Attributes:
+        static: Those that are no part of any leaf. Of a class that declares no fields, only
+            those that its constructor takes or that are in the node data: others are caches.
+        dynamic: Those that are children, or in them.
+    """
+
+    static: tuple[str, ...]
+    dynamic: tuple[str, ...]
+
+
+def field_order(instance: Any) -> list[str]:
+    """Return the attributes that an instance is declared to hold, in order.
+
+    Those are the fields of a class that declares them, and else what is set now.
+    """
+    cls = type(instance)
+    if dataclasses.is_dataclass(cls):
+        return [field.name for field in dataclasses.fields(cls) if field.name != KEY]
+    if isinstance(instance, tuple):
+        return list(getattr(cls, "_fields", ()))
+    declared = getattr(cls, "__attrs_attrs__", None)
+    if declared is not None:
+        return [attribute.name for attribute in declared]
+    registered = registered_names(cls)
+    if registered is not None:
+        return [*registered[1], *registered[0]]
+    return [*getattr(instance, "__dict__", ()), *_filled_slots(instance)]
+
+
+def names_of(instance: Any) -> Names:
+    """Return the names of the static and of the dynamic attributes of an instance.
+
+    Of a class that leafwise did not register, JAX is asked: an attribute is dynamic if an
+    object in its place becomes a leaf.
+    """
+    cls = type(instance)
+    registered = registered_names(cls)
+    if registered is not None:
+        return Names(*registered)
+    if is_decorated(cls):
+        spec = spec_of(cls)
+        return Names(spec.static_names, spec.dynamic_names)
+    names = [name for name in field_order(instance) if hasattr(instance, name)]
+    dynamic = tuple(name for name in names if _is_dynamic(instance, name))
+    rest = (name for name in names if name not in dynamic)
+    if not declares_fields(cls):
+        given = _parameters(cls)
+        rest = (name for name in rest if name in given or is_kept(instance, name))
+    return Names(tuple(rest), dynamic)
+
+
+def declares_fields(cls: Any) -> bool:
+    """Return whether a class says what its instances hold."""
+    declared = ("__dataclass_fields__", "__attrs_attrs__", "_fields")
+    return any(hasattr(cls, name) for name in declared) or registered_names(cls) is not None
+
+
+def _parameters(cls: Any) -> frozenset[str]:
+    """Return what a constructor takes: an attribute of such a name is no cache."""
+    try:
+        return frozenset(inspect.signature(cls).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
+def is_kept(instance: Any, name: str) -> bool:
+    """Return whether an attribute is in the node data: it comes back, or changes that.
+
+    A class that does not take an object in its place, and says so, has it there.
+    """
+    sentinel = object()
+    registry = jax.tree_util.default_registry
+    try:
+        changed = exchange(instance, name, sentinel)
+        leaves, structure = jax.tree_util.tree_flatten(changed)
+        again: Any = jax.tree_util.tree_unflatten(structure, leaves)
+        if getattr(again, name, None) is sentinel:
+            return True
+        levels: list[Any] = [registry.flatten_one_level(each) for each in (instance, changed)]
+        return bool(levels[0][1] != levels[1][1])
+    except Exception:  # noqa: BLE001  # the user's own code
+        return True
+
+
+def _is_dynamic(instance: Any, name: str) -> bool:
+    sentinel = object()
+    try:
+        leaves = jax.tree_util.tree_leaves(exchange(instance, name, sentinel))
+    except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
+        return _is_among_leaves(instance, name)
+    return any(leaf is sentinel for leaf in leaves)
+
+
+def _is_among_leaves(instance: Any, name: str) -> bool:
+    """Return whether all that an attribute holds are leaves of the instance."""
+    try:
+        mine = jax.tree_util.tree_leaves(getattr(instance, name))
+        known = {id(leaf) for leaf in jax.tree_util.tree_leaves(instance)}
+    except Exception:  # noqa: BLE001  # as above
+        return False
+    return bool(mine) and all(id(leaf) in known for leaf in mine)
+
+
+def exchange(base: Any, name: str, value: Any) -> Any:
+    """Return the instance with one attribute exchanged; its constructor does not run.
+
+    A constructor may compute other fields from this one: these stay as they are, since
+    a retrace must be due to this field alone.
+
+    Raises:
+        StaticFieldError: The value is no key, and the class is one of leafwise's.
+    """
+    cls = type(base)
+    if is_decorated(cls):
+        names = names_of(base)
+        values = {each: getattr(base, each) for each in (*names.dynamic, *names.static)}
+        return rebuild(cls, values | {name: value})
+    if isinstance(base, tuple):
+        made: Any = base
+        return made._replace(**{name: value})
+    made = duplicate(base)
+    object.__setattr__(made, name, value)
+    if key_in(made) is not None:
+        seal(made)
+    return made
+
+
+def try_exchange(base: Any, name: str, value: Any) -> Any | None:
+    """Return what `exchange` does, or None if the class takes no such static.
+
+    A copy of a function need not be one that can be compared by content, although the
+    function is: this is no fault of the class.
+    """
+    try:
+        return exchange(base, name, value)
+    except StaticFieldError:
+        return None
+
+
+def duplicate(base: Any) -> Any:
+    """Return another instance with the same attributes; no code of its class runs."""
+    cls = type(base)
+    solid = next((each for each in cls.__mro__ if not each.__flags__ & _MADE_IN_PYTHON), object)
+    if solid is not object:  # a dict, say, with content outside of attributes
+        return copy.copy(base)
+    made = object.__new__(cls)
+    for name in _filled_slots(base):
+        object.__setattr__(made, name, getattr(base, name))
+    vars_of_base = getattr(base, "__dict__", None)
+    if vars_of_base is not None:
+        made.__dict__.update(vars_of_base)
+    return made
+
+
+def _filled_slots(instance: Any) -> Iterator[str]:
+    """Yield the slots of an instance that are filled, those of base classes first."""
+    for cls in reversed(type(instance).__mro__):
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else tuple(slots):
+            mangled = name.startswith("__") and not name.endswith("__")
+            attribute = f"_{cls.__name__.lstrip('_')}{name}" if mangled else name
+            hidden = attribute in ("__dict__", "__weakref__", KEY)
+            if not hidden and hasattr(instance, attribute):
+                yield attribute
+
+
+def prepared_by(cls: Any, name: str) -> FieldSpec | None:
+    """Return the field, if its own converter and check alone decide what is stored."""
+    if not is_decorated(cls):
+        return None
+    spec = spec_of(cls)
+    if spec.has_own_init or hasattr(cls, "__post_init__"):
+        return None
+    return next((field for field in spec.fields if field.name == name), None)
+
+
+def stored_value(made: Any, name: str, given: Any) -> Any:
+    """Return what a class has made of an argument.
+
+    It is read from the instance, whose statics stand behind the key, only where a
+    constructor of the user's could have changed it: the key is what is under test.
+    """
+    field = prepared_by(type(made), name)
+    return getattr(made, name) if field is None else field.prepare(given)

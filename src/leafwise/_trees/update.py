@@ -1,0 +1,90 @@
+"""`update`: a copy of a tree with other values at some places, however deep."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from leafwise._trees.exchange import exchanged, parts_of
+from leafwise._trees.paths import Steps, name_in
+from leafwise._trees.requests import Request, by_place, nowhere, only, requests_of
+
+T = TypeVar("T")
+Path = TypeVar("Path", bound=str | tuple[Any, ...])
+
+
+def update(tree: T, changes: Mapping[Path, Any]) -> T:
+    """Return a copy of a tree with other values at some places, static ones included.
+
+    Takes any tree, and leads into static values too: ``"config.depth"`` where ``config`` is a
+    static field that holds a frozen dataclass, a tuple, a `FrozenMapping` or a partial.
+
+    Every object on the way is made anew, from the inside out, with all changes at once, and
+    validated as `replace` does: a generated constructor runs, with converters, checks, and
+    the validation of statics. One written by hand does not run, and neither does one that
+    does not take the fields that change (``init=False``): the fields are exchanged, the
+    changed ones converted and checked. Of an equinox module ``__check_init__`` runs then,
+    too. All else is the same objects as before.
+
+    Args:
+        tree: Any tree; it stays as it is.
+        changes: The new values by path: ``"encoder.act"``, ``"layers[0].w"``,
+            ``"params['a b']"``, as leafwise prints them, or key paths of JAX.
+
+    Returns:
+        The copy.
+
+    Raises:
+        PathError: A path leads nowhere; the message has the nearest one.
+        TreeError: Two changes meet: one is at, or in, the place of the other.
+        TypeError: `changes` is no mapping from paths, or an object cannot be copied.
+        Exception: What constructors, converters and checks raise, with a note that says
+            where.
+
+    Example:
+        >>> @pytree
+        ... class Layer:
+        ...     w: float
+        >>> update({"layer": Layer(1.0)}, {"['layer'].w": 2.0})
+        {'layer': Layer(w=2.0)}
+    """
+    requests = requests_of(changes, "lw.update")
+    updated: T = _updated(tree, requests, (), tree) if requests else tree
+    return updated
+
+
+def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) -> Any:
+    whole = only(requests, len(path))
+    if whole is not None:
+        return whole.value
+    parts = parts_of(value)
+    steps = () if parts is None else parts.steps
+
+    def lost(request: Request) -> Exception:
+        there = None if parts is None else steps
+        return nowhere(request, path, value, steps=there, tree=tree, paths=lambda: _paths(tree))
+
+    places = by_place(requests, len(path), steps, lost)
+    if parts is None:  # it was no place of any request's: that would have been an error
+        return value
+    changes: dict[str, Any] = {}
+    for place, inside in places.items():
+        step = steps[place]
+        changes[step] = _updated(parts.read(place), inside, (*path, step), tree)
+    try:
+        return exchanged(value, parts, changes)
+    except Exception as error:
+        error.add_note(f"in lw.update, where {name_in(tree, path)} is made anew")
+        raise
+
+
+def _paths(tree: Any) -> Iterator[Steps]:
+    """Yield the paths to all that can be changed, outer ones first."""
+    level: list[tuple[Steps, Any]] = [((), tree)]
+    while level:
+        below: list[tuple[Steps, Any]] = []
+        for path, value in level:
+            yield path
+            parts = parts_of(value)
+            if parts is not None:
+                steps = enumerate(parts.steps)
+                below += [((*path, step), parts.read(place)) for place, step in steps]
+        level = below

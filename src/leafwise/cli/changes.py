@@ -1,0 +1,215 @@
+"""One instance of a class, and others like it."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+from hypothesis import strategies as st
+
+from leafwise._classes.annotations import without_marks
+from leafwise._jax.events import count_events
+from leafwise._trees.roles import exchange, names_of, stored_value
+from leafwise.cli.library import is_abstract
+from leafwise.testing._words import tell
+from leafwise.testing.strategies._constructor import (
+    CannotBuildError,
+    Parameter,
+    call,
+    parameters_of,
+)
+from leafwise.testing.strategies._find import find
+from leafwise.testing.strategies._leaves import is_numeric
+from leafwise.testing.strategies._objects import is_user_registered
+from leafwise.testing.strategies._place import Place
+from leafwise.testing.strategies._values import accepts_none, argument_for
+
+_MANY: Final = 2000
+"""How many values to show to a constructor that has refused the usual number."""
+
+
+_SIMPLER: Final = 20
+"""How often a found value is simplified, if its constructor compiles each time."""
+
+
+def simplest(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None) -> Any:
+    """Return a value that is wanted, as simple as it becomes in some time.
+
+    Raises:
+        LookupError: None was found.
+    """
+    best: list[Any] = []
+    steps = 0
+
+    def is_wanted(drawn: Any) -> bool:
+        nonlocal steps
+        if steps > _SIMPLER:
+            return False
+        with count_events() as seen:
+            accepted = wanted(drawn)
+        steps += bool(best) and bool(seen.compiles)
+        if accepted:
+            best[:] = [drawn]
+        return accepted
+
+    try:
+        return find(strategy, is_wanted, tries)
+    except LookupError:
+        if not best:
+            raise
+        return best[0]  # Hypothesis wonders why it is not wanted any more
+
+
+class Builder:
+    """Makes instances of one class, all fields alike but the ones that are changed.
+
+    Args:
+        cls: A pytree class of any library.
+
+    Attributes:
+        cls: The class.
+        parameters: What its constructor takes.
+        arguments: What it is given.
+        base: The instance that this makes.
+
+    Raises:
+        CannotBuildError: No instance can be made; the message says what to give.
+    """
+
+    def __init__(self, cls: Any) -> None:
+        """Find the simplest instance."""
+        self.cls = cls
+        self._errors: list[BaseException] = []
+        self.arguments: dict[str, Any] = {}
+        self.whole: Any = st.from_type(cls) if is_user_registered(cls) else None
+        if self.whole is None and is_abstract(cls):
+            msg = f"{cls.__name__}: an abstract class has no instances; check its subclasses"
+            raise CannotBuildError(msg)
+        self.parameters = parameters_of(cls)
+        self.base: Any
+        if self.whole is not None:
+            self.base = self._find(self.whole, lambda made: made)
+            names = [parameter.name for parameter in self.parameters]
+            self.arguments = {n: getattr(self.base, n) for n in names if hasattr(self.base, n)}
+        else:
+            required = [p for p in self.parameters if p.make_default is None]
+            drawn = st.fixed_dictionaries({p.name: self.strategy(p) for p in required})
+            self.arguments = self._find(drawn, self.try_build)
+            self.base = self.build({})
+
+    def build(self, changes: dict[str, Any]) -> Any:
+        """Construct an instance with some arguments changed."""
+        return call(self.cls, self.parameters, {**self.arguments, **changes})
+
+    def try_build(self, changes: dict[str, Any]) -> Any | None:
+        """Construct an instance, or return None if the class refuses the value."""
+        try:
+            return self.build(changes)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # converters, checks, the user's
+            self._errors[:] = [error]
+            return None
+
+    def strategy(self, parameter: Parameter) -> Any:
+        """Return a strategy for the arguments of one parameter."""
+        place = Place(f"{self.cls.__name__}.{parameter.name}", parameter.owner, (), self._errors)
+        return argument_for(self.cls, parameter, place)
+
+    def takes(self, name: str) -> bool:
+        """Return whether the constructor has a parameter of that name."""
+        return any(parameter.name == name for parameter in self.parameters)
+
+    def may_be_none(self, name: str) -> bool:
+        """Return whether the parameter of that name is annotated as optional."""
+        return any(p.name == name and accepts_none(p.kind) for p in self.parameters)
+
+    def values_of(self, name: str) -> tuple[Any, Callable[[Any], list[Any]]]:
+        """Return a strategy, and what leads from a drawn value to that of a field.
+
+        The latter is a list of one value, or of none if the class refuses the drawn one.
+
+        Raises:
+            CannotBuildError: No argument sets the field, or none is known.
+        """
+        if self.whole is not None:
+            return self.whole, lambda made: [getattr(made, name)]
+        parameter = next((each for each in self.parameters if each.name == name), None)
+        if parameter is None:
+            msg = "not a parameter of the constructor"
+            raise CannotBuildError(msg)
+
+        def stored(drawn: Any) -> list[Any]:
+            made = self.try_build({name: drawn})
+            return [] if made is None else [stored_value(made, name, drawn)]
+
+        return self.strategy(parameter), stored
+
+    def _find(self, strategy: Any, build: Callable[[Any], Any]) -> Any:
+        """Return what makes the simplest instance, with something in each field if possible."""
+
+        def has_leaves(drawn: Any) -> bool:
+            made = build(drawn)
+            return made is not None and _has_leaf_in_each_field(made)
+
+        def is_built(drawn: Any) -> bool:
+            return build(drawn) is not None
+
+        for wanted, tries in ((has_leaves, None), (is_built, None), (is_built, _MANY)):
+            with contextlib.suppress(LookupError):
+                return simplest(strategy, wanted, tries)
+        if not self._errors:
+            self._refuse_undrawable()
+        reason = f"; the last error was {tell(self._errors[-1])}" if self._errors else ""
+        name = self.cls.__name__
+        msg = (
+            f"{name}: no drawn values were accepted by its constructor{reason}\n"
+            f"  fix: give its fields defaults that fit together, or, beside the class:\n"
+            f"       hypothesis.strategies.register_type_strategy({name}, ...)"
+        )
+        raise CannotBuildError(msg) from (self._errors[-1] if self._errors else None)
+
+    def _refuse_undrawable(self) -> None:
+        """Name the parameter, if there is one, for which no value at all can be drawn."""
+        for parameter in self.parameters:
+            if parameter.make_default is not None:
+                continue
+            try:
+                simplest(self.strategy(parameter), lambda _: True)
+            except LookupError as error:
+                msg = (
+                    f"{self.cls.__name__}.{parameter.name}: there are no values of "
+                    f"{without_marks(parameter.kind)}\n"
+                    f"  fix: give the field a default, or register a strategy for its type:\n"
+                    f"       hypothesis.strategies.register_type_strategy(...)"
+                )
+                raise CannotBuildError(msg) from error
+
+
+class PartBuilder(Builder):
+    """Makes variants of a part of an instance: its constructor may take what it does not keep.
+
+    Args:
+        base: The part.
+    """
+
+    def __init__(self, base: Any) -> None:
+        """Start from the part as it is."""
+        self.cls = type(base)
+        self.base = base
+        self._errors = []
+
+    def build(self, changes: dict[str, Any]) -> Any:
+        """Return the part with some attributes exchanged."""
+        made = self.base
+        for name, value in changes.items():
+            made = exchange(made, name, value)
+        return made
+
+    def takes(self, name: str) -> bool:
+        """Return whether the part has an attribute of that name."""
+        return hasattr(self.base, name)
+
+
+def _has_leaf_in_each_field(made: Any) -> bool:
+    dynamic_names = names_of(made).dynamic
+    leaves: Any = jax.tree_util.tree_leaves
+    return all(any(map(is_numeric, leaves(getattr(made, name)))) for name in dynamic_names)

@@ -1,0 +1,165 @@
+"""Changes of exactly one field of an instance, of every kind that a key could see."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
+
+import jax
+
+from leafwise._trees.roles import Names, exchange, field_order, names_of, stored_value
+from leafwise.cli.changes import Builder, simplest
+from leafwise.errors import StaticFieldError
+from leafwise.testing._words import change_of, plain, say_leaf, say_static, short
+from leafwise.testing.strategies._constructor import CannotBuildError
+from leafwise.testing.strategies._leaves import LEAF_EDITS, is_numeric
+from leafwise.testing.strategies._statics import told_apart, twins
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit:
+    """One change of one field.
+
+    Attributes:
+        field: The field's name.
+        kind: What was changed: ``value``, ``type``, ``shape``, ``dtype``, ``weak type``,
+            ``structure``.
+        words: The change in words: ``2 -> 3``.
+        edited: The changed instance; None if there is no such change.
+        static: Whether the field is static.
+        must_retrace: What the kind of field promises; None if it promises nothing.
+    """
+
+    field: str
+    kind: str
+    words: str
+    edited: Any | None
+    static: bool
+    must_retrace: bool | None = None
+
+
+def edits(builder: Builder) -> Iterator[Edit]:
+    """Yield all changes of one field each, in field order."""
+    for name in field_order(builder.base):
+        with while_changing(builder.cls, name):
+            yield from edits_of(builder, name, names_of(builder.base))
+
+
+def edits_of(builder: Builder, name: str, names: Names) -> Iterator[Edit]:
+    """Yield all changes of one field.
+
+    One that is neither a child nor in the node data is lost; if it was given to the
+    constructor, no child, it should have been a static.
+    """
+    if name in names.dynamic:
+        yield from _dynamic_edits(builder, name)
+    elif name in names.static or builder.takes(name):
+        yield from _static_edits(builder, name)
+    else:
+        yield Edit(name, "value", "computed, and in no program", None, static=True)
+
+
+@contextlib.contextmanager
+def while_changing(cls: type, name: str) -> Generator[None, None, None]:
+    """Note on an exception from the block which field was being changed."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"while {cls.__name__}.{name} was changed")
+        raise
+
+
+def _find_other(builder: Builder, name: str, wanted: Callable[[Any], bool]) -> Any:
+    """Return a value that the class stores in a field, other arguments being the same.
+
+    Raises:
+        LookupError: None is wanted.
+        CannotBuildError: No values are known.
+    """
+    strategy, stored = builder.values_of(name)
+    drawn = simplest(strategy, lambda each: any(map(wanted, stored(each))))
+    return stored(drawn)[0]
+
+
+def _static_edits(builder: Builder, name: str) -> Iterator[Edit]:
+    value = getattr(builder.base, name)
+    yield _other_static(builder, name, value)
+    for twin in twins(value):
+        made = builder.try_build({name: twin}) if builder.takes(name) else None
+        if made is None:
+            continue
+        stored = stored_value(made, name, twin)
+        differs = told_apart(value, stored)
+        words = f"{say_static(value)} -> {short(twin)} ({type(twin).__name__})"
+        if type(stored) is not type(twin):
+            words += f", converted to {say_static(stored)}"
+        edited = exchange(builder.base, name, stored)
+        yield Edit(name, "type", words, edited, static=True, must_retrace=differs)
+        return
+
+
+def _other_static(builder: Builder, name: str, value: Any) -> Edit:
+    base: Any = jax.tree_util.tree_structure(builder.base)
+
+    def differs(stored: Any) -> bool:
+        said = told_apart(value, stored)
+        if said is not None:
+            return said
+        edited: Any = exchange(builder.base, name, stored)
+        return bool(base != jax.tree_util.tree_structure(edited))
+
+    try:
+        other = _find_other(builder, name, differs)
+    except (CannotBuildError, StaticFieldError) as error:
+        return Edit(name, "value", plain(str(error)).splitlines()[0], None, static=True)
+    except LookupError:
+        return Edit(name, "value", "no other value was found", None, static=True)
+    words = change_of(say_static(value), say_static(other))
+    edited = exchange(builder.base, name, other)
+    return Edit(name, "value", words, edited, static=True, must_retrace=True)
+
+
+_NO_LEAF: Final = "has no leaf that could be changed"
+
+
+def _dynamic_edits(builder: Builder, name: str) -> Iterator[Edit]:
+    value = getattr(builder.base, name)
+    leaves, structure = jax.tree_util.tree_flatten(value)
+    index = next((i for i, leaf in enumerate(leaves) if is_numeric(leaf)), None)
+    if index is None:
+        yield _structure_edit(builder, name)
+        return
+    leaf = leaves[index]
+    for kind, change, must_retrace in LEAF_EDITS:
+        changed = change(leaf)
+        if changed is None:
+            if kind == "value":
+                words = f"{say_leaf(leaf)} has no elements"
+                yield Edit(name, kind, words, None, static=False)
+            continue
+        new_leaves = [*leaves[:index], changed, *leaves[index + 1 :]]
+        edited = exchange(builder.base, name, jax.tree_util.tree_unflatten(structure, new_leaves))
+        words = f"{say_leaf(leaf)} -> {say_leaf(changed)}"
+        if kind == "value" and say_leaf(leaf) == say_leaf(changed):
+            words = f"{say_leaf(leaf)}, other elements"
+        yield Edit(name, kind, words, edited, static=False, must_retrace=must_retrace)
+    if builder.may_be_none(name):
+        yield _structure_edit(builder, name)
+
+
+def _structure_edit(builder: Builder, name: str) -> Edit:
+    """Return a change of a field's structure: None becomes an array, say."""
+    value = getattr(builder.base, name)
+    before: Any = jax.tree_util.tree_structure(value)
+
+    def differs(stored: Any) -> bool:
+        after: Any = jax.tree_util.tree_structure(stored)
+        return bool(before != after)
+
+    try:
+        other = _find_other(builder, name, differs)
+    except (LookupError, CannotBuildError):
+        return Edit(name, "structure", f"{short(value)} {_NO_LEAF}", None, static=False)
+    words = change_of(short(value), say_leaf(other))
+    edited = exchange(builder.base, name, other)
+    return Edit(name, "structure", words, edited, static=False, must_retrace=True)

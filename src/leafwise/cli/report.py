@@ -1,0 +1,252 @@
+"""The report of `leafwise check` for people."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leafwise.cli.records import Caution, ClassReport, Row, Verdict
+from leafwise.cli.run import Run
+
+_STYLES: Final = {
+    Verdict.OK: "green",
+    Verdict.MISMATCH: "bold red",
+    Verdict.VIOLATION: "bold red",
+    Verdict.WARNING: "yellow",
+    Verdict.ERROR: "bold red",
+    Verdict.SKIPPED: "dim",
+}
+_NARROW: Final = 80
+"""Below this width a table would lose or fold too much."""
+
+
+def print_run(run: Run, console: Console, *, verbose: bool = False) -> None:
+    """Print a table with a line for each class, what is wrong with each, and a line that sums up.
+
+    Args:
+        run: What was found.
+        console: Where to.
+        verbose: Whether every change of every field is shown, not only those that are wrong,
+            and every warning in full.
+    """
+    if verbose:
+        for report in run.reports:
+            _print_class(report, console, report.rows)
+    if not verbose or any(report.laws for report in run.reports):
+        _print_summary(run.reports, console)
+        console.print()
+    shown: dict[tuple[str, str], str] = {}
+    for report in run.reports:
+        rows = tuple(row for row in report.rows if row.verdict.is_bad)
+        titled = not verbose and bool(rows or report.error)
+        if titled:
+            _print_class(report, console, rows)
+        findings = [*_broken(report), *_warned(report, None if verbose else shown)]
+        if findings and not titled:
+            _print_title(report, console)
+        for line in findings:  # however long: they are copied, and read by programs
+            console.print(line, soft_wrap=True)
+        if findings:
+            console.print()
+    style = "green" if run.passed else "bold red"
+    console.print(summary(run), style=style, highlight=False)
+
+
+def _print_title(report: ClassReport, console: Console) -> None:
+    # Texts, as markup would read brackets and emoji codes in what users wrote.
+    console.print(Text.assemble((report.name, "bold"), "  ", (report.instance, "dim")))
+
+
+def _print_class(report: ClassReport, console: Console, rows: tuple[Row, ...]) -> None:
+    _print_title(report, console)
+    for words, problem, style in (
+        ("not checked", report.error, "bold red"),
+        ("left out", report.left_out, "dim"),
+    ):
+        if problem:
+            console.print(Text.assemble((words, style), " ", problem), soft_wrap=True)
+    if console.width < _NARROW:
+        _print_lines(rows, console)
+    elif rows:
+        console.print(_table(rows))
+    console.print()
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for title in ("field", "kind", "changed", "change", "predicted"):
+        table.add_column(title, overflow="fold")
+    for title in ("traces", "compiles"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
+    for row in rows:
+        seen = row.predicted != ""
+        table.add_row(
+            Text(row.field),
+            _kind(row),
+            row.kind,
+            Text(row.change),
+            row.predicted,
+            str(row.traces) if seen else "",
+            str(row.compiles) if seen else "",
+            _verdict(row),
+        )
+    return table
+
+
+def _print_lines(rows: Iterable[Row], console: Console) -> None:
+    """Print what the table says, a few lines for each change."""
+    for row in rows:
+        console.print(Text.assemble(row.field, " ", _kind(row), f" {row.kind}: {row.change}"))
+        seen = f"predicted {row.predicted}, traces {row.traces}, compiles {row.compiles}"
+        lines = [Text(seen)] if row.predicted else []
+        lines.append(Text.assemble("verdict ", _verdict(row)))
+        for line in lines:
+            console.print(Padding(line, (0, 0, 0, 2), expand=False))
+
+
+def _kind(row: Row) -> Text:
+    return Text("static", "magenta") if row.static else Text("dynamic", "cyan")
+
+
+def _verdict(row: Row) -> Text:
+    text = f"{row.verdict}: {row.note}" if row.note else str(row.verdict)
+    return Text(text, _STYLES[row.verdict])
+
+
+def _print_summary(reports: Iterable[ClassReport], console: Console) -> None:
+    """Print one line a class; on a narrow console, one paragraph."""
+    summaries = [_summary_of(report) for report in reports]
+    if console.width < _NARROW:
+        for name, fields, changes, laws, result in summaries:
+            console.print(Text(name, "bold"))
+            numbers = f"fields {fields}, changes {changes}, laws {laws}: "
+            console.print(Padding(Text.assemble(numbers, result), (0, 0, 0, 2), expand=False))
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("class", overflow="fold")
+    for title in ("fields", "changes", "laws"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("result", overflow="fold")
+    for name, fields, changes, laws, result in summaries:
+        table.add_row(Text(name), fields, changes, laws, result)
+    console.print(table)
+
+
+def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
+    """Return name, how many fields, changes and laws, and the result, as text."""
+    if report.error:
+        return report.name, "-", "-", "-", Text("not checked", "bold red")
+    if report.left_out:
+        return report.name, "-", "-", "-", Text("left out", "dim")
+    changes = [row for row in report.tried if row.verdict.is_bad]
+    laws = [result for result in report.laws if result.verdict.is_bad]
+    kept = sum(1 for result in report.laws if result.verdict is Verdict.OK)
+    parts = []
+    if changes:
+        parts.append((f"{count(len(changes), 'change')} wrong", "bold red"))
+    if laws:
+        parts.append((f"{count(len(laws), 'law')} broken", "bold red"))
+    if not parts:
+        checked = report.rows or report.laws  # `--field` may name fields of other classes
+        parts.append(("ok", "green") if checked else ("nothing checked", "dim"))
+    if report.warnings:
+        parts.append((count(len(report.warnings), "warning"), "yellow"))
+    result = Text(", ").join(Text(*part) for part in parts)
+    of_laws = f"{kept}/{len(report.laws)}" if report.laws else "-"
+    tried = str(len(report.tried)) if report.rows else "-"
+    return report.name, str(len(report.fields)), tried, of_laws, result
+
+
+def _broken(report: ClassReport) -> Iterator[Text]:
+    """Yield the laws that are broken; those with the same message together."""
+    warned = {warning.law for warning in report.warnings}
+    found: dict[tuple[Verdict, str], list[str]] = {}
+    for result in report.laws:
+        if result.verdict.is_bad and result.law not in warned:
+            found.setdefault((result.verdict, result.message), []).append(result.law)
+    for (verdict, message), laws in found.items():
+        word = "broken" if verdict is Verdict.VIOLATION else str(verdict)
+        named = f"{word}: {'law' if len(laws) == 1 else 'laws'} {', '.join(laws)}"
+        yield Text(named, "bold red")
+        yield from (Text(f"  {line}") for line in message.splitlines())
+
+
+def _warned(report: ClassReport, shown: dict[tuple[str, str], str] | None) -> Iterator[Text]:
+    """Yield the warnings; in full the first of each kind.
+
+    Args:
+        report: Has the warnings.
+        shown: Where each law was shown for each library; added to. None to show all in full.
+    """
+    for warning in report.warnings:
+        kind = warning.law, report.library
+        if shown is None or kind not in shown:
+            yield from _warning_lines(warning)
+            if shown is not None:
+                shown[kind] = warning.path
+        else:
+            title = (f"warning: law {warning.law}, {warning.path}", "yellow")
+            yield Text.assemble(title, f"  as shown for {shown[kind]}")
+
+
+def _warning_lines(warning: Caution) -> list[Text]:
+    """Return a warning: both calls and both results, what is right, and the cure."""
+    lines = [Text(f"warning: law {warning.law}, {warning.path}", "yellow")]
+    lines.extend(Text(f"  {line}") for line in warning.message.splitlines())
+    lines.extend(Text(f"    {line}") for line in warning.program.splitlines())
+    calls = [*warning.calls, *([warning.truth] if warning.truth else [])]
+    width = max((len(call.text) for call in calls), default=0)
+    for call in calls:
+        right = call is warning.truth
+        style = "green" if right else "yellow" if call is warning.calls[-1] else ""
+        lines.append(Text.assemble(f"    {call.text:<{width}}  -> ", (call.result, style)))
+    if warning.cure:
+        lines.append(Text("  cure:"))
+        lines.extend(Text(f"    {line}", "green") for line in warning.cure.splitlines())
+    return lines
+
+
+def summary(run: Run) -> str:
+    """Return one line: how many classes, changes and laws, and how they turned out."""
+    rows = [row for report in run.reports for row in report.tried]
+    laws = [result for report in run.reports for result in report.laws]
+    counted = [count(len(run.reports), "class", "classes")]
+    if rows or not laws:
+        counted.append(count(len(rows), "change"))
+    if laws:
+        counted.append(count(len(laws), "law"))
+    changes = sum(1 for row in rows if row.verdict.is_bad)
+    broken = sum(1 for result in laws if result.verdict.is_bad)
+    wrong = [count(changes, "change")] if changes else []
+    wrong += [count(broken, "law")] if broken else []
+    right = "all as promised" if rows or laws else "nothing was checked"
+    parts = [f"{' and '.join(wrong)} not as promised" if wrong else right]
+    warnings = sum(len(report.warnings) for report in run.reports)
+    if warnings:
+        parts.append(count(warnings, "warning"))
+    for words, problems in (
+        ("not checked", [report.error for report in run.reports if report.error]),
+        ("left out", [report.left_out for report in run.reports if report.left_out]),
+    ):
+        if problems:
+            parts.append(f"{count(len(problems), 'class', 'classes')} {words}")
+    if run.interrupted:
+        parts.append(
+            f"interrupted, {count(run.total - len(run.reports), 'class', 'classes')} to go"
+        )
+    return f"{', '.join(counted)}: {', '.join(parts)}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """Return ``1 change``, ``2 changes``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def make_console() -> Console:
+    """Return the console for reports; wide where no terminal sets a width."""
+    return Console(width=None if sys.stdout.isatty() else 120, emoji=False)

@@ -1,0 +1,328 @@
+"""Saving and restoring trees, whatever the arrays are written with."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from leafwise._objects.text import got, shorten
+from leafwise.errors import CheckpointError
+from leafwise.interop._checkpoint.description import (
+    SCALARS,
+    Described,
+    Description,
+    describe_tree,
+    leaf_entry,
+    stored_dtype,
+)
+from leafwise.interop._checkpoint.mismatch import check_alike, is_below, say_array
+from leafwise.interop._checkpoint.portable import Json, PortableReader, class_name
+
+T = TypeVar("T")
+
+Read: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Takes a sharding, or None for numpy arrays, by path; returns the arrays that were written."""
+
+_KEYS: Final = ("threefry2x32", "rbg", "unsafe_rbg")
+
+
+@dataclasses.dataclass
+class SavedTree:
+    """What was saved, for a function ``migrate=`` to change until it fits the target.
+
+    All three are dicts by path, to be changed in place. A path is what
+    ``jax.tree_util.keystr`` returns: ``.layers[0].w``; that of the tree itself is ``""``.
+
+    Attributes:
+        classes: The class of each node, as ``module:qualname``; a class is taken, too.
+        statics: The description of each static. Any static value is taken, too.
+        leaves: The arrays, as numpy arrays, PRNG keys and Python scalars.
+    """
+
+    classes: dict[str, Any]
+    statics: dict[str, Any]
+    leaves: dict[str, Any]
+
+    @property
+    def _parts(self) -> tuple[dict[str, Any], ...]:
+        return self.classes, self.statics, self.leaves
+
+    def rename(self, old: str, new: str) -> None:
+        """Move all that is at and below a path to another path.
+
+        Args:
+            old: The path in what was saved.
+            new: The path in the target.
+
+        Raises:
+            KeyError: Nothing is at `old`, or something is at `new`.
+        """
+        self._at(old)
+        taken = [path for part in self._parts for path in part if path == new]
+        if taken:
+            msg = f"rename({old!r}, {new!r}): there is something at {new!r} already"
+            raise KeyError(msg)
+        for part in self._parts:
+            moved = {
+                new + path[len(old) :] if path == old or is_below(path, old) else path: value
+                for path, value in part.items()
+            }
+            part.clear()
+            part.update(moved)
+
+    def drop(self, path: str) -> None:
+        """Take away all that is at and below a path.
+
+        Args:
+            path: The path in what was saved.
+
+        Raises:
+            KeyError: Nothing is there.
+        """
+        for part, found in self._at(path):
+            del part[found]
+
+    def put(self, path: str, tree: Any) -> None:
+        """Put a leaf, or a whole tree, at a path, in the place of what was there.
+
+        Args:
+            path: The path in the target.
+            tree: An array, or any pytree of arrays.
+        """
+        described = describe_tree(tree, path)
+        _refuse_problems(described)
+        for part in self._parts:
+            for found in [each for each in part if each == path or is_below(each, path)]:
+                del part[found]
+        self.classes |= described.description.classes
+        self.statics |= described.description.statics
+        self.leaves |= described.arrays
+
+    def _at(self, path: str) -> list[tuple[dict[str, Any], str]]:
+        found = [
+            (part, each)
+            for part in self._parts
+            for each in part
+            if each == path or is_below(each, path)
+        ]
+        if not found:
+            msg = f"nothing was saved at {path!r}: there is {', '.join(map(repr, self.leaves))}"
+            raise KeyError(msg)
+        return found
+
+    def describe(self) -> Description:
+        """Return the description of what it is by now.
+
+        Raises:
+            CheckpointError: A leaf is no array.
+        """
+        statics = {path: _as_json(value, path) for path, value in self.statics.items()}
+        classes = {
+            path: class_name(each) if isinstance(each, type) else each
+            for path, each in self.classes.items()
+        }
+        leaves: dict[str, Json] = {}
+        for path, leaf in self.leaves.items():
+            entry = leaf_entry(leaf)
+            if not isinstance(entry, dict) or isinstance(leaf, jax.ShapeDtypeStruct):
+                problem = entry if isinstance(entry, str) else "it is no array"
+                msg = f"migrate: {path}: {problem}\n  got: {got(leaf)}"
+                raise CheckpointError(msg)
+            leaves[path] = entry
+        return Description(classes, statics, leaves)
+
+
+def _as_json(value: Any, path: str) -> Json:
+    """Return the description of a static: a list or a dict is one already."""
+    return value if isinstance(value, list | dict) else PortableReader().read(value, path)
+
+
+Migrate: TypeAlias = Callable[[SavedTree], object]
+
+
+def _refuse_problems(described: Described) -> None:
+    if described.problems:
+        lines = [f"{described.root}{path}: {problem}" for path, problem in described.problems]
+        raise CheckpointError("\n".join(lines))
+
+
+def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[str, Any]]:
+    """Return the description of a tree, and its arrays by path: of numpy or of JAX, no keys.
+
+    Args:
+        tree: Any pytree of arrays.
+        allow_opaque: Whether to take statics that mean nothing to another process.
+
+    Raises:
+        CheckpointError: A leaf cannot be saved, or a static means nothing to another process;
+            it names all of them.
+        StaticMutatedError: A static of a leafwise class changed in place.
+    """
+    described = describe_tree(tree)
+    for path, leaf in described.arrays.items():
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            described.problems.append((path, "an abstract array has no data to save"))
+        elif type(leaf) is int and not -(2**63) <= leaf < 2**63:
+            described.problems.append((path, f"{shorten(leaf)} does not fit into 64 bits"))
+    if not allow_opaque:
+        described.problems.extend(
+            (path, say_opaque(what, "save with allow_opaque=True"))
+            for path, what in described.opaque
+        )
+    _refuse_problems(described)
+    return described.description, {path: _plain(leaf) for path, leaf in described.arrays.items()}
+
+
+def say_opaque(what: str, switch: str) -> str:
+    """Return why a static cannot be compared, and the switch that lets it be saved all the same."""
+    return (
+        "it has no description that another process could compare\n"
+        f"  got: {what}\n"
+        "  fix: use a function or class that its module's name leads to, or an object with "
+        f"fields, or {switch}, so that only its type and name are compared"
+    )
+
+
+def _plain(leaf: Any) -> Any:
+    """Return the array that is written for a leaf."""
+    if isinstance(leaf, jax.Array):
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return jax.random.key_data(leaf) if is_key else leaf
+    return np.asarray(leaf)
+
+
+def unpack(target: T, saved: Description, where: str, read: Read, migrate: Migrate | None) -> T:
+    """Return a tree like the target, with the arrays that were saved.
+
+    Args:
+        target: An instance, or the tree that `jax.eval_shape` returns.
+        saved: The description in the checkpoint.
+        where: The checkpoint, for messages.
+        read: Reads the arrays.
+        migrate: Changes what was saved so that it fits.
+
+    Raises:
+        CheckpointMismatchError: What was saved, or what `migrate` made of it, does not fit.
+        CheckpointError: The target has leaves that cannot be restored, or `migrate` is wrong.
+    """
+    described = describe_tree(target)
+    _refuse_problems(described)
+    wanted, root = described.description, described.root
+    if migrate is None:
+        check_alike(saved, wanted, root, where, _ADVICE)
+        shardings = {path: sharding_of(leaf) for path, leaf in described.arrays.items()}
+        values = _checked(read(shardings), saved, where)
+    else:
+        tree = _saved_tree(saved, _checked(read(dict.fromkeys(saved.leaves)), saved, where))
+        answer = migrate(tree)
+        if answer is not None and answer is not tree:
+            msg = f"migrate: it changes what it is given, in place, but returned {answer!r}"
+            raise CheckpointError(msg)
+        saved = tree.describe()
+        check_alike(saved, wanted, root, f"{where}, after migrate", _MIGRATE_ADVICE)
+        values = {path: _plain(leaf) for path, leaf in tree.leaves.items()}
+    leaves = [
+        leaf if path is None else _restored(values[path], saved.leaves[path], leaf, root + path)
+        for path, leaf in zip(described.places, described.leaves, strict=True)
+    ]
+    made: T = jax.tree.unflatten(jax.tree.structure(target), leaves)
+    return made
+
+
+_ADVICE: Final = (
+    "restore into a target that is made like the saved tree, or pass migrate=, a function "
+    "that changes what was saved"
+)
+_MIGRATE_ADVICE: Final = "let migrate settle these, too: with rename, drop, put, and statics"
+
+
+def sharding_of(leaf: Any) -> Any:
+    """Return where a leaf of the target wants to be; None if JAX may choose."""
+    if isinstance(leaf, jax.Array):
+        return leaf.sharding if leaf.committed else None
+    return getattr(leaf, "sharding", None)
+
+
+def _checked(values: Mapping[str, Any], saved: Description, where: str) -> Mapping[str, Any]:
+    """Return the arrays as they were read, if they are what the description says.
+
+    Raises:
+        CheckpointError: Some are missing, or are of another shape or dtype.
+    """
+    for path, entry in saved.leaves.items():
+        value = values.get(path)
+        found = None if value is None else leaf_entry(value)
+        if isinstance(found, dict) and "key" in entry and 0 not in entry["shape"]:
+            found = found | {"shape": found["shape"][:-1]}  # written as the numbers behind
+        stored = {"dtype": str(stored_dtype(entry)), "shape": entry.get("shape", [])}
+        if found != stored:
+            has = say_array(found) if isinstance(found, dict) else "no array"
+            msg = f"{where}: damaged: {path or 'it'} should be {say_array(stored)}, and is {has}"
+            raise CheckpointError(msg)
+    return values
+
+
+def _saved_tree(saved: Description, values: Mapping[str, Any]) -> SavedTree:
+    leaves: dict[str, Any] = {}
+    for path, entry in saved.leaves.items():
+        value = values[path]
+        if "python" in entry:
+            value = SCALARS[entry["python"]](np.asarray(value).item())
+        elif "key" in entry:
+            value = _keys(value, entry, path)
+        leaves[path] = value
+    return SavedTree(dict(saved.classes), dict(saved.statics), leaves)
+
+
+def _keys(data: Any, entry: Json, path: str) -> Any:
+    """Return PRNG keys over their data."""
+    for name in _KEYS:
+        make = functools.partial(jax.random.key, 0, impl=name)
+        if str(jax.eval_shape(make).dtype) == entry["key"]:
+            if 0 in entry["shape"]:
+                return jnp.broadcast_to(make(), entry["shape"])
+            return jax.random.wrap_key_data(jnp.asarray(data), impl=name)
+    msg = f"{path}: this JAX has no PRNG keys {entry['key']}"
+    raise CheckpointError(msg)
+
+
+def _restored(value: Any, entry: Json, leaf: Any, path: str) -> Any:
+    """Return what was saved as the kind of leaf that the target has."""
+    if "key" in entry:
+        return _placed(_keys(value, entry, path), leaf)
+    if type(leaf) in SCALARS.values():
+        return type(leaf)(np.asarray(value).item())
+    made: Any = value
+    if value.dtype != leaf.dtype:
+        with np.errstate(over="ignore"):
+            made = np.asarray(value).astype(leaf.dtype)
+        if jnp.issubdtype(leaf.dtype, np.integer) and int(made) != int(value):
+            msg = f"{path}: {value} does not fit into the target's {leaf.dtype}"
+            raise CheckpointError(msg)
+    if isinstance(leaf, np.ndarray):
+        return np.array(made)
+    if isinstance(leaf, np.generic):
+        return np.asarray(made)[()]
+    if getattr(leaf, "weak_type", False) and getattr(made, "is_fully_addressable", True):
+        weak = jnp.full(leaf.shape, made.dtype.type(0).item())  # as a Python scalar makes it
+        made = weak.at[...].set(made) if weak.dtype == leaf.dtype else made
+    made = _placed(made, leaf)
+    if made.dtype != leaf.dtype:
+        msg = (
+            f"{path}: JAX makes {made.dtype} of the saved {leaf.dtype}\n"
+            f"  fix: jax.config.update('jax_enable_x64', True), or a numpy array in the target"
+        )
+        raise CheckpointError(msg)
+    return made
+
+
+def _placed(value: Any, leaf: Any) -> jax.Array:
+    sharding = sharding_of(leaf)
+    if isinstance(value, jax.Array) and sharding == value.sharding and value.committed:
+        return value
+    placed: jax.Array = jax.device_put(value, sharding)
+    return placed

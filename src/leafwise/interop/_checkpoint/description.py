@@ -1,0 +1,253 @@
+"""What a tree is, apart from the data of its arrays, as JSON that another process can compare.
+
+All is by path, as ``jax.tree_util.keystr`` writes it: the class of each node, each static,
+the shape and dtype of each leaf. A leaf that is no array (the activation function in an
+`equinox.nn.MLP`) is described as a static is: there is nothing of it to save.
+"""
+
+import dataclasses
+import json
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from leafwise._objects.text import got
+from leafwise._statics.findings import is_tracer
+from leafwise._statics.key import StaticKey, verify
+from leafwise._trees.nodes import Node, Walk
+from leafwise.errors import CheckpointError
+from leafwise.interop._checkpoint.portable import Json, PortableReader, class_name
+
+VERSION: Final = 1
+"""The version of the format: raised when an older leafwise could misread what is written."""
+
+_FORMAT: Final = "leafwise tree"
+SCALARS: Final = {kind.__name__: kind for kind in (bool, int, float, complex)}
+"""The Python scalars that JAX takes for arrays, by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """A tree without its data.
+
+    Attributes:
+        classes: The class of each node, by path: ``module:qualname``, or the bare name of a
+            builtin container.
+        statics: Each static, by path, as JSON.
+        leaves: What each array is, by path, in JAX's order: ``{"dtype": ..., "shape": ...}``,
+            ``{"key": ..., "shape": ...}`` of PRNG keys, ``{"python": "float"}``.
+    """
+
+    classes: dict[str, Json]
+    statics: dict[str, Json]
+    leaves: dict[str, Json]
+
+    def to_json(self) -> str:
+        """Return the text that stands in a checkpoint."""
+        head = f'"format": {json.dumps(_FORMAT)},\n"version": {VERSION}'
+        parts = [f'"{part.name}": {_lines(getattr(self, part.name))}' for part in _parts()]
+        return "{\n" + ",\n".join((head, *parts)) + "\n}\n"
+
+    @staticmethod
+    def from_json(text: str | bytes, where: str) -> "Description":
+        """Return what `to_json` wrote.
+
+        Raises:
+            CheckpointError: It is something else, or of a newer version.
+        """
+        try:
+            content = json.loads(text)
+            version = content["version"] if content["format"] == _FORMAT else None
+            parts = [content[part.name] for part in _parts()]
+        except (ValueError, TypeError, LookupError) as error:
+            msg = f"{where}: the description in it is damaged ({type(error).__name__}: {error})"
+            raise CheckpointError(msg) from error
+        if type(version) is int and version > VERSION:
+            msg = (
+                f"{where}: written by a newer leafwise: its format is {version}, and this one "
+                f"reads up to {VERSION}\n  fix: install a newer leafwise"
+            )
+            raise CheckpointError(msg)
+        dicts = all(isinstance(part, dict) for part in parts)
+        if type(version) is not int or not dicts or not all(map(_is_entry, parts[2].values())):
+            msg = f"{where}: the description in it is damaged"
+            raise CheckpointError(msg)
+        return Description(*parts)
+
+
+def _parts() -> "tuple[dataclasses.Field[Any], ...]":
+    return dataclasses.fields(Description)
+
+
+def _lines(part: dict[str, Json]) -> str:
+    """Return JSON with one path a line: for people to read and to compare."""
+    lines = [f"\n  {json.dumps(path)}: {json.dumps(entry)}" for path, entry in part.items()]
+    return "{" + ",".join(lines) + ("\n}" if lines else "}")
+
+
+def _is_entry(entry: Any) -> bool:
+    """Return whether this is what `leaf_entry` gives for an array."""
+    if not isinstance(entry, dict):
+        return False
+    if entry.keys() == {"python"}:
+        return entry["python"] in SCALARS
+    sizes = entry.get("shape")
+    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
+        return False
+    try:
+        return entry.keys() == {"key", "shape"} or bool(jnp.dtype(entry["dtype"]).name)
+    except (TypeError, LookupError):
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """A tree, read.
+
+    Attributes:
+        root: What its paths begin with in messages: the name of its class.
+        description: What it is.
+        places: The path of each leaf in JAX's order; None for one that is no array.
+        leaves: All leaves in JAX's order.
+        opaque: Statics that mean nothing to another process: paths, and what they are.
+        problems: Leaves that can be neither saved nor restored: paths, and why.
+    """
+
+    root: str
+    description: Description
+    places: list[str | None]
+    leaves: list[Any]
+    opaque: list[tuple[str, str]]
+    problems: list[tuple[str, str]]
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The leaves that are arrays, by path."""
+        pairs = zip(self.places, self.leaves, strict=True)
+        return {place: leaf for place, leaf in pairs if place is not None}
+
+
+def describe_tree(tree: Any, start: str = "") -> Described:
+    """Read a tree.
+
+    Args:
+        tree: Any pytree; its leaves may be `jax.ShapeDtypeStruct`.
+        start: The path that it stands at.
+
+    Raises:
+        StaticMutatedError: A static of a leafwise class changed in place.
+        CheckpointError: Two places of the tree have one path.
+    """
+    walk = Walk(lambda leaf: leaf, frozenset())
+    reader = _TreeReader(walk.leaves, type(tree).__name__)
+    reader.read(walk.node_or_leaf(tree), start)
+    return reader.described
+
+
+class _TreeReader:
+    """Gathers the description of one tree."""
+
+    def __init__(self, leaves: list[Any], root: str) -> None:
+        self._reader = PortableReader()
+        description = Description({}, {}, {})
+        opaque = self._reader.opaque
+        self.described = Described(root, description, [], leaves, opaque, [])
+        self._found: set[str] = set()
+
+    def read(self, node: Node | int, path: str) -> None:
+        """Add a node or a leaf, which stands at `path`."""
+        if path in self._found:
+            msg = (
+                f"{self.described.root}{path}: two places of the tree have this path, so what "
+                f"is saved of one could be restored into the other\n"
+                f"  fix: let the reprs of the dict's keys, or the key paths of the class, differ"
+            )
+            raise CheckpointError(msg)
+        self._found.add(path)
+        if isinstance(node, int):
+            self._leaf(self.described.leaves[node], path)
+            return
+        if isinstance(node.aux, StaticKey):
+            verify(node.aux)
+        self.described.description.classes[path] = self._class(node, path)
+        for name, value in zip(node.names, node.values, strict=True):
+            self._static(value, path + name)
+        if not node.names and _has_own_data(node):
+            self._static(node.aux, f"{path}.<static>")
+        for place, (step, child) in enumerate(zip(node.steps, node.children, strict=True)):
+            if not node.is_spread(place):
+                self.read(child, path + step)
+
+    def _class(self, node: Node, path: str) -> Json:
+        """Return the class; with the keys of a dict, unless they are texts in JAX's order."""
+        name = class_name(node.cls)
+        if node.cls in _CONTAINERS:
+            name = node.cls.__name__
+        keys = node.aux if issubclass(node.cls, dict) else None
+        if isinstance(keys, tuple) and len(keys) == 2 and isinstance(keys[1], tuple):  # noqa: PLR2004
+            keys = keys[1]  # behind the factory of a defaultdict
+        if not isinstance(keys, tuple) or (node.cls is dict and set(map(type, keys)) <= {str}):
+            return name
+        return {"class": name, "keys": self._reader.read(keys, path)}
+
+    def _static(self, value: Any, path: str) -> None:
+        self.described.description.statics[path] = self._reader.read(value, path)
+
+    def _leaf(self, leaf: Any, path: str) -> None:
+        described = self.described
+        entry = leaf_entry(leaf)
+        is_array = entry is not None
+        described.places.append(path if is_array else None)
+        if isinstance(entry, str):
+            described.problems.append((path, f"{entry}\n  got: {got(leaf)}"))
+        elif entry is not None:
+            described.description.leaves[path] = entry
+        else:
+            self._static(leaf, path)
+
+
+_CONTAINERS: Final = (list, tuple, dict, type(None))
+
+
+def _has_own_data(node: Node) -> bool:
+    """Return whether a node of an unknown class has node data that makes a difference."""
+    if node.aux is None or isinstance(node.aux, StaticKey) or issubclass(node.cls, dict):
+        return False
+    if dataclasses.is_dataclass(node.cls):  # whose fields say all, if children have their names
+        return any(step.startswith("[<flat index") for step in node.steps)
+    return node.cls is not tuple and node.aux is not node.cls  # that of a namedtuple
+
+
+def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
+    """Return what an array is; a text if it cannot be saved; None if it is no array."""
+    kind = type(leaf)
+    if kind in SCALARS.values():
+        return {"python": kind.__name__}
+    if is_tracer(leaf):
+        return (
+            "a traced value exists only while JAX traces: it can be neither saved nor restored\n"
+            "  fix: save and restore outside of the traced function"
+        )
+    if not isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
+        return None
+    if isinstance(leaf, jax.Array) and leaf.is_deleted():
+        return "the array was deleted or donated\n  fix: save it before, or save what came back"
+    shape, dtype = [int(size) for size in leaf.shape], leaf.dtype
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return {"key": str(dtype), "shape": shape}
+    number = dtype == np.bool_ or (jnp.issubdtype(dtype, np.number) and dtype.kind != "m")
+    if not number or not dtype.isnative or dtype.char in "gG" or np.ma.isMaskedArray(leaf):
+        return (
+            f"JAX has no arrays like this one, of dtype {dtype}\n"
+            f"  fix: convert it to a plain array of numbers, or keep it in a static field"
+        )
+    return {"dtype": str(dtype), "shape": shape}
+
+
+def stored_dtype(entry: Json) -> Any:
+    """Return the dtype of the array that is written for a leaf."""
+    if "python" in entry:
+        return np.asarray(SCALARS[entry["python"]]()).dtype
+    return jnp.dtype(entry.get("dtype", "uint32"))  # what is behind PRNG keys

@@ -1,1 +1,0 @@
-"""Reports of what JAX traced and compiled while a program ran: as page, trace and table."""

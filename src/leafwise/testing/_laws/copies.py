@@ -1,0 +1,131 @@
+"""Laws of copies: in this process, and in another one."""
+
+import contextlib
+import copy
+import pickle
+import pickletools
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+
+from leafwise._trees.roles import names_of, try_exchange
+from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.other_process import PROCESS, Request, folder_of
+from leafwise.testing._laws.same import difference, state_of
+from leafwise.testing._words import tell
+
+_REGISTRY: Final = jax.tree_util.default_registry
+
+
+def copies(case: Case) -> None:
+    """Copy in three ways."""
+    x = case.instance
+    _compare(case, "copy.copy", copy.copy)
+    if _parts_allow(x, copy.deepcopy):
+        _compare(case, "copy.deepcopy", copy.deepcopy)
+    if is_importable(case.cls) and _parts_allow(x, _pickled):
+        _compare(case, "pickle", _pickled)
+
+
+def _compare(case: Case, how: str, do: Callable[[Any], Any]) -> None:
+    x = case.instance
+    made = case.attempt(how, do, x)
+    found = difference(x, made, names_of(x), _faithful(x, do))
+    if found is not None:
+        path, got, wanted = found
+        case.fail(path, f"{got} after {how}", wanted)
+    before, after = (case.flatten(each)[0] for each in (x, made))
+    if len(after) != len(before):
+        case.fail("", f"{len(after)} leaves after {how}", f"{len(before)} leaves")
+
+
+def _pickled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))  # noqa: S301  # made here
+
+
+def _parts_allow(x: Any, do: Callable[[Any], Any]) -> bool:
+    """Return whether each part alone can be copied: if not, it is not the class's fault."""
+    children, aux = _REGISTRY.flatten_one_level(x) or ((), None)
+    try:
+        for value in (*state_of(x).values(), *children, aux):
+            do(value)
+    except Exception:  # noqa: BLE001  # the user's own code
+        return False
+    return True
+
+
+def _faithful(x: Any, do: Callable[[Any], Any]) -> tuple[str, ...]:
+    """Return the attributes of which a copy is the same: that of some functions is not."""
+    names = names_of(x)
+    copied = {
+        name: try_exchange(x, name, do(getattr(x, name)))
+        for name in (*names.static, *names.dynamic)
+    }
+    return tuple(
+        name
+        for name, made in copied.items()
+        if made is not None and difference(x, made, names, (name,)) is None
+    )
+
+
+def is_importable(cls: type) -> bool:
+    """Return whether another process finds the class by its name."""
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is cls and cls.__module__ != "__main__"
+
+
+def fresh_process(case: Case) -> None:
+    """Unpickle in a process that has not seen the class, and where texts have other hashes."""
+    x = case.instance
+    if not is_importable(case.cls) or not _parts_allow(x, _pickled):
+        return
+    names = names_of(x).static
+    try:
+        first = pickle.dumps(x)
+        _hash_all(x, names)
+        second = pickle.dumps(x)
+    except Exception:  # noqa: BLE001  # told by the law of copies
+        return
+    module = case.cls.__module__
+    aux = b""
+    with contextlib.suppress(Exception):  # node data need not pickle
+        aux = pickle.dumps(_REGISTRY.flatten_one_level(x)[1])
+    needed = _modules_in(first, second, aux)
+    if "__main__" in needed:
+        return  # that is another one there
+    paths = [folder for name in (module, *needed) for folder in folder_of(name)]
+    request = Request(list(dict.fromkeys(paths)), module, (first, second), names, aux)
+    try:
+        answer = PROCESS.ask(request)
+    except EOFError:
+        case.fail("", "a new process ended while it unpickled it", "an instance")
+    if answer.missing:
+        return  # a module that cannot be imported there: nothing to do with the class
+    if answer.problem:
+        case.fail(answer.path, f"in a new process, {answer.problem}", "an equal instance")
+    try:
+        back = pickle.loads(answer.back)  # noqa: S301  # what was sent
+    except Exception as error:  # noqa: BLE001  # the user's own code
+        case.fail("", f"back from a new process, {tell(error)}", "an equal instance")
+    found = difference(x, back, names_of(x), _faithful(x, _pickled))
+    if found is not None:
+        path, got, wanted = found
+        case.fail(path, f"{got} back from a new process", wanted)
+
+
+def _modules_in(*pickles: bytes) -> list[str]:
+    """Return the modules that pickles may import from: what they name that is one."""
+    texts = {arg for each in pickles if each for _, arg, _ in pickletools.genops(each)}
+    return sorted(text for text in texts if isinstance(text, str) and text in sys.modules)
+
+
+def _hash_all(x: Any, names: tuple[str, ...]) -> None:
+    """Let everything compute its hash, and keep it if it does."""
+    level: Any = _REGISTRY.flatten_one_level(x)
+    for value in (x, level[1], *(getattr(x, name) for name in names)):
+        with contextlib.suppress(Exception):
+            hash(value)

@@ -1,0 +1,199 @@
+"""The other process: it unpickles instances where no class has been used yet.
+
+Run as a program, it answers requests on its standard input until that ends. Texts have other
+hashes there than here.
+"""
+
+import atexit
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+_SECONDS: Final = 120
+"""How long an answer may take."""
+
+
+class Request(NamedTuple):
+    """What is sent.
+
+    Attributes:
+        paths: Folders from which to import.
+        module: The class's module.
+        pickles: Pickles of one instance: before it was hashed, and after.
+        names: Its static attributes.
+        aux: A pickle of its node data, as it was here; empty if that does not pickle.
+    """
+
+    paths: list[str]
+    module: str
+    pickles: tuple[bytes, bytes]
+    names: tuple[str, ...]
+    aux: bytes = b""
+
+
+class Answer(NamedTuple):
+    """What comes back.
+
+    Attributes:
+        missing: Why the module cannot be imported there; empty if it was.
+        path: Where something is wrong.
+        problem: What is wrong; empty if nothing is.
+        back: A pickle of what arrived.
+    """
+
+    missing: str = ""
+    path: str = ""
+    problem: str = ""
+    back: bytes = b""
+
+
+class FarProcess:
+    """A process that answers requests, started with the first one."""
+
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, request: Request) -> Answer:
+        """Send a request and wait for the answer.
+
+        Raises:
+            EOFError: The process ended before it answered; another one will be started.
+        """
+        with self._lock:
+            process = self._process
+            if process is None or process.poll() is not None:
+                process = self._process = _start()
+            timer = threading.Timer(_SECONDS, process.kill)
+            timer.daemon = True
+            timer.start()
+            try:
+                return _exchange(process, request)
+            except (OSError, EOFError, pickle.UnpicklingError) as error:
+                self.close()
+                raise EOFError from error
+            finally:
+                timer.cancel()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+            process.wait()
+
+
+def _exchange(process: "subprocess.Popen[bytes]", request: Request) -> Answer:
+    into, out = process.stdin, process.stdout
+    if into is None or out is None:  # it was not started by us
+        raise EOFError
+    pickle.dump(tuple(request), into)
+    into.flush()
+    return Answer(*pickle.load(out))  # noqa: S301  # of our own program
+
+
+def _start() -> "subprocess.Popen[bytes]":
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    paths = os.pathsep.join(path for path in sys.path if path)
+    # On the processor alone: an accelerator may take one process at a time.
+    settings = {"PYTHONHASHSEED": seed, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(  # our own program
+        [sys.executable, "-W", "ignore", "-m", "leafwise.testing._laws.other_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **settings},
+    )
+
+
+PROCESS: Final = FarProcess()
+"""The one that all checks of this process share."""
+atexit.register(PROCESS.close)
+
+
+def folder_of(module: str) -> list[str]:
+    """Return the folder from which a module can be imported, by its file and name."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if not file:
+        return []
+    path = Path(file).resolve()
+    parts = module.split(".")
+    above = path.parent.parents if path.name == "__init__.py" else path.parents
+    return [str(above[len(parts) - 1])] if len(parts) <= len(above) else []
+
+
+def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    while True:
+        try:
+            request = Request(*pickle.load(requests))  # noqa: S301  # of our own program
+        except EOFError:
+            return
+        pickle.dump(tuple(_answer(request)), answers)
+        answers.flush()
+
+
+def _answer(request: Request) -> Answer:
+    sys.path += [path for path in request.paths if path not in sys.path]
+    try:
+        __import__(request.module)
+    except BaseException as error:  # noqa: BLE001  # a script that ends the process, say
+        return Answer(missing=f"{type(error).__name__}: {error}")
+    try:
+        before, after = (pickle.loads(each) for each in request.pickles)  # noqa: S301  # as above
+    except BaseException as error:  # noqa: BLE001  # the user's own code
+        last = traceback.format_exception_only(error)[-1].strip()
+        return Answer(problem=f"it does not unpickle: {last}")
+    try:
+        path, problem = _compare(before, after, request)
+        return Answer(path=path, problem=problem, back=pickle.dumps(before))
+    except BaseException as error:  # noqa: BLE001  # as above
+        return Answer(problem=f"after it was unpickled: {type(error).__name__}: {error}")
+
+
+def _compare(before: Any, after: Any, request: Request) -> tuple[str, str]:
+    """Compare an instance that was never hashed with one that was, elsewhere."""
+    import jax  # noqa: PLC0415  # the class's module has loaded it
+
+    flatten: Any = jax.tree_util.default_registry.flatten_one_level
+    levels: list[Any] = [flatten(each) for each in (before, after)]
+    if None in levels:
+        return "", "it is no pytree: importing its module does not register the class"
+    names = request.names
+    pairs: list[tuple[str, Any, Any]] = [
+        (name, getattr(before, name, None), getattr(after, name, None)) for name in names
+    ]
+    structures = [jax.tree_util.tree_structure(each) for each in (before, after)]
+    pairs += [("", levels[0][1], levels[1][1]), ("", *structures)]
+    if request.aux:
+        sent = pickle.loads(request.aux)  # noqa: S301  # as above
+        pairs.append(("", levels[0][1], sent))
+    for name, one, other in pairs:
+        hashes: list[int] = []
+        for each in (one, other):
+            with contextlib.suppress(TypeError):
+                hashes.append(hash(each))
+        if len(set(hashes)) > 1 and one == other:
+            return name, "values that are equal have two hashes: one was made before pickling"
+    return "", ""
+
+
+def main() -> None:
+    """Answer requests; what user code prints goes elsewhere."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Laws of what goes into a transformation and comes out of it."""
+
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+
+from leafwise._trees.roles import Names, names_of
+from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.same import difference, same_leaf
+from leafwise.testing._words import say_leaf
+from leafwise.testing.strategies._leaves import is_numeric
+
+_TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
+
+Function = Callable[[Any], Any]
+
+
+def transformations(case: Case) -> None:
+    """Send an instance through each transformation."""
+    x = case.instance
+    leaves, _ = case.flatten(x)
+    if not all(map(is_numeric, leaves)):
+        return  # no jitted function takes it
+    names = names_of(x)
+    for what, (run, keeps_leaves) in _TRANSFORMATIONS.items():
+        if what == "jax.vmap" and not leaves:
+            continue  # there is nothing to map over
+        inside = _watched(case, what, names)
+        made = case.attempt(what, run, inside, x)
+        _check_result(case, what, made, names)
+        if keeps_leaves:
+            _check_leaves(case, what, made, leaves)
+
+
+def _watched(case: Case, what: str, names: Names) -> Function:
+    """Return the identity, which compares the statics of what is traced."""
+
+    def identity(traced: Any) -> Any:
+        found = difference(case.instance, traced, names, names.static)
+        if found is not None:
+            path, got, wanted = found
+            case.fail(path, f"{got} inside of {what}", wanted)
+        return traced
+
+    return identity
+
+
+def _check_result(case: Case, what: str, made: Any, names: Names) -> None:
+    """Compare class, statics and structure with those of the instance."""
+    found = difference(case.instance, made, names, names.static)
+    if found is not None:
+        path, got, wanted = found
+        case.fail(path, f"{got} out of {what}", wanted)
+    mine, its = case.structure(case.instance), case.structure(made)
+    if not case.same_structure(mine, its):
+        case.fail("", f"{its} out of {what}", f"{mine}, as it went in")
+
+
+def _check_leaves(case: Case, what: str, made: Any, expected: list[Any]) -> None:
+    pairs = jax.tree_util.tree_leaves_with_path(made)
+    for (path, leaf), wanted in zip(pairs, expected, strict=True):
+        if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
+            where = jax.tree_util.keystr(path).lstrip(".")
+            case.fail(
+                where, f"{say_leaf(leaf)} out of {what}", f"{say_leaf(wanted)}, as it went in"
+            )
+
+
+def _jit(function: Function, x: Any) -> Any:
+    return jax.jit(function)(x)
+
+
+def _vmap(function: Function, x: Any) -> Any:
+    mapped = jax.vmap(function)(_TREE_MAP(_twice, x))
+    return _TREE_MAP(operator.itemgetter(0), mapped)
+
+
+def _grad(function: Function, x: Any) -> Any:
+    gradient: Any = jax.grad(_sum_of(function), allow_int=True)
+    return gradient(x)
+
+
+def _scan(function: Function, x: Any) -> Any:
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        return function(carry), None
+
+    last, _ = jax.lax.scan(step, _TREE_MAP(jnp.asarray, x), None, length=2)
+    return last
+
+
+def _eval_shape(function: Function, x: Any) -> Any:
+    return jax.eval_shape(function, x)
+
+
+def _checkpoint(function: Function, x: Any) -> Any:
+    return jax.checkpoint(function)(x)
+
+
+_TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
+    "jax.jit": (_jit, True),
+    "jax.vmap": (_vmap, True),
+    "jax.grad": (_grad, False),
+    "lax.scan": (_scan, True),
+    "jax.eval_shape": (_eval_shape, False),
+    "jax.checkpoint": (_checkpoint, True),
+}
+"""How each is called, and whether the leaves that go in come out."""
+
+
+def _same(leaf: Any) -> Any:
+    return leaf
+
+
+def _twice(leaf: Any) -> Any:
+    return jnp.stack([jnp.asarray(leaf)] * 2)
+
+
+def _sum_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function to a real number that depends on each float and complex leaf."""
+
+    def total(tree: Any) -> Any:
+        leaves = jax.tree_util.tree_leaves(function(tree))
+        numbers = [leaf for leaf in leaves if jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact)]
+        return sum((jnp.sum(jnp.real(leaf)).astype(float) for leaf in numbers), jnp.zeros(()))
+
+    return total
+
+
+_LINES: Final = 4
+"""How much of JAX's report is shown: what leaked, and where it was made."""
+
+
+def no_leaks(case: Case) -> None:
+    """Flatten and unflatten inside of a trace, and see whether a tracer stays behind."""
+    x = case.instance
+    leaves = case.flatten(x)[0]
+    if not all(map(is_numeric, leaves)):
+        return
+
+    def function(traced: Any) -> Any:
+        mapped = _TREE_MAP(_same, traced)
+        parts, structure = case.flatten(mapped)
+        return structure.unflatten(parts)
+
+    problem = ""
+    try:
+        with jax.checking_leaks():
+            jax.jit(function)(x)
+    except Exception as error:  # noqa: BLE001  # JAX raises a plain one
+        if "Leaked" not in str(error):
+            return  # told by other laws
+        problem = " ".join(map(str.strip, str(error).splitlines()[:_LINES]))
+    if problem:
+        case.fail("", f"jax.checking_leaks found one: {problem}", "no tracer is kept")

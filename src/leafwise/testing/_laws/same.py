@@ -1,0 +1,121 @@
+"""Whether two instances are the same, and where they are not."""
+
+import copy
+import functools
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from leafwise._trees.equality import told_apart
+from leafwise._trees.roles import Names, field_order
+from leafwise.testing._words import is_key, say_leaf, say_static, short
+
+
+def same_leaf(one: Any, other: Any) -> bool:
+    """Return whether two leaves have one type of data and the same elements, NaN included."""
+    if one is other:
+        return True
+    if not (hasattr(one, "dtype") and hasattr(other, "dtype")):
+        return type(one) is type(other) and _equal(one, other)
+    if one.dtype != other.dtype or np.shape(one) != np.shape(other):
+        return False
+    if is_key(one):
+        one, other = jax.random.key_data(one), jax.random.key_data(other)
+    mine, its = np.asarray(one), np.asarray(other)
+    return mine.tobytes() == its.tobytes() if mine.dtype != object else _equal(mine, its)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.all((one == other) | ((one != one) & (other != other))))  # noqa: PLR0124  # NaN
+    except Exception:  # noqa: BLE001  # the user's own code
+        return True  # nothing can be said
+
+
+def same_static(one: Any, other: Any) -> bool:
+    """Return whether two statics are of one type and value, as far as it can be known."""
+    apart = told_apart(one, other)
+    if apart is not None:
+        return not apart or _is_opaque(one, other)
+    return type(one) is type(other) and _equal(one, other)
+
+
+def _is_opaque(one: Any, other: Any) -> bool:
+    """Return whether two objects say nothing of what they hold: a copy is another one."""
+    own: Any = type(one).__eq__
+    return type(one) is type(other) and own is object.__eq__ and not callable(one)
+
+
+def state_of(instance: Any) -> dict[str, Any]:
+    """Return what an instance holds, by name."""
+    return {n: getattr(instance, n) for n in field_order(instance) if hasattr(instance, n)}
+
+
+def difference(
+    one: Any, other: Any, names: Names, only: tuple[str, ...] | None = None
+) -> tuple[str, str, str] | None:
+    """Return where a copy differs from an instance: path, what was got, what was wanted.
+
+    Args:
+        one: The instance.
+        other: What should be the same.
+        names: Its attributes.
+        only: Compare these attributes; None for all.
+    """
+    if type(one) is not type(other):
+        kind = type(other)
+        return "", f"a {kind.__module__}.{kind.__qualname__}", f"a {type(one).__qualname__}"
+    for name in (*names.static, *names.dynamic):
+        if only is not None and name not in only:
+            continue
+        if not hasattr(other, name):
+            return name, "the attribute is gone", short(getattr(one, name))
+        mine, its = getattr(one, name), getattr(other, name)
+        if name in names.static and not same_static(mine, its):
+            return name, _typed(its), _typed(mine)
+        if name in names.dynamic:
+            found = _dynamic_difference(mine, its)
+            if found is not None:
+                return f"{name}{found[0]}", *found[1:]
+    return None
+
+
+def _typed(value: Any) -> str:
+    return f"{say_static(value)} ({type(value).__name__})"
+
+
+def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:
+    if type(mine) is not type(its) and not hasattr(mine, "dtype"):
+        return "", f"{short(its)} ({type(its).__name__})", f"{short(mine)} ({type(mine).__name__})"
+    before = jax.tree_util.tree_leaves_with_path(mine)
+    after = jax.tree_util.tree_leaves(its)
+    if len(before) != len(after):
+        return "", f"{len(after)} leaves", f"{len(before)} leaves"
+    for (path, leaf), other in zip(before, after, strict=True):
+        if not same_leaf(leaf, other):
+            return jax.tree_util.keystr(path), say_leaf(other), say_leaf(leaf)
+    return None
+
+
+def again(value: Any) -> Any:
+    """Return an equal value that is made anew, floats and texts included, where that can be."""
+    try:
+        return pickle.loads(pickle.dumps(value))  # noqa: S301  # what was pickled here
+    except Exception:  # noqa: BLE001  # a value that does not pickle
+        try:
+            return copy.deepcopy(value)
+        except Exception:  # noqa: BLE001  # nor is copied
+            return value
+
+
+def readers(instance: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and getter of what computes when it is read: properties, cached ones, repr."""
+    for cls in type(instance).__mro__:
+        for name, member in vars(cls).items():
+            if isinstance(member, property | functools.cached_property):
+                yield name, functools.partial(getattr, instance, name)
+    yield "repr", functools.partial(repr, instance)
+    yield "hash", functools.partial(hash, instance)

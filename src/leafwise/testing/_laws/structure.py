@@ -1,0 +1,292 @@
+"""Laws of flatten and unflatten."""
+
+import dataclasses
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+
+import leafwise
+from leafwise._classes.spec import is_decorated
+from leafwise._trees.roles import Names, field_order, is_kept, names_of
+from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.same import difference, readers
+from leafwise.testing._words import short
+
+_REGISTRY: Final = jax.tree_util.default_registry
+
+
+def round_trip(case: Case) -> None:
+    """Flatten, then unflatten."""
+    x = case.instance
+    leaves, structure = case.flatten(x)
+    again = case.attempt("unflatten", structure.unflatten, leaves)
+    names = names_of(x)
+    kept = tuple(name for name in names.static if is_kept(x, name))
+    found = difference(x, again, names, (*names.dynamic, *kept))
+    if found is not None:
+        case.fail(*found)
+    flat, _ = case.flatten(again)
+    if len(flat) != len(leaves) or any(a is not b for a, b in zip(flat, leaves, strict=False)):
+        wanted = f"the very same objects, in order: {short(leaves)}"
+        case.fail(_first_other(x, flat), f"the leaves {short(flat)}{_moves(flat, leaves)}", wanted)
+
+
+def _moves(flat: list[Any], leaves: list[Any]) -> str:
+    """Return which leaf stands where another one was."""
+    places = {id(leaf): place for place, leaf in enumerate(leaves)}
+    moved = [(now, places.get(id(leaf), now)) for now, leaf in enumerate(flat)]
+    found = [f"leaf {now} is what was leaf {then}" for now, then in moved if now != then]
+    return f" ({'; '.join(found)})" if found else ""
+
+
+def _first_other(x: Any, flat: list[Any]) -> str:
+    """Return the path of the first leaf that is another object now."""
+    pairs = jax.tree_util.tree_leaves_with_path(x)
+    for (path, leaf), other in zip(pairs, flat, strict=False):
+        if leaf is not other:
+            return jax.tree_util.keystr(path).lstrip(".")
+    return ""
+
+
+_make_struct: Any = jax.ShapeDtypeStruct
+_STRUCT: Final = _make_struct((2,), jnp.float32)
+
+
+def any_leaf(case: Case) -> None:
+    """Unflatten with what no constructor would accept."""
+    structure = case.structure(case.instance)
+    count = structure.num_leaves
+    for strange in (object(), _STRUCT, "text", None):
+        what = f"unflatten with {type(strange).__name__}"
+        children = [strange] * count
+        made = case.attempt(what, structure.unflatten, children)
+        _check_kept(case, made, children)
+
+    def with_tracers(*tracers: Any) -> None:
+        made = case.attempt("unflatten with tracers", structure.unflatten, tracers)
+        _check_kept(case, made, list(tracers))
+
+    jax.eval_shape(with_tracers, *[_STRUCT] * count)
+
+
+def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
+    if type(made) is not case.cls:
+        case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
+    if children[:1] == [None]:
+        return  # which are no leaves
+    found, _ = case.flatten(made)
+    if len(found) == len(children) and all(a is b for a, b in zip(found, children, strict=True)):
+        mine, its = case.structure(case.instance), case.structure(made)
+        if not case.same_structure(mine, its):
+            case.fail("", f"{short(its)} with other leaves", f"{short(mine)}, whatever the leaves")
+        return
+    where = ""
+    for name in names_of(case.instance).dynamic:
+        held = jax.tree_util.tree_leaves(getattr(made, name, None))
+        if any(all(leaf is not child for child in children) for leaf in held):
+            where = name
+            break
+    got = f"{short(found)} out of flatten{_moves(found, children)}"
+    case.fail(where, got, f"{short(children)}, as it was put in")
+
+
+_TREE_MAP: Final[Any] = jax.tree_util.tree_map
+
+
+def _first(leaf: Any, *_: Any) -> Any:
+    return leaf
+
+
+def identity_map(case: Case) -> None:
+    """Map the identity over one tree, and over two."""
+    x = case.instance
+    leaves, _ = case.flatten(x)
+    once = case.attempt("jax.tree.map", _TREE_MAP, _first, x)
+    twice = case.attempt("jax.tree.map of two equal trees", _TREE_MAP, _first, x, once)
+    names = names_of(x)
+    kept = tuple(name for name in names.static if is_kept(x, name))
+    for mapped in (once, twice):
+        found = difference(x, mapped, names, (*names.dynamic, *kept))
+        if found is not None:
+            case.fail(*found)
+        flat, _ = case.flatten(mapped)
+        if any(a is not b for a, b in zip(flat, leaves, strict=False)):
+            case.fail(_first_other(x, flat), "other objects as leaves", "the very same objects")
+
+
+def stable_key(case: Case) -> None:
+    """Flatten, read all that can be read, and flatten again."""
+    x = case.instance
+    first = case.structure(x)
+    if not case.same_structure(first, case.structure(x)):
+        case.fail("", "two flattenings of one instance differ", f"{first} both times")
+    for name, read in readers(x):
+        try:
+            read()
+        except Exception:  # noqa: BLE001, S112  # it need not work for every instance
+            continue
+        now = case.structure(x)
+        if not case.same_structure(first, now):
+            path = "" if name in ("repr", "hash") else name
+            case.fail(path, f"{now} after {name} was read", f"{first}, as before")
+
+
+def key_paths(case: Case) -> None:
+    """Follow each key to its child."""
+    x = case.instance
+    flatten: Any = jax.tree_util.tree_flatten_with_path
+    pairs, named = case.attempt("flatten with paths", flatten, x)
+    leaves, _ = case.flatten(x)
+    if [id(leaf) for _, leaf in pairs] != [id(leaf) for leaf in leaves]:
+        got = ", ".join(f"{jax.tree_util.keystr(path)}: {short(leaf)}" for path, leaf in pairs)
+        case.fail("", f"with paths: {got}", f"the order without paths: {short(leaves)}")
+    plain = case.structure(x)
+    if not case.same_structure(named, plain):
+        case.fail("", f"{short(named)} with paths", f"{short(plain)}, as without")
+    if isinstance(x, tuple):
+        return  # JAX names them itself, and JAX 0.10 names all children after the first
+    level: Any = _REGISTRY.flatten_one_level_with_keys(x)
+    keys = Counter(jax.tree_util.keystr((key,)) for key, _ in level[0])
+    for key, count in keys.items():
+        if count > 1:
+            got = f"{count} children with the key {key}"
+            case.fail(key.lstrip("."), got, "one key for each child")
+    for key, child in level[0]:
+        if jax.tree_util.tree_leaves(child):
+            _follow(case, x, key, child)
+
+
+def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
+    step = jax.tree_util.keystr((key,))
+    name = step.lstrip(".")
+    missing = object()
+    if isinstance(key, jax.tree_util.GetAttrKey):
+        found = getattr(x, key.name, missing)
+    elif isinstance(key, jax.tree_util.DictKey | jax.tree_util.SequenceKey):
+        place = key.key if isinstance(key, jax.tree_util.DictKey) else key.idx
+        try:
+            found = x[place]
+        except Exception:  # noqa: BLE001  # the user's own code
+            return  # the key says what the child is called: that is all it promises
+    else:
+        return
+    if found is missing:
+        case.fail(name, f"there is no attribute {name!r}", f"the child {short(child)} there")
+    if not _is_same_child(found, child):
+        case.fail(
+            name, f"{short(child)} is flattened with this key", f"{short(found)}, which is there"
+        )
+
+
+def _is_same_child(found: Any, child: Any) -> bool:
+    mine, its = jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(child)
+    return len(mine) == len(its) and all(a is b for a, b in zip(mine, its, strict=True))
+
+
+def replace(case: Case) -> None:
+    """Replace nothing."""
+    x: Any = case.instance
+    what, change = _replacer(x)
+    if change is None:
+        return
+    try:
+        made = change()
+    except (TypeError, ValueError):
+        return  # it wants arguments, or the constructor does not take the fields
+    except Exception:  # noqa: BLE001  # the user's own code
+        made = case.attempt(what, change)
+    if type(made) in case.cls.__mro__[1:-1]:
+        case.fail("", f"a {type(made).__qualname__} after {what}", f"a {case.cls.__qualname__}")
+    if not isinstance(made, case.cls):
+        return  # a method that only shares the name
+    found = difference(x, made, names_of(x))
+    if found is not None:
+        path, got, wanted = found
+        case.fail(path, f"{got} after {what} with no change", wanted)
+
+
+def _replacer(x: Any) -> tuple[str, Callable[[], Any] | None]:
+    """Return what replaces nothing, in the words of the class's library."""
+    cls: Any = type(x)
+    if is_decorated(cls):
+        return "leafwise.replace", functools.partial(leafwise.replace, x)
+    for name in ("replace", "_replace"):
+        if callable(getattr(cls, name, None)):
+            return name, getattr(x, name)
+    if dataclasses.is_dataclass(cls):
+        return "dataclasses.replace", functools.partial(dataclasses.replace, x)
+    return "", None
+
+
+def post_init(case: Case) -> None:
+    """Unflatten, and see which functions run."""
+    codes = set(_codes_of(case.cls, "__post_init__"))
+    if not codes:
+        return
+    leaves, structure = case.flatten(case.instance)
+    seen: list[CodeType] = []
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code in codes:
+            seen.append(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        structure.unflatten(leaves)
+    except Exception as error:  # noqa: BLE001  # told by other laws, unless it comes from there
+        if not seen:
+            return
+        problem = f", and raised {type(error).__name__}: {error}"
+    else:
+        problem = ""
+    finally:
+        sys.setprofile(before)
+    if seen:
+        case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
+
+
+def _codes_of(cls: type, name: str) -> list[CodeType]:
+    found: list[CodeType] = []
+    for base in cls.__mro__:
+        function = base.__dict__.get(name)
+        while function is not None:
+            code = getattr(function, "__code__", None)
+            if isinstance(code, CodeType):
+                found.append(code)
+            function = getattr(function, "__wrapped__", None)
+    return found
+
+
+def state(case: Case) -> None:
+    """Look for what is neither a child nor in the node data."""
+    x = case.instance
+    names = names_of(x)
+    _check_declared(case, x, names)
+    leaves, structure = case.flatten(x)
+    again = case.attempt("unflatten", structure.unflatten, leaves)
+    for name in field_order(x):
+        if name in names.dynamic or not hasattr(x, name) or is_kept(x, name):
+            continue
+        found = difference(x, again, Names((name,), ()))
+        is_cache = name.startswith("_") and hasattr(again, name)
+        if found is not None and found[0] and not is_cache:
+            case.fail(found[0], f"{found[1]} after flatten and unflatten", found[2])
+
+
+def _check_declared(case: Case, x: Any, names: Names) -> None:
+    """Compare what fields say with what becomes of them."""
+    if not dataclasses.is_dataclass(x):
+        return
+    for field in dataclasses.fields(x):
+        said = field.metadata.get("static")
+        if said is True and field.name in names.dynamic:
+            case.fail(field.name, "it is declared static, and flattened as a child", "a static")
+        if said is False and field.name in names.static and is_kept(x, field.name):
+            case.fail(field.name, "it is declared dynamic, and kept in the aux data", "a child")

@@ -1,0 +1,243 @@
+"""The pytree classes of a project as items of a test run, one for each law."""
+
+import importlib.util
+import inspect
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from leafwise.errors import LawViolation
+from leafwise.testing._laws.law import Law
+from leafwise.testing._plugin.message import message_of
+from leafwise.testing.strategies._constructor import CannotBuildError
+
+Found = Callable[[str], Sequence[tuple[str, type, bool, frozenset[str]]]]
+"""From a target to its classes: name, class, whether it may be left out, known faults."""
+
+
+class Plan:
+    """What is checked.
+
+    Args:
+        texts: The targets: modules, ``module:Class``, files.
+        laws: Names of laws; none for all of them.
+        selected: Node ids that are wanted; none for all of them.
+        find: Finds the classes of a target.
+    """
+
+    def __init__(self, texts: list[str], laws: list[str], selected: list[str], find: Found) -> None:
+        """Keep what is asked for."""
+        self.texts = texts
+        self.selected = selected
+        self.find = find
+        self.laws = [law.value for law in Law if not laws or law.value in laws]
+        self.unknown = [name for name in laws if name not in set(Law)]
+        self._taken: set[object] = set()
+
+    def wants(self, nodeid: str) -> bool:
+        """Return whether a node was asked for, or one above it."""
+        return not self.selected or any(covers(each, nodeid) for each in self.selected)
+
+    def wants_some(self, nodeid: str) -> bool:
+        """Return whether a node was asked for, or one above or below it."""
+        return self.wants(nodeid) or any(covers(nodeid, each) for each in self.selected)
+
+    def take(self, cls: type, name: str) -> bool:
+        """Return whether a class, and its name, come for the first time."""
+        is_new = not {id(cls), name} & self._taken
+        self._taken |= {id(cls), name}
+        return is_new
+
+
+def targets_of(root: pytest.Collector, plan: Plan) -> Iterator[pytest.Collector]:
+    """Yield the targets of a run.
+
+    Raises:
+        pytest.Collector.CollectError: Hypothesis is missing, or there is no such law.
+    """
+    if importlib.util.find_spec("hypothesis") is None:
+        _refuse("leafwise_check needs Hypothesis\n  fix: pip install 'leafwise[testing]'")
+    if plan.unknown:
+        _refuse(f"leafwise_laws: there is no law {plan.unknown[0]!r}; there are {', '.join(Law)}")
+    for text in plan.texts:
+        nodeid = f"{root.nodeid}::{dotted(text)}"
+        if plan.wants_some(nodeid):
+            yield TargetChecks.from_parent(root, name=text, nodeid=nodeid, plan=plan)
+
+
+def covers(selected: str, nodeid: str) -> bool:
+    """Return whether a node is one that was asked for, or below it."""
+    return f"{nodeid}::".startswith((f"{selected.removesuffix('::')}::", f"{selected}."))
+
+
+def dotted(name: str) -> str:
+    """Return the name of a target or class with nothing in it that a node id could not have."""
+    place, colon, rest = name.rpartition(":")
+    place, rest = (place, rest) if colon and os.sep not in rest else (name, "")
+    place = place.removesuffix(".py").replace(os.sep, ".").lstrip(".")
+    return f"{place}.{rest}" if rest else place
+
+
+class TargetChecks(pytest.Collector):
+    """The classes of one target.
+
+    Args:
+        plan: What is checked.
+    """
+
+    def __init__(self, *, plan: Plan, **kwargs: Any) -> None:
+        """Import nothing yet."""
+        super().__init__(**kwargs)
+        self.plan = plan
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        """Yield the classes.
+
+        Raises:
+            pytest.Collector.CollectError: The target cannot be imported, or has none.
+        """
+        try:
+            found = self.plan.find(self.name)
+        except Exception as error:  # noqa: BLE001  # whatever the user's module raises
+            _refuse(_told(error))
+        for written, cls, optional, known in found:
+            name = dotted(written.removeprefix(f"{self.config.rootpath}{os.sep}"))
+            nodeid = f"leafwise::{name}"
+            if self.plan.wants_some(nodeid) and self.plan.take(cls, name):
+                yield ClassChecks.from_parent(
+                    self, name=name, nodeid=nodeid, checked=cls, optional=optional, known=known
+                )
+
+
+class ClassChecks(pytest.Collector):
+    """The laws of one class.
+
+    Args:
+        checked: The class.
+        optional: Whether it is no fault if it cannot be built.
+        known: The laws that its library is known to break.
+    """
+
+    parent: TargetChecks
+
+    def __init__(
+        self, *, checked: type, optional: bool, known: frozenset[str], **kwargs: Any
+    ) -> None:
+        """Keep the class."""
+        super().__init__(**kwargs)
+        self.checked = checked
+        self.optional = optional
+        self.known = known
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield the laws."""
+        plan = self.parent.plan
+        for law in plan.laws:
+            if plan.wants(f"{self.nodeid}::{law}"):
+                yield LawCheck.from_parent(self, name=law)
+
+
+class LawCheck(pytest.Item):
+    """A class keeps one law."""
+
+    parent: ClassChecks
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Mark it."""
+        super().__init__(**kwargs)
+        self.add_marker("leafwise")
+
+    def runtest(self) -> None:
+        """Check the law.
+
+        Of a class that cannot be built, one item fails and the others are skipped.
+        """
+        try:
+            _check(self.parent.checked, self.name)
+        except CannotBuildError as error:
+            if self.parent.optional:
+                pytest.skip(f"left out: {error}")
+            reporter = self._reporter()
+            if reporter is not self and _cannot_build(self.parent.checked, reporter.name):
+                pytest.skip(f"no instance of it can be made: see {reporter.nodeid}")
+            raise
+        except LawViolation as error:
+            if self.name in self.parent.known:
+                pytest.xfail(f"its library promises no better: {str(error).splitlines()[0]}")
+            raise
+
+    def _reporter(self) -> pytest.Item:
+        """Return the item that says that the class cannot be built: its first in the run.
+
+        The items of a run are the same in every worker of pytest-xdist.
+        """
+        parent = self.parent
+        return next((item for item in self.session.items if item.parent is parent), self)
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        """Return the message alone for what the class did wrong; with frames for the rest."""
+        if isinstance(excinfo.value, (LawViolation, CannotBuildError)):
+            path, line, _ = self.location
+            return message_of(excinfo, path, (line or 0) + 1)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return where the class is defined."""
+        path, line = _place_of(self.parent.checked)
+        return path or self.path, line, f"{self.parent.name} {self.name}"
+
+
+def _check(cls: Any, law: str) -> None:
+    __tracebackhide__ = True
+    from leafwise.testing._check import check_pytree  # noqa: PLC0415  # it needs Hypothesis
+
+    check_pytree(cls, laws=[law])
+
+
+def _cannot_build(cls: Any, law: str) -> bool:
+    try:
+        _check(cls, law)
+    except CannotBuildError:
+        return True
+    except Exception:  # noqa: BLE001  # that item says it
+        return False
+    return False
+
+
+def _place_of(cls: type) -> tuple[Path | None, int]:
+    """Return the file and the line, from 0, where a class is defined."""
+    try:
+        file = inspect.getsourcefile(cls)
+        line = inspect.getsourcelines(cls)[1]
+    except (OSError, TypeError, IndexError, SyntaxError):
+        return None, 0
+    return (Path(file) if file else None), max(0, line - 1)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise pytest.Collector.CollectError(message)
+
+
+def _told(error: Exception) -> str:
+    """Return an error, and what the user's module raised with the frames that are his."""
+    cause = error.__cause__
+    if cause is None or cause.__traceback__ is None:
+        return str(error)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(cause.__traceback__)
+        if not frame.filename.startswith("<frozen") and not _is_ours(frame.filename)
+    ]
+    told = traceback.TracebackException.from_exception(cause)
+    told.stack = traceback.StackSummary.from_list(frames)
+    return f"{error}\n\n{''.join(told.format())}"
+
+
+def _is_ours(file: str) -> bool:
+    here = f"{os.sep}leafwise"
+    ours = (f"{here}{os.sep}check{os.sep}", f"{here}_pytest.py", f"{os.sep}importlib{os.sep}")
+    return any(part in file for part in ours)

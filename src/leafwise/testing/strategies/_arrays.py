@@ -1,0 +1,265 @@
+"""Strategies for arrays."""
+
+import functools
+import math
+import typing
+from typing import Any, Final, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from leafwise.testing.strategies._constructor import CannotBuildError
+from leafwise.testing.strategies._dims import shapes_of
+from leafwise.testing.strategies._place import Place
+
+Strategy: TypeAlias = st.SearchStrategy[Any]
+
+_DIMENSION: Final = 3
+"""The length of an axis where all values are to be alike."""
+
+_SHAPES: Final = hnp.array_shapes(min_dims=0, max_dims=3, min_side=1, max_side=3)
+_DTYPES: Final = st.sampled_from([*["float32"] * 6, "int32", "bool"])
+_FEW: Final = 64
+"""Up to how many elements an array may have several of its own."""
+
+
+def arrays(
+    shape: int | tuple[int, ...] | Strategy | None = None,
+    dtype: Any = None,
+    elements: Strategy | None = None,
+    *,
+    special: bool = False,
+    numpy: bool = False,
+) -> Strategy:
+    """Return a strategy for arrays that are cheap to draw: most are filled with one value.
+
+    Args:
+        shape: The shape, or a strategy for shapes; None for none to three axes of length
+            one to three.
+        dtype: The dtype, or a strategy for dtypes; None for float32 mostly, int32 or bool
+            now and then. The dtype of `jax.random.key` gives random keys.
+        elements: A strategy for elements; None for small numbers that every dtype holds.
+        special: Whether floating-point elements may be NaN, infinite and negative zero.
+        numpy: Whether to make numpy arrays, not jax arrays.
+
+    Returns:
+        A strategy for `jax.Array`, or for `np.ndarray`; zeros of the smallest shape are its
+        simplest values.
+
+    Raises:
+        TypeError: An argument is neither what it is to be, nor a strategy.
+
+    Example:
+        >>> from leafwise.testing import strategies as lst
+        >>> weights = lst.arrays((3, 4), special=True)
+        >>> batches = lst.arrays(st.tuples(st.integers(0, 5), st.just(8)), "bfloat16")
+    """
+    shapes = _SHAPES if shape is None else _shape_strategy(shape)
+    dtypes = _DTYPES if dtype is None else dtype
+    if not isinstance(dtypes, st.SearchStrategy):
+        _check_dtype(dtypes)
+        dtypes = st.just(dtypes)
+    given: Any = elements
+    if given is not None and not isinstance(given, st.SearchStrategy):
+        msg = f"arrays(elements=...) takes a strategy, got {elements!r}: write st.just(...)"
+        raise TypeError(msg)
+
+    def draw_one(draw: st.DrawFn, /, **_arguments: Any) -> Any:
+        drawn = draw(dtypes)
+        lengths = draw(shapes)
+        lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
+        if _is_key_dtype(drawn):
+            return draw(keys(lengths))
+        kind = jnp.dtype(drawn)
+        if elements is None:
+            made = draw(_usual_arrays(lengths, kind, special))
+        else:
+            made = draw(_numpy_arrays(lengths, kind, elements))
+        return made if numpy else on_device(made)
+
+    draw_one.__name__ = draw_one.__qualname__ = "arrays"  # what a strategy's repr begins with
+    said = {"shape": shape, "dtype": dtype, "elements": elements}
+    said |= {"special": special or None, "numpy": numpy or None}
+    return st.composite(draw_one)(**{n: each for n, each in said.items() if each is not None})
+
+
+def _shape_strategy(shape: Any) -> Strategy:
+    if isinstance(shape, st.SearchStrategy):
+        return shape
+    axes = (shape,) if isinstance(shape, int) else shape
+    if isinstance(axes, tuple | list) and all(isinstance(n, int) and n >= 0 for n in axes):
+        return st.just(tuple(axes))
+    msg = f"arrays(shape=...) takes a tuple of lengths or a strategy for them, got {shape!r}"
+    raise TypeError(msg)
+
+
+def _check_dtype(dtype: Any) -> None:
+    try:
+        jnp.dtype(dtype)
+    except TypeError as error:
+        if not _is_key_dtype(dtype):
+            msg = f"arrays(dtype=...) takes a dtype or a strategy for dtypes, got {dtype!r}"
+            raise TypeError(msg) from error
+
+
+def _is_key_dtype(dtype: Any) -> bool:
+    try:
+        return bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
+    except TypeError:  # no dtype at all
+        return False
+
+
+def on_device(array: Any) -> jax.Array:
+    """Return a numpy array as a jax array, of the same dtype if JAX's settings have it."""
+    wanted = jax.dtypes.canonicalize_dtype(array.dtype)
+    return jnp.asarray(array.astype(wanted, copy=False))
+
+
+@functools.lru_cache(maxsize=500)  # it takes longer to make than to draw from
+def _usual_arrays(shape: tuple[int, ...], dtype: Any, special: bool) -> Strategy:  # noqa: FBT001
+    return _numpy_arrays(shape, dtype, _elements(dtype, special=special))
+
+
+def _numpy_arrays(shape: tuple[int, ...], dtype: Any, elements: Strategy) -> Strategy:
+    """Return a strategy for numpy arrays of a shape and dtype."""
+    drawn = _working_dtype(dtype)
+    filled = elements.map(lambda element: np.full(shape, element, drawn))
+    made = filled
+    if 1 < math.prod(shape) <= _FEW:
+        made = filled | hnp.arrays(drawn, shape, elements=elements, fill=elements)
+    return made if drawn == dtype else made.map(lambda array: array.astype(dtype))
+
+
+def _working_dtype(dtype: Any) -> Any:
+    """Return the dtype to draw in: Hypothesis does not know those of ml_dtypes."""
+    if type(dtype) in vars(np.dtypes).values():
+        return dtype
+    return np.dtype("float64" if jnp.issubdtype(dtype, np.floating) else "int64")
+
+
+_SPECIAL: Final = (math.nan, math.inf, -math.inf, -0.0)
+
+
+def _elements(dtype: Any, *, special: bool) -> Strategy:
+    """Return a strategy for small numbers that a dtype holds exactly."""
+    if dtype.kind == "b":
+        return st.booleans()
+    if jnp.issubdtype(dtype, np.integer):
+        iinfo: Any = jnp.iinfo
+        info = iinfo(dtype)
+        return st.integers(max(-10, int(info.min)), min(10, int(info.max)))
+    # The narrowest floats hold these: 1, 2, 3, 4 and their halves.
+    floats: Strategy = st.integers(-8, 8).map(lambda number: number / 2)
+    if dtype.itemsize == 1:
+        floats = st.integers(-2, 2).map(float)
+    if special:
+        floats = floats | st.sampled_from(_SPECIAL)
+    if jnp.issubdtype(dtype, np.complexfloating):
+        return st.builds(complex, floats, floats)
+    return floats if jnp.issubdtype(dtype, np.floating) else hnp.from_dtype(dtype)
+
+
+def keys(shape: tuple[int, ...] = ()) -> Strategy:
+    """Return a strategy for random keys of the default implementation."""
+    return st.integers(0, 9).map(lambda seed: _keys(shape, seed))
+
+
+def _keys(shape: tuple[int, ...], seed: int) -> Any:
+    first = jax.random.key(seed)
+    if not shape:
+        return first
+    data = np.zeros((*shape, *jax.random.key_data(first).shape), np.uint32)
+    data[..., -1] = seed + np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)
+    return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(first))
+
+
+def alike(shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = "float32") -> Strategy:
+    """Return a strategy for numpy arrays of one shape and dtype, each of one number."""
+    return st.integers(0, 2).map(lambda number: np.full(shape, number, jnp.dtype(dtype)))
+
+
+def array_values(kind: Any, where: Place) -> Strategy:
+    """Return a strategy for arrays, of which at most dtype and number of axes are said."""
+    numpy = (typing.get_origin(kind) or kind) is np.ndarray
+    if not where.varied:
+        return alike() if numpy else alike().map(jnp.asarray)
+    shape: Strategy | None = None
+    dtype = None
+    said = typing.get_args(kind)  # np.ndarray[shape, np.dtype[scalar]]
+    if len(said) > 1:
+        lengths = typing.get_args(said[0])
+        if lengths and ... not in lengths:
+            shape = st.tuples(*[st.integers(1, 3) for _ in lengths])
+        scalars = typing.get_args(said[1])
+        if scalars and isinstance(scalars[0], type):
+            dtype = concrete_scalar(scalars[0])
+    return arrays(shape, dtype, numpy=numpy)
+
+
+_CONCRETE: Final[dict[Any, type]] = {
+    **dict.fromkeys((np.generic, np.number, np.inexact, np.floating), np.float32),
+    **dict.fromkeys((np.integer, np.signedinteger), np.int32),
+    np.unsignedinteger: np.uint32,
+    np.complexfloating: np.complex64,
+    np.flexible: np.str_,
+    np.character: np.str_,
+}
+
+
+def concrete_scalar(kind: type) -> type:
+    """Return a scalar type of numpy that has instances: float32 for ``np.floating``."""
+    return _CONCRETE.get(kind, kind)
+
+
+_PREFERRED: Final[tuple[str, ...]] = ("float32", "int32", "bool", "uint32", "complex64", "prng_key")
+_WIDE: Final[tuple[str, ...]] = ("float64", "int64", "uint64", "complex128")
+_RARE: Final[tuple[str, ...]] = ("bfloat16", "float16", "int8", "int16", "uint8")
+
+
+def jaxtyped_values(kind: Any, where: Place) -> Strategy:
+    """Return a strategy for ``Float[Array, "batch 3"]``: numbers are lengths, names one length."""
+    numpy = getattr(kind, "array_type", None) is np.ndarray
+    names = _dtype_names(kind)
+    if not where.varied:
+        return _jaxtyped_alike(kind, names, numpy=numpy)
+    if names == ["prng_key"]:
+        return shapes_of(kind).flatmap(keys)
+    usual = [name for name in _PREFERRED if name in names and name != "prng_key"][:1]
+    rare = [name for name in _RARE if name in names]
+    if numpy or jax.config.jax_enable_x64:
+        rare += [name for name in _WIDE if name in names]
+    if len(names) > len(_RARE) and "bool" in names:  # Shaped: anything will do
+        usual, rare = ["float32"], ["int32", "bool"]
+    usual = usual or [name for name in names if name != "prng_key"][:1]
+    if not numpy and usual[0] in _WIDE and not jax.config.jax_enable_x64:
+        msg = (
+            f"{where}: JAX has no {usual[0]} unless it is told to\n"
+            f"  fix: `jax.config.update('jax_enable_x64', True)`; or {where.fix()}"
+        )
+        raise CannotBuildError(msg)
+    dtypes = st.sampled_from([*usual * 6, *[name for name in rare if name not in usual]])
+    return arrays(shapes_of(kind), dtypes, numpy=numpy)
+
+
+def _dtype_names(kind: Any) -> list[str]:
+    """Return the dtypes that an annotation allows, as JAX names them."""
+    said = getattr(kind, "dtypes", None)
+    listed = said if isinstance(said, tuple | list) else ()  # else any dtype will do
+    names = [each for each in listed if isinstance(each, str)]
+    return names or [*_PREFERRED[:-1], *_RARE]
+
+
+def _jaxtyped_alike(kind: Any, names: list[str], *, numpy: bool) -> Strategy:
+    shape = tuple(
+        int(word) if word.isdigit() else _DIMENSION
+        for word in str(getattr(kind, "dim_str", "")).split()
+        if not word.startswith(("*", "..."))
+    )
+    if names == ["prng_key"]:
+        return st.integers(0, 9).map(jax.random.key)
+    dtype = next((name for name in ("float32", "int32") if name in names), names[0])
+    made = alike(shape, dtype)
+    return made if numpy else made.map(jnp.asarray)

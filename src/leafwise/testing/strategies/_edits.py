@@ -1,0 +1,236 @@
+"""Changes of one thing in an instance, of every kind that JAX could see."""
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar
+
+import hypothesis
+import jax
+from hypothesis import strategies as st
+
+from leafwise._objects.text import got
+from leafwise._trees.equality import told_apart
+from leafwise.errors import LeafwiseError
+from leafwise.testing._words import change_of, say_leaf, say_static, short
+from leafwise.testing.strategies import _changes
+from leafwise.testing.strategies._constructor import parameters_of
+from leafwise.testing.strategies._places import Role, Spot, is_below, spots
+
+T = TypeVar("T")
+
+
+class EditKind(StrEnum):
+    """What an edit changes."""
+
+    LEAF_VALUE = "leaf value"
+    """The elements of a leaf: nothing that a program is made for."""
+    STATIC_VALUE = "static value"
+    """A static, or a part of one: another value."""
+    STATIC_TYPE = "static type"
+    """A static, or a part of one: an equal value of another type."""
+    SHAPE = "shape"
+    """The shape of a leaf."""
+    DTYPE = "dtype"
+    """The dtype of a leaf."""
+    WEAK_TYPE = "weak type"
+    """Whether the dtype of a leaf gives way to others."""
+    ARRAY_KIND = "kind of array"
+    """Where the data of a leaf lies: in JAX, in NumPy, in Python. Its aval is the same."""
+    CONTAINER = "container"
+    """The structure: a list becomes a tuple, an element comes or goes, a leaf becomes None."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit(Generic[T]):
+    """One change of one thing in an instance.
+
+    Attributes:
+        path: Where: ``layers[0].w``; empty for the whole.
+        kind: What is changed.
+        before: What stood there.
+        after: What stands there now.
+        edited: The changed instance; the original is as it was.
+    """
+
+    path: str
+    kind: EditKind
+    before: Any
+    after: Any
+    edited: T
+
+    def __str__(self) -> str:
+        """Return one line: path, kind, and the change."""
+        return f"{self.path or 'the whole'}: {self.kind}: {self.change}"
+
+    @property
+    def change(self) -> str:
+        """The change in words: ``2 -> 3``."""
+        if self.kind in (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE):
+            return change_of(_typed(self.before, self.after), _typed(self.after, self.before))
+        if self.kind is EditKind.CONTAINER:
+            return change_of(short(self.before), short(self.after))
+        before, after = say_leaf(self.before), say_leaf(self.after)
+        if self.kind is EditKind.ARRAY_KIND:
+            kinds = type(self.before).__name__, type(self.after).__name__
+            return change_of(f"{before} ({kinds[0]})", f"{after} ({kinds[1]})")
+        return f"{before}, other elements" if before == after else f"{before} -> {after}"
+
+
+def _typed(value: Any, other: Any) -> str:
+    text = say_static(value)
+    return f"{text} ({type(value).__name__})" if text == say_static(other) else text
+
+
+_Change = Callable[[Any], "st.SearchStrategy[Any] | None"]
+_CHANGES: Final[dict[EditKind, tuple[Role, _Change]]] = {
+    EditKind.LEAF_VALUE: (Role.LEAF, _changes.leaf_values),
+    EditKind.STATIC_VALUE: (Role.STATIC, _changes.static_values),
+    EditKind.STATIC_TYPE: (Role.STATIC, _changes.static_types),
+    EditKind.SHAPE: (Role.LEAF, _changes.leaf_shapes),
+    EditKind.DTYPE: (Role.LEAF, _changes.leaf_dtypes),
+    EditKind.WEAK_TYPE: (Role.LEAF, _changes.leaf_weak_types),
+    EditKind.ARRAY_KIND: (Role.LEAF, _changes.leaf_kinds),
+    EditKind.CONTAINER: (Role.CONTAINER, _changes.other_containers),
+}
+
+
+Options = dict[EditKind, list[tuple[Spot, "st.SearchStrategy[Any]"]]]
+"""By kind of edit, the places where one can be made, and what could stand there."""
+
+
+def options_of(places: Iterable[Spot], kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
+    """Return the edits that can be made at some places."""
+    places = list(places)
+    found: Options = {}
+    for kind in kinds:
+        role, change = _CHANGES[kind]
+        for spot in places:
+            fits = spot.role is role or (role is Role.CONTAINER and spot.role is Role.LEAF)
+            strategy = change(spot.value) if fits else None
+            if kind is EditKind.STATIC_VALUE and strategy is not None:
+                strategy = _as_annotated(spot, strategy)
+            if strategy is not None:
+                found.setdefault(kind, []).append((spot, strategy))
+    return found
+
+
+def _as_annotated(
+    spot: Spot, strategy: "st.SearchStrategy[Any]"
+) -> "st.SearchStrategy[Any] | None":
+    """Return a strategy for what an annotation lists, if it lists values; else the one given."""
+    choices = _choices(spot.holder, spot.name) if spot.holder is not None else ()
+    if not choices:
+        return strategy
+    others = [choice for choice in choices if told_apart(choice, spot.value)]
+    return st.sampled_from(others) if others else None
+
+
+def _choices(holder: type, name: str) -> tuple[Any, ...]:
+    """Return the values that ``Literal[...]`` allows for a parameter of a constructor."""
+    try:
+        kinds = [each.kind for each in parameters_of(holder) if each.name == name]
+    except Exception:  # noqa: BLE001  # annotations of the user's that cannot be read
+        return ()
+    kind = kinds[0] if kinds else None
+    while typing.get_origin(kind) in (typing.Annotated, typing.Final):
+        kind = typing.get_args(kind)[0]
+    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+
+
+def edits(
+    instance: T,
+    *,
+    kinds: Iterable[EditKind | str] | EditKind | str | None = None,
+    at: str | Iterable[str] | None = None,
+) -> "st.SearchStrategy[Edit[T]]":
+    """Return a strategy for changes of one thing in an instance.
+
+    Args:
+        instance: An instance of a pytree class of any library, or any other pytree. It is
+            not changed.
+        kinds: The kinds of edits; None for all that can be made.
+        at: Where: a path such as ``"config.depth"``, or several; what lies below counts.
+            None for everywhere.
+
+    Returns:
+        A strategy for `Edit`. Simple edits come first: where a test fails, the smallest
+        change that makes it fail is shown.
+
+    Raises:
+        TypeError: `instance` is a class.
+        ValueError: A kind is unknown, nothing is at a path, or there is no such edit.
+
+    Example:
+        >>> @given(st.data())  # doctest: +SKIP
+        ... def test(data):
+        ...     params = data.draw(instances(Params))
+        ...     edit = data.draw(edits(params, kinds=["leaf value"]))
+        ...     assert jax.tree.structure(edit.edited) == jax.tree.structure(params)
+    """
+    if isinstance(instance, type):
+        msg = (
+            f"edits takes an instance, got the class {instance.__qualname__}\n"
+            f"  fix: instances({instance.__name__}).flatmap(edits)"
+        )
+        raise TypeError(msg)
+    named = [kinds] if isinstance(kinds, str) else EditKind if kinds is None else kinds
+    chosen = [_kind(kind) for kind in named]
+    paths = [at] if isinstance(at, str) else None if at is None else list(at)
+    if paths is not None:
+        _check_paths(instance, paths)
+    places = [spot for spot in spots(instance) if paths is None or is_below(spot.path, paths)]
+    found = options_of(places, chosen)
+    if not found:
+        words = " or ".join(chosen) or "(none)"
+        where = f" at {' or '.join(paths) or '(nowhere)'}" if paths is not None else ""
+        msg = f"{type(instance).__name__}: there is no edit of the kind {words}{where}"
+        raise ValueError(msg)
+    return edits_of(found)
+
+
+def _kind(kind: EditKind | str) -> EditKind:
+    try:
+        return EditKind(kind)
+    except ValueError:
+        msg = f"edits(kinds=...): {got(kind)} is no kind of edit; there are {', '.join(EditKind)}"
+        raise ValueError(msg) from None
+
+
+def _check_paths(instance: Any, paths: list[str]) -> None:
+    known = [spot.path for spot in spots(instance)]
+    for path in paths:
+        if not any(is_below(each, [path]) for each in known):
+            names = ", ".join(dict.fromkeys(filter(None, known)))
+            msg = f"{type(instance).__name__}: nothing is at {path!r}; there is {names}"
+            raise ValueError(msg)
+
+
+@st.composite
+def edits_of(draw: st.DrawFn, found: Options) -> Edit[Any]:
+    """Draw one of the edits that can be made."""
+    kind = draw(st.sampled_from(list(found)))
+    spot, strategy = draw(st.sampled_from(found[kind]))
+    edit = make_edit(kind, spot, draw(strategy))
+    if edit is None:
+        hypothesis.reject()
+    return edit
+
+
+def make_edit(kind: EditKind, spot: Spot, new: Any) -> Edit[Any] | None:
+    """Return an edit; None if the class refuses the value, or stores the one that it had."""
+    try:
+        edited = spot.put(new)
+        jax.tree_util.tree_flatten(edited)
+    except (LeafwiseError, TypeError, ValueError):
+        return None
+    stored = new
+    if spot.role is Role.STATIC and spot.name:
+        held = [each.value for each in spots(edited) if each.path == spot.path]
+        stored = held[0] if held else new
+        if told_apart(spot.value, stored) is False:
+            return None
+        if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
+            return None  # a converter made another value of it
+    return Edit(spot.path, kind, spot.value, stored, edited)

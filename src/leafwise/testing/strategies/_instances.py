@@ -1,0 +1,155 @@
+"""Instances of any class, from its annotations."""
+
+import difflib
+import inspect
+import types
+import typing
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from leafwise.testing.strategies._arrays import Strategy
+from leafwise.testing.strategies._constructor import CannotBuildError, parameters_of, takes_any_name
+from leafwise.testing.strategies._objects import is_abstract, is_user_registered
+from leafwise.testing.strategies._place import Place
+from leafwise.testing.strategies._plan import Plan, drawing
+from leafwise.testing.strategies._values import strategy_for
+
+
+def instances(cls: Any, /, **overrides: Any) -> Strategy:
+    """Return a strategy for instances of a class, made of what its annotations say.
+
+    The class may be of any library, or written by hand: what counts is its constructor,
+    and the annotations of its fields. A field with a default has it in about half of the
+    instances. Axes that jaxtyping annotations name (``Float[Array, "batch dim"]``) have one
+    length throughout an instance; an instance inside of it has its own. Arguments that the
+    class refuses are drawn again. A strategy that `hypothesis.register_type_strategy` knows
+    is used, for the class itself as well unless there are overrides.
+
+    Args:
+        cls: A class, or an alias of one: ``Box[int]``. An abstract class stands for its
+            subclasses.
+        **overrides: Strategies by field, used in place of the annotation and of the
+            default; ``...`` for the annotation, never the default.
+
+    Returns:
+        A strategy for instances; it can be drawn from inside of a test. Annotations are
+        read at the first draw, so that they may name what is defined later.
+
+    Raises:
+        TypeError: `cls` is no class, an override names no argument of the constructor, or
+            is no strategy.
+        CannotBuildError: On drawing: a field cannot be built, or the class refuses
+            everything. The message names the field, and the override to write.
+
+    Example:
+        >>> import jax
+        >>> import leafwise as lw
+        >>> from hypothesis import given, strategies as st
+        >>> from leafwise.testing import strategies as lst
+        >>> @lw.pytree
+        ... class Params:
+        ...     w: jax.Array
+        ...     depth: int = lw.static_field(default=2)
+        >>> @given(lst.instances(Params, depth=st.integers(1, 4)))
+        ... def test(params):
+        ...     assert 1 <= params.depth <= 4
+        >>> test()
+    """
+    origin: Any = typing.get_origin(cls) or cls
+    if not inspect.isclass(origin) or any(origin is each for each in _NO_CLASSES):
+        msg = f"instances() takes a class, got {cls!r} ({type(cls).__name__})"
+        if _is_instance(cls):
+            msg += f": write instances({type(cls).__name__})"
+        raise TypeError(msg)
+    _check(origin, overrides)
+    planned = _Planned(cls, overrides)
+
+    def draw_one(draw: st.DrawFn, cls: Any, /, **overrides: Any) -> Any:  # noqa: ARG001  # its repr
+        return draw(planned.strategy)
+
+    draw_one.__name__ = draw_one.__qualname__ = "instances"  # what a strategy's repr begins with
+    return st.composite(draw_one)(cls, **overrides)
+
+
+_NO_CLASSES: Final[tuple[Any, ...]] = (types.UnionType, typing.Union)
+
+
+def _is_instance(value: Any) -> bool:
+    """Return whether a value is an instance of a class that one would ask instances of."""
+    return hasattr(type(value), "__dict__") and type(value).__module__ != "builtins"
+
+
+def _check(cls: Any, overrides: dict[str, Any]) -> None:
+    """Refuse overrides that cannot be meant.
+
+    Raises:
+        TypeError: One of them names no argument, or is no strategy.
+    """
+    if not overrides:
+        return
+    if is_abstract(cls):
+        msg = f"instances({cls.__name__}, ...): an abstract class has no fields to override"
+        raise TypeError(msg)
+    try:
+        known = [parameter.name for parameter in parameters_of(cls)]
+        open_ended = takes_any_name(cls)
+    except CannotBuildError as error:
+        raise TypeError(str(error)) from error
+    for name, strategy in overrides.items():
+        if name not in known and not open_ended:
+            raise TypeError(_unknown(cls, name, known))
+        if not isinstance(strategy, st.SearchStrategy) and strategy is not ...:
+            msg = (
+                f"instances({cls.__name__}, {name}=...) takes a strategy, got {strategy!r} "
+                f"({type(strategy).__name__})\n"
+                f"  fix: `instances({cls.__name__}, {name}=st.just({strategy!r}))`"
+            )
+            raise TypeError(msg)
+
+
+def _unknown(cls: Any, name: str, known: list[str]) -> str:
+    """Return what to say of an override that names no argument."""
+    start = f"instances({cls.__name__}, {name}=...): "
+    fields = getattr(cls, "__dataclass_fields__", {})
+    if name in fields:
+        return f"{start}the constructor does not take {name!r}, which is a field with init=False"
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = " or ".join(map(repr, near)) if near else ""
+    hint = f"; did you mean {hint}?" if hint else f"; it takes {', '.join(known) or 'nothing'}"
+    return f"{start}the constructor of {cls.__name__} takes no {name!r}{hint}"
+
+
+class _Planned:
+    """The strategy of a class, made when it is needed first."""
+
+    def __init__(self, cls: Any, overrides: dict[str, Any]) -> None:
+        self.cls = cls
+        self.origin = typing.get_origin(cls) or cls
+        self.overrides = overrides
+        self._from_fields: Strategy | None = None
+
+    @property
+    def strategy(self) -> Strategy:
+        """What to draw from."""
+        return _drawn(self)
+
+    def draw(self, draw: st.DrawFn) -> Any:
+        """Draw an instance."""
+        registered = is_user_registered(self.origin)
+        if registered and not self.overrides:
+            with drawing(self) as again:
+                if not again:  # else this is the strategy that was registered
+                    return draw(st.from_type(self.cls))
+        if self._from_fields is None:
+            where = Place("", self.origin, varied=True)
+            if self.overrides or registered:
+                self._from_fields = Plan(self.cls, where, strategy_for, self.overrides).strategy()
+            else:
+                self._from_fields = strategy_for(self.cls, where)
+        return draw(self._from_fields)
+
+
+@st.composite
+def _drawn(draw: st.DrawFn, planned: _Planned) -> Any:
+    return planned.draw(draw)

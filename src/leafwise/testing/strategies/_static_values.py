@@ -1,0 +1,161 @@
+"""Values for static fields, of every kind that can be told apart."""
+
+import dataclasses
+import datetime as dt
+import enum
+import fractions
+import functools
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from leafwise._objects.frozen import FrozenMapping, StaticArray
+from leafwise.testing.strategies._arrays import Strategy, arrays
+from leafwise.testing.strategies._pool import first, last
+
+
+class Color(enum.Enum):
+    """A member is its value in no sense."""
+
+    RED = 1
+    BLUE = 2
+
+
+class Level(enum.IntEnum):
+    """A member is equal to a whole number."""
+
+    OFF = 0
+    ON = 1
+
+
+class Mode(enum.StrEnum):
+    """A member is equal to text."""
+
+    A = "a"
+    B = "b"
+
+
+class Point(NamedTuple):
+    """Equal to a tuple, and to a `Size`."""
+
+    x: Any
+    y: Any
+
+
+class Size(NamedTuple):
+    """Equal to a tuple, and to a `Point`."""
+
+    x: Any
+    y: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A frozen dataclass that does not compare all of its fields.
+
+    Attributes:
+        value: A field that is compared.
+        note: One that is not: two configurations may be equal and yet differ.
+    """
+
+    value: Any
+    note: Any = dataclasses.field(default=None, compare=False)
+
+
+_NUMBERS: Final[tuple[Any, ...]] = (
+    *(0, 1, 2, -1, 2**31, 2**64),
+    *(False, True),
+    *(0.0, 1.0, -0.0, 0.5, math.nan, math.inf, -math.inf),
+    *(0j, 1 + 0j, complex(0.0, -0.0)),
+    *(np.int32(1), np.int64(1), np.float32(1), np.float64(1), np.float32("nan"), np.bool_(1)),
+)
+_NAMED: Final[tuple[Any, ...]] = (
+    *(None, ...),
+    *(*Color, *Level, *Mode),
+    *(int, bool, float, np.float32, jnp.float32, Config, Point),
+    *(np.dtype("float32"), np.dtype("int32"), jnp.dtype("bfloat16")),
+    *(first, last, math.sin, jnp.sin, jnp.tanh),
+)
+_TEXTS: Final = ("", "a", "b", "1", b"", b"a")
+_INSTANT: Final = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+_EAST: Final = dt.timezone(dt.timedelta(hours=1))
+_OTHERS: Final[tuple[Any, ...]] = (
+    *(range(0), range(3), range(0, 3, 2), range(0, 4, 2)),
+    *(fractions.Fraction(1), fractions.Fraction(1, 2)),
+    *(_INSTANT, _INSTANT.astimezone(_EAST), _INSTANT.date(), dt.timedelta(1)),
+)
+
+
+def static_values() -> Strategy:
+    """Return a strategy for values that a static field accepts, made to be confused.
+
+    They are numbers (1, True, 1.0, 1+0j and numpy's ones; NaN, the two zeros, infinities),
+    text and bytes, None and ``...``, members of enums that are equal to their values and of
+    one that is not, types, dtypes, named functions, ranges, fractions, dates, and tuples,
+    frozensets, `FrozenMapping`, namedtuples of two classes, frozen dataclasses with a field
+    that is not compared, partials, `StaticArray`, and, since Python 3.12, slices of these.
+    Many are equal (``==``) and of another type, or equal and not alike; each is hashable.
+
+    Returns:
+        A strategy for the values; ``None`` is the simplest.
+
+    Example:
+        >>> from hypothesis import given
+        >>> from leafwise.testing import strategies as lst
+        >>> @given(lst.static_values())
+        ... def test(value):
+        ...     hash(value)
+        >>> test()
+    """
+    leaves = st.one_of(
+        st.sampled_from(_NAMED),
+        st.sampled_from(_NUMBERS).map(_afresh),
+        st.sampled_from(_TEXTS),
+        st.integers() | st.floats() | st.text("ab", max_size=3),
+        st.sampled_from(_OTHERS),
+        arrays(st.sampled_from([(), (2,), (0, 2), (2, 0)]), numpy=True, special=True).map(
+            StaticArray
+        ),
+    )
+    flat = _containers(leaves)
+    # Containers are many: without more weight, plain values would hardly be met.
+    return st.one_of(leaves, leaves, leaves, leaves, flat, _containers(leaves | flat))
+
+
+def _afresh(number: Any) -> Any:
+    """Return another object of the same value, where that is what a computation would do."""
+    return float(str(number)) if type(number) is float else number
+
+
+def _containers(parts: Strategy) -> Strategy:
+    few = st.lists(parts, max_size=3)
+    return st.one_of(
+        few.map(tuple),
+        st.builds(Point, parts, parts),
+        st.builds(Size, parts, parts),
+        st.builds(Config, parts, parts),
+        _sets(few),
+        st.dictionaries(st.sampled_from(["a", "b", 1]), parts, max_size=2).map(FrozenMapping),
+        st.builds(_partial, parts),  # mapped, each of the parts' branches would be one here
+        *_SLICES(parts),
+    )
+
+
+def _partial(part: Any) -> Any:
+    return functools.partial(first, part, key=part)
+
+
+def _sets(few: Strategy) -> Strategy:
+    return few.map(frozenset)
+
+
+_SLICES: Final[Callable[[Strategy], list[Strategy]]] = (
+    (lambda parts: [st.builds(slice, parts, parts)])
+    if sys.version_info >= (3, 12)  # before, they have no hash
+    else (lambda _: [])
+)

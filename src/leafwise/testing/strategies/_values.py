@@ -1,0 +1,164 @@
+"""Values for the fields of a class, from annotations and defaults, through Hypothesis."""
+
+import collections.abc
+import inspect
+import typing
+from typing import Annotated, Any, Final
+
+from hypothesis import strategies as st
+
+from leafwise._classes.annotations import Unknown, resolve
+from leafwise.testing.strategies import _arguments, _containers, _objects, _scalars
+from leafwise.testing.strategies._arrays import Strategy, arrays
+from leafwise.testing.strategies._constructor import CannotBuildError, Parameter
+from leafwise.testing.strategies._find import find
+from leafwise.testing.strategies._generics import substitute
+from leafwise.testing.strategies._objects import is_user_registered
+from leafwise.testing.strategies._place import Place
+from leafwise.testing.strategies._scalars import Rule, origin_of
+
+EMPTY: Final = inspect.Parameter.empty
+
+
+def strategy_for(kind: Any, where: Place, default: Any = EMPTY) -> Strategy:
+    """Return a strategy for the values of an annotation.
+
+    Args:
+        kind: The annotation, resolved.
+        where: The place of the values.
+        default: The field's default, whose type serves if the annotation says nothing.
+
+    Raises:
+        CannotBuildError: Nothing is known of the annotation; the message says how to
+            register a strategy.
+    """
+    kind = substitute(kind, where.bindings)
+    origin = typing.get_origin(kind)
+    if origin is Annotated:
+        return _annotated(kind, where, default)
+    if origin in (Final, typing.ClassVar, typing.Required, typing.NotRequired):
+        return strategy_for(typing.get_args(kind)[0], where, default)
+    kind = _resolved(kind, where)
+    if _is_registered(kind, where):
+        return _from_hypothesis(kind, where)
+    for test, make in _RULES:
+        if test(kind):
+            return _not_empty(make(kind, where, strategy_for), kind, where)
+    if kind in (Any, object, EMPTY) or origin_of(kind) is collections.abc.Hashable:
+        return _anything(kind, where, default)
+    for test, make in _objects.OWN if where.varied else ():
+        if test(kind):
+            return make(kind, where, strategy_for)
+    return _from_hypothesis(kind, where)
+
+
+_RULES: Final[tuple[Rule, ...]] = (
+    *_scalars.RULES,
+    *_objects.FIELDS,
+    *_containers.RULES,
+    *_objects.RULES,
+)
+
+
+def argument_for(cls: Any, parameter: Parameter, where: Place) -> Strategy:
+    """Return a strategy for an argument that the field of its name does not refuse alone.
+
+    Raises:
+        CannotBuildError: Nothing is known of its annotation.
+    """
+    return _arguments.argument_for(cls, parameter, where, strategy_for)
+
+
+def accepts_none(kind: Any) -> bool:
+    """Return whether an annotation is optional."""
+    if typing.get_origin(kind) in (Annotated, Final):
+        return accepts_none(typing.get_args(kind)[0])
+    return type(None) in typing.get_args(kind)
+
+
+def _annotated(kind: Any, where: Place, default: Any) -> Strategy:
+    """Return what the remarks of an annotation ask for: a strategy, or limits."""
+    inner: Any = kind.__origin__
+    remarks: list[Any] = list(kind.__metadata__)
+    strategies = [remark for remark in remarks if isinstance(remark, st.SearchStrategy)]
+    if strategies:
+        return strategies[-1]
+    limits = [each for each in remarks if type(each).__module__.startswith("annotated_types")]
+    if limits and where.varied:
+        for limit in limits:
+            inner = Annotated[inner, limit]
+        return _from_hypothesis(inner, where)
+    return strategy_for(inner, where, default)
+
+
+def _resolved(kind: Any, where: Place) -> Any:
+    """Return what a name inside of an annotation stands for: ``list["Node"]``.
+
+    Raises:
+        CannotBuildError: It cannot be found.
+    """
+    if kind is typing.Self:
+        return where.home
+    if isinstance(kind, str | typing.ForwardRef):
+        name = kind if isinstance(kind, str) else kind.__forward_arg__
+        scopes = [{cls.__name__: cls} for cls in (where.home, *where.above)]
+        kind = resolve(where.home, where.text, name, [*scopes])
+    if isinstance(kind, Unknown):
+        msg = (
+            f"{where}: its annotation cannot be resolved at run time\n"
+            f"  fix: import what it names at the top of the module, not for type checkers only"
+        )
+        if where.varied:
+            msg += f"; or {where.fix()}"
+        raise CannotBuildError(msg)
+    return kind
+
+
+def _is_registered(kind: Any, where: Place) -> bool:
+    origin = origin_of(kind)
+    if origin in where.above and where.varied:
+        return False  # its strategy may be the one that asks
+    return is_user_registered(kind) or is_user_registered(origin)
+
+
+def _anything(kind: Any, where: Place, default: Any) -> Strategy:
+    """Return a strategy for what an annotation says nothing of."""
+    hashable = origin_of(kind) is collections.abc.Hashable
+    if default is not EMPTY and isinstance(default, type):
+        return st.just(default)  # which other class would do cannot be known
+    if default is not EMPTY and not hashable:
+        return strategy_for(type(default), where)
+    if not where.varied:
+        return _from_hypothesis(kind, where) if hashable else _DIGITS
+    if where.static or hashable:
+        return _DIGITS | st.sampled_from(["a", "b"]) | st.booleans() | st.tuples(_DIGITS)
+    return _DIGITS | st.sampled_from([0.5, 1.0]) | arrays(dtype="float32")
+
+
+_DIGITS: Final = st.integers(0, 9)
+
+
+def _not_empty(strategy: Strategy, kind: Any, where: Place) -> Strategy:
+    if where.varied and strategy.is_empty:
+        msg = f"{where}: there are no values of {_name_of(kind)}\n  fix: {where.fix()}"
+        raise CannotBuildError(msg)
+    return strategy
+
+
+def _name_of(kind: Any) -> str:
+    return getattr(kind, "__name__", None) or str(kind)
+
+
+def _from_hypothesis(kind: Any, where: Place) -> Strategy:
+    """Ask Hypothesis, whose refusals would else come late."""
+    try:
+        strategy: Strategy = st.from_type(kind)
+        if where.varied:  # within a test, perhaps
+            strategy.validate()
+        else:
+            find(strategy, lambda _: True)
+    except Exception as error:
+        fix = where.fix(_name_of(kind))
+        msg = f"{where}: no values are known for {kind}\n  fix: {fix}"
+        raise CannotBuildError(msg) from error
+    return strategy
