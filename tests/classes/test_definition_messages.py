@@ -1,0 +1,135 @@
+"""What a user reads when a class cannot be decorated, or an instance not be used so."""
+
+import dataclasses
+import textwrap
+from typing import Any, Optional
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+
+pytestmark = pytest.mark.message
+
+
+@lw.pytree
+class Base:
+    x: Any
+    act: lw.Static[str] = "relu"
+
+
+def refused(name: str, bases: tuple[type, ...] = (), **fields: Any) -> str:
+    """Return the message for a class with these annotations."""
+    with pytest.raises(lw.DefinitionError) as error:
+        lw.pytree(type(name, bases, {"__annotations__": fields}))
+    return str(error.value)
+
+
+def test_text_in_full() -> None:
+    """A dynamic `str` field: why not, and both spellings that work."""
+    assert refused("Params", act=str) == textwrap.dedent("""\
+        Params.act: JAX cannot trace a str, so it cannot be a dynamic field
+          fix: `act: lw.Static[str]` or `act: str = lw.static_field()`""")
+
+
+def test_array_in_full() -> None:
+    """A static array field: both ways out."""
+    assert refused("Params", w=lw.Static[jax.Array]) == (
+        "Params.w: a static field cannot hold an array (jax.Array)\n"
+        "  fix: make it dynamic: `w: jax.Array`, or, for a constant table, "
+        "`w: lw.Static[lw.StaticArray]` or `w: ... = lw.static_field(freeze=True)`"
+    )
+
+
+def test_buried_in_full() -> None:
+    """`Optional[Static[str]]`: the right spelling."""
+    text = refused("Params", act=Optional[lw.Static[str]])  # noqa: UP045
+    assert text.splitlines()[0].startswith("Params.act: Static inside of another type says nothing")
+    assert text.splitlines()[1] == "  fix: `act: lw.Static[str | None]`"
+
+
+def test_override_in_full() -> None:
+    """An override of a static field that does not say what it is."""
+    assert refused("Sub", (Base,), act=int) == textwrap.dedent("""\
+        Sub.act: overrides a static field of Base without saying whether it is static
+          fix: `act: ... = lw.static_field(...)` or `act: ... = lw.field(...)` for a dynamic one""")
+
+
+def test_problems_are_listed_together() -> None:
+    """Several problems are listed in field order, each with its fix."""
+    lines = refused("Params", a=str, b=lw.Static[jax.Array]).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["Params.a", "  fix", "Params.b", "  fix"]
+
+
+def test_undecorated_in_full() -> None:
+    """The undecorated subclass: what JAX would do, and the two lines to write."""
+
+    class Sub(Base):
+        pass
+
+    with pytest.raises(lw.UndecoratedSubclassError) as error:
+        Sub(1.0)
+    assert str(error.value) == textwrap.dedent("""\
+        Sub is a subclass of the pytree class Base, but is not decorated itself: JAX would see its instances as opaque leaves
+          fix: @lw.pytree
+               class Sub(Base): ...""")  # noqa: E501
+
+
+def test_frozen_in_full() -> None:
+    """Assigning to an instance: why not, and the replacement."""
+    with pytest.raises(lw.FrozenInstanceError) as error:
+        Base(1.0).x = 2
+    assert str(error.value) == textwrap.dedent("""\
+        Base.x: a pytree class is frozen once constructed, since JAX keeps programs for what it was
+          fix: make another instance: lw.replace(obj, x=...)""")
+
+
+def test_comparison_in_full() -> None:
+    """Comparing tracers: where, and what to do instead."""
+    with pytest.raises(lw.TracerComparisonError) as error:
+        jax.jit(lambda v: Base({"k": v}) == Base({"k": v + 1}))(jnp.ones(3))
+    lines = str(error.value).splitlines()
+    assert lines[0].startswith("Base.x['k']: == would have to compare traced values (")
+    assert lines[-1] == (
+        "  fix: compare outside of the traced function, or compare leaves with "
+        "jax.numpy.array_equal"
+    )
+
+
+def test_fix_of_a_definition_is_code_that_works() -> None:
+    """What the messages recommend is accepted."""
+
+    @lw.pytree
+    class Params:
+        act: lw.Static[str]
+        other: str = lw.static_field()
+        w: lw.Static[lw.StaticArray] = lw.StaticArray([1])
+        frozen: jax.Array = lw.static_field(freeze=True, default=None)
+        either: lw.Static[str | None] = None
+
+    assert jax.tree.leaves(Params("a", "b")) == []
+
+
+HIERARCHY: dict[type, tuple[type, ...]] = {
+    lw.DefinitionError: (lw.LeafwiseError, TypeError),
+    lw.UndecoratedSubclassError: (lw.LeafwiseError, TypeError),
+    lw.FieldNotSetError: (lw.LeafwiseError, TypeError),
+    lw.FieldCheckError: (lw.LeafwiseError, ValueError),
+    lw.FrozenInstanceError: (lw.LeafwiseError, dataclasses.FrozenInstanceError, AttributeError),
+    lw.TracerComparisonError: (lw.LeafwiseError, TypeError),
+    lw.StaticMutatedError: (lw.LeafwiseError,),
+    lw.StaticFieldError: (lw.LeafwiseError, TypeError),
+    lw.UnhashableStaticError: (lw.StaticFieldError,),
+    lw.ArrayInStaticError: (lw.StaticFieldError,),
+    lw.TracerInStaticError: (lw.StaticFieldError,),
+    lw.InconsistentHashError: (lw.StaticFieldError,),
+}
+
+
+@pytest.mark.parametrize("kind", HIERARCHY, ids=lambda kind: kind.__name__)
+def test_hierarchy(kind: type) -> None:
+    """Every error is a `LeafwiseError` and the builtin error that fits."""
+    for base in HIERARCHY[kind]:
+        assert issubclass(kind, base)
+    assert issubclass(kind, lw.LeafwiseError)

@@ -1,0 +1,349 @@
+"""`lw.diff` names every difference between two trees by path, and nothing else."""
+
+import dataclasses
+import pickle
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise import ReasonKind
+
+
+@lw.pytree
+class Opt:
+    lr: Any
+    n: Any = lw.static_field(default=1)
+
+
+@lw.pytree
+class Params:
+    w: Any
+    opt: Any = None
+
+
+@lw.pytree(slots=True, many_statics=True)
+class Slotted:
+    w: Any
+    opt: Any = None
+    n: Any = lw.static_field(default=1)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class A:
+    x: Any
+    s: Any = dataclasses.field(default=1, metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class B:
+    x: Any
+    s: Any = dataclasses.field(default=1, metadata={"static": True})
+
+
+class Own:
+    """A node whose data has no name."""
+
+    def __init__(self, x: Any, data: Any) -> None:
+        self.x = x
+        self.data = data
+
+
+jax.tree_util.register_pytree_node(Own, lambda o: ((o.x,), o.data), lambda d, c: Own(*c, d))
+
+
+class Listed:
+    """A node whose data lists its attributes with their names, as pairs or as two tuples."""
+
+    def __init__(self, x: Any, pairs: bool = True, **attributes: Any) -> None:  # noqa: FBT002
+        self.x = x
+        self.pairs = pairs
+        vars(self).update(attributes)
+
+    def flatten(self) -> Any:
+        rest = {name: value for name, value in vars(self).items() if name not in {"x", "pairs"}}
+        return (self.x,), tuple(rest.items()) if self.pairs else (tuple(rest), tuple(rest.values()))
+
+
+jax.tree_util.register_pytree_node(Listed, Listed.flatten, lambda _, c: Listed(*c))
+LISTS = Listed(1.0, False, n=1, _cache=0), Listed(1.0, False, n=True, _cache=0)
+
+
+def redefined() -> Any:
+    @lw.pytree
+    class Local:
+        x: Any
+
+    return Local(1.0)
+
+
+F3 = jax.ShapeDtypeStruct((3,), jnp.float32)
+PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
+    "same": (Params(jnp.ones(3), Opt(0.1)), Params(jnp.zeros(3), Opt(0.2)), []),
+    "type of a static": (Opt(1.0, 1), Opt(1.0, True), ["n: static: 1 -> True"]),
+    "static of NumPy": (
+        *(Params(1.0, Opt(1.0, 1.0)), Params(1.0, Opt(1.0, np.float64(1)))),
+        ["opt.n: static: 1.0 -> np.float64(1.0)"],
+    ),
+    "in a slotted class": (
+        *(Slotted(1.0, Opt(2.0, 1), 3), Slotted(1.0, Opt(2.0, 2), 4)),
+        ["n: static: 3 -> 4", "opt.n: static: 1 -> 2"],
+    ),
+    "type of a plain static": ([A(1.0, 1)], [A(1.0, True)], ["[0].s: static: 1 -> True"]),
+    "deep in a static": (A(1.0, ((1, 2),)), A(1.0, ((1.0, 2),)), ["s: static: ((1, 2),) -> "]),
+    "class": (Params(1.0, Opt(1.0)), Params(1.0, A(1.0)), ["opt: class: Opt -> A"]),
+    "plain class": (A(1.0), B(1.0), ["the tree: class: A -> B"]),
+    "class and more": (
+        *({"k": A(1.0, 2)}, {"k": B(jnp.ones(2), 2)}),
+        [
+            "['k']: class: A -> B",
+            "['k'].x: shape: () -> (2,)",
+            "['k'].x: weak type: float32[] (Python scalar, weakly typed) -> float32[2] (jax array)",
+        ],
+    ),
+    "redefined": (redefined(), redefined(), ["the tree: class: redefined.<locals>.Local"]),
+    "node data": (Own(1.0, (1,)), Own(1.0, (True,)), ["the tree: static: (1,) -> (True,)"]),
+    "node data below": (
+        *([Own(1.0, 1), Opt(1.0)], [Own(1.0, True), Opt(1.0, 2)]),
+        ["[0]: static: 1 -> True", "[1].n: static: 1 -> 2"],
+    ),
+    "listed": (
+        *([Listed(1.0, n=1, m=2, _cache=3)], [Listed(2, n=4, m=2, _cache=5)]),
+        ["[0].n: static: 1 -> 4", "[0][<flat index 0>]: dtype: float32 -> int32"],
+    ),
+    "listed and absent": (
+        *(Listed(None, False, n="a"), Listed(1.0, False, n="a", m=3)),
+        ["m: static: (absent) -> 3", "[<flat index 0>]: structure: None -> float32[]"],
+    ),
+    "listed by type": (*LISTS, ["n: static: 1 -> True"]),
+    "listed, private": (Listed(1.0, _n=1), Listed(1.0, _n=2), ["_n: static: 1 -> 2"]),
+    "no attributes": (
+        *(Own(1.0, (("x", 1),)), Own(1.0, (("x", 2),))),
+        ["the tree: static: (('x', 1),) -> (('x', 2),)"],
+    ),
+    "key by type": ({1: 2.0}, {True: 2.0}, ["the tree: static: (1,) -> (True,)"]),
+    "list and tuple": ([1.0], (1.0,), ["the tree: class: list -> tuple"]),
+    "None": (Params(jnp.ones(3)), Params(None), ["w: structure: float32[3] (jax array) -> None"]),
+    "None at the root": (None, 1.0, ["the tree: structure: None -> float32[] (Python scalar, "]),
+    "leaf and node": (
+        *(Params(F3, 1.0), Params(F3, Opt(1.0))),
+        ["opt: structure: float32[] (Python scalar, weakly typed) -> Opt"],
+    ),
+    "keys": (
+        *({"a": 1.0, "b": 2.0}, {"b": 2, "c": 1.0}),
+        [
+            "['a']: structure: there -> (absent)",
+            "['c']: structure: (absent) -> there",
+            "['b']: dtype: float32 -> int32",
+        ],
+    ),
+    "length": ([1.0, 2.0], [1.0], ["the tree: structure: 2 elements -> 1 elements"]),
+    "shape and dtype": (
+        *(Params(F3), Params(np.ones((2, 2), np.int8))),
+        ["w: shape: (3,) -> (2, 2)", "w: dtype: float32 -> int8"],
+    ),
+    "weak type": (
+        *(1.0, np.float32(1)),
+        ["the tree: weak type: float32[] (Python scalar, weakly typed) -> float32[] (numpy"],
+    ),
+    "weak struct": (
+        *(jax.ShapeDtypeStruct((), jnp.float32, weak_type=True), jnp.float32(1)),
+        ["the tree: weak type: float32[] (weakly typed) -> float32[] (jax array)"],
+    ),
+    "64 bits": (np.ones(3), jnp.ones(3, jnp.float32), ["the tree: dtype: float64 -> float32"]),
+    "kinds of scalars": (True, 1, ["the tree: dtype: bool -> int32"]),
+    "no array": (
+        {"f": "a"},
+        {"f": jnp.ones(3)},
+        ["['f']: kind: 'a' (str) -> float32[3] (jax array)"],
+    ),
+    "no arrays": (["a", len], ["b", max], []),
+    "keys of random": (jax.random.key(0), jax.random.key(1), []),
+    "implementations": (
+        *(jax.random.key(0), jax.random.key(0, impl="rbg")),
+        ["the tree: dtype: key<fry> -> key<rbg>"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("a", "b", "expected"), PAIRS.values(), ids=PAIRS)
+def test_differences(a: Any, b: Any, expected: list[str]) -> None:
+    """All differences are named, each by its path and with both sides, and no others."""
+    found = lw.diff(a, b)
+    assert len(found) == len(expected), found
+    for reason, line in zip(found, expected, strict=True):
+        assert str(reason).startswith(line)
+    assert bool(found) is bool(expected)
+    assert str(found) == repr(found) == ("\n".join(map(str, found)) or "no differences")
+    back = lw.diff(b, a)
+    assert sorted(each.path for each in back) == sorted(each.path for each in found)
+    assert not lw.diff(a, a)
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)  # noqa: S301  # our own
+
+
+class Same:
+    def __repr__(self) -> str:
+        return "same"
+
+
+NAN = np.array(0x7FC00001, np.uint32).view(np.float32)
+VALUES: dict[str, tuple[Any, Any, str]] = {
+    "elements": (
+        *(jnp.ones((2, 3)), jnp.ones((2, 3)).at[0, 2].set(3.5).at[1, 1].set(0)),
+        "1.0 at [0, 2] -> 3.5 (2 of 6 elements differ, by 2.5 at most)",
+    ),
+    "one": (jnp.float32(1), jnp.float32(2), "1.0 -> 2.0"),
+    "signs of zero": (np.array([0.0]), np.array([-0.0]), "0.0 at [0] -> -0.0 (1 of 1"),
+    "nan": (np.float32([1, np.nan]), np.array([1, NAN]), ""),
+    "nan and a number": (np.array([np.nan, 1]), np.array([1, 1.0]), "nan at [0] -> 1.0 (1 of 2"),
+    "infinite": (
+        np.array([1.0]),
+        np.array([np.inf]),
+        "1.0 at [0] -> inf (1 of 1 elements differ, by i",
+    ),
+    "last bit": (0.1, np.nextafter(0.1, 1).item(), "0.1 -> 0.10000000000000002"),
+    "python and array": (0.1, jnp.asarray(0.1), ""),
+    "64 bits": (
+        *(np.array([2**63 - 1]), np.array([-(2**63)])),
+        "9223372036854775807 at [0] -> -9223372036854775808 (1 of 1 elements differ, by "
+        "18446744073709551615 at most)",
+    ),
+    "complex": (np.complex64([1 + 1j]), np.complex64([1 - 1j]), "(1+1j) at [0] -> (1-1j) (1 of 1"),
+    "complex zeros": (np.array(0j), np.array(complex(0, -0.0)), "0j -> -0j"),
+    "bool": (np.array([True]), np.array([False]), "True at [0] -> False (1 of 1 elements differ)"),
+    "bfloat16": (jnp.bfloat16([1, 2]), jnp.bfloat16([1, 3]), "2 at [1] -> 3 (1 of 2"),
+    "int4": (jnp.array([1, -2], "int4"), jnp.array([1, 2], "int4"), "-2 at [1] -> 2 (1 of 2"),
+    "key": (jax.random.key(0), jax.random.key(1), "0 at [1] -> 1 (1 of 2"),
+    "empty": (np.ones((0, 3)), np.zeros((0, 3)), ""),
+    "strided": (np.arange(6.0).reshape(2, 3).T, np.arange(6.0).reshape(2, 3).T.copy(), ""),
+    "text": ("a", "b", "'a' (str) -> 'b' (str)"),
+    "texts": (["a", 1.0, len], ["a", 1.0, len], ""),
+    "array of texts": (
+        *(np.array([["a", "b"]]), np.array([["a", "c"]])),
+        "'b' (str) at [0, 1] -> 'c' (str) (1 of 2 elements differ)",
+    ),
+    "same array of texts": (np.array(["a"]), np.array(["a"]), ""),
+    "lengths of texts": (np.array(["a"]), np.array(["a", "b"]), "<U1[1] (numpy.ndarray) -> <U1[2]"),
+    "objects": (
+        *(np.array([None, 1], object), np.array([None, 1.0], object)),
+        "1 (int) at [1] -> 1.0 (float) (1 of 2",
+    ),
+    "long texts": ("x" * 500 + "a", "x" * 500, "'xxxxxxxxxxa' from [490] on -> 'xxxxxxxxxx'"),
+    "long bytes": (
+        *(b"x" * 500 + b"a", b"x" * 500 + b"b"),
+        "b'xxxxxxxxxxa' from [490] on -> b'xxxxxxxxxxb'",
+    ),
+    "no words": (Same(), Same(), "same (tests.compare.test_diff.Same) -> same (tests"),
+    "abstract": (F3, jnp.ones(3), "float32[3] -> float32[3] (jax array)"),
+    "both abstract": (F3, F3.update(), ""),
+}
+
+
+@pytest.mark.parametrize(("a", "b", "expected"), VALUES.values(), ids=VALUES)
+def test_values(a: Any, b: Any, expected: str) -> None:
+    """Data is compared bit by bit but for NaN, and the words say where it first differs."""
+    found = [each for each in lw.diff({"k": a}, {"k": b}, values=True) if each.path == "['k']"]
+    values = [str(each) for each in found if each.kind is ReasonKind.VALUE]
+    assert len(values) == bool(expected), found
+    assert "".join(values).startswith(f"['k']: value: {expected}" if expected else "")
+    assert ReasonKind.VALUE not in {each.kind for each in lw.diff({"k": a}, {"k": b})}
+
+
+def test_tolerance() -> None:
+    """Within a tolerance numbers are equal, as `numpy.isclose` says; the others are counted."""
+    a, b = np.array([1.0, 2.0, np.nan]), np.array([1.0 + 1e-7, 2.1, np.nan])
+    assert "2.0 at [1] -> 2.1 (1 of 3" in str(lw.diff(a, b, values=True, rtol=1e-6))
+    assert not lw.diff(a, b, values=True, atol=0.2)
+    for wrong in ({"rtol": 1e-6}, {"atol": -1.0, "values": True}, {"rtol": np.nan, "values": True}):
+        with pytest.raises(ValueError, match=r"(?s)0 or more and values.*fix: lw.diff"):
+            lw.diff(a, b, **wrong)
+
+
+def test_tracers() -> None:
+    """Tracers have shapes and dtypes, no values: those are refused, unless one tracer is both."""
+
+    def inside(x: Any) -> Any:
+        assert not lw.diff(Params(x), Params(jnp.ones(3)))
+        assert not lw.diff(Params(x), Params(x), values=True)
+        assert str(lw.diff(Params(x), Params(jnp.ones(2)))).startswith("w: shape: (3,) -> (2,)")
+        with pytest.raises(lw.TracerComparisonError, match=r"(?s)w: the value of a tracer.*fix:"):
+            lw.diff(Params(x), Params(jnp.ones(3)), values=True)
+        return x
+
+    jax.jit(inside)(jnp.ones(3))
+    jax.vmap(inside)(jnp.ones((2, 3)))
+    jax.grad(lambda x: inside(x).sum())(jnp.ones(3))
+
+
+def test_deleted_arrays_have_no_value() -> None:
+    """An array that was donated still has its shape, and no data to compare."""
+    gone = jnp.ones(3)
+    gone.delete()
+    assert not lw.diff(gone, jnp.ones(3))
+    assert "deleted or donated" in str(lw.diff(gone, jnp.ones(3), values=True))
+
+
+def test_static_whose_comparison_raises() -> None:
+    """A static that JAX cannot compare is a difference of its own."""
+    found = lw.diff(A(1.0, np.ones(2)), A(1.0, np.ones(2)))
+    assert [(each.path, each.kind) for each in found] == [("s", ReasonKind.COMPARISON)]
+
+
+def test_paths_lead_into_the_tree() -> None:
+    """The path of a difference is one that `lw.update` takes."""
+    a, b = Params({"k": [1.0, 2.0]}, Opt(0.1)), Params({"k": [1.0, 2]}, Opt(1, 7))
+    paths = {
+        each.path: 1.0 if "k" in each.path or "lr" in each.path else 1 for each in lw.diff(a, b)
+    }
+    assert set(paths) == {"w['k'][1]", "opt.lr", "opt.n"}
+    assert not lw.diff(lw.update(b, paths), a)
+
+
+def test_assert_same_structure() -> None:
+    """It passes where classes, statics and structure agree, and names all places where not."""
+    a, b = Params(jnp.ones(3), Opt(0.1)), Params(jnp.ones(4, jnp.int8), Opt(jnp.float32(1)))
+    lw.assert_same_structure(a, b)
+    for asked, path in (
+        ("shapes", "w: shape"),
+        ("dtypes", "w: dtype"),
+        ("weak_types", "opt.lr: w"),
+    ):
+        with pytest.raises(lw.StructureMismatchError) as caught:
+            lw.assert_same_structure(a, b, **{asked: True})
+        assert [str(each)[: len(path)] for each in caught.value.differences] == [path]
+    with pytest.raises(AssertionError) as wrong:
+        lw.assert_same_structure(a, Params(None, Opt(0.1, True)), shapes=True)
+    assert isinstance(wrong.value, lw.TreeError)
+    assert str(wrong.value) == (
+        "Params: the trees differ in 2 places (first -> second)\n"
+        "  w: structure: float32[3] (jax array) -> None\n"
+        "  opt.n: static: 1 -> True\n"
+        "  fix: make the second like the first, as lw.replace(first, ...) does"
+    )
+    again = pickle.loads(pickle.dumps(wrong.value))  # noqa: S301  # our own
+    assert (str(again), str(again.differences)) == (str(wrong.value), str(wrong.value.differences))
+
+
+def test_chex_does_not_see_what_is_seen_here() -> None:
+    """chex compares structures as JAX does: a class and the type of a static pass."""
+    for a, b in ((A(1.0), B(1.0)), (A(1.0, 1), A(1.0, True))):
+        chex.assert_trees_all_equal_structs(a, b)
+        with pytest.raises(lw.StructureMismatchError):
+            lw.assert_same_structure(a, b)
+    with pytest.raises(AssertionError) as theirs:
+        chex.assert_trees_all_equal_structs(A(1.0, 1), A(1.0, 2))
+    assert "s: static" not in str(theirs.value)
+    with pytest.raises(AssertionError, match=r"s: static: 1 -> 2"):
+        lw.assert_same_structure(A(1.0, 1), A(1.0, 2))
+
+
+def test_distance_is_that_of_numbers() -> None:
+    """NaN on one side is a difference without a distance, and hides none of the others."""
+    (reason,) = lw.diff(jnp.array([jnp.nan, 1.0]), jnp.array([0.0, 3.0]), values=True)
+    assert str(reason).endswith("nan at [0] -> 0.0 (2 of 2 elements differ, by 2 at most)")

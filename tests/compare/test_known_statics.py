@@ -1,0 +1,286 @@
+"""Known differences of static values, library by library: predicted and observed."""
+
+import dataclasses
+import datetime
+import enum
+import functools
+import zoneinfo
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import flax.struct
+import jax
+import jax.numpy as jnp
+import jax_dataclasses as jdc
+import numpy as np
+import optax
+import pytest
+
+import leafwise as lw
+from leafwise import Outcome, ReasonKind
+
+from .pairs import call, two_calls
+
+pytestmark = pytest.mark.oracle
+
+REUSE, DISPATCH = Outcome.REUSE, Outcome.DISPATCH
+RECOMPILE, RETRACE, ERROR = Outcome.RECOMPILE, Outcome.RETRACE, Outcome.ERROR
+
+
+@lw.pytree
+class Sound:
+    x: Any
+    s: Any = lw.static_field()
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Native:
+    x: Any
+    s: Any = dataclasses.field(metadata={"static": True})
+
+
+@flax.struct.dataclass
+class Flax:
+    x: Any
+    s: Any = flax.struct.field(pytree_node=False)
+
+
+class Equinox(eqx.Module):
+    x: Any
+    s: Any = eqx.field(static=True)
+
+
+@jdc.pytree_dataclass
+class Jdc:
+    x: Any
+    s: jdc.Static[Any]
+
+
+PLAIN = [Native, Flax, Equinox, Jdc]
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Word(enum.StrEnum):
+    TANH = "tanh"
+
+
+Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024  # the old way is a specimen, too
+Couple = namedtuple("Couple", ["a", "b"])  # noqa: PYI024  # and so is another of the same fields
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    size: int
+    note: str = dataclasses.field(default="", compare=False)
+
+
+class Machine:
+    """Compares by identity."""
+
+    def method(self) -> int:
+        return 1
+
+
+class AnyHash:
+    """Equal to all others of its kind, and has no hash."""
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnyHash)
+
+
+def helper(n: int = 1) -> int:
+    return n
+
+
+def ones(*shape: int) -> Any:
+    return jnp.ones(shape)
+
+
+def first_device(x: Any) -> Any:
+    return jax.device_put(x, jax.devices()[0])
+
+
+# Equal to JAX by `==`, though they are not the same value.
+CONFUSED: dict[str, tuple[Any, Any]] = {
+    "True after 1": (1, True),
+    "1.0 after 1": (1, 1.0),
+    "int64 after int": (1, np.int64(1)),
+    "float32 after int": (1, np.float32(1)),
+    "float64 after float": (1.0, np.float64(1.0)),
+    "-0.0 after 0.0": (0.0, -0.0),
+    "floats after ints in a tuple": ((1, 2), (1.0, 2.0)),
+    "IntEnum after int": (1, Level.LOW),
+    "StrEnum after str": ("tanh", Word.TANH),
+    "namedtuple after tuple": ((1, 2), Pair(1, 2)),
+    "another namedtuple class": (Couple(1, 2), Pair(1, 2)),
+    "compare=False": (Config(1, "a"), Config(1, "b")),
+    "range": (range(0, 3, 2), range(0, 4, 2)),
+    "time zone": (
+        datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC),
+        datetime.datetime(2026, 1, 1, 13, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")),
+    ),
+}
+confused = pytest.mark.parametrize(("one", "other"), CONFUSED.values(), ids=list(CONFUSED))
+
+
+@pytest.mark.filterwarnings("ignore:A JAX array is being set as static")  # Equinox says it
+@confused
+@pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
+def test_equal_statics_of_other_libraries_are_marked(cls: Any, one: Any, other: Any) -> None:
+    """JAX shares one program for two values: predicted, and marked unsound, with the field."""
+    seen = two_calls(call(cls(ones(3), one)), call(cls(ones(3), other)))
+    assert seen.outcome is REUSE, "the table is wrong about JAX"
+    assert seen.predicted.outcome is REUSE, str(seen.predicted)
+    assert seen.equal
+    assert not seen.predicted.reasons
+    assert [reason.path for reason in seen.predicted.unsound] == ["args[0].s"]
+    assert "unsound" in seen.predicted.unsound[0].advice
+    assert "shared, but unsound" in str(seen.predicted)
+
+
+@confused
+def test_leafwise_statics_retrace(one: Any, other: Any) -> None:
+    """A leafwise class gives each of two such values its own program, as predicted."""
+    seen = two_calls(call(Sound(ones(3), one)), call(Sound(ones(3), other)))
+    assert seen.outcome is RETRACE, "the table is wrong about leafwise"
+    assert seen.predicted.outcome is RETRACE, str(seen.predicted)
+    assert not seen.equal
+    assert [reason.path for reason in seen.predicted.reasons] == ["args[0].s"]
+    assert seen.predicted.reasons[0].kind is ReasonKind.STATIC
+    assert not seen.predicted.unsound
+
+
+# Another object on every call: JAX traces anew each time.
+CHURN: dict[str, tuple[Callable[[], Any], str]] = {
+    "lambda": (lambda: lambda x: x, "fresh lambda each call: define it once"),
+    "partial": (lambda: functools.partial(helper, 1), "fresh partial each call"),
+    "closure": (lambda: closure(), "fresh function each call"),
+    "bound method": (lambda: Machine().method, "method of another object"),
+    "identity object": (lambda: Machine(), "compares by identity"),
+    "number": (iter([0.1, 0.2]).__next__, "each number has a program"),
+}
+
+
+def closure() -> Callable[[int], int]:
+    def inner(x: int) -> int:
+        return x
+
+    return inner
+
+
+@pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("name", [name for name in CHURN if name != "number"])
+def test_fresh_statics_retrace(cls: Any, name: str) -> None:
+    """A value made anew for each call retraces; field and cure are named."""
+    make, advice = CHURN[name]
+    seen = two_calls(call(cls(1.0, make())), call(cls(1.0, make())))
+    assert seen.outcome is RETRACE, "the table is wrong about JAX"
+    assert seen.predicted.outcome is RETRACE
+    assert [reason.path for reason in seen.predicted.reasons] == ["args[0].s"]
+    assert advice in seen.predicted.reasons[0].advice
+
+
+@pytest.mark.parametrize("cls", [*PLAIN, Sound], ids=lambda cls: cls.__name__)
+def test_an_optimizer_built_again_retraces(cls: Any) -> None:
+    """An optimizer made anew is another value; the advice says what was made anew."""
+    seen = two_calls(call(cls(1.0, optax.adam(0.1))), call(cls(1.0, optax.adam(0.1))))
+    assert seen.outcome is RETRACE
+    assert seen.predicted.outcome is RETRACE
+    (reason,) = seen.predicted.reasons
+    assert reason.path == "args[0].s"
+    assert "fresh function each call" in reason.advice
+
+
+@pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("wrap", [lambda nan: nan, lambda nan: (1, nan)], ids=["bare", "tuple"])
+def test_a_fresh_nan_retraces(cls: Any, wrap: Callable[[float], Any]) -> None:
+    """NaN is unequal to another NaN, and equal to the same object inside of a tuple."""
+    fresh = two_calls(call(cls(1.0, wrap(float("nan")))), call(cls(1.0, wrap(float("nan")))))
+    assert fresh.outcome is fresh.predicted.outcome is RETRACE
+    assert fresh.predicted.reasons[0].path == "args[0].s"
+    nan = float("nan")
+    same = two_calls(call(cls(1.0, wrap(nan))), call(cls(1.0, wrap(nan))))
+    assert same.outcome is same.predicted.outcome is REUSE
+
+
+def test_a_fresh_nan_is_one_value_to_leafwise() -> None:
+    """Every NaN of one bit pattern is the same static of a leafwise class."""
+    seen = two_calls(call(Sound(1.0, float("nan"))), call(Sound(1.0, float("nan"))))
+    assert seen.outcome is seen.predicted.outcome is REUSE
+
+
+@pytest.mark.parametrize("cls", [Native, Flax, Jdc], ids=lambda cls: cls.__name__)
+def test_an_array_as_a_static_raises_on_the_second_call(cls: Any) -> None:
+    """JAX cannot compare two arrays: the second call raises, as predicted."""
+    jax.clear_caches()
+    seen = two_calls(call(cls(1.0, np.ones(2))), call(cls(1.0, np.ones(2))))
+    jax.clear_caches()
+    assert seen.outcome is ERROR, "the table is wrong about JAX"
+    assert seen.predicted.outcome is ERROR
+    (reason,) = seen.predicted.reasons
+    assert (reason.path, reason.kind) == ("args[0].s", ReasonKind.COMPARISON)
+    assert "array" in reason.advice
+    assert not seen.equal
+
+
+@pytest.mark.parametrize("cls", [Native, Flax], ids=lambda cls: cls.__name__)
+def test_an_array_as_a_static_and_another_shape(cls: Any) -> None:
+    """Where the hash differs nothing is compared: a retrace, not an error."""
+    jax.clear_caches()
+    seen = two_calls(call(cls(ones(2), np.ones(2))), call(cls(ones(3), np.ones(2))))
+    jax.clear_caches()
+    assert seen.outcome is seen.predicted.outcome is RETRACE, str(seen.predicted)
+
+
+@pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
+def test_a_static_without_a_hash_is_accepted(cls: Any) -> None:
+    """JAX never hashes the statics of a node: an equal list shares the program."""
+    equal = two_calls(call(cls(1.0, [1])), call(cls(1.0, [1])))
+    assert equal.outcome is equal.predicted.outcome is REUSE
+    other = two_calls(call(cls(1.0, [1])), call(cls(1.0, [2])))
+    assert other.outcome is other.predicted.outcome is RETRACE
+    assert other.predicted.reasons[0].path == "args[0].s"
+    own = two_calls(call(cls(1.0, AnyHash())), call(cls(1.0, AnyHash())))
+    assert own.outcome is own.predicted.outcome is REUSE
+
+
+def test_a_class_defined_again() -> None:
+    """Two definitions of one class are two structures: predicted, and said."""
+
+    def define() -> Any:
+        @lw.pytree
+        class Again:
+            x: Any
+
+        return Again
+
+    seen = two_calls(call(define()(1.0)), call(define()(1.0)))
+    assert seen.outcome is seen.predicted.outcome is RETRACE
+    (reason,) = seen.predicted.reasons
+    assert (reason.path, reason.kind) == ("args[0]", ReasonKind.CLASS)
+    assert "class redefined" in reason.advice
+
+
+def test_all_reasons_are_given_and_ranked() -> None:
+    """A change of four things gives four reasons, the gravest first."""
+    before = call(Sound({"a": ones(3), "b": 1.0}, "x"), ones(2))
+    after = call(
+        Sound({"a": np.ones(3, np.float32), "b": np.float32(1)}, "y"), first_device(ones(2))
+    )
+    seen = two_calls(before, after)
+    assert seen.outcome is seen.predicted.outcome is RETRACE
+    found = [(reason.path, reason.outcome) for reason in seen.predicted.reasons]
+    assert found == [
+        ("args[0].s", RETRACE),
+        ("args[0].x['b']", RETRACE),
+        ("args[1]", RECOMPILE),
+        ("args[0].x['a']", DISPATCH),
+    ]

@@ -1,0 +1,333 @@
+"""What a signature holds, what it keeps alive, and when two are equal."""
+
+import dataclasses
+import gc
+import re
+import weakref
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import equinox as eqx
+import flax.struct
+import jax
+import jax.numpy as jnp
+import jax_dataclasses as jdc
+import numpy as np
+import optax
+import pytest
+
+import leafwise as lw
+from leafwise import LeafKind, Outcome
+from leafwise._events import count_events
+
+pytestmark = pytest.mark.oracle
+
+
+@lw.pytree
+class Sound:
+    w: Any
+    n: Any = lw.static_field(default=1)
+
+
+@flax.struct.dataclass
+class Flax:
+    w: Any
+    n: Any = flax.struct.field(pytree_node=False, default=1)
+
+
+class Equinox(eqx.Module):
+    w: Any
+    n: Any = eqx.field(static=True, default=1)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Native:
+    w: Any
+    n: Any = dataclasses.field(metadata={"static": True}, default=1)
+
+
+@jdc.pytree_dataclass
+class Jdc:
+    w: Any
+    n: jdc.Static[Any] = 1
+
+
+@chex.dataclass
+class Chex:
+    w: Any
+    n: Any = 1
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def function(x: Any) -> Any:
+    return x
+
+
+WITH_STATICS = [Sound, Flax, Equinox, Native, Jdc]
+classes = pytest.mark.parametrize("cls", WITH_STATICS, ids=lambda cls: cls.__name__)
+
+
+@classes
+def test_classes_statics_and_leaves_by_path(cls: Any) -> None:
+    """Class, static fields and leaves of an instance stand under its path, and deeper."""
+    inner = cls(jnp.ones(2), "inner")
+    signature = lw.signature({"model": cls([inner, 1.0], 7)})
+    assert signature.statics == {
+        "args[0]['model'].n": 7,
+        "args[0]['model'].w[0].n": "inner",
+    }
+    assert list(signature.leaves) == ["args[0]['model'].w[0].w", "args[0]['model'].w[1]"]
+    assert signature.classes == {
+        "args[0]": dict,
+        "args[0]['model']": cls,
+        "args[0]['model'].w": list,
+        "args[0]['model'].w[0]": cls,
+    }
+
+
+CONTAINERS: dict[str, tuple[Any, list[str], dict[str, Any]]] = {
+    "chex": (Chex(w=1.0, n=2), ["args[0].n", "args[0].w"], {}),
+    "dict": ({"b": 1.0, "a": 2.0}, ["args[0]['a']", "args[0]['b']"], {}),
+    "OrderedDict": (OrderedDict(b=1.0, a=2.0), ["args[0]['b']", "args[0]['a']"], {}),
+    "defaultdict": (
+        defaultdict(list, a=1.0),
+        ["args[0]['a']"],
+        {"args[0].default_factory": list},
+    ),
+    "namedtuple": (Pair(1.0, (2.0,)), ["args[0].a", "args[0].b[0]"], {}),
+    "Partial": (
+        jax.tree_util.Partial(function, 1.0, k=2.0),
+        ["args[0].args[0]", "args[0].keywords['k']"],
+        {"args[0].func": function},
+    ),
+    "None": ({"a": None, "b": 1.0}, ["args[0]['b']"], {}),
+    "empty": ([(), {}, None], [], {}),
+    "a leaf": (1.0, ["args[0]"], {}),
+    "number keys": ({1: 1.0, 2: 2.0}, ["args[0][1]", "args[0][2]"], {}),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_containers(name: str) -> None:
+    """Leaves and statics of containers are named as one would write them."""
+    value, leaves, statics = CONTAINERS[name]
+    signature = lw.signature(value)
+    assert sorted(signature.leaves) == sorted(leaves)
+    assert signature.statics == statics
+    assert len(signature.leaves) == signature.treedef.num_leaves
+
+
+def test_optimizer_states() -> None:
+    """The state of an optimizer has its fields' names, in chains too."""
+    state = optax.chain(optax.clip(1.0), optax.adam(0.1)).init({"w": jnp.ones(2)})
+    signature = lw.signature(state)
+    ends = {path.removeprefix("args[0]") for path in signature.leaves}
+    assert ends == {"[1][0].count", "[1][0].mu['w']", "[1][0].nu['w']"}
+    assert signature.leaves["args[0][1][0].mu['w']"].shape == (2,)
+    assert optax.ScaleByAdamState in signature.classes.values()
+
+
+LEAVES: dict[str, tuple[Callable[[], Any], LeafKind, tuple[int, ...], str, bool]] = {
+    "jax array": (lambda: jnp.ones(3), LeafKind.JAX_ARRAY, (3,), "float32", False),
+    "weak array": (lambda: jnp.asarray(1.0), LeafKind.JAX_ARRAY, (), "float32", True),
+    "NumPy": (lambda: np.ones((2, 3)), LeafKind.NUMPY_ARRAY, (2, 3), "float32", False),
+    "NumPy scalar": (lambda: np.int8(1), LeafKind.NUMPY_SCALAR, (), "int8", False),
+    "float": (lambda: 1.0, LeafKind.PYTHON_SCALAR, (), "float32", True),
+    "int": (lambda: 1, LeafKind.PYTHON_SCALAR, (), "int32", True),
+    "bool": (lambda: True, LeafKind.PYTHON_SCALAR, (), "bool", False),
+    "complex": (lambda: 1j, LeafKind.PYTHON_SCALAR, (), "complex64", True),
+    "key": (lambda: jax.random.key(0), LeafKind.PRNG_KEY, (), "key<fry>", False),
+    "keys": (
+        lambda: jax.random.split(jax.random.key(0), 2),
+        LeafKind.PRNG_KEY,
+        (2,),
+        "key<fry>",
+        False,
+    ),
+    "old key": (lambda: jax.random.PRNGKey(0), LeafKind.JAX_ARRAY, (2,), "uint32", False),
+    "bfloat16": (lambda: jnp.ones(2, "bfloat16"), LeafKind.JAX_ARRAY, (2,), "bfloat16", False),
+    "shapes": (
+        lambda: jax.ShapeDtypeStruct((4,), "int32"),
+        LeafKind.SHAPE_DTYPE_STRUCT,
+        (4,),
+        "int32",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_leaf(name: str) -> None:
+    """Kind, shape, dtype and weak type are those that JAX sees; uncommitted as it comes."""
+    make, kind, shape, dtype, weak = LEAVES[name]
+    (leaf,) = lw.signature(make()).leaves.values()
+    assert leaf.kind is kind
+    assert leaf.shape == shape
+    assert str(leaf.dtype) == dtype
+    assert leaf.weak_type is weak
+    assert leaf.committed is False
+    assert str(kind) in str(leaf)
+
+
+def test_sharding_and_commitment() -> None:
+    """They are those of the array."""
+    array = jax.device_put(jnp.ones(3), jax.devices()[-1])
+    (leaf,) = lw.signature(array).leaves.values()
+    assert leaf.committed is True
+    assert leaf.sharding == array.sharding
+    assert str(jax.devices()[-1]) in str(leaf)
+
+
+def test_the_configuration_is_recorded() -> None:
+    """The dtype is that of the configuration of the call, and the option has a name."""
+    with jax.enable_x64(True):
+        signature = lw.signature(1.0, np.ones(2))
+    assert {str(leaf.dtype) for leaf in signature.leaves.values()} == {"float64"}
+    assert dict(signature.config)["jax_enable_x64"] is True
+    assert dict(lw.signature(1.0).config)["jax_enable_x64"] is False
+
+
+def test_static_arguments() -> None:
+    """Static arguments are statics, by position and by name, and no leaves."""
+    made = lw.signature(
+        1.0, "relu", 2.0, mode="a", scale=3.0, static_argnums=(1,), static_argnames="mode"
+    )
+    assert made.statics == {"args[1]": "relu", "kwargs['mode']": "a"}
+    assert list(made.leaves) == ["args[0]", "args[2]", "kwargs['scale']"]
+    assert lw.signature(1.0, "a", static_argnums=-1).statics == {"args[1]": "a"}
+    assert lw.signature(1.0, static_argnums=5, static_argnames="nobody").statics == {}
+
+
+def test_filter_jit() -> None:
+    """Under `filter_jit` a leaf that is no array is static."""
+    model = eqx.nn.Linear(2, 3, key=jax.random.key(0))
+    value = {"act": jnp.sin, "model": model, "rate": 0.1, "np": np.ones(2)}
+    made = lw.signature(value, filter_jit=True)
+    kinds = {path: leaf.kind for path, leaf in made.leaves.items()}
+    assert kinds["args[0]['act']"] is kinds["args[0]['rate']"] is LeafKind.STATIC
+    assert kinds["args[0]['np']"] is LeafKind.NUMPY_ARRAY
+    assert kinds["args[0]['model'].weight"] is LeafKind.JAX_ARRAY
+    said = lw.explain(made, lw.signature({**value, "rate": 0.2}, filter_jit=True))
+    assert said.outcome is Outcome.RETRACE
+    assert [reason.path for reason in said.reasons] == ["args[0]['rate']"]
+    assert lw.signature(value) != made
+
+
+def test_no_array_is_kept() -> None:
+    """The arrays die with the caller's references, and so do those in classes."""
+    array, other = jnp.arange(3.0) + 1, np.arange(3.0)
+    refs = [weakref.ref(array), weakref.ref(other)]
+    made = lw.signature(array, {"a": Sound(array), "b": Equinox(array)}, other, k=(array,))
+    text = repr(made)
+    said = lw.explain(made, lw.signature(array))
+    del array, other
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+    assert "args[1]['a'].w: " in text
+    assert said.outcome is Outcome.RETRACE
+    assert len(made.leaves) == 5
+
+
+def test_nothing_is_traced_or_compiled() -> None:
+    """Recording and explaining are free of JAX events."""
+    value = {"a": Sound(jnp.ones(3)), "b": np.ones(2), "k": jax.random.key(0)}
+    with count_events() as counts:
+        lw.explain(lw.signature(value), lw.signature(value, 1.0))
+    assert (counts.traces, counts.lowerings, counts.compiles) == (0, 0, 0)
+
+
+CALLS: list[Callable[[], Any]] = [
+    lambda: lw.signature(),
+    lambda: lw.signature(1.0),
+    lambda: lw.signature(2.0),
+    lambda: lw.signature(jnp.float32(1)),
+    lambda: lw.signature(np.float32(1)),
+    lambda: lw.signature(jnp.asarray(1.0)),
+    lambda: lw.signature(x=1.0),
+    lambda: lw.signature(1),
+    lambda: lw.signature(True),
+    lambda: lw.signature(jnp.ones(3)),
+    lambda: lw.signature(np.ones(3, np.float32)),
+    lambda: lw.signature(jax.device_put(jnp.ones(3), jax.devices()[0])),
+    lambda: lw.signature(Sound(1.0, 1)),
+    lambda: lw.signature(Sound(1.0, True)),
+    lambda: lw.signature(Native(1.0, 1)),
+    lambda: lw.signature(Native(1.0, True)),
+    lambda: lw.signature(Native(1.0, [1])),
+    lambda: lw.signature(Flax(1.0, float("nan"))),
+    lambda: lw.signature(1.0, 1, static_argnums=1),
+    lambda: lw.signature(1.0, True, static_argnums=1),
+    lambda: lw.signature(1.0, 1.0, filter_jit=True),
+    lambda: lw.signature("a string"),
+]
+
+
+def test_equality_is_an_equivalence_and_agrees_with_hash_and_explain() -> None:
+    """Reflexive, symmetric, transitive; equal ones hash alike; equal is one program."""
+    every = [make() for make in CALLS for _ in range(2)]
+    shared = (Outcome.REUSE, Outcome.DISPATCH)
+    for one in every:
+        assert one == one  # noqa: PLR0124  # the law
+        assert not one != one  # noqa: PLR0124, SIM202  # the law
+        for other in every:
+            assert (one == other) == (other == one)
+            if one == other:
+                assert hash(one) == hash(other)
+                assert all((one == third) == (other == third) for third in every)
+            said = lw.explain(one, other)
+            if said.outcome not in (Outcome.ERROR, Outcome.UNKNOWN):
+                assert (one == other) == (said.outcome in shared), str(said)
+    assert len({*every}) < len(every)
+    assert every[0] != 1.0
+    assert every[0] != "signature"
+
+
+def test_signatures_are_frozen() -> None:
+    """Nothing of a signature can be set, nor its mappings changed."""
+    made = lw.signature(1.0)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.treedef = None
+    with pytest.raises(TypeError):
+        made.leaves["args[0]"] = None
+
+
+def test_the_repr_names_everything() -> None:
+    """Each leaf and each static is on a line."""
+    text = repr(lw.signature(Sound(jnp.ones(3), "relu"), 1.0))
+    assert "args[0].w: float32[3] (jax array)" in text
+    assert "args[0].n = 'relu'  (static)" in text
+    assert "args[1]: float32[] (Python scalar, weakly typed)" in text
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: lw.signature(1, static_argnums="x"), "static_argnums takes integers, got 'x'"),
+        (lambda: lw.signature(1, static_argnums=(0, "x")), "static_argnums takes integers"),
+        (lambda: lw.signature(1, static_argnames=(1,)), "static_argnames takes names, got 1"),
+        (lambda: lw.explain(1, 2), "explain takes what leafwise.signature(...) returns, got 1"),
+        (lambda: lw.explain(lw.signature(1), 2), "got 2 (int)"),
+        (lambda: lw.explain([lw.signature(1), None], lw.signature(1)), "got None"),
+        (lambda: lw.explain(lw.signature(1)), "after"),
+    ],
+    ids=["argnums", "one of them", "argnames", "numbers", "after", "a list", "one"],
+)
+def test_wrong_arguments(call: Callable[[], Any], words: str) -> None:
+    """The error says what was expected, and what was given."""
+    with pytest.raises(TypeError, match=re.escape(words)):
+        call()
+
+
+def test_explain_against_nothing() -> None:
+    """With no earlier call it is the first one."""
+    said = lw.explain([], lw.signature(1.0))
+    assert said.outcome is Outcome.RETRACE
+    assert said.nearest is None
+    assert said.reasons == ()

@@ -1,0 +1,327 @@
+"""`lw.budget` and `lw.no_retrace` allow so much, and name what was more."""
+
+import functools
+import inspect
+import pickle
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise import _watching
+from leafwise._events import count_events
+
+pytestmark = pytest.mark.oracle
+
+JITS = pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
+
+
+def three_programs(jit: Any) -> Any:
+    """Return a function, and call it so that it is traced twice and compiled three times."""
+
+    def step(x: Any) -> Any:
+        return x * 2
+
+    return jit(step)
+
+
+def call_it(step: Any) -> None:
+    step(np.ones(3, np.float32))
+    step(np.ones(4, np.float32))
+    step(jax.device_put(np.ones(4, np.float32), jax.devices()[0]))
+
+
+@JITS
+@pytest.mark.parametrize(
+    ("allowed", "words"),
+    [
+        ({"traces": 2, "lowerings": 3, "compiles": 3}, None),
+        ({"traces": 3}, None),
+        ({}, None),
+        ({"traces": 1}, "2 traces, 1 allowed"),
+        ({"traces": 0}, "2 traces, 0 allowed"),
+        ({"lowerings": 2}, "3 lowerings, 2 allowed"),
+        ({"compiles": 2}, "3 compiles, 2 allowed"),
+        ({"traces": 1, "compiles": 2}, "2 traces, 1 allowed; 3 compiles, 2 allowed"),
+    ],
+    ids=str,
+)
+def test_counts_are_exact(jit: Any, allowed: Any, words: str | None) -> None:
+    """What is allowed passes, one more does not; the message has the numbers."""
+    step = three_programs(jit)
+    if words is None:
+        with lw.budget(**allowed, of="step"):
+            call_it(step)
+        return
+    with (
+        pytest.raises(lw.RetraceError, match=re.escape(f"over budget of step: {words}")),
+        lw.budget(**allowed, of="step"),
+    ):
+        call_it(step)
+
+
+def test_the_error_names_function_line_and_reason() -> None:
+    """Each event over the budget is there, with the call and why it happened."""
+    step = three_programs(lw.jit)
+    arguments = np.ones(3, np.float32), np.ones(4, np.float32)
+
+    def block() -> None:
+        with lw.budget(traces=1):
+            step(arguments[0])
+            step(arguments[1])
+
+    line = inspect.getsourcelines(block)[1] + 3
+    with pytest.raises(lw.RetraceError) as caught:
+        block()
+    text = str(caught.value)
+    assert "trace of step" in text
+    assert f"{__file__}:{line} in {block.__qualname__}" in text
+    assert "x: shape: (3,) -> (4,)" in text
+    assert f":{line - 1} in" not in text, "the first call was allowed"
+    (explanation,) = caught.value.explanations
+    assert [reason.path for reason in explanation.reasons] == ["x"]
+    assert isinstance(caught.value, AssertionError)
+    assert isinstance(caught.value, lw.LeafwiseError)
+
+
+def test_the_error_can_be_pickled() -> None:
+    """It comes back from another process with its text and its explanations."""
+    step = lw.jit(lambda x, act: x, static_argnames="act")
+    step(1.0, act=lambda x: x)
+    with pytest.raises(lw.RetraceError) as caught, lw.no_retrace(of=step):
+        step(1.0, act=lambda x: x)
+    back = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
+    assert type(back) is lw.RetraceError
+    assert str(back) == str(caught.value)
+    assert "act" in str(back)
+    (mine,), (its,) = back.explanations, caught.value.explanations
+    assert mine.outcome is its.outcome
+    assert list(map(str, mine.reasons)) == list(map(str, its.reasons))
+
+
+@JITS
+@pytest.mark.parametrize("kind", ["traces", "compiles"])
+def test_strict_raises_in_the_call(jit: Any, kind: str) -> None:
+    """It raises where it happens; the call can be made again, and is then remembered."""
+    step = three_programs(jit)
+    argument = np.ones(3, np.float32)
+    reached: list[str] = []
+
+    def block() -> None:
+        with lw.budget(**{kind: 0}, of=step, strict=True):
+            reached.append("before")
+            step(argument)
+            reached.append("after")
+
+    with pytest.raises(lw.RetraceError, match=f"1 {kind[:-1]}, 0 allowed"):
+        block()
+    assert reached == ["before"]
+    assert _watching._watchers == ()
+    assert step(argument).tolist() == [2.0, 2.0, 2.0]
+    with count_events() as counts:
+        step(argument)
+    assert counts.traces == counts.compiles == 0
+    if jit is lw.jit:
+        assert step.explain(argument).outcome is lw.Outcome.REUSE
+
+
+def test_strict_that_was_swallowed_is_raised_at_the_end() -> None:
+    """A block that catches the error is still over its budget."""
+    step = lw.jit(lambda x: x * 2)
+
+    def block() -> None:
+        with lw.budget(traces=0, of=step, strict=True), pytest.raises(lw.RetraceError):
+            step(1.0)
+
+    with pytest.raises(lw.RetraceError, match="1 trace, 0 allowed"):
+        block()
+
+
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_exception_of_the_block_is_not_masked(error: Any, strict: bool) -> None:
+    """What the block raises comes out, whatever was over the budget."""
+
+    def block() -> None:
+        with lw.budget(traces=0, of="f" if strict else None, strict=strict):
+            jax.jit(lambda x: x)(1.0)
+            raise error
+
+    with pytest.raises(error):
+        block()
+    assert _watching._watchers == ()
+
+
+def a_lambda() -> Any:
+    return lambda x: x * 2
+
+
+def a_function() -> Any:
+    return three_programs(lambda f: f)
+
+
+OF: dict[str, Callable[[Any, Any], Any]] = {
+    "the function": lambda function, _: function,
+    "what was jitted": lambda _, jitted: jitted,
+    "its name": lambda function, _: function.__name__,
+    "its qualified name": lambda function, _: function.__qualname__,
+}
+
+
+@JITS
+@pytest.mark.parametrize("of", OF.values(), ids=list(OF))
+@pytest.mark.parametrize("make", [a_lambda, a_function])
+def test_of_one_function(jit: Any, of: Any, make: Any) -> None:
+    """Only the events of that function count."""
+    function = make()
+    jitted = jit(function)
+    wanted = of(function, jitted)
+
+    def other_name(x: Any) -> Any:
+        return x * 3
+
+    with lw.no_retrace(of=wanted):
+        jit(other_name)(1.0)
+    with pytest.raises(lw.RetraceError, match="1 trace, 0 allowed"), lw.no_retrace(of=wanted):
+        jitted(1.0)
+    with lw.no_retrace(of=wanted):
+        jitted(2.0)
+
+
+@pytest.mark.parametrize("kind", ["method", "object", "partial", "filter_jit by name"])
+@JITS
+def test_of_other_callables(jit: Any, kind: str) -> None:
+    """A budget for a method, an object, a partial or a filtered function does count."""
+
+    class Model:
+        def __call__(self, x: Any) -> Any:
+            return x * 2
+
+    def plain(x: Any) -> Any:
+        return x * 2
+
+    model, bound = Model(), functools.partial(plain)
+    made: dict[str, tuple[Any, Any]] = {
+        "method": (jit(model.__call__), model.__call__),
+        "object": (jit(model), model),
+        "partial": (jit(bound), bound),
+        "filter_jit by name": (eqx.filter_jit(plain), "plain"),
+    }
+    function, of = made[kind]
+    with pytest.raises(lw.RetraceError), lw.no_retrace(of=of):
+        function(1.0)
+    with lw.no_retrace(of=of):
+        function(1.0)
+
+
+@JITS
+def test_no_retrace_sees_a_commitment(jit: Any) -> None:
+    """A compile without a trace is over a budget of zero; with `lw.jit` the cure is given."""
+    step = jit(lambda state: state * 2)
+    argument = jnp.ones(3)
+    committed = jax.device_put(argument, jax.devices()[0])
+    step(argument)
+    with pytest.raises(lw.RetraceError) as caught, lw.no_retrace(of=step):
+        step(committed)
+    text = str(caught.value)
+    assert "1 lowering, 0 allowed; 1 compile, 0 allowed" in text
+    assert "trace of" not in text
+    if jit is lw.jit:
+        assert "state: commitment" in text
+        assert "device_put" in text
+
+
+def test_eager_operations() -> None:
+    """They count, unless they are left out."""
+    with pytest.raises(lw.RetraceError, match=r"trace of \w+ from"), lw.no_retrace():
+        jnp.full((2, 3, 5, 7), 1.5)
+    with lw.no_retrace(eager=False):
+        jnp.full((2, 3, 5, 8), 1.5)
+
+
+def test_other_threads_count() -> None:
+    """What a thread of the block traces counts, once though several wait for it."""
+    step = lw.jit(lambda x: x * 2)
+
+    def block() -> None:
+        workers = [threading.Thread(target=step, args=(1.0,)) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    with lw.budget(compiles=1, of=step) as log:
+        block()
+    assert len(log.compiles) == 1
+    step.clear_cache()
+    with pytest.raises(lw.RetraceError), lw.no_retrace(of=step):
+        block()
+
+
+def test_nested_budgets_are_independent() -> None:
+    """The inner one is within its budget where the outer one is over."""
+    step = lw.jit(lambda x: x * 2)
+
+    def block() -> None:
+        with lw.budget(traces=1, of=step) as outer:
+            step(1.0)
+            with lw.budget(traces=1, of=step) as inner:
+                step(1)
+            assert (len(outer.traces), len(inner.traces)) == (2, 1)
+
+    with pytest.raises(lw.RetraceError, match="2 traces, 1 allowed"):
+        block()
+
+
+def test_a_budget_can_be_used_again() -> None:
+    """Each block starts from zero."""
+    again = lw.budget(traces=1)
+    for _ in range(3):
+        with again as log:
+            jax.jit(lambda x: x)(1.0)
+        assert len(log.traces) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"traces": -1}, "budget(traces=...) takes a number of 0 or more, or None, got -1"),
+        ({"compiles": True}, "budget(compiles=...)"),
+        ({"lowerings": 1.0}, "budget(lowerings=...)"),
+        ({"traces": "1"}, "got '1' (str)"),
+        ({"of": 5}, "budget(of=...) takes a function or a name, got 5 (int)"),
+        ({"of": ["f"]}, "got ['f'] (list)"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(options: Any, words: str) -> None:
+    """The error names the argument, and what was given."""
+    with pytest.raises(TypeError, match=re.escape(words)):
+        lw.budget(**options)
+
+
+def test_as_a_decorator() -> None:
+    """A budget decorates a function: each call has the whole of it, nested ones too."""
+    step = jax.jit(lambda x: x + 1)
+    sizes = iter(range(50, 60))
+
+    @lw.budget(traces=1, of=step)
+    def once() -> None:
+        step(jnp.ones(next(sizes)))
+
+    @lw.no_retrace(of=step)
+    def never() -> None:
+        once()
+
+    once()
+    once()
+    with pytest.raises(lw.RetraceError, match="1 trace"):
+        never()

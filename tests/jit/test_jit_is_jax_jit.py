@@ -1,0 +1,41 @@
+"""`lw.jit` does what `jax.jit` does: the same results, errors and counts, side by side."""
+
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+from leafwise._events import Counts, count_events
+
+from . import scenarios_of_functions, scenarios_of_options, scenarios_of_transforms
+from .scenarios import SCENARIOS, Jit, Scenario
+
+pytestmark = pytest.mark.oracle
+
+SOURCES = (scenarios_of_functions, scenarios_of_options, scenarios_of_transforms)
+
+
+def outcome(run: Scenario, jit: Jit) -> tuple[Any, Counts]:
+    """Run it; return its result, or its error, and what JAX did."""
+    with count_events() as counts:
+        try:
+            result = run(jit)
+        except (TypeError, ValueError, RuntimeError) as error:
+            result = type(error), str(error).split(" at 0x")[0]
+    return result, counts
+
+
+@pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
+def test_side_by_side(run: Scenario) -> None:
+    """Results, errors, traces, lowerings and compiles are those of `jax.jit`."""
+    outcome(run, jax.jit)  # so that what is run eagerly is compiled
+    theirs = outcome(run, jax.jit)
+    assert outcome(run, lw.jit) == theirs
+
+
+def test_the_scenarios_are_there() -> None:
+    """They were collected before the test that runs them was made."""
+    assert len(SCENARIOS) > 40
+    assert {run.__module__ for run in SCENARIOS} == {source.__name__ for source in SOURCES}
+    assert len({run.__name__ for run in SCENARIOS}) == len(SCENARIOS)

@@ -1,0 +1,358 @@
+"""What a function under `lw.jit` remembers, and that its predictions come true."""
+
+import functools
+import gc
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.compare.pairs import Arguments, call, everything, observed
+
+import leafwise as lw
+from leafwise import Outcome, ReasonKind
+
+pytestmark = pytest.mark.oracle
+
+
+@lw.pytree
+class State:
+    w: Any
+    n: Any = lw.static_field(default=1)
+
+
+class Model:
+    def step(self, x: Any) -> Any:
+        return x
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+def plain_function() -> Any:
+    def function(x: Any) -> Any:
+        return x
+
+    return function
+
+
+def with_itself(made: Any) -> tuple[Any, Any]:
+    return made, made
+
+
+def bound() -> tuple[Any, Any]:
+    model = Model()
+    return model, model.step
+
+
+KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "function": lambda: with_itself(plain_function()),
+    "lambda": lambda: with_itself(lambda x: x),
+    "partial": lambda: with_itself(functools.partial(plain_function())),
+    "method": bound,
+    "object": lambda: with_itself(Model()),
+}
+
+
+def fresh(**options: Any) -> Any:
+    """Return a function that nobody has called, under `lw.jit`."""
+
+    def function(x: Any, y: Any = 0, *more: Any, mode: Any = 0) -> Any:
+        return everything(x, y, more, mode)
+
+    return lw.jit(function, **options)
+
+
+def first_device(x: Any) -> Any:
+    return jax.device_put(x, jax.devices()[0])
+
+
+def last_device(x: Any) -> Any:
+    return jax.device_put(x, jax.devices()[-1])
+
+
+def ones(*shape: int) -> Any:
+    return jnp.ones(shape)
+
+
+SECOND_CALLS: dict[str, tuple[Callable[[], Arguments], Outcome]] = {
+    "same": (lambda: call(State(ones(3)), 1.0), Outcome.REUSE),
+    "other data": (lambda: call(State(jnp.zeros(3)), 2.0), Outcome.REUSE),
+    "NumPy": (lambda: call(State(np.ones(3, np.float32)), 1.0), Outcome.DISPATCH),
+    "NumPy double": (lambda: call(State(np.ones(3)), 1.0), Outcome.DISPATCH),
+    "committed": (lambda: call(State(first_device(ones(3))), 1.0), Outcome.RECOMPILE),
+    "shape": (lambda: call(State(ones(4)), 1.0), Outcome.RETRACE),
+    "rank": (lambda: call(State(ones(3, 1)), 1.0), Outcome.RETRACE),
+    "dtype": (lambda: call(State(ones(3).astype(jnp.bfloat16)), 1.0), Outcome.RETRACE),
+    "weak type": (lambda: call(State(ones(3)), jnp.float32(1)), Outcome.RETRACE),
+    "NumPy scalar": (lambda: call(State(ones(3)), np.float32(1)), Outcome.RETRACE),
+    "weak array": (lambda: call(State(ones(3)), jnp.asarray(1.0)), Outcome.DISPATCH),
+    "int": (lambda: call(State(ones(3)), 1), Outcome.RETRACE),
+    "bool": (lambda: call(State(ones(3)), True), Outcome.RETRACE),
+    "complex": (lambda: call(State(ones(3)), 1j), Outcome.RETRACE),
+    "static value": (lambda: call(State(ones(3), 2), 1.0), Outcome.RETRACE),
+    "static type": (lambda: call(State(ones(3), True), 1.0), Outcome.RETRACE),
+    "another class": (lambda: call((ones(3),), 1.0), Outcome.RETRACE),
+    "None": (lambda: call(State(None), 1.0), Outcome.RETRACE),
+    "nested": (lambda: call(State([ones(3)]), 1.0), Outcome.RETRACE),
+    "keyword": (lambda: call(State(ones(3)), y=1.0), Outcome.RETRACE),
+    "default": (lambda: call(State(ones(3))), Outcome.RETRACE),
+    "one more": (lambda: call(State(ones(3)), 1.0, 2.0), Outcome.RETRACE),
+    "keyword only": (lambda: call(State(ones(3)), 1.0, mode=1), Outcome.RETRACE),
+    "key": (lambda: call(State(jax.random.key(0)), 1.0), Outcome.RETRACE),
+    "string": (lambda: call(State("relu"), 1.0), Outcome.ERROR),
+    "shapes alone": (lambda: call(State(jax.ShapeDtypeStruct((3,), "f4")), 1.0), Outcome.ERROR),
+}
+
+
+@pytest.mark.parametrize("name", SECOND_CALLS)
+def test_explain_says_what_then_happens(name: str) -> None:
+    """`.explain` of a second call is what JAX does with it; then it is a reuse."""
+    second, outcome = SECOND_CALLS[name]
+    function = fresh()
+    function(State(ones(3)), 1.0)
+    args, kwargs = second()
+    said = function.explain(*args, **kwargs)
+    seen = observed(function, (args, kwargs))
+    assert seen is outcome, "the table is wrong about JAX"
+    assert said.outcome is outcome, str(said)
+    now = function.explain(*args, **kwargs).outcome
+    if outcome is Outcome.DISPATCH:  # JAX does not say whose dispatch entry the new one is
+        assert now in (Outcome.REUSE, Outcome.UNKNOWN)
+    elif outcome is not Outcome.ERROR:
+        assert now is Outcome.REUSE
+    traces, recompiles = 1 + (outcome is Outcome.RETRACE), int(outcome is Outcome.RECOMPILE)
+    assert (len(function.traces), len(function.recompiles)) == (traces, recompiles)
+    if outcome in (Outcome.RETRACE, Outcome.RECOMPILE):
+        record = [*function.traces, *function.recompiles][-1]
+        assert record.explanation.reasons == said.reasons
+
+
+def test_explain_runs_nothing() -> None:
+    """Asking makes no trace, no dispatch entry and no record."""
+    function = fresh()
+    said = function.explain(1.0)
+    assert said.outcome is Outcome.RETRACE
+    assert said.nearest is None
+    assert "first call" in str(said)
+    assert function.cache_size() == 0
+    assert len(function.traces) == 0
+
+
+def test_a_trace_is_recorded() -> None:
+    """Line, signature, times and reason of each trace are there."""
+    function = fresh()
+    function(ones(3))
+    line = inspect.currentframe().f_lineno - 1
+    function(ones(4))
+    first, second = function.traces
+    assert first.site is not None
+    assert first.site.file == __file__
+    assert first.site.line == line
+    assert first.site.text == "function(ones(3))"
+    assert first.site.function.endswith("test_a_trace_is_recorded")
+    assert second.site is not None
+    assert second.site.line == line + 2
+    for program in (first, second):
+        assert program.outcome is Outcome.RETRACE
+        assert program.trace_seconds > 0
+        assert program.lower_seconds > 0
+        assert program.compile_seconds > 0
+        assert not program.cached
+    assert first.explanation.reasons == ()
+    (reason,) = second.explanation.reasons
+    assert (reason.path, reason.kind) == ("x", ReasonKind.SHAPE)
+    assert (reason.before, reason.after) == ((3,), (4,))
+    assert first.signature == function.signature(ones(3))
+    assert "x: shape: (3,) -> (4,)" in str(second)
+    assert repr(function.traces).count("\n") >= 2
+    assert function.traces[-1] is second
+    assert function.traces[:1] == [first]
+
+
+def test_a_recompile_is_recorded_apart() -> None:
+    """A second call with committed data is no trace: it is among the recompiles."""
+    function = fresh()
+    function(ones(3))
+    function(first_device(ones(3)))
+    assert len(function.traces) == 1
+    (program,) = function.recompiles
+    assert program.outcome is Outcome.RECOMPILE
+    assert program.trace_seconds == 0
+    assert program.lower_seconds > 0
+    assert program.compile_seconds > 0
+    assert [reason.kind for reason in program.explanation.reasons] == [ReasonKind.COMMITMENT]
+    assert program.site is not None
+    assert program.site.text == "function(first_device(ones(3)))"
+
+
+def test_moving_to_another_device_is_a_recompile() -> None:
+    """Data committed to another device than before compiles, and is predicted to."""
+    if len(jax.devices()) == 1:
+        pytest.skip("there is one device")
+    function = fresh()
+    function(first_device(ones(3)))
+    arguments = call(last_device(ones(3)))
+    said = function.explain(*arguments[0])
+    assert observed(function, arguments) is said.outcome is Outcome.RECOMPILE
+    mixed = call(first_device(ones(3)), last_device(ones(3)))
+    assert function.explain(*mixed[0]).outcome is Outcome.ERROR
+    assert observed(function, mixed) is Outcome.ERROR
+
+
+def test_the_nearest_earlier_call_is_named() -> None:
+    """Of three earlier calls, the reasons are those against the one that is most like it."""
+    function = fresh()
+    function(State(ones(3)), 1.0)
+    function(State(ones(5), 7), jnp.int32(2))
+    function({"a": 1}, 1.0)
+    said = function.explain(State(ones(5), 8), jnp.int32(2))
+    assert said.nearest == 1
+    assert [reason.path for reason in said.reasons] == ["x.n"]
+    assert (said.reasons[0].before, said.reasons[0].after) == (7, 8)
+
+
+def test_paths_begin_with_the_names_of_parameters() -> None:
+    """Positional, variadic and keyword arguments are shown by name."""
+
+    def function(state: Any, *rest: Any, scale: Any, **options: Any) -> Any:
+        return everything(state, rest, scale, options)
+
+    jitted = lw.jit(function)
+    jitted({"w": ones(3)}, ones(3), ones(3), scale=ones(3), bias=ones(3))
+    changed = np.ones((2, 2), np.float32)
+    said = jitted.explain({"w": changed}, changed, changed, scale=changed, bias=changed)
+    paths = {reason.path for reason in said.reasons if reason.kind is ReasonKind.SHAPE}
+    assert paths == {"state['w']", "rest[0]", "rest[1]", "scale", "bias"}
+
+
+@pytest.mark.parametrize(
+    ("options", "one", "other"),
+    [
+        ({"static_argnums": 1}, call(1.0, 2), call(1.0, 3)),
+        ({"static_argnums": -1}, call(1.0, 2), call(1.0, 3)),
+        ({"static_argnames": "y"}, call(1.0, 2), call(1.0, 3)),
+        ({"static_argnames": ["y"]}, call(1.0, y=2), call(1.0, y=3)),
+        ({"static_argnums": (1,)}, call(1.0, y=2), call(1.0, y=3)),
+    ],
+    ids=["number", "negative", "name", "keyword", "number by keyword"],
+)
+def test_static_arguments_are_static(options: Any, one: Arguments, other: Arguments) -> None:
+    """Static arguments by position and name are statics of the signature, under one name."""
+
+    def plain(x: Any, y: Any) -> Any:
+        return x + y
+
+    function = lw.jit(plain, **options)
+    function(*one[0], **one[1])
+    assert function.traces[0].signature.statics == {"y": 2}
+    said = function.explain(*other[0], **other[1])
+    assert observed(function, other) is said.outcome is Outcome.RETRACE
+    assert [(each.path, each.kind) for each in said.reasons] == [("y", ReasonKind.STATIC)]
+
+
+def test_clear_cache_forgets() -> None:
+    """After `clear_cache` there is no record, and the next call is the first one."""
+    function = fresh()
+    function(1.0)
+    function(first_device(ones(3)))
+    function.clear_cache()
+    assert len(function.traces) == len(function.recompiles) == function.cache_size() == 0
+    assert function.explain(1.0).nearest is None
+    assert observed(function, call(1.0)) is Outcome.RETRACE
+    assert len(function.traces) == 1
+    assert function.explain(1.0).outcome is Outcome.REUSE
+
+
+def test_caches_of_the_process_cleared() -> None:
+    """After `jax.clear_caches` nothing is claimed; the new trace is no difference of arguments."""
+    function = fresh()
+    function(1.0)
+    jax.clear_caches()
+    assert function.explain(1.0).outcome in (Outcome.UNKNOWN, Outcome.RETRACE)
+    assert observed(function, call(1.0)) is Outcome.RETRACE
+    (reason,) = function.traces[-1].explanation.reasons
+    assert reason.kind is ReasonKind.CACHE
+    assert "cleared" in reason.advice
+    assert function.explain(1.0).outcome is Outcome.REUSE
+
+
+def test_a_failed_call_leaves_no_record() -> None:
+    """A body that raises is traced anew: the next call is not taken for a reuse."""
+    fail = True
+
+    @lw.jit
+    def function(x: Any) -> Any:
+        if fail:
+            msg = "boom"
+            raise ValueError(msg)
+        return x
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="boom"):
+            function(1.0)
+    assert function.explain(1.0).outcome is Outcome.RETRACE
+    fail = False
+    assert observed(function, call(1.0)) is Outcome.RETRACE
+    assert len(function.traces) == 1
+
+
+def test_the_cache_size_is_that_of_jax() -> None:
+    """`cache_size` counts dispatch entries."""
+    function = fresh()
+    for argument in (ones(3), ones(3), np.ones(3, np.float32), ones(4)):
+        function(argument)
+        assert function.cache_size() == function._cache_size()
+    assert function.cache_size() == 3
+
+
+def test_inner_functions_are_recorded() -> None:
+    """A function that is traced inside of another one has its own record."""
+    inner = lw.jit(lambda x: x * 2)
+    outer = lw.jit(lambda x: inner(x) + inner(x))
+    outer(ones(3))
+    (inlined,) = inner.traces
+    assert inlined.trace_seconds > 0
+    assert inlined.compile_seconds == 0
+    assert len(outer.traces) == 1
+    assert inner.explain(ones(3)).outcome is Outcome.RECOMPILE
+    assert observed(inner, call(ones(3))) is Outcome.RECOMPILE
+    assert len(inner.recompiles) == 1
+
+
+def test_two_jits_of_one_function_share_the_memory() -> None:
+    """What the one compiled, the other knows of: as JAX shares the programs."""
+
+    def function(x: Any) -> Any:
+        return x + 1
+
+    first, second = lw.jit(function), lw.jit(function)
+    first(1.0)
+    assert second.explain(1.0).outcome is Outcome.REUSE
+    assert observed(second, call(1.0)) is Outcome.REUSE
+    assert list(first.traces) == list(second.traces)
+
+
+@pytest.mark.parametrize("kind", ["function", "lambda", "partial", "method", "object"])
+def test_what_was_jitted_is_freed(kind: str) -> None:
+    """The memory keeps neither the function alive, nor the arrays it was called with."""
+    owner, made = KINDS[kind]()
+    argument = jnp.arange(3.0) + 1
+    jitted = lw.jit(made)
+    jitted(argument)
+    assert len(jitted.traces) == 1
+    refs = [weakref.ref(each) for each in (owner, argument)]
+    del owner, made, argument, jitted
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
+@pytest.mark.parametrize("wrong", [5, "f", ()], ids=["number", "name", "tuple"])
+def test_what_is_no_function_is_refused(wrong: Any) -> None:
+    """The error says what was given."""
+    with pytest.raises(TypeError, match="takes a function, got"):
+        lw.jit(wrong)

@@ -1,0 +1,333 @@
+"""`lw.watch` counts what JAX says, of whom, from where, and then goes away."""
+
+import functools
+import gc
+import inspect
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from jax import monitoring
+
+import leafwise as lw
+from leafwise import _events, _watching
+from leafwise._events import EventKind
+
+pytestmark = pytest.mark.oracle
+
+SEEN = {
+    "/jax/core/compile/jaxpr_trace_duration": EventKind.TRACE,
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": EventKind.LOWERING,
+    "/jax/core/compile/backend_compile_duration": EventKind.COMPILE,
+}
+ALL = [EventKind.TRACE, EventKind.LOWERING, EventKind.COMPILE]
+JITS = pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
+
+
+class Listener:
+    """What `jax.monitoring` says, without leafwise."""
+
+    def __init__(self) -> None:
+        self.kinds: list[EventKind] = []
+
+    def __call__(self, event: str, _: float, **__: Any) -> None:
+        if event in SEEN:
+            self.kinds.append(SEEN[event])
+
+
+@pytest.fixture
+def listener() -> Any:
+    """A listener of this test's own."""
+    mine = Listener()
+    monitoring.register_event_duration_secs_listener(mine)
+    yield mine
+    monitoring.unregister_event_duration_listener(mine)
+
+
+def ones(*shape: int) -> Any:
+    return jnp.ones(shape)
+
+
+def kinds(events: Any) -> list[EventKind]:
+    return [event.kind for event in events]
+
+
+def work(jit: Any) -> None:
+    """Trace, lower and compile in many ways."""
+
+    def f(x: Any) -> Any:
+        return x * 3
+
+    jitted = jit(f)
+    jitted(ones(3))
+    jitted(ones(4))
+    jitted(ones(3))
+    jitted(jax.device_put(ones(3), jax.devices()[0]))
+    jax.grad(lambda x: jitted(x).sum())(ones(3))
+    jax.vmap(jitted)(ones(3, 3))
+    jitted.lower(ones(7)).compile()
+    jitted.eval_shape(ones(8))
+
+
+@JITS
+def test_the_counts_are_those_of_jax(jit: Any, listener: Listener) -> None:
+    """Kind by kind and in order, the log holds what `jax.monitoring` says."""
+    with lw.watch() as log:
+        work(jit)
+    assert kinds(log) == listener.kinds
+    assert len(log) == len(listener.kinds) > 10
+    counts = len(log.traces), len(log.lowerings), len(log.compiles)
+    assert counts == tuple(listener.kinds.count(kind) for kind in ALL)
+    assert log.seconds == pytest.approx(sum(event.seconds for event in log))
+    assert all(event.seconds > 0 for event in log)
+    assert not log.cache_hits
+
+
+@JITS
+def test_a_commitment_alone_is_seen(jit: Any) -> None:
+    """Compiled without a trace: a lowering and a compile."""
+    jitted = jit(lambda x: x * 2)
+    argument = ones(3)
+    jitted(argument)
+    committed = jax.device_put(argument, jax.devices()[0])
+    with lw.watch() as log:
+        jitted(committed)
+    assert kinds(log) == [EventKind.LOWERING, EventKind.COMPILE]
+
+
+@JITS
+def test_names_and_lines(jit: Any) -> None:
+    """Each event names the function and the line of this file that called it."""
+
+    def some_name(x: Any) -> Any:
+        return x * 2
+
+    jitted = jit(some_name)
+    argument = ones(3)
+    with lw.watch() as log:
+        jitted(argument)
+        line = inspect.currentframe().f_lineno - 1
+    assert kinds(log) == ALL
+    for event in log:
+        assert event.name == "some_name"
+        assert event.site is not None
+        assert (event.site.file, event.site.line) == (__file__, line)
+        assert event.site.text == "jitted(argument)"
+        assert event.site.function == "test_names_and_lines"
+        assert event.fun is some_name
+        assert not event.eager
+        assert event.thread == threading.current_thread().name
+        assert event.thread_id == threading.get_ident()
+    assert "trace of some_name" in str(log)
+    assert f"{__file__}:{line}" in str(log)
+
+
+@pytest.mark.parametrize("jit", [eqx.filter_jit, nnx.jit, jax.jit], ids=["eqx", "nnx", "jax"])
+def test_lines_through_other_libraries(jit: Any) -> None:
+    """The line is the user's, not one of the library that wraps `jax.jit`."""
+    jitted = jit(lambda x: x * 2)
+    argument = ones(3)
+    with lw.watch() as log:
+        jitted(argument)
+        line = inspect.currentframe().f_lineno - 1
+    assert {event.site.line for event in log if event.site is not None} == {line}
+    assert {event.name for event in log} == {"<lambda>"}
+
+
+def test_only_functions_with_a_memory_are_explained() -> None:
+    """The first event of a program of `lw.jit` says why; those of `jax.jit` do not."""
+    explained, plain = lw.jit(lambda x: x * 2), jax.jit(lambda x: x * 2)
+    arguments = ones(3), ones(4)
+    with lw.watch() as log:
+        for argument in arguments:
+            explained(argument)
+            plain(argument)
+    mine, its = log.of(explained), log.of(plain)
+    assert [event.explanation is not None for event in mine] == [True, False, False] * 2
+    assert mine[3].explanation is not None
+    assert [reason.path for reason in mine[3].explanation.reasons] == ["x"]
+    assert all(event.explanation is None for event in its)
+
+
+@JITS
+def test_of_one_function(jit: Any) -> None:
+    """By the jitted function, the function, and the name; others are left out."""
+
+    def one(x: Any) -> Any:
+        return x * 2
+
+    def other(x: Any) -> Any:
+        return x * 3
+
+    mine, its = jit(one), jit(other)
+    with lw.watch() as log:
+        mine(1.0)
+        its(1.0)
+        its(2)
+    for function in (mine, one, "one"):
+        assert kinds(log.of(function)) == ALL, function
+    for function in (its, other, "other"):
+        assert kinds(log.of(function)) == ALL * 2, function
+    assert log.of("nobody") == []
+
+
+@JITS
+def test_of_a_method(jit: Any) -> None:
+    """A method is found by its class, by an instance, and by both names."""
+
+    class Model:
+        @functools.partial(jit, static_argnums=0)
+        def step(self, x: Any) -> Any:
+            return x * 2
+
+    with lw.watch() as log:
+        Model().step(1.0)
+    names = ("step", "test_of_a_method.<locals>.Model.step")
+    for function in (Model.step, Model().step, *names):
+        assert kinds(log.of(function)) == ALL, function
+
+
+def test_eager_operations_can_be_left_out() -> None:
+    """Operations of JAX itself are marked; functions of the user never are."""
+    jax.clear_caches()
+
+    def add(x: Any) -> Any:
+        return x * 2
+
+    with lw.watch() as every, lw.watch(eager=False) as mine:
+        jax.jit(add)(jnp.arange(5) * 3)
+        jnp.linspace(0, 1, 7)
+    assert kinds(mine) == ALL
+    assert {event.name for event in mine} == {"add"}
+    assert len(every) > 3
+    assert {event.name for event in every if not event.eager} == {"add"}
+
+
+def test_nested_watches_are_independent() -> None:
+    """The outer one sees all, the inner one what happens in its block."""
+    with lw.watch() as outer:
+        jax.jit(lambda x: x)(1.0)
+        with lw.watch() as inner:
+            jax.jit(lambda x: x)(1.0)
+        jax.jit(lambda x: x)(1.0)
+    assert kinds(outer) == ALL * 3
+    assert kinds(inner) == ALL
+    assert list(outer)[3:6] == list(inner)
+
+
+def test_a_watch_can_be_used_again() -> None:
+    """Each block has its own log, also inside of itself."""
+    again = lw.watch()
+    with again as one:
+        jax.jit(lambda x: x)(1.0)
+        with again as two:
+            jax.jit(lambda x: x)(1.0)
+    with again as three:
+        pass
+    assert [len(log) for log in (one, two, three)] == [6, 3, 0]
+
+
+def test_threads_are_told_apart() -> None:
+    """Watches on several threads see all of the process, and each event names its thread."""
+    begin, end = threading.Barrier(4), threading.Barrier(4)
+    logs: dict[str, Any] = {}
+
+    def run(place: int) -> None:
+        with lw.watch() as log:
+            begin.wait()
+            jax.jit(lambda x: x + place)(1.0)
+            end.wait()
+        logs[threading.current_thread().name] = log
+
+    workers = [threading.Thread(target=run, args=(n,), name=f"worker {n}") for n in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(logs) == 4
+    for log in logs.values():
+        assert len(log) == 12
+        for name in logs:
+            assert kinds(event for event in log if event.thread == name) == ALL
+
+
+def test_nothing_listens_afterwards() -> None:
+    """The listeners are gone after the block, and after one that raised."""
+    gc.collect()
+    before = _watching._watchers, _events._subscribers
+    logs: list[Any] = []
+
+    def raising() -> None:
+        with lw.watch() as log, lw.watch():
+            logs.append(log)
+            assert len(_watching._watchers) == len(before[0]) + 2
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        raising()
+    jax.jit(lambda x: x)(1.0)
+    assert (_watching._watchers, _events._subscribers) == before
+    assert [len(log) for log in logs] == [0]
+
+
+def run_alone(script: str, folder: Path) -> str:
+    file = folder / "alone.py"
+    file.write_text(textwrap.dedent(script), encoding="utf-8")
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_jax_is_left_as_it_was(tmp_path: Path) -> None:
+    """With no watch and no function under `lw.jit`, JAX has no listener of ours."""
+    said = run_alone(
+        """
+        import gc
+        import jax
+        import leafwise as lw
+        from leafwise import _events
+        gone = []
+        real = jax.monitoring.unregister_event_duration_listener
+        jax.monitoring.unregister_event_duration_listener = lambda f: (gone.append(f), real(f))
+        with lw.watch() as log:
+            jax.jit(lambda x: x)(1.0)
+        print(len(gone), len(_events._subscribers))
+        f = lw.jit(lambda x: x)
+        f(1.0)
+        print(len(_events._subscribers))
+        del f
+        gc.collect()
+        print(len(gone), len(_events._subscribers))
+        """,
+        tmp_path,
+    )
+    assert said.split() == ["1", "0", "1", "2", "0"]
+
+
+@pytest.mark.parametrize("jit", ["jax.jit", "lw.jit"])
+def test_hits_of_the_persistent_cache(jit: str, tmp_path: Path) -> None:
+    """What the compilation cache on disk answers is a compile, and marked as a hit."""
+    script = f"""
+        import jax
+        import leafwise as lw
+        jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        f = {jit}(lambda x: x * 2 + 1)
+        with lw.watch() as log:
+            f(1.0)
+        print(len(log.traces), len(log.lowerings), len(log.compiles), len(log.cache_hits))
+        print([p.cached for p in getattr(f, "traces", [])])
+        """
+    first, second = run_alone(script, tmp_path), run_alone(script, tmp_path)
+    cached = ["[False]", "[True]"] if jit == "lw.jit" else ["[]", "[]"]
+    assert first.splitlines() == ["1 1 1 0", cached[0]]
+    assert second.splitlines() == ["1 1 1 1", cached[1]]

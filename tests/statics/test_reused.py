@@ -1,0 +1,192 @@
+"""Equal statics in new objects: one program, where plain JAX often makes another."""
+
+import dataclasses
+import functools
+import struct
+from collections import namedtuple
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+from .judge import Events, Sound, calls
+
+pytestmark = pytest.mark.hazard
+
+Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float
+    sizes: tuple[int, ...] = (1, 2)
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A frozen dataclass that holds things which compare by identity in plain Python."""
+
+    call: Any
+
+
+def activation(x: Any, slope: float = 0.1) -> Any:
+    return jnp.where(x > 0, x, x * slope)
+
+
+def other_nan() -> float:
+    return struct.unpack("d", struct.pack("Q", 0x7FF8000000000001))[0]
+
+
+# Made afresh by each call. True: plain JAX retraces for every one of them.
+FRESH: dict[str, tuple[Any, bool]] = {
+    "nan": (lambda: float("nan"), True),
+    "other-nan": (other_nan, True),
+    "nan-in-tuple": (lambda: (1, float("nan")), True),
+    "nan-in-config": (lambda: Config(float("nan")), True),
+    "nan-numpy": (lambda: np.float32("nan"), True),
+    "nan-complex": (lambda: complex(0, float("nan")), True),
+    "partial": (lambda: functools.partial(activation, slope=0.2), True),
+    "partial-nested": (
+        lambda: functools.partial(functools.partial(activation, 1.0), slope=(1, "a")),
+        True,
+    ),
+    "partial-in-config": (lambda: Held(functools.partial(activation, slope=0.2)), True),
+    "partial-of-method": (lambda: functools.partial(Config(0.5).scaled, 1.0), True),
+    "jax-partial": (lambda: jax.tree_util.Partial(activation, slope=0.2), True),
+    "method-of-nan": (lambda: Config(float("nan")).scaled, True),
+    "slice-of-nan": (lambda: slice(float("nan")), True),
+    "config": (lambda: Config(0.5), False),
+    "method": (lambda: Config(0.5).scaled, True),
+    "namedtuple": (lambda: Point(0.5, "a"), False),
+    "frozenset": (lambda: frozenset(["a", "b", 0.5]), False),
+    "mapping": (lambda: lw.FrozenMapping(a=0.5), False),
+    "static-array": (lambda: lw.StaticArray([1.0, float("nan")]), False),
+    "large": (lambda: tuple(range(10_000)), False),
+    "dtype": (lambda: np.dtype([("a", "f4")]), False),
+}
+
+
+@pytest.mark.parametrize("kind", FRESH)
+def test_fresh_equal_statics_share_a_program(cls: Any, sound: bool, kind: str) -> None:
+    """The second and third instance are answered by the program of the first."""
+    make, retraces = FRESH[kind]
+    expected = [1, 2, 3] if retraces and not sound else [1, 1, 1]
+    assert calls(cls, make(), make(), make()).programs == expected
+
+
+def test_other_bits_are_another_nan() -> None:
+    """NaNs are told apart by their bits, as `numpy.float64.view` could."""
+    nans = [float("nan"), other_nan(), -float("nan"), float("nan"), other_nan()]
+    assert calls(Sound, *nans).programs == [1, 2, 3, 1, 2]
+
+
+def test_functions_compare_by_identity() -> None:
+    """A new lambda is a new program (nobody can tell what it does), the same one is not."""
+    first, second = (lambda: 1), (lambda: 1)
+    assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
+    assert calls(Sound, abs, len, abs, len).programs == [1, 2, 1, 2]
+
+
+def test_methods_compare_by_function_and_receiver() -> None:
+    """Methods of one object, of an equal one, of another one; two methods of one."""
+    one, equal, other = Config(0.5), Config(0.5), Config(0.25)
+    statics = [one.scaled, one.scaled, equal.scaled, other.scaled, one.__repr__]
+    assert calls(Sound, *statics).programs == [1, 1, 1, 2, 3]
+
+
+def test_compiles_are_counted_by_jax(cls: Any, sound: bool, events: Events) -> None:
+    """`jax.monitoring` agrees: one trace, lowering and compile for four fresh NaNs."""
+
+    def judged(p: Any) -> Any:
+        return p.x * 2 + jnp.nan_to_num(p.s)
+
+    program = jax.jit(judged)
+    for _ in range(4):
+        program(cls(jnp.float32(1), float("nan")))
+    count = 1 if sound else 4
+    assert events.counts == {"traces": count, "lowerings": count, "compiles": count}
+
+
+def test_compiles_of_alternating_values(events: Events) -> None:
+    """k values give k compiles, however often they alternate; a new shape adds one."""
+
+    def judged(p: Any) -> Any:
+        return p.x * (2 if p.s else 3)
+
+    program = jax.jit(judged)
+    for i in range(100):
+        program(Sound(jnp.ones(2), bool(i % 2)))
+    assert events.counts["compiles"] == 2
+    program(Sound(jnp.ones(3), True))
+    assert events.counts["compiles"] == 3
+
+
+def test_cached_property_never_changes_the_treedef() -> None:
+    """Reading a cached property neither retraces nor adds a leaf."""
+
+    @lw.pytree
+    class Cached:
+        x: Any
+        s: Any = lw.static_field()
+
+        @functools.cached_property
+        def doubled(self) -> Any:
+            return self.s * 2
+
+    traces = []
+    program = jax.jit(lambda p: traces.append(p.s) or p.x)
+    instance = Cached(1.0, 2)
+    before = jax.tree.structure(instance)
+    program(instance)
+    assert instance.doubled == 4
+    assert jax.tree.structure(instance) == before
+    program(instance)
+    assert len(traces) == 1
+
+
+class Name(str):
+    @functools.cached_property
+    def loud(self) -> str:
+        return self.upper()
+
+
+class Size(namedtuple("Size", ["a"])):  # noqa: PYI024, SLOT002
+    @functools.cached_property
+    def doubled(self) -> int:
+        return self.a * 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Depth:
+    a: int
+
+    @functools.cached_property
+    def doubled(self) -> int:
+        return self.a * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        pytest.param(lambda: Name("a"), "loud", id="str"),
+        pytest.param(lambda: Size(1), "doubled", id="namedtuple"),
+        pytest.param(lambda: Depth(1), "doubled", id="dataclass"),
+    ],
+)
+def test_a_cached_property_of_a_static_is_no_change(make: Any, name: str) -> None:
+    """A static that remembers what it has computed is the same static as before."""
+    static = make()
+    before = Sound(1.0, static)
+    structure = jax.tree.structure(before)
+    getattr(static, name)
+    assert jax.tree.structure(Sound(1.0, static)) == structure
+    assert jax.tree.structure(Sound(1.0, make())) == structure
+    with lw.debug.check_statics():
+        assert jax.tree.structure(before) == structure

@@ -1,0 +1,242 @@
+"""What a user reads when a static value is refused."""
+
+import dataclasses
+import functools
+import textwrap
+import types
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+pytestmark = pytest.mark.message
+
+
+@lw.pytree
+class Params:
+    x: Any
+    layers: lw.Static[Any] = ()
+    act: lw.Static[Any] = "relu"
+
+
+@dataclasses.dataclass
+class Config:
+    depth: int = 2
+
+
+class Loose:  # the point
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Loose)
+
+    def __repr__(self) -> str:
+        return "Loose()"
+
+
+class Raising:
+    def __hash__(self) -> int:
+        msg = "not today"
+        raise RuntimeError(msg)
+
+    def __repr__(self) -> str:
+        return "Raising()"
+
+
+class BadRepr:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def message(*values: Any) -> str:
+    """Return the message for these statics."""
+    with pytest.raises(lw.StaticFieldError) as error:
+        Params(1.0, *values)
+    return str(error.value)
+
+
+def test_list_in_full() -> None:
+    """The whole message for a list: place, reason, value and type, two repairs."""
+    assert message([64, 64]) == textwrap.dedent("""\
+        Params.layers: a list can change in place and has no hash
+          got: [64, 64] (list)
+          fix: pass a tuple: `(64, 64)`,
+               or let the field convert it: `layers: ... = lw.static_field(freeze=True)`""")
+
+
+def test_array_in_full() -> None:
+    """The whole message for an array: dtype and shape, and both ways out."""
+    assert message(np.ones((3, 4), np.float32)) == textwrap.dedent(
+        """\
+        Params.layers: an array (float32, shape (3, 4)) has no hash
+          got: float32[3,4] (numpy.ndarray)
+          fix: make the field dynamic: `layers: jax.Array`,
+               or, for a constant table: `layers=lw.StaticArray(value)` or """
+        "`layers: ... = lw.static_field(freeze=True)`"
+    )
+
+
+def test_tracer_in_full() -> None:
+    """The whole message for a tracer: why it cannot be, and what to do."""
+    with pytest.raises(lw.TracerInStaticError) as error:
+        jax.jit(lambda v: Params(1.0, act=v).x)(jnp.ones(3))
+    lines = str(error.value).splitlines()
+    assert lines[0] == (
+        "Params.act: a traced value exists only while JAX traces, so it cannot be part of a "
+        "cache key"
+    )
+    assert lines[1].startswith("  got: ")
+    assert "float32[3]" in lines[1]
+    assert lines[2:] == [
+        "  fix: make the field dynamic: `act: jax.Array`,",
+        "       or compute the value outside of the traced function",
+    ]
+
+
+def test_several_findings_stand_below_each_other() -> None:
+    """Two bad fields are two blocks, in field order."""
+    blocks = message([1], {2}).split("Params.")
+    assert [block.splitlines()[0] for block in blocks[1:]] == [
+        "layers: a list can change in place and has no hash",
+        "act: a set can change in place and has no hash",
+    ]
+
+
+REPAIRS: dict[str, tuple[Any, str, str]] = {
+    "list": ([1, [2]], "pass a tuple", "(1, (2,))"),
+    "dict": ({"k": [1]}, "pass a FrozenMapping", "lw.FrozenMapping({'k': (1,)})"),
+    "set": ({1}, "pass a frozenset", "frozenset({1})"),
+    "bytearray": (bytearray(b"a"), "pass a bytes", "b'a'"),
+    "nested dict": ({"k": {}}, "FrozenMapping", "lw.FrozenMapping({'k': lw.FrozenMapping({})})"),
+}
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_repaired_code(name: str) -> None:
+    """The message shows code that makes the immutable equivalent, and `freeze=True`."""
+    value, words, code = REPAIRS[name]
+    text = message(value)
+    assert words in text
+    assert f"`{code}`" in text
+    assert "lw.static_field(freeze=True)" in text
+
+
+@pytest.mark.parametrize("name", ["list", "dict", "set", "bytearray", "nested dict"])
+def test_repaired_code_runs(name: str) -> None:
+    """That code can be pasted: it evaluates to a value that is accepted."""
+    text = message(REPAIRS[name][0])
+    code = text.split("`")[1]
+    value = eval(code, {"lw": lw})  # noqa: S307  # the point
+    assert Params(1.0, value).layers == value == lw.freeze(REPAIRS[name][0])
+
+
+def test_repaired_code_names_static_array() -> None:
+    """An array inside of a list is shown as the `lw.StaticArray` it should be."""
+    assert "lw.StaticArray([1, 2]" in message([np.array([1, 2])])
+
+
+WORDS: dict[str, tuple[Any, list[str]]] = {
+    "open dataclass": (Config(), ["not frozen", "@dataclass(frozen=True)", "class Config: ..."]),
+    "namespace": (types.SimpleNamespace(a=1), ["SimpleNamespace", "tuple", "frozen dataclass"]),
+    "eq without hash": (
+        Loose(),
+        ["Loose defines __eq__ without __hash__", "give Loose a __hash__"],
+    ),
+    "hash raises": (
+        Raising(),
+        ["its __hash__ raises RuntimeError: not today", "make Raising.__hash__"],
+    ),
+    "pytree": (Params(jnp.ones(3)), ["an array (float32, shape (3,))", "make the field dynamic"]),
+    "0-d": (jnp.float32(1), ["shape ()", "StaticArray"]),
+    "bfloat16": (jnp.ones(2, jnp.bfloat16), ["bfloat16[2]", "shape (2,)"]),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_words(name: str) -> None:
+    """Reason and fix of every other row."""
+    value, words = WORDS[name]
+    text = message(value)
+    for word in words:
+        assert word in text
+    assert text.startswith("Params.layers")
+    assert "\n  got: " in text
+    assert "\n  fix: " in text
+
+
+PATHS: dict[str, tuple[Any, str]] = {
+    "index": ((1, ([],)), "Params.layers[1][0]:"),
+    "attribute": (functools.partial(print, sep=[]), "Params.layers.keywords['sep']:"),
+    "mapping": (lw.FrozenMapping({("a", 1): []}), "Params.layers[('a', 1)]:"),
+    "instance": ((Params([jnp.ones(2)]),), "Params.layers[0].x[0]:"),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_path(name: str) -> None:
+    """The path reads like code that leads to the value."""
+    value, path = PATHS[name]
+    assert message(value).startswith(path)
+
+
+def test_value_and_type_are_shown_short() -> None:
+    """A long repr is cut to a line, a module is named, and a repr that raises is survived."""
+    text = message(list(range(1000)))
+    assert max(len(line) for line in text.splitlines()) < 160
+    assert f"({__name__}.Config)" in message(Config()) or "test_static_messages.Config)" in text
+    assert "BadRepr" in message(BadRepr())
+    assert "whose repr raises RuntimeError" in message(BadRepr())
+
+
+def test_mutated_in_full() -> None:
+    """The message for a static that changed in place."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Held:
+        n: int
+
+        def __repr__(self) -> str:
+            return f"Held({self.n})"
+
+    held = Held(1)
+    first = Params(1.0, held)
+    object.__setattr__(held, "n", 2)
+    with pytest.raises(lw.StaticMutatedError) as error:
+        Params(1.0, held)
+    lines = str(error.value).splitlines()
+    assert lines[0].startswith(
+        "Params.layers: a static value was changed in place after a jit cache key was made from it"
+    )
+    assert lines[1].startswith("  got: Held(2) (")
+    assert lines[2].startswith("  fix: build a new value instead of changing this one")
+    assert first.layers is held
+
+
+def test_findings_are_data() -> None:
+    """Path, value, reason and fix can be read one by one."""
+    with pytest.raises(lw.StaticFieldError) as error:
+        Params(1.0, [])
+    (finding,) = error.value.findings
+    assert isinstance(finding, lw.Finding)
+    assert finding.path == "Params.layers"
+    assert finding.got == "[] (list)"
+    assert finding.reason == "a list can change in place and has no hash"
+    assert finding.fix.startswith("pass a tuple: `()`")
+
+
+def test_jax_shows_the_fields() -> None:
+    """In JAX's own messages for scan, cond and vmap, class and fields are named."""
+    one, two = Params(1.0, (1,)), Params(1.0, (2,))
+    with pytest.raises(TypeError, match=r"(?s)Params\(layers=\(1,\), act='relu'\)") as cond:
+        jax.lax.cond(True, lambda: one, lambda: two)
+    assert "Params(layers=(2,), act='relu')" in str(cond.value)
+    with pytest.raises(TypeError, match=r"(?s)Params\(layers=\(2,\), act='relu'\)"):
+        jax.lax.scan(lambda carry, _: (two, None), one, None, length=2)
+    with pytest.raises(ValueError, match=r"(?s)Params\(layers=\(2,\), act='relu'\)"):
+        jax.vmap(lambda p: p, in_axes=(lw.replace(two, x=0),))(
+            jax.tree.map(lambda _: jnp.ones(2), one)
+        )

@@ -1,0 +1,292 @@
+"""Values that Python calls equal, and that traced code can tell apart."""
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import struct
+import types
+import uuid
+import zoneinfo
+from collections import namedtuple
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+from .judge import Plain, Sound, calls, structure
+
+pytestmark = pytest.mark.hazard
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Rank(enum.IntEnum):
+    FIRST = 1
+
+
+class Word(enum.StrEnum):
+    RELU = "relu"
+
+
+class Tagged(str):
+    """A text with an attribute, as unit and path libraries make them."""
+
+    __slots__ = ("tag",)
+
+    def __new__(cls, text: str, tag: object) -> Self:
+        self = super().__new__(cls, text)
+        self.tag = tag
+        return self
+
+
+class Count(int):
+    tag: object = None
+
+
+class Real(float):
+    tag: object = None
+
+
+class Scalar(np.float64):
+    tag: object = None
+
+
+class Shout(str):
+    def __str__(self) -> str:
+        return "HEY"
+
+
+def tagged(value: Any, tag: object) -> Any:
+    value.tag = tag
+    return value
+
+
+Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024  # the untyped kind is meant
+Size = namedtuple("Size", ["x", "y"])  # noqa: PYI024
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    depth: int
+    note: object = dataclasses.field(default="", compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    item: object
+
+
+def function(*args: object, **kwargs: object) -> None:
+    """Be the function of a partial."""
+
+
+UTC = datetime.UTC
+PARIS = datetime.timezone(datetime.timedelta(hours=1))
+CENTRAL = datetime.timezone(datetime.timedelta(hours=1), "CET")
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+# All of these are equal in Python, so that plain JAX takes one for the other.
+EQUAL: dict[str, tuple[Any, Any]] = {
+    "int-bool": (1, True),
+    "int-float": (1, 1.0),
+    "bool-float": (True, 1.0),
+    "float-complex": (1.0, 1 + 0j),
+    "int-np.float32": (1, np.float32(1)),
+    "int-np.int64": (1, np.int64(1)),
+    "float-np.float64": (1.0, np.float64(1)),
+    "np.float32-np.float64": (np.float32(1), np.float64(1)),
+    "bool-np.bool": (True, np.bool_(True)),
+    "str-np.str": ("a", np.str_("a")),
+    "big-endian": (np.dtype("f4").type(1), np.int32(1)),
+    "int-enum": (1, Level.LOW),
+    "str-enum": ("relu", Word.RELU),
+    "two-enums": (Level.LOW, Rank.FIRST),
+    "tuple-namedtuple": ((1, 2), Point(1, 2)),
+    "two-namedtuples": (Point(1, 2), Size(1, 2)),
+    "zero-sign": (0.0, -0.0),
+    "zero-sign-np": (np.float32(0.0), np.float32(-0.0)),
+    "zero-sign-complex": (complex(0.0, 0.0), complex(0.0, -0.0)),
+    "zero-sign-int": (0, -0.0),
+    "dtype-name": ("float32", np.dtype("float32")),
+    "dtype-class": (np.dtype("float32"), np.float32),
+    "jnp-np-dtype": (jnp.float32, np.float32),
+    "str-subclass": ("a", Tagged("a", 1)),
+    "str-subclass-state": (Tagged("a", 1), Tagged("a", 2)),
+    "str-subclass-state-type": (Tagged("a", 1), Tagged("a", True)),
+    "int-subclass": (1, Count(1)),
+    "int-subclass-state": (tagged(Count(1), 1), tagged(Count(1), 2)),
+    "float-subclass-state": (tagged(Real(1), 1), tagged(Real(1), 2)),
+    "np-subclass": (np.float64(1), Scalar(1)),
+    "np-subclass-state": (tagged(Scalar(1), 1), tagged(Scalar(1), 2)),
+    "range": (range(0, 3, 2), range(0, 4, 2)),
+    "range-empty": (range(0), range(5, 5)),
+    "instant": (NOON, NOON.astimezone(PARIS)),
+    "instant-zone-name": (NOON.astimezone(PARIS), NOON.astimezone(CENTRAL)),
+    "instant-zone-kind": (NOON, NOON.astimezone(zoneinfo.ZoneInfo("UTC"))),
+    "instant-time": (NOON.timetz(), NOON.astimezone(PARIS).timetz()),
+    "fold": (datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 1, fold=1)),  # noqa: DTZ001
+    "timezone-name": (PARIS, CENTRAL),
+    "decimal": (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
+    "decimal-int": (decimal.Decimal(1), 1),
+    "decimal-zero": (decimal.Decimal(0), decimal.Decimal("-0")),
+    "uuid-safe": (
+        uuid.UUID(int=1),
+        uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe),
+    ),
+    "not-compared-field": (Config(1, "a"), Config(1, "b")),
+    "mapping-order": (
+        lw.FrozenMapping({"a": 1, "b": 2}),
+        lw.FrozenMapping({"b": 2, "a": 1}),
+    ),
+}
+
+# Not equal in Python, and so no hazard by themselves: leafwise must not make it one.
+UNEQUAL: dict[str, tuple[Any, Any]] = {
+    "str-bytes": ("a", b"a"),
+    "none-false": (None, False),
+    "int": (1, 2),
+    "minus": (-1, -2),  # hash(-1) == hash(-2)
+    "nan-bits": (
+        struct.unpack("d", struct.pack("Q", 0x7FF8000000000001))[0],
+        float("nan"),
+    ),
+    "nan-sign": (float("nan"), -float("nan")),
+    "nan-type": (float("nan"), np.float64("nan")),
+    "nan-np-bits": (np.float32("nan"), -np.float32("nan")),
+    "str-override": (Shout("a"), Shout("b")),
+    "functions": (lambda: 1, lambda: 1),
+    "nesting": (((1,), 2), (1, (2,))),
+    "nesting-floats": (((0.5,), 1.5), ((0.5, 1.5),)),
+    "nesting-empty": ((), ((),)),
+    "two-nans": (frozenset([float("nan")]), frozenset([float("nan"), float("nan")])),
+    "arity": ((1,), (1, 1)),
+    "dtype-order": (np.dtype("<f4"), np.dtype(">f4")),
+    "dtype-aligned": (np.dtype("u1,f4"), np.dtype("u1,f4", align=True)),
+    "slice": (slice(1), slice(1, None)),
+    "slice-ellipsis": (slice(None), ...),
+    "modules": (types, enum),
+    "static-array": (lw.StaticArray([1]), lw.StaticArray([1.0])),
+    "static-array-shape": (lw.StaticArray([[1]]), lw.StaticArray([1])),
+    "static-array-zero": (lw.StaticArray([0.0]), lw.StaticArray([-0.0])),
+    "static-array-tuple": (lw.StaticArray([1]), (1,)),
+    "mapping-tuple": (lw.FrozenMapping(a=1), (("a", 1),)),
+    "partial-args": (functools.partial(function, 1), functools.partial(function, True)),
+    "partial-state": (
+        tagged(functools.partial(function), 1),
+        tagged(functools.partial(function), 2),
+    ),
+    "partial-name": (functools.partial(function, a=1), functools.partial(function, b=1)),
+    "methods": ("a".upper, "b".upper),
+}
+
+
+def deep(value: Any) -> Any:
+    return ((0, (value,)),)
+
+
+WRAPPED = {
+    "tuple": lambda v: ("a", v),
+    "deep": deep,
+    "frozenset": lambda v: frozenset([v]),
+    "frozenset-tuple": lambda v: frozenset([(v, "b"), "a"]),
+    "mapping-value": lambda v: lw.FrozenMapping({"k": v}),
+    "mapping-key": lambda v: lw.FrozenMapping({v: 1}),
+    "dataclass": Box,
+    "dataclass-not-compared": lambda v: Config(1, v),
+    "namedtuple": lambda v: Point(0, v),
+    "partial-arg": lambda v: functools.partial(function, v),
+    "partial-keyword": lambda v: functools.partial(function, k=v),
+    "partial-receiver": lambda v: functools.partial(Box(v).__eq__, 1),
+    "slice": lambda v: slice(0, v, None),
+    "method": lambda v: Box(v).__repr__,
+    "str-state": lambda v: Tagged("t", v),
+    "leafless-instance": lambda v: Sound(None, v),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_values_get_their_own_programs(cls: Any, sound: bool, name: str) -> None:
+    """Each value gets a program traced for it; plain JAX answers the second from the first."""
+    first, second = EQUAL[name]
+    assert first == second, "not a hazard"
+    if not sound:
+        assert calls(cls, first, second, first).programs == [1, 1, 1]
+        return
+    verdict = calls(cls, first, second, first)
+    assert verdict.programs == [1, 2, 1]
+    assert [type(static) for static in verdict.statics] == [type(first), type(second)]
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_unequal_values_get_their_own_programs(name: str) -> None:
+    """The key never takes values for one that Python itself tells apart."""
+    first, second = UNEQUAL[name]
+    assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
+
+
+def is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("wrap", WRAPPED)
+@pytest.mark.parametrize("name", EQUAL | UNEQUAL)
+def test_told_apart_at_any_depth(wrap: str, name: str) -> None:
+    """What is told apart alone is told apart inside of any container."""
+    first, second = (EQUAL | UNEQUAL)[name]
+    if wrap in ("frozenset", "frozenset-tuple", "mapping-key") and not is_hashable(first):
+        pytest.skip("slices have no hash before Python 3.12")
+    left, right = WRAPPED[wrap](first), WRAPPED[wrap](second)
+    assert structure(Sound, left) != structure(Sound, right)
+    again = structure(Sound, WRAPPED[wrap](first))
+    assert structure(Sound, left) == again
+    assert hash(structure(Sound, left)) == hash(again)
+
+
+@pytest.mark.parametrize("wrap", ["tuple", "deep", "frozenset", "mapping-value", "dataclass"])
+def test_plain_jax_confuses_them_at_depth(wrap: str) -> None:
+    """The test above can fail: in these containers plain JAX takes 1 for True."""
+    left, right = WRAPPED[wrap](1), WRAPPED[wrap](True)
+    assert structure(Plain, left) == structure(Plain, right)
+
+
+@pytest.mark.parametrize(
+    "statics",
+    [
+        (1, True, 1.0, np.float32(1), np.int64(1), np.float16(1), np.bool_(True), Level.LOW),
+        ((1, 2), (1.0, 2.0), (True, 2)),
+    ],
+    ids=["scalars", "tuples"],
+)
+def test_result_is_that_of_a_fresh_program(cls: Any, sound: bool, statics: Any) -> None:
+    """dtype and value are those of a function that was never called before."""
+
+    def body(p: Any) -> Any:
+        factor = p.s[0] if isinstance(p.s, tuple) else p.s
+        return p.x * factor
+
+    program = jax.jit(body)
+    x = jnp.ones(2, jnp.int8)
+    wanted = [jax.jit(lambda p: body(p))(cls(x, static)).dtype for static in statics]
+    assert len(set(wanted)) > 1
+    got = [program(cls(x, static)).dtype for static in statics]
+    assert (got == wanted) is sound
+
+
+def test_negative_zero_keeps_its_infinity(cls: Any, sound: bool) -> None:
+    """``1 / -0.0`` is minus infinity, whichever zero came first."""
+    program = jax.jit(lambda p: p.x / p.s)
+    one = jnp.float32(1)
+    assert program(cls(one, 0.0)) == jnp.inf
+    assert program(cls(one, -0.0)) == (-jnp.inf if sound else jnp.inf)
