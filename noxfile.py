@@ -4,7 +4,7 @@
 # ///
 """Every check of leafwise: `nox -s tests` runs all that a change must pass.
 
-What follows `--` goes to the session's tool: `nox -s tests -- tests/unit -k key`.
+What follows `--` goes to the session's tool: `nox -s tests -- tests/statics -k key`.
 """
 
 import os

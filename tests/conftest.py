@@ -1,11 +1,13 @@
-"""What holds for all tests: eight devices, the profiles of Hypothesis, and `pytester`.
+"""What holds for all tests: their kinds, eight devices, the profiles of Hypothesis, `pytester`.
 
 `--hypothesis-profile` wins, then the variable `HYPOTHESIS_PROFILE`, then `ci` where `CI`
 is set and `dev` elsewhere.
 """
 
+import functools
 import gc
 import os
+from pathlib import Path
 from typing import Any
 
 # Read when JAX first needs a device: shardings are tried on eight of them.
@@ -19,6 +21,40 @@ from leafwise.testing import register_profiles
 pytest_plugins = ["pytester"]
 
 register_profiles()
+
+
+TESTS = Path(__file__).parent
+# The kind of each test in a folder; a `pytestmark` in a file comes first. What is not here is the
+# folder of a wing, which holds unit tests.
+KINDS = {
+    "transforms": "transforms",
+    "property": "property",
+    "planted": "property",
+    "kit": "property",
+    "testing/strategies": "property",
+    "interop": "interop",
+    "downstream": "downstream",
+    "examples": "examples",
+    "docs": "docs",
+    "bench": "bench",
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its kind, by which the sessions of the noxfile choose."""
+    for item in items:
+        if item.path.is_relative_to(TESTS) and not any(map(item.get_closest_marker, ALL_KINDS)):
+            item.add_marker(_kind_of(item.path))
+
+
+ALL_KINDS = {"unit", "hazard", "message", "oracle", *KINDS.values()}
+
+
+@functools.cache
+def _kind_of(path: Path) -> str:
+    folders = [each.as_posix() for each in path.relative_to(TESTS).parents]
+    return next((KINDS[folder] for folder in folders if folder in KINDS), "unit")
 
 
 class Scheduling(LoadScopeScheduling):

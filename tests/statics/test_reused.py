@@ -15,6 +15,8 @@ import leafwise as lw
 
 from .judge import Events, Sound, calls
 
+pytestmark = pytest.mark.hazard
+
 Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024
 
 

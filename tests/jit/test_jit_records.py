@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.compare.pairs import Arguments, call, everything, observed
 
 import leafwise as lw
 from leafwise import Outcome, ReasonKind
 
-from .pairs import Arguments, call, everything, observed
+pytestmark = pytest.mark.oracle
 
 
 @lw.pytree

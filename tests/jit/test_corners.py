@@ -17,6 +17,8 @@ import pytest
 import leafwise as lw
 from leafwise._jax.events import count_events
 
+pytestmark = pytest.mark.oracle
+
 x = jnp.ones(3)
 
 

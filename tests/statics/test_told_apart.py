@@ -21,6 +21,8 @@ import leafwise as lw
 
 from .judge import Plain, Sound, calls, structure
 
+pytestmark = pytest.mark.hazard
+
 
 class Level(enum.IntEnum):
     LOW = 1

@@ -18,6 +18,8 @@ import leafwise as lw
 from leafwise._jax.events import count_events
 from leafwise._jit import recorder
 
+pytestmark = pytest.mark.oracle
+
 JITS = pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
 
 

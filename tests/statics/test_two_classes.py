@@ -14,6 +14,8 @@ import leafwise as lw
 
 from .judge import Plain, Sound
 
+pytestmark = pytest.mark.hazard
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,8 @@ import leafwise as lw
 
 from .judge import Plain, Sound
 
+pytestmark = pytest.mark.hazard
+
 
 @lw.pytree
 class ByContent:

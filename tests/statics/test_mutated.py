@@ -16,6 +16,8 @@ import leafwise as lw
 
 from .judge import Plain, Sound
 
+pytestmark = pytest.mark.hazard
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 import leafwise as lw
 
+pytestmark = pytest.mark.hazard
+
 
 @lw.pytree
 class Params:

@@ -22,6 +22,8 @@ from leafwise._jax import events
 from leafwise._jax.events import EventKind
 from leafwise._jit import recorder
 
+pytestmark = pytest.mark.oracle
+
 SEEN = {
     "/jax/core/compile/jaxpr_trace_duration": EventKind.TRACE,
     "/jax/core/compile/jaxpr_to_mlir_module_duration": EventKind.LOWERING,

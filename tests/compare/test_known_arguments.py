@@ -15,6 +15,8 @@ from leafwise import Outcome, ReasonKind
 
 from .pairs import Arguments, call, two_calls
 
+pytestmark = pytest.mark.oracle
+
 REUSE, DISPATCH = Outcome.REUSE, Outcome.DISPATCH
 RECOMPILE, RETRACE, ERROR = Outcome.RECOMPILE, Outcome.RETRACE, Outcome.ERROR
 

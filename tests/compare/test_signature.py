@@ -22,6 +22,8 @@ import leafwise as lw
 from leafwise import LeafKind, Outcome
 from leafwise._jax.events import count_events
 
+pytestmark = pytest.mark.oracle
+
 
 @lw.pytree
 class Sound:

@@ -13,6 +13,8 @@ import pytest
 
 import leafwise as lw
 
+pytestmark = pytest.mark.message
+
 
 @lw.pytree
 class Params:

@@ -10,6 +10,8 @@ import pytest
 
 import leafwise as lw
 
+pytestmark = pytest.mark.message
+
 
 @lw.pytree
 class Base:

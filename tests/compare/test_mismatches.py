@@ -13,6 +13,8 @@ import leafwise as lw
 
 from .mismatched import CALLS, compiled, many, one, two
 
+pytestmark = pytest.mark.hazard
+
 
 @lw.pytree
 class Params:

@@ -16,6 +16,8 @@ import leafwise as lw
 
 from .judge import Plain, Sound, calls
 
+pytestmark = pytest.mark.hazard
+
 
 @dataclasses.dataclass
 class Open:

@@ -11,6 +11,8 @@ from leafwise._jax.events import Counts, count_events
 from . import scenarios_of_functions, scenarios_of_options, scenarios_of_transforms
 from .scenarios import SCENARIOS, Jit, Scenario
 
+pytestmark = pytest.mark.oracle
+
 SOURCES = (scenarios_of_functions, scenarios_of_options, scenarios_of_transforms)
 
 

@@ -239,7 +239,7 @@ VALUES: dict[str, tuple[Any, Any, str]] = {
         *(b"x" * 500 + b"a", b"x" * 500 + b"b"),
         "b'xxxxxxxxxxa' from [490] on -> b'xxxxxxxxxxb'",
     ),
-    "no words": (Same(), Same(), "same (tests.unit.test_diff.Same) -> same (tests"),
+    "no words": (Same(), Same(), "same (tests.compare.test_diff.Same) -> same (tests"),
     "abstract": (F3, jnp.ones(3), "float32[3] -> float32[3] (jax array)"),
     "both abstract": (F3, F3.update(), ""),
 }

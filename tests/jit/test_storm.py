@@ -14,6 +14,8 @@ import pytest
 
 import leafwise as lw
 
+pytestmark = pytest.mark.oracle
+
 
 @pytest.fixture(autouse=True)
 def _guard() -> Iterator[None]:

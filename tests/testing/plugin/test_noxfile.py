@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "nox.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "nox.md"
 
 
 class Session:
