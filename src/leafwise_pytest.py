@@ -183,7 +183,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         with contextlib.ExitStack() as blocks:
             if (captures := item.get_closest_marker(_CAPTURES)) is not None:
-                blocks.enter_context(_load("captures").checks_of(item.nodeid, captures))
+                blocks.enter_context(_load("budgets").checks_of(item.nodeid, captures))
             if budgets is not None:
                 blocks.enter_context(budgets)
             outcome = yield
@@ -211,7 +211,7 @@ def pytest_runtest_makereport(
     over = item.stash.get(_OVER, None)
     if over is not None and report.failed and call.excinfo and call.excinfo.value is over:
         path, line, _ = item.location
-        report.longrepr = _load("message").message_of(call.excinfo, path, (line or 0) + 1)
+        report.longrepr = _load("report").message_of(call.excinfo, path, (line or 0) + 1)
     log = item.stash.get(_LOG, None)
     if log is not None and report.failed:
         report.sections.append((_TITLE, _load("budgets").text_of(log)))
@@ -273,8 +273,7 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[
         leafwise.cli.targets.TargetError: It is not there, or has no such class.
     """
     from leafwise.cli.cautions import SHOWN  # noqa: PLC0415  # it imports JAX
-    from leafwise.cli.library import is_own  # noqa: PLC0415
-    from leafwise.cli.targets import find_targets  # noqa: PLC0415
+    from leafwise.cli.targets import find_targets, is_own  # noqa: PLC0415  # as it does
 
     place, _, _ = text.partition(":")
     if place.endswith(".py"):

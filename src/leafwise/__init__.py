@@ -8,7 +8,7 @@ from leafwise._classes.fields import Static, field, static_field
 from leafwise._classes.instance import pformat
 from leafwise._classes.pytree import pytree, register
 from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
-from leafwise._trees.replace import replace
+from leafwise._trees.update import replace
 from leafwise.errors import (
     ArrayInStaticError,
     CarryError,
@@ -39,11 +39,11 @@ from leafwise.errors import (
 )
 
 if TYPE_CHECKING:
-    from leafwise._captures.bindings import Treatment
     from leafwise._captures.captures import Capture, Captures, captures
     from leafwise._captures.hoist import hoist
     from leafwise._captures.source_lines import CapturedAt
     from leafwise._captures.treatment import CapturedLeaf
+    from leafwise._captures.walk import Treatment
     from leafwise._compare.carry import CarryChange, stable_carry
     from leafwise._compare.diff import Diff, assert_same_structure, diff
     from leafwise._compare.explain import Explanation, explain
@@ -52,15 +52,13 @@ if TYPE_CHECKING:
     from leafwise._display.diagram import Diagram, show
     from leafwise._jax.events import EventKind
     from leafwise._jit.blocks import StaleCapture
-    from leafwise._jit.jit import jit
-    from leafwise._jit.jit_function import JitFunction, Programs
+    from leafwise._jit.jit import JitFunction, Programs, jit
     from leafwise._jit.programs import Program
     from leafwise._jit.recorder import Event
     from leafwise._jit.storm import storm_guard
     from leafwise._jit.watch import Log, budget, no_retrace, watch
     from leafwise._objects.call_site import Site
-    from leafwise._trees.axes import axes
-    from leafwise._trees.combine import combine
+    from leafwise._trees.combine import axes, combine
     from leafwise._trees.leaves import Leaf, LeafKind
     from leafwise._trees.update import update
     from leafwise._trees.where import Where, labels, mask, partition, where
@@ -79,22 +77,22 @@ _LAZY = {
     "Event": "_jit.recorder",
     "EventKind": "_jax.events",
     "Explanation": "_compare.explain",
-    "JitFunction": "_jit.jit_function",
+    "JitFunction": "_jit.jit",
     "Leaf": "_trees.leaves",
     "LeafKind": "_trees.leaves",
     "Log": "_jit.watch",
     "Outcome": "_compare.reasons",
     "Program": "_jit.programs",
-    "Programs": "_jit.jit_function",
+    "Programs": "_jit.jit",
     "Reason": "_compare.reasons",
     "ReasonKind": "_compare.reasons",
     "Signature": "_compare.signature",
     "Site": "_objects.call_site",
     "StaleCapture": "_jit.blocks",
-    "Treatment": "_captures.bindings",
+    "Treatment": "_captures.walk",
     "Where": "_trees.where",
     "assert_same_structure": "_compare.diff",
-    "axes": "_trees.axes",
+    "axes": "_trees.combine",
     "budget": "_jit.watch",
     "captures": "_captures.captures",
     "combine": "_trees.combine",

@@ -26,9 +26,9 @@ import pytest
 
 import leafwise as lw
 from leafwise._captures import bytecode
-from leafwise._captures.bindings import Binding, Holder, bindings_of
 from leafwise._captures.source_lines import file_name
-from leafwise._objects.content_names import ABSENT
+from leafwise._captures.walk import Binding, Holder, bindings_of
+from leafwise._objects.code import ABSENT
 
 T = TypeVar("T")
 RATE = 0.1

@@ -10,11 +10,18 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise.cli import laws as laws_module
+from leafwise.cli import run as laws_module
 from leafwise.cli import run as run_module
-from leafwise.cli.laws import EXAMPLES, TooLong, check_law, time_limit
 from leafwise.cli.records import Verdict
-from leafwise.cli.run import Options, check_class, run_checks
+from leafwise.cli.run import (
+    EXAMPLES,
+    Options,
+    TooLong,
+    check_class,
+    check_law,
+    run_checks,
+    time_limit,
+)
 from leafwise.cli.targets import Target
 from leafwise.testing import Law
 from leafwise.testing.strategies._constructor import CannotBuildError

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 
-from leafwise.cli.library import is_node, library_of
 from leafwise.cli.run import Options, check_class
-from leafwise.cli.targets import Target
+from leafwise.cli.targets import Target, is_node, library_of
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Outcome

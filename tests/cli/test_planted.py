@@ -12,7 +12,7 @@ import pytest
 from jax._src import monitoring  # noqa: TID251  # the only place that lists the listeners
 
 import leafwise as lw
-from leafwise._classes import register
+from leafwise._classes import registry
 from leafwise.cli import edits, observe
 
 from .asked import kinds, report_of, verdicts
@@ -115,7 +115,7 @@ def by_hand(*, key: bool, forgets: bool = False, fuse: bool = False) -> Any:
         return self
 
     jax.tree_util.register_pytree_node(Smuggler, flatten, unflatten)
-    register._REGISTERED[Smuggler] = register.Registered(Smuggler, ("n",), ("x",))
+    registry._REGISTERED[Smuggler] = registry.Registered(Smuggler, ("n",), ("x",))
     return Smuggler
 
 

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise.cli.cautions import SHOWN, cautions
+from leafwise.cli.cautions import SHOWN, cautions, spelling
 from leafwise.cli.changes import Builder
-from leafwise.cli.cures import spelling
 from leafwise.cli.records import Caution, ClassReport, LawResult, Verdict
 from leafwise.cli.run import Options, check_class
 from leafwise.cli.targets import Target
@@ -164,7 +163,7 @@ def report_with(
     monkeypatch: pytest.MonkeyPatch, cls: type, broken: Law, **options: Any
 ) -> tuple[ClassReport, LawResult]:
     """Check one law, which is broken."""
-    monkeypatch.setattr("leafwise.cli.laws.check_pytree", Broken(broken))
+    monkeypatch.setattr("leafwise.cli.run.check_pytree", Broken(broken))
     chosen = Options(laws=(broken,), fields=False, **options)
     report = check_class(Target(cls, f"here:{cls.__name__}"), chosen)
     (law,) = report.laws
@@ -283,7 +282,7 @@ def test_a_fault_of_a_part_that_is_no_known_one(monkeypatch: pytest.MonkeyPatch)
         msg = "HoldsOthers.inner[0].k: broken"
         raise LawViolation(msg, str(laws[0]), "HoldsOthers.inner[0].k", Inner)
 
-    monkeypatch.setattr("leafwise.cli.laws.check_pytree", breaks)
+    monkeypatch.setattr("leafwise.cli.run.check_pytree", breaks)
     for law in (Law.ROUND_TRIP, Law.COPIES):
         report = check_class(Target(HoldsOthers, "here"), Options(laws=(law,), fields=False))
         assert (report.passed, report.warnings) == (False, ())

@@ -12,7 +12,7 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import leafwise as lw
-from leafwise._compare.carry_leaves import always_exact
+from leafwise._compare.carry import always_exact
 from leafwise._jax.events import RawEvent, subscribe, unsubscribe
 
 Step = Callable[..., Any]

@@ -25,8 +25,12 @@ import pytest
 from hypothesis import example, given
 
 import leafwise as lw
-from leafwise.interop._checkpoint.description import VERSION, Description, describe_tree
-from leafwise.interop._checkpoint.mismatch import differences
+from leafwise.interop._checkpoint.description import (
+    VERSION,
+    Description,
+    describe_tree,
+    differences,
+)
 from leafwise.interop._checkpoint.portable import PortableReader, dump, say
 from leafwise.testing import strategies as lst
 

@@ -21,7 +21,7 @@ from leafwise._captures.fingerprint import MOST_CAPTURES
 from leafwise._captures.seen import MOST_BYTES, MOST_ITEMS
 from leafwise._jax.events import count_events
 from leafwise._objects.call_site import short_file
-from leafwise._objects.jitted import Jitted
+from leafwise._objects.methods import Jitted
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types

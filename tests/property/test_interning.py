@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise._statics import interning, key
+from leafwise._statics import key
 
 from .oracle import same
 from .zoo import Config, Own, Params, Recipe, build, recipes
@@ -25,7 +25,7 @@ from .zoo import Config, Own, Params, Recipe, build, recipes
 def living() -> Counter[str]:
     """Return how many objects of leafwise's own classes are alive."""
     gc.collect()
-    modules = ("leafwise._statics.interning", "leafwise._statics.key", "leafwise._statics.reading")
+    modules = ("leafwise._statics.key", "leafwise._statics.form")
     found = [type(item) for item in gc.get_objects()]
     return Counter(kind.__name__ for kind in found if kind.__module__ in modules)
 
@@ -256,7 +256,7 @@ def test_threads_share_one_compiled_program() -> None:
 
 def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dead key of the same hash, collected while another is stored, takes nothing along."""
-    make_token_entry = interning._token_entry
+    make_token_entry = key._token_entry
 
     def collecting(*args: Any) -> Any:
         gc.collect()
@@ -267,7 +267,7 @@ def test_a_collection_in_the_middle_of_interning(monkeypatch: pytest.MonkeyPatch
         cycle["self"] = cycle
         gc.disable()
         del cycle
-        monkeypatch.setattr(interning, "_token_entry", collecting)
+        monkeypatch.setattr(key, "_token_entry", collecting)
         first = Params(1.0, (-2, 0.5))
         monkeypatch.undo()
         gc.enable()

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leafwise as lw
+from leafwise._trees.nodes import Places
 from leafwise._trees.paths import ANY, DEEP, nearest, parse, place_of, show, steps_of
-from leafwise._trees.places import Places
 from leafwise.testing.strategies import pytrees
 
 NAMES = st.from_regex(r"[A-Za-z_]\w{0,5}", fullmatch=True)

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leafwise as lw
+from leafwise._trees.nodes import Places
 from leafwise._trees.paths import show
-from leafwise._trees.places import Places
 from leafwise.testing import assert_traces
 from leafwise.testing.strategies import pytrees
 

@@ -7,24 +7,194 @@ understood counts as read.
 
 import dataclasses
 import dis
+import sys
 import types
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, cast
+from enum import Enum
+from typing import Any, Final, NamedTuple, cast
 
-from leafwise._captures.opcodes import (
-    ENDS,
-    HOLDING,
-    JUMPS,
-    MUTATORS,
-    NULL_BEHIND,
-    POPS,
-    STILL,
-    assigned_once,
-    has_null,
-    parameters,
-)
-from leafwise._captures.refs import Asked, Const, Item, Read, Ref, Root, Step, Usage, item
 from leafwise._objects.class_map import ClassMap
+
+
+class Root(Enum):
+    """Where a name is looked up."""
+
+    GLOBAL = "global"
+    FREE = "free"
+    PARAMETER = "parameter"
+    SUPER = "super"
+
+
+class Usage(Enum):
+    """What is done with a value."""
+
+    READ = "read"
+    CALLED = "called"
+    MUTATED = "mutated"
+    """A method that changes a container is called, and what it returns is dropped."""
+    WRITTEN = "written"
+
+
+class Item(NamedTuple):
+    """The step of ``config['rate']``, where an attribute is a `str`."""
+
+    key: Any
+
+
+class Asked(Item):
+    """The step of ``config.get('rate')`` and ``'rate' in config``: an item, if that is a dict.
+
+    It stands behind the step ``get``, or behind the container.
+    """
+
+    __slots__ = ()
+
+
+Step = str | Item
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """One place that code reads.
+
+    Attributes:
+        root: Where the name is looked up.
+        name: The name.
+        steps: The attributes and constant keys behind it, as the code spells them.
+        line: The line; 0 if it is not known.
+        usage: What is done with the value.
+    """
+
+    root: Root
+    name: str
+    steps: tuple[Step, ...]
+    line: int
+    usage: Usage
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ref:
+    """A value on the stack that was read from outside.
+
+    Attributes:
+        order: How many values were loaded before it.
+        ended: Whether it is only a part of that, by a key that is not known.
+        changed: Whether it is the outcome of ``+=``.
+    """
+
+    root: Root
+    name: str
+    steps: tuple[Step, ...]
+    line: int
+    order: int
+    ended: bool = False
+    changed: bool = False
+
+    def then(self, step: Step | None) -> "Ref":
+        """Return what is one step further on; None is a key that is not known."""
+        if self.ended or step is None:
+            return dataclasses.replace(self, ended=True)
+        return dataclasses.replace(self, steps=(*self.steps, step))
+
+    def is_place(self, other: object) -> bool:
+        """Whether it is what another one reads."""
+        mine = (self.root, self.name, self.steps)
+        return isinstance(other, Ref) and mine == (other.root, other.name, other.steps)
+
+
+class Const(NamedTuple):
+    """A constant on the stack."""
+
+    value: Any
+
+
+def item(key: object, kind: type[Item] = Item) -> Item | None:
+    """Return the step to what has a key, if that is known."""
+    known = isinstance(key, Const) and isinstance(key.value, str | int)
+    return kind(cast("Const", key).value) if known else None
+
+
+def parameters(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names of all parameters, ``*args`` and ``**kwargs`` at the end."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & _VARARGS) + bool(code.co_flags & _VARKEYWORDS)
+    return code.co_varnames[:count]
+
+
+def assigned_once(code: types.CodeType) -> set[str]:
+    """Return the local variables that one instruction alone stores to."""
+    stored: Counter[str] = Counter()
+    for instruction in dis.get_instructions(code):
+        names = instruction.argval
+        if instruction.opname == "STORE_FAST_LOAD_FAST":
+            names = names[0]
+        if instruction.opname.startswith("STORE_FAST"):
+            stored.update((names,) if isinstance(names, str) else names)
+    return {name for name, times in stored.items() if times == 1} - {*parameters(code)}
+
+
+_VARARGS, _VARKEYWORDS = 0x04, 0x08
+
+
+def has_null(instruction: dis.Instruction) -> bool:
+    if instruction.opname == "LOAD_GLOBAL":
+        return bool((instruction.arg or 0) & 1)
+    return bool(ATTR_HAS_BIT and (instruction.arg or 0) & 1)
+
+
+ATTR_HAS_BIT: Final = sys.version_info >= (3, 12)  # LOAD_METHOD before
+NULL_BEHIND: Final = sys.version_info >= (3, 13)
+JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))
+HOLDING: Final = frozenset({"FOR_ITER", "SEND"})
+STILL: Final = frozenset(
+    {
+        *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL", "KW_NAMES", "COPY_FREE_VARS"),
+        *("MAKE_CELL", "NOT_TAKEN", "SETUP_ANNOTATIONS", "DELETE_FAST", "DELETE_NAME"),
+        *("DELETE_GLOBAL", "DELETE_DEREF", "RETURN_GENERATOR"),
+    }
+)
+ENDS: Final = frozenset(
+    {
+        *("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"),
+    }
+)
+POPS: Final = frozenset(
+    {
+        *(
+            "POP_TOP",
+            "STORE_NAME",
+            "RETURN_VALUE",
+            "RAISE_VARARGS",
+            "LIST_APPEND",
+            "SET_ADD",
+        ),
+        *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD", "DELETE_ATTR"),
+        *("DELETE_SUBSCR", "END_FOR", "END_SEND", "POP_EXCEPT", "POP_ITER", "STORE_SLICE"),
+        *("IMPORT_STAR", "PRINT_EXPR", "RERAISE"),
+    }
+)
+MUTATORS: Final = frozenset(
+    {
+        *("append", "extend", "insert", "remove", "clear", "sort", "reverse", "appendleft"),
+        *("extendleft", "rotate", "popleft", "pop", "popitem", "update", "setdefault", "add"),
+        *("discard", "subtract", "move_to_end"),
+    }
+)
+"""The methods of builtin containers that change them."""
+
+
+def code_of(function: object) -> types.CodeType | None:
+    """Return the code of a function; None if it is no Python function."""
+    return function.__code__ if isinstance(function, types.FunctionType) else None
+
+
+def first_parameter(function: object) -> str:
+    """Return the name that a method has for its object; ``self`` where it does not say."""
+    code = getattr(function, "__code__", None)
+    named = isinstance(code, types.CodeType) and code.co_argcount > 0
+    return code.co_varnames[0] if named and code is not None else "self"
+
 
 __all__ = ["Asked", "Item", "Read", "Root", "Step", "Usage", "reads_of"]
 

@@ -8,15 +8,14 @@ from typing import Any, Final, Self
 import jax
 import numpy as np
 
-from leafwise._captures.bindings import Binding, Holder, Treatment, bindings_of
 from leafwise._captures.source_lines import CapturedAt, Places
 from leafwise._captures.treatment import Asking, CapturedLeaf, Contents, treatment_of
+from leafwise._captures.walk import Binding, Holder, Treatment, bindings_of
 from leafwise._display import captured
 from leafwise._display.shape import Captured, CapturedValue
 from leafwise._display.words import count
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
-from leafwise._objects.code import is_installed_module
-from leafwise._objects.content_names import ABSENT
+from leafwise._objects.code import ABSENT, is_installed_module
 from leafwise._objects.describe import Look, describe
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._trees.nodes import open_node

@@ -18,13 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.bindings import Binding, Holder, bindings_of
 from leafwise._captures.look import look, names_written, settled
 from leafwise._captures.places import Place
 from leafwise._captures.seen import PLAIN, Form, Itself, OfArray, Seen
+from leafwise._captures.walk import Binding, Holder, bindings_of
 from leafwise._objects.attributes import wrapped_by
-from leafwise._objects.code import is_installed_module
-from leafwise._objects.content_names import ABSENT
+from leafwise._objects.code import ABSENT, is_installed_module
 from leafwise._objects.describe import Look, describe
 from leafwise._objects.text import describe_array, shorten
 

@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
-from leafwise._objects.attributes import hides, is_callable
-from leafwise._objects.content_names import ABSENT
-from leafwise._objects.introspect import compares_by_identity
+from leafwise._objects.attributes import compares_by_identity, hides, is_callable
+from leafwise._objects.code import ABSENT
 
 
 class Way(StrEnum):

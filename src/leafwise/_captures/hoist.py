@@ -7,11 +7,11 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import jax
 
-from leafwise._captures.bindings import bindings_of
 from leafwise._captures.hoist_kinds import Path
 from leafwise._captures.hoist_walk import Walk
 from leafwise._captures.rebuild import Fixed, Jitted, Making, Part, Slot, parts_below, prune
-from leafwise._objects.content_names import ABSENT
+from leafwise._captures.walk import bindings_of
+from leafwise._objects.code import ABSENT
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.where import mask

@@ -36,9 +36,16 @@ from leafwise._captures.rebuild import (
     Wrapped,
 )
 from leafwise._jax.compat import jit_options
-from leafwise._objects.code import Chain, facts_of, is_installed_module
-from leafwise._objects.content_names import ABSENT, contents, function_in, own_bases
-from leafwise._objects.introspect import attributes
+from leafwise._objects.attributes import attributes
+from leafwise._objects.code import (
+    ABSENT,
+    Chain,
+    contents,
+    facts_of,
+    function_in,
+    is_installed_module,
+    own_bases,
+)
 from leafwise._objects.methods import BoundMethod
 from leafwise._trees.nodes import open_node
 

@@ -32,12 +32,19 @@ from leafwise._captures.seen import (
     sameness,
     whole,
 )
-from leafwise._objects.attributes import hides, wrapped_by
+from leafwise._objects.attributes import (
+    dict_and_slots,
+    dict_of,
+    has_hidden_state,
+    held_by,
+    hides,
+    slots_of,
+    state,
+    state_steps,
+    wrapped_by,
+)
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import facts_of, is_installed_module
-from leafwise._objects.content_names import ABSENT, function_in
-from leafwise._objects.held import dict_and_slots, dict_of, held_by, slots_of, state, state_steps
-from leafwise._objects.introspect import has_hidden_state
+from leafwise._objects.code import ABSENT, facts_of, function_in, is_installed_module
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import shorten
 

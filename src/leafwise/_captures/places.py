@@ -14,7 +14,7 @@ import numpy as np
 
 from leafwise._captures.bytecode import Asked, Item, Read, Step, Usage
 from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
-from leafwise._objects.content_names import ABSENT, contents
+from leafwise._objects.code import ABSENT, contents
 
 
 class Holder(StrEnum):

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 
-from leafwise._objects.content_names import ABSENT
-from leafwise._objects.introspect import attributes
+from leafwise._objects.attributes import attributes
+from leafwise._objects.code import ABSENT
 from leafwise._objects.methods import BoundMethod
 
 Key: TypeAlias = Any

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from leafwise._captures.bindings import Binding, Holder
-from leafwise._captures.opcodes import code_of
+from leafwise._captures.bytecode import code_of
+from leafwise._captures.walk import Binding, Holder
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import short_file
 

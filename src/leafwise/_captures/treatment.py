@@ -12,11 +12,16 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.bindings import Treatment
+from leafwise._captures.walk import Treatment
 from leafwise._jax.events import unheard
-from leafwise._objects.attributes import hides, is_tree, own_attributes
+from leafwise._objects.attributes import (
+    compares_by_identity,
+    has_hidden_state,
+    hides,
+    is_tree,
+    own_attributes,
+)
 from leafwise._objects.code import is_installed_module
-from leafwise._objects.introspect import compares_by_identity, has_hidden_state
 from leafwise._objects.text import shorten
 from leafwise._trees.nodes import open_node
 

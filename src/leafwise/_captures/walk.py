@@ -3,12 +3,19 @@
 import dataclasses
 import functools
 import types
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
-from leafwise._captures.bytecode import Item, Read, Root, Usage, reads_of
-from leafwise._captures.captured_methods import PASSED_OVER, Methods, is_class_value
-from leafwise._captures.opcodes import first_parameter, parameters
+from leafwise._captures.bytecode import (
+    Item,
+    Read,
+    Root,
+    Usage,
+    first_parameter,
+    parameters,
+    reads_of,
+)
 from leafwise._captures.places import (
     Holder,
     Place,
@@ -38,9 +45,88 @@ from leafwise._objects.attributes import (
     is_tree,
     wrapped_by,
 )
-from leafwise._objects.code import is_installed_module
-from leafwise._objects.content_names import ABSENT, own_bases
+from leafwise._objects.code import ABSENT, is_installed_module, own_bases
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.text import got
+
+Entry = TypeVar("Entry")
+
+PASSED_OVER: Final = frozenset(
+    {
+        *("__new__", "__init__", "__post_init__", "__init_subclass__", "__del__"),
+        *("__repr__", "__str__", "__format__", "__reduce__", "__getstate__", "__setstate__"),
+    }
+)
+"""The methods that no program calls of an instance that is there already."""
+
+_MAKE_NAMES: Final = frozenset(
+    {"getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "dir"}
+)
+"""Code that names one of these may read an attribute of any name."""
+
+_JAX_CALLS: Final = frozenset({"tree_flatten", "tree_flatten_with_keys", "tree_unflatten"})
+
+
+class Methods(Generic[Entry]):
+    """The methods that were met on a walk; each waits until code that is entered names it."""
+
+    def __init__(self) -> None:
+        """Start with nothing named."""
+        self._names: set[str] = set()
+        self._waiting: dict[str, list[Entry]] = {}
+        self._all = False
+
+    def add(self, cls: type, name: str, entries: list[Entry]) -> list[Entry]:
+        """Return the functions of a method if it is to be entered now; otherwise keep them."""
+        if self._all or name in self._names or _is_special(cls, name):
+            return entries
+        self._waiting.setdefault(name, []).extend(entries)
+        return []
+
+    def named(self, code: types.CodeType) -> list[Entry]:
+        """Return the methods that waited for the names in some code."""
+        new = set(_names_in(code)) - self._names
+        self._names |= new
+        if not self._all and not _MAKE_NAMES.isdisjoint(new):
+            self._all, new = True, set(self._waiting)
+        return [each for name in sorted(new) for each in self._waiting.pop(name, ())]
+
+
+def is_class_value(cls: type, name: str) -> bool:
+    """Return whether an instance of a class of the user's finds a plain value in its class."""
+    bases = own_bases(cls)
+    value = in_class(cls, name)
+    is_own = any(name in vars(base) for base in bases)
+    if not is_own or hasattr(type(value), "__get__") or isinstance(value, type):
+        return False
+    fields = ("__annotations__", "__dataclass_fields__")  # where the class has a default only
+    if any(name in vars(base).get(field, ()) for base in bases for field in fields):
+        return False
+    return not any(_assigns(member, name) for base in bases for member in vars(base).values())
+
+
+def _assigns(member: object, name: str) -> bool:
+    reads = [read for each in functions_behind(member) for read in reads_of(each.__code__)]
+    return any(read.usage is Usage.WRITTEN and read.steps == (name,) for read in reads)
+
+
+def _is_special(cls: type, name: str) -> bool:
+    """Return whether Python, JAX or a package whose class it overrides may call a method."""
+    if name in _JAX_CALLS or (name.startswith("__") and name.endswith("__")):
+        return True
+    bases = [base for base in cls.__mro__ if is_installed_module(base.__module__)]
+    return any(name in vars(base) for base in bases)
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """Yield the names in code, and the texts, which may be names for somebody else."""
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, str):
+            yield const
+        elif isinstance(const, types.CodeType):
+            yield from _names_in(const)
+
 
 _MOST_ENTERED: Final = 2_000
 """Beyond so many functions, what they name is no longer entered."""
@@ -394,3 +480,89 @@ def _renamed(given: Given, name: str) -> Given:
 
 def _identity(given: Given) -> Any:
     return id(given) if isinstance(given, type) else (given.key, given.steps)
+
+
+__all__ = ["Binding", "Holder", "Treatment", "bindings_of"]
+
+
+class Treatment(StrEnum):
+    """How JAX treats what a function captures."""
+
+    LITERAL = "literal"
+    """A number that is written into the program."""
+    CONSTANT = "constant"
+    """An array that is handed to the program as an argument that nobody sees."""
+    PYTREE = "pytree"
+    """A container: each of its leaves is one of these."""
+    FUNCTION = "function"
+    """A function or class, which is called while JAX traces."""
+    MODULE = "module"
+    """A module."""
+    STATIC = "static"
+    """A Python object that only the trace sees: a `str`, a configuration."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Binding:
+    """One place outside of its arguments that a function reads.
+
+    Attributes:
+        name: The place, as the code spells it: ``lr``, ``config.rate``, ``self.w``.
+        function: What reads it: the function whose code does, or a callable of a package.
+        holder: Where it is bound.
+        line: The line of the first read in the file of `function`; 0 if there is none.
+        is_written: Whether the code only writes to it, or only calls what changes it and
+            drops the answer: ``traces.append(x)``, ``counter += 1``.
+        place: Where to look.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    holder: Holder
+    line: int
+    is_written: bool
+    place: Place
+
+    def read(self) -> Any:
+        """Look again.
+
+        Returns:
+            The value as it is now; `leafwise._objects.code.ABSENT` if nothing is bound. No
+            property and no ``__getattr__`` runs.
+        """
+        return self.place.read()
+
+
+def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
+    """Return everything that a function reads from outside of its arguments.
+
+    Args:
+        fn: Anything callable.
+
+    Returns:
+        Each place once, in the order of first reads: those of `fn` itself, then those of the
+        functions that it names. Names of builtins and of installed packages are there, too.
+
+    Raises:
+        TypeError: `fn` is not callable.
+    """
+    if not callable(fn):
+        msg = f"a function is wanted, got {got(fn)}"
+        raise TypeError(msg)
+    walk = Walk()
+    walk.start(fn)
+    return tuple(_named(walk.found))
+
+
+def _named(found: list[Found]) -> list[Binding]:
+    """Return bindings, with names that are unique within each function."""
+    taken: dict[tuple[int, str], int] = {}
+    bindings: list[Binding] = []
+    for each in found:
+        place = each.place
+        key = id(each.reader), place.name
+        taken[key] = taken.get(key, 0) + 1
+        name = place.name if taken[key] == 1 else f"{place.name} ({taken[key]})"
+        line = each.line
+        bindings.append(Binding(name, each.reader, place.holder, line, each.is_written, place))
+    return bindings

@@ -18,8 +18,7 @@ from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
 from leafwise._classes.display import attach_display
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.init import attach_init
-from leafwise._classes.register import register_class
-from leafwise._classes.registry import install, spec_of
+from leafwise._classes.registry import install, register_class, spec_of
 from leafwise._classes.slots import with_slots
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
 from leafwise._objects.methods import bind_methods

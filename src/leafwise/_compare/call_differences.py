@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from leafwise._compare import fixes
+from leafwise._compare.leaf_differences import static_reason
 from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
 from leafwise._compare.signature import Signature
-from leafwise._compare.static_reasons import static_reason
 from leafwise._jax.compat import UNNAMED_CONFIG
 from leafwise._trees.equality import jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind, device_order

@@ -5,12 +5,10 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._compare.leaf_differences import aval_reasons
+from leafwise._compare.leaf_differences import Tolerance, aval_reasons, static_reason, value_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Said, say
 from leafwise._compare.signature import Signature
-from leafwise._compare.static_reasons import static_reason
 from leafwise._compare.tree_differences import Place, Trees
-from leafwise._compare.value_reasons import Tolerance, value_reasons
 from leafwise._objects.text import got
 from leafwise._trees.equality import jax_equal
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, Look

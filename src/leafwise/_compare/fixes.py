@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from leafwise._classes.fields import By
 from leafwise._compare.reasons import ABSENT, ReasonKind
-from leafwise._objects.introspect import compares_by_identity
+from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import shorten
 from leafwise._statics.snapshot import function_parts

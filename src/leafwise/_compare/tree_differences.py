@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from leafwise._compare import fixes
 from leafwise._compare.call_differences import call_reasons
-from leafwise._compare.leaf_differences import leaf_reasons
+from leafwise._compare.leaf_differences import leaf_reasons, static_reason
 from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
 from leafwise._compare.signature import Signature
-from leafwise._compare.static_reasons import static_reason
 from leafwise._trees.equality import is_redefinition, jax_equal, same_entry, told_apart
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.nodes import Node

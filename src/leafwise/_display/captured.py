@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from leafwise._display.markup import code, headings, safe
-from leafwise._display.markup import rows as html_rows
+from leafwise._display.html import code, headings, safe
+from leafwise._display.html import rows as html_rows
 from leafwise._display.shape import Captured, CapturedValue
 from leafwise._display.words import clean, count, cut, size
 

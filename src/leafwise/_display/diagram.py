@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from leafwise._display.html import fragment, page
+from leafwise._display.html import drawing, fragment, page
 from leafwise._display.lines import ASCII, BOXES, lines_of
 from leafwise._display.rows import Row, rows_of
-from leafwise._display.svg import drawing
 from leafwise._objects.text import got
 
 if TYPE_CHECKING:

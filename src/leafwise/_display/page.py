@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from leafwise._display import captured
-from leafwise._display.markup import code, headings, rows, safe, scrolling
+from leafwise._display.html import STYLE, code, headings, rows, safe, scrolling
 from leafwise._display.repeats import Change, Repeat, busy, changes, covered, first_calls, repeats
 from leafwise._display.shape import Explained, Function, Report
-from leafwise._display.style import STYLE
 from leafwise._display.timeline import timeline
 from leafwise._display.words import (
     NOTHING,

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from leafwise._display.markup import safe
+from leafwise._display.html import safe
 from leafwise._display.shape import Event, Report
 from leafwise._display.words import clean, count, cut, duration, is_repeat, place, sentence
 

@@ -20,7 +20,7 @@ from leafwise._captures.fingerprint import Entry, Looked, Taken, changed
 from leafwise._jax.compat import forget_checkpoints
 from leafwise._jit.callee import function_behind
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
-from leafwise._objects.jitted import Jitted
+from leafwise._objects.methods import Jitted
 
 _JAX_JIT: Final = jax.jit
 """The one of JAX: `leafwise explain` puts ours in its place."""

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._captures.bindings import Holder
 from leafwise._captures.bytecode import Item
 from leafwise._captures.fingerprint import Looked, keywords_of
 from leafwise._captures.places import Place
 from leafwise._captures.seen import Itself
+from leafwise._captures.walk import Holder
 from leafwise._objects.attributes import in_class
-from leafwise._objects.content_names import ABSENT
+from leafwise._objects.code import ABSENT
 
 _FILE: Final = "<leafwise check of captures, {} of them>"
 

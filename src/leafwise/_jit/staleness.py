@@ -19,9 +19,20 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from leafwise._captures.fingerprint import Fingerprint, Key, Taken, changed, completed, take
+from leafwise._captures.fingerprint import (
+    Entry,
+    Fingerprint,
+    Key,
+    Looked,
+    Taken,
+    changed,
+    completed,
+    take,
+    words_of_change,
+)
+from leafwise._captures.fixes import Cure, cure_of
 from leafwise._compare.explain import Explanation
-from leafwise._compare.reasons import Outcome
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Said
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jit.blocks import (
     CaptureChecks,
@@ -35,11 +46,40 @@ from leafwise._jit.callee import is_equinox
 from leafwise._jit.inner_traces import forget, innermost, owner_of, readers_to_forget, reading
 from leafwise._jit.programs import Memory, Program
 from leafwise._jit.quick_check import quick_check
-from leafwise._jit.stale_words import described, reason_of, told
-from leafwise._objects.attributes import name_of
+from leafwise._objects.attributes import is_installed, name_of
 from leafwise._objects.call_site import Site, site_of
-from leafwise._objects.jitted import Jitted
+from leafwise._objects.methods import Jitted
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
+
+_ADVICE: Final = "Pass it as an argument, or make it a field of a pytree class."
+
+
+def told(keys: list[Key], taken: Taken) -> list[Key]:
+    """Return what to tell of some changes: of a package's own variables only if of no others.
+
+    What the user did to an object of a package changes both.
+    """
+    there = [key for key in keys if key in taken.fingerprint]
+    inner = {each.key for each in taken.places if is_installed(each.binding.function)}
+    return [key for key in there if key not in inner] or there
+
+
+def described(
+    name: str, key: Key, entries: tuple[Entry, Entry], looked: Looked | None, site: Site | None
+) -> StaleCapture:
+    """Return a change with all that is told of it."""
+    (reader, variable, holder, _), (was, now) = key, entries
+    before, after = words_of_change(was, now)
+    cure = Cure() if looked is None else cure_of(looked.value)
+    line = now.site or was.site
+    return StaleCapture(name, variable, reader, holder, line, before, after, site, cure)
+
+
+def reason_of(found: StaleCapture, outcome: Outcome) -> Reason:
+    """Return a changed capture as a reason."""
+    before, after = Said(found.before), Said(found.after)
+    return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, _ADVICE)
+
 
 MOST_WARNINGS: Final = 8
 """After so many warnings of one capture it is not checked any more."""

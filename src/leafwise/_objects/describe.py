@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, cast
 import jax
 import numpy as np
 
+from leafwise._objects.attributes import attributes, compares_by_identity
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.introspect import attributes, compares_by_identity
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import describe_array, shorten
 

@@ -20,22 +20,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._objects.code import Chain, CodeFacts, facts_of, leads_to
-from leafwise._objects.content_names import (
+from leafwise._objects.attributes import attributes, has_hidden_state, is_itself
+from leafwise._objects.code import (
     ABSENT,
+    Chain,
+    CodeFacts,
     contents,
+    facts_of,
     find_all,
     function_in,
+    leads_to,
     own_bases,
     resolve,
 )
-from leafwise._objects.introspect import attributes, has_hidden_state, is_itself
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
 from leafwise._statics.content_reading import ContentReading, Is, Kept, attributes_of
+from leafwise._statics.form import READERS, Reader, Reading, read
 from leafwise._statics.guards import items
-from leafwise._statics.reading import READERS, Reader, Reading, read
 
 _MOST_BYTES: Final = 1 << 16
 

@@ -9,8 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from leafwise._objects.code import is_installed_module
-from leafwise._objects.introspect import (
+from leafwise._objects.attributes import (
     attributes,
     attributes_flat,
     builtin_base,
@@ -18,8 +17,9 @@ from leafwise._objects.introspect import (
     has_hidden_state,
     record_fields,
 )
+from leafwise._objects.code import is_installed_module
+from leafwise._statics.form import Reader, Reading, read
 from leafwise._statics.guards import Guards, Look, items
-from leafwise._statics.reading import Reader, Reading, read
 
 _AGAIN: Final = object()
 """Stands in a form before the number of what was met before."""

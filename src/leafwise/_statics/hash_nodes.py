@@ -22,8 +22,8 @@ import jax
 import numpy as np
 from jax import export
 
+from leafwise._objects.attributes import builtin_base, record_fields
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.introspect import builtin_base, record_fields
 
 COUNT: Final = 256
 """How many types there are: 1,000 statics then meet 4 others, on average, of their type."""

@@ -10,28 +10,181 @@ Nothing here keeps a key alive: the tables hold weak references, and numbers.
 """
 
 import functools
+import threading
 import typing
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import weakref
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.describe import Look, describe
 from leafwise._statics import findings
-from leafwise._statics.form import plain_form
-from leafwise._statics.interning import LOCK, Entry, Token, intern, let_go, no_key
-from leafwise._statics.owner import (
-    StaticOwner,
-    content_names,
-    read_statics,
-    refuse_tracers,
-    take_snapshot,
-)
-from leafwise._statics.reading import Reading, Record
-from leafwise.errors import StaticFieldError, StaticMutatedError
+from leafwise._statics.form import Reading, Record, plain_form, read
+from leafwise._statics.snapshot import Snapshot
+from leafwise.errors import StaticFieldError, StaticMutatedError, static_field_error
 
 if TYPE_CHECKING:
     from leafwise._statics.guards import Guards
-    from leafwise._statics.snapshot import Snapshot
+
+
+LOCK: Final = threading.RLock()  # re-entrant: user code runs in == and in finalizers
+
+
+class Token:
+    """One canonical form, interned: two forms are equal if their tokens are one object.
+
+    Attributes:
+        form: The canonical form.
+        values: The values whose types' and objects' ids stand in the form.
+        spread: The extra child of instances whose class has ``many_statics``. It is one for
+            all keys of this token: equal node data must not come with unequal children.
+    """
+
+    __slots__ = ("__weakref__", "form", "hash", "spread", "values")
+
+    def __init__(
+        self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...], spread: object
+    ) -> None:
+        """Keep the form, its hash, and the values alive."""
+        self.form = form
+        self.hash = hashed
+        self.values = values
+        self.spread = spread
+
+
+T = TypeVar("T", bound=Token)
+
+
+class Entry(weakref.ref[T]):
+    """A weak reference that removes itself from its table when its key dies."""
+
+    __slots__ = ("place", "table")
+
+    place: Any
+    table: Any
+
+
+def let_go(table: dict[Any, Any]) -> None:
+    """Free what an empty dict keeps for as many entries as it once had."""
+    if not table:
+        table.clear()
+
+
+def no_key() -> None:
+    """Stand where there was no key yet."""
+
+
+def _forget_token(entry: Entry[Any], lock: Any = LOCK, let_go: Any = let_go) -> None:
+    with lock:  # defaults, since globals are gone when the interpreter ends
+        held = entry.table.get(entry.place)
+        if held is not None:
+            held[:] = [other for other in held if other is not entry]
+            if not held:
+                del entry.table[entry.place]
+                let_go(entry.table)
+
+
+def _token_entry(token: T, table: dict[int, list[Entry[T]]], hashed: int) -> Entry[T]:
+    entry = Entry(token, _forget_token)
+    entry.table, entry.place = table, hashed
+    return entry
+
+
+def intern(
+    table: dict[int, list[Entry[T]]],
+    form: tuple[Any, ...],
+    hashed: int,
+    make: Callable[[], T],
+) -> T:
+    """Return the one living token of this form."""
+    found = _find(table, form, hashed)
+    if found is not None:
+        return found
+    made = make()
+    with LOCK:
+        found = _find(table, form, hashed)
+        if found is not None:
+            return found
+        # Made first: a collection while it is made can empty, and so remove, the list.
+        entry = _token_entry(made, table, hashed)
+        table.setdefault(hashed, []).append(entry)
+    return made
+
+
+def _find(table: dict[int, list[Entry[T]]], form: tuple[Any, ...], hashed: int) -> T | None:
+    for entry in tuple(table.get(hashed, ())):
+        token = entry()
+        if token is not None and token.form == form:
+            return token
+    return None
+
+
+class StaticOwner(Protocol):
+    """What a key needs to know about the class it belongs to."""
+
+    @property
+    def cls(self) -> type:
+        """The class."""
+        ...
+
+    @property
+    def static_names(self) -> tuple[str, ...]:
+        """Its static fields, in order."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """Words that tell this class from others of its name; usually empty."""
+        ...
+
+    @property
+    def spread(self) -> Callable[[tuple[Any, ...]], object] | None:
+        """What picks the extra child of an instance by its statics, if it has one."""
+        ...
+
+
+def content_names(owner: StaticOwner) -> Container[str]:
+    """Return the static fields that are compared by content."""
+    names: Container[str] = getattr(owner, "content_names", ())
+    return names
+
+
+def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Reading:
+    """Read and validate the statics of one instance."""
+    reading = Reading()
+    reading.push(id(owner.cls))
+    by_content = content_names(owner)
+    for name, value in zip(owner.static_names, values, strict=True):
+        path = f"{owner.cls.__name__}.{name}"
+        if name in by_content:
+            from leafwise._statics.content import read_by_content  # noqa: PLC0415  # few ask for it
+
+            read_by_content(reading, value, path)
+        else:
+            read(reading, value, path)
+    reading.raise_findings()
+    return reading
+
+
+def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
+    """Look at all that can be reached through the statics of one instance."""
+    snapshot = Snapshot()
+    for name, value in zip(owner.static_names, values, strict=True):
+        snapshot.look(value, f"{owner.cls.__name__}.{name}")
+    return snapshot
+
+
+def refuse_tracers(snapshot: Snapshot) -> None:
+    """Refuse statics through which a tracer can be reached.
+
+    Raises:
+        TracerInStaticError: One can be; all are named.
+    """
+    if snapshot.tracers:
+        found = [findings.traced(path, value) for path, value in snapshot.tracers]
+        kinds, each = zip(*found, strict=True)
+        raise static_field_error(kinds, each)
+
 
 KEY: Final = "__leafwise_key__"
 """The attribute of an instance that holds its key, once it is constructed."""

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._objects.introspect import attributes, compares_by_identity
+from leafwise._objects.attributes import attributes, compares_by_identity
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import shorten
 from leafwise._statics.findings import field_of

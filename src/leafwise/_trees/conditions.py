@@ -12,9 +12,8 @@ import numpy as np
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.text import got, shorten
 from leafwise._trees.combine import mismatch
-from leafwise._trees.nodes import Node
+from leafwise._trees.nodes import Node, Places
 from leafwise._trees.paths import ANY, DEEP, Steps, nearest, place_of, say, show, words
-from leafwise._trees.places import Places
 from leafwise.errors import PathError, TreeError
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from leafwise._classes.fields import By
 from leafwise._classes.spec import REDEFINED
 from leafwise._objects.frozen import freeze
-from leafwise._statics.reading import Reading, read
+from leafwise._statics.form import Reading, read
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:

@@ -1,9 +1,10 @@
 """The nodes of an argument tree: their classes, their statics by name, and their steps."""
 
 import dataclasses
+import functools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Any, Final
@@ -13,9 +14,9 @@ import jax
 from leafwise._classes.fields import By
 from leafwise._classes.foreign import key_in
 from leafwise._objects.class_map import ClassMap
-from leafwise._statics.key import StaticKey
-from leafwise._statics.owner import content_names
-from leafwise._trees.paths import step_of
+from leafwise._statics.key import StaticKey, content_names
+from leafwise._trees.leaves import LEAF_TYPES
+from leafwise._trees.paths import Steps, name_in, step_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
 _MISSING: Final = object()
@@ -270,3 +271,55 @@ def _fields_but(cls: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _FIELD_STEP: Final = re.compile(r"^(?:\.|\[')(\w+)(?:'\])?$")
+
+
+class Places:
+    """The leaves of one tree, and where they stand.
+
+    Attributes:
+        tree: The tree.
+        leaves: Its leaves, in JAX's order.
+        structure: Its structure.
+    """
+
+    def __init__(self, tree: Any) -> None:
+        """Flatten the tree; what else is needed is found when it is asked for."""
+        self.tree = tree
+        flat: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)
+        self.leaves, self.structure = flat
+
+    @functools.cached_property
+    def root(self) -> Node | int:
+        """The tree as nodes and places of leaves."""
+        return Walk(_itself, LEAF_TYPES).node_or_leaf(self.tree)
+
+    @functools.cached_property
+    def paths(self) -> list[Steps]:
+        """The paths of all leaves."""
+        return [path for path, part in self.walk() if isinstance(part, int)]
+
+    def walk(self) -> Iterator[tuple[Steps, Node | int]]:
+        """Yield all nodes and leaves with their paths, outer ones first."""
+        todo: list[tuple[Steps, Node | int]] = [((), self.root)]
+        while todo:
+            path, part = todo.pop()
+            yield path, part
+            if isinstance(part, Node):
+                steps = part.steps
+                todo += [
+                    ((*path, steps[place]), child)
+                    for place, child in enumerate(part.children)
+                    if not part.is_spread(place)
+                ][::-1]
+
+    def name(self, steps: Steps) -> str:
+        """Return ``Model.encoder.w``, for a message."""
+        return name_in(self.tree, steps)
+
+    def name_of(self, leaf: int) -> str:
+        """Return ``Model.encoder.w`` for a leaf, by its place."""
+        return self.name(self.paths[leaf])
+
+
+def _itself(leaf: Any) -> Any:
+    return leaf

@@ -10,8 +10,7 @@ import jax
 
 from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
-from leafwise._classes.register import registered_names
-from leafwise._classes.registry import spec_of
+from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._statics.key import KEY
 from leafwise.errors import StaticFieldError

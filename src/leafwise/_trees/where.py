@@ -22,8 +22,8 @@ from leafwise._trees.conditions import (
     Not,
     OfClass,
 )
+from leafwise._trees.nodes import Places
 from leafwise._trees.paths import parse
-from leafwise._trees.places import Places
 from leafwise.errors import TreeError
 
 T = TypeVar("T")

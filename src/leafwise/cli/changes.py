@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from leafwise._classes.annotations import without_marks
 from leafwise._jax.events import count_events
 from leafwise._trees.roles import exchange, names_of, stored_value
-from leafwise.cli.library import is_abstract
+from leafwise.cli.targets import is_abstract
 from leafwise.testing._words import tell
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
     Parameter,
+    Place,
     call,
     parameters_of,
 )
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._objects import is_user_registered
-from leafwise.testing.strategies._place import Place
 from leafwise.testing.strategies._values import accepts_none, argument_for
 
 _MANY: Final = 2000

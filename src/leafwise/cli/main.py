@@ -226,7 +226,7 @@ def _contradiction(options: argparse.Namespace) -> str | None:
 
 def _chosen(options: argparse.Namespace) -> Any:
     """Return what is to be checked: both parts, unless one alone is named."""
-    from leafwise.cli import laws, run  # noqa: PLC0415  # needs the extra `cli`
+    from leafwise.cli import run  # noqa: PLC0415  # needs the extra `cli`
     from leafwise.testing._laws.law import Law  # noqa: PLC0415
 
     fields = options.fields or bool(options.field)
@@ -236,7 +236,7 @@ def _chosen(options: argparse.Namespace) -> Any:
         laws=tuple(dict.fromkeys(options.law or Law)) if both or with_laws else (),
         fields=both or fields,
         only=tuple(options.field),
-        examples=options.examples or laws.EXAMPLES,
+        examples=options.examples or run.EXAMPLES,
         seed=options.seed,
         seconds=options.timeout or run.SECONDS,
         strict=options.strict,

@@ -11,8 +11,8 @@ from leafwise._objects.text import got
 from leafwise._trees.roles import field_order, names_of
 from leafwise.cli.changes import Builder
 from leafwise.cli.edits import Edit, edits_of, while_changing
-from leafwise.cli.library import for_jit, is_own
 from leafwise.cli.records import Row, Verdict
+from leafwise.cli.targets import for_jit, is_own
 from leafwise.testing._words import plain, tell
 from leafwise.testing.strategies._leaves import is_numeric
 

@@ -32,8 +32,7 @@ from leafwise._classes.fields import (
 from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sealed_content
 from leafwise._classes.registry import follow_checking
 from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
-from leafwise._objects.class_map import ClassMap
-from leafwise._objects.classes import announce
+from leafwise._objects.class_map import ClassMap, announce
 from leafwise._statics.key import KEY, StaticKey, table_of
 from leafwise.errors import DefinitionError
 

@@ -10,10 +10,9 @@ import flax.serialization
 import jax
 
 from leafwise._classes.foreign import LazyOwner
-from leafwise._classes.register import registered_names
-from leafwise._classes.registry import spec_of
+from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
-from leafwise._objects.classes import tell_of_classes
+from leafwise._objects.class_map import tell_of_classes
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
 from leafwise._statics.key import KEY, table_of

@@ -4,13 +4,12 @@ import jax
 import pytest
 
 # A run inside of this process forgets the modules that it was the first to import.
-import leafwise._jit.jit_function
+import leafwise._jit.jit
 import leafwise._jit.staleness
 import leafwise.cli.cautions
 import leafwise.cli.targets
 import leafwise.testing._check
 import leafwise.testing._plugin.budgets
-import leafwise.testing._plugin.captures
 import leafwise.testing._plugin.counts
 import leafwise.testing._plugin.items
 import leafwise.testing._plugin.report

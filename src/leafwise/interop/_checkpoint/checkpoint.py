@@ -15,11 +15,13 @@ from leafwise.interop._checkpoint.description import (
     SCALARS,
     Described,
     Description,
+    check_alike,
     describe_tree,
+    is_below,
     leaf_entry,
+    say_array,
     stored_dtype,
 )
-from leafwise.interop._checkpoint.mismatch import check_alike, is_below, say_array
 from leafwise.interop._checkpoint.portable import Json, PortableReader, class_name
 
 T = TypeVar("T")

@@ -28,14 +28,14 @@ import jax
 import numpy as np
 
 from leafwise._classes.spec import REDEFINED
-from leafwise._objects.describe import describe
-from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.introspect import (
+from leafwise._objects.attributes import (
     attributes,
     builtin_base,
     compares_by_identity,
     record_fields,
 )
+from leafwise._objects.describe import describe
+from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KEY

@@ -9,7 +9,7 @@ import hypothesis.errors
 import jax
 from hypothesis import strategies as st
 
-from leafwise._classes.register import registered_names
+from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
 from leafwise.errors import LawViolation
 from leafwise.testing._laws.law import Law

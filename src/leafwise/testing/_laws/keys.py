@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from leafwise._trees.equality import told_apart
 from leafwise._trees.roles import names_of, try_exchange
 from leafwise.testing._laws.case import Case
-from leafwise.testing._laws.decoys import decoy_of
-from leafwise.testing._laws.same import again
+from leafwise.testing._laws.same import again, decoy_of
 from leafwise.testing._words import change_of, say_static, short
 from leafwise.testing.strategies._edits import Edit, EditKind, make_edit, options_of
 from leafwise.testing.strategies._places import Role, Spot, spots

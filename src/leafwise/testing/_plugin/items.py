@@ -12,7 +12,7 @@ import pytest
 
 from leafwise.errors import LawViolation
 from leafwise.testing._laws.law import Law
-from leafwise.testing._plugin.message import message_of
+from leafwise.testing._plugin.report import message_of
 from leafwise.testing.strategies._constructor import CannotBuildError
 
 Found = Callable[[str], Sequence[tuple[str, type, bool, frozenset[str]]]]

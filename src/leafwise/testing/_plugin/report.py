@@ -7,6 +7,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 _COUNTS: Final = ("traces", "lowerings", "compiles", "cache_hits", "seconds")
 
 
@@ -95,3 +97,19 @@ def _table(title: str, rows: Sequence[dict[str, Any]]) -> list[str]:
         place = f" ({row['file']}:{row['line']})" if row.get("file") else ""
         lines.append("  ".join([*counts, seconds, f"{row.get('nodeid') or row['name']}{place}"]))
     return lines
+
+
+def message_of(error: pytest.ExceptionInfo[BaseException], path: str, line: int) -> Any:
+    """Return what pytest prints for an error: its message, and a place.
+
+    Args:
+        error: The error.
+        path: The file to point at.
+        line: The line in it, from 1.
+    """
+    shown: Any = error.getrepr(style="value", chain=False)
+    crash = shown.reprcrash
+    if crash is not None:
+        crash.path, crash.lineno = path, line
+        shown.reprtraceback.reprentries[-1].reprfileloc = crash
+    return shown

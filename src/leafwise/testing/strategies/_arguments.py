@@ -8,15 +8,12 @@ from typing import Annotated, Any, Final
 from hypothesis import strategies as st
 
 from leafwise._classes.annotations import has_mark
-from leafwise._classes.register import registered_names
-from leafwise._classes.registry import spec_of
+from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._trees.roles import prepared_by
-from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import Parameter
-from leafwise.testing.strategies._dims import ImpossibleError
+from leafwise.testing.strategies._arrays import ImpossibleError, Strategy
+from leafwise.testing.strategies._constructor import Parameter, Place
 from leafwise.testing.strategies._find import find
-from leafwise.testing.strategies._place import Place
 
 _TRIES: Final = 1000
 """How many values to show to a converter or check, which are quick."""

@@ -15,11 +15,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping
-from leafwise.testing.strategies._arrays import Strategy, array_values
-from leafwise.testing.strategies._constructor import CannotBuildError
-from leafwise.testing.strategies._dims import own_dims
-from leafwise.testing.strategies._generics import alias_value
-from leafwise.testing.strategies._place import EndlessError, Place
+from leafwise.testing.strategies._arrays import Strategy, array_values, own_dims
+from leafwise.testing.strategies._constructor import (
+    CannotBuildError,
+    EndlessError,
+    Place,
+    alias_value,
+)
 from leafwise.testing.strategies._scalars import (
     Ask,
     Rule,

@@ -9,9 +9,13 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import CannotBuildError, parameters_of, takes_any_name
+from leafwise.testing.strategies._constructor import (
+    CannotBuildError,
+    Place,
+    parameters_of,
+    takes_any_name,
+)
 from leafwise.testing.strategies._objects import is_abstract, is_user_registered
-from leafwise.testing.strategies._place import Place
 from leafwise.testing.strategies._plan import Plan, drawing
 from leafwise.testing.strategies._values import strategy_for
 

@@ -14,8 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import CannotBuildError
-from leafwise.testing.strategies._place import EndlessError, Place
+from leafwise.testing.strategies._constructor import CannotBuildError, EndlessError, Place
 from leafwise.testing.strategies._plan import Plan
 from leafwise.testing.strategies._pool import BY_ARITY, FUNCTIONS, OF_MANY, PARTIALS, TREE_PARTIALS
 from leafwise.testing.strategies._scalars import (

@@ -14,16 +14,23 @@ from hypothesis import strategies as st
 from leafwise._objects.class_map import ClassMap
 from leafwise.testing._words import tell
 from leafwise.testing.strategies._arguments import Slot, argument_for, is_field, is_static
-from leafwise.testing.strategies._arrays import Strategy
+from leafwise.testing.strategies._arrays import (
+    Dims,
+    ImpossibleError,
+    Strategy,
+    bind,
+    needs_values,
+    own_dims,
+)
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
     Parameter,
+    Place,
+    bindings_of,
     call,
     parameters_of,
+    substitute,
 )
-from leafwise.testing.strategies._dims import Dims, ImpossibleError, bind, needs_values, own_dims
-from leafwise.testing.strategies._generics import bindings_of, substitute
-from leafwise.testing.strategies._place import Place
 from leafwise.testing.strategies._scalars import origin_of
 
 _ATTEMPTS: Final = 10

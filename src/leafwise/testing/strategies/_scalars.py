@@ -20,7 +20,7 @@ from leafwise.testing.strategies._arrays import (
     concrete_scalar,
     jaxtyped_values,
 )
-from leafwise.testing.strategies._place import Place
+from leafwise.testing.strategies._constructor import Place
 
 Ask: TypeAlias = Callable[[Any, Place], Strategy]
 """Returns the strategy of a part."""

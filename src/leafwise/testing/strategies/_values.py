@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from leafwise._classes.annotations import Unknown, resolve
 from leafwise.testing.strategies import _arguments, _containers, _objects, _scalars
 from leafwise.testing.strategies._arrays import Strategy, arrays
-from leafwise.testing.strategies._constructor import CannotBuildError, Parameter
+from leafwise.testing.strategies._constructor import CannotBuildError, Parameter, Place, substitute
 from leafwise.testing.strategies._find import find
-from leafwise.testing.strategies._generics import substitute
 from leafwise.testing.strategies._objects import is_user_registered
-from leafwise.testing.strategies._place import Place
 from leafwise.testing.strategies._scalars import Rule, origin_of
 
 EMPTY: Final = inspect.Parameter.empty
