@@ -15,8 +15,8 @@ from rich.terminal_theme import TerminalTheme
 
 import leafwise as lw
 from leafwise.cli.report import print_run
-from leafwise.cli.run import Options, Run, check_class
-from leafwise.cli.targets import Target
+from leafwise.cli.run import CheckOptions, CheckRun, check_class
+from leafwise.cli.targets import CheckTarget
 
 IMAGES = Path(__file__).parent / "images"
 THEME = TerminalTheme(
@@ -50,15 +50,15 @@ class Plain:
 
 def draw_check() -> str:
     """Return the output of `leafwise check --fields` on `Params` as SVG."""
-    report = check_class(Target(Params, "model.py:Params"), Options(laws=()))
-    return _drawn(Run((report,), 1), "check", "leafwise check --fields model.py", verbose=True)
+    report = check_class(CheckTarget(Params, "model.py:Params"), CheckOptions(laws=()))
+    return _drawn(CheckRun((report,), 1), "check", "leafwise check --fields model.py", verbose=True)
 
 
 def draw_check_warning() -> str:
     """Return the output of `leafwise check` on both classes as SVG."""
-    both = (Target(Params, "model.py:Params"), Target(Plain, "model.py:Plain"))
-    options = Options(examples=2)  # enough for a picture
-    run = Run(tuple(check_class(each, options) for each in both), 2)
+    both = (CheckTarget(Params, "model.py:Params"), CheckTarget(Plain, "model.py:Plain"))
+    options = CheckOptions(examples=2)  # enough for a picture
+    run = CheckRun(tuple(check_class(each, options) for each in both), 2)
     return _drawn(run, "check-warning", "leafwise check model.py", verbose=False)
 
 
@@ -92,7 +92,7 @@ def draw_show() -> str:
     return lw.show(Model(table, layers, table)).svg() + "\n"
 
 
-def _drawn(run: Run, name: str, title: str, *, verbose: bool) -> str:
+def _drawn(run: CheckRun, name: str, title: str, *, verbose: bool) -> str:
     # A console of its own says it is a terminal, whatever standard output is.
     console = Console(
         record=True, file=io.StringIO(), width=98, force_terminal=True, color_system="truecolor"

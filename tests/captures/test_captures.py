@@ -27,8 +27,8 @@ import pytest
 import leafwise as lw
 from leafwise._captures import bytecode
 from leafwise._captures.source_lines import file_name
-from leafwise._captures.walk import Binding, Holder, bindings_of
-from leafwise._objects.code import ABSENT
+from leafwise._captures.walk import Binding, BoundIn, bindings_of
+from leafwise._objects.code import MISSING
 
 T = TypeVar("T")
 RATE = 0.1
@@ -422,14 +422,14 @@ def test_places_can_be_looked_at_again() -> None:
 
     by_name: dict[str, Binding] = {each.name: each for each in bindings_of(fn)}
     place = by_name["box.inner['w']"]
-    assert place.holder is Holder.CLOSURE
+    assert place.holder is BoundIn.CLOSURE
     assert place.function is fn
     assert place.read() == 1.0
     box.inner = {"w": 2.0}
     assert place.read() == 2.0
     del box.inner
-    assert place.read() is ABSENT
-    assert by_name["late"].read() is ABSENT
+    assert place.read() is MISSING
+    assert by_name["late"].read() is MISSING
     assert not lw.captures(fn)[-1].is_bound
     late = 3
     assert by_name["late"].read() == late
@@ -726,7 +726,7 @@ def test_no_more_than_is_read(kind: str) -> None:
 def test_files_of_packages_are_named_below_them() -> None:
     """A place in a package is a path that starts with the package."""
     found = lw.captures(optax.sgd(0.125).update)
-    bound = [str(each.where) for each in found if each.where.holder is Holder.CLOSURE]
+    bound = [str(each.where) for each in found if each.where.holder is BoundIn.CLOSURE]
     assert bound
     assert all(", optax/" in each and "read at optax/" in each for each in bound)
     assert file_name(dis.__file__) == "dis.py"

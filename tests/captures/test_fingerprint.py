@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._captures.fingerprint import inner_change, take, words_of_change
-from leafwise._captures.look import look
+from leafwise._captures.fingerprint import fingerprint_function, inner_change, words_of_change
+from leafwise._captures.look import fingerprint
 from leafwise._captures.seen import MOST_PARTS
 
 ONES = jnp.ones(2)
@@ -77,7 +77,7 @@ def entry(value: Any) -> Any:
     def function(x: Any) -> Any:
         return x, repr(value)
 
-    taken = take(function)
+    taken = fingerprint_function(function)
     return next(each for key, each in taken.fingerprint.items() if key[1] == "value")
 
 
@@ -97,31 +97,31 @@ ODD: dict[str, Callable[[], Any]] = {
 def test_an_odd_or_large_part_hides_no_other(make: Callable[[], Any]) -> None:
     """It is known by identity; what stands before, behind and inside of others is compared."""
     thing: Any = Thing(a=1, odd=make(), rate=1.0, then=types.SimpleNamespace(rate=1.0))
-    before = look(thing)
+    before = fingerprint(thing)
     assert before.same is not None
     assert before.same(thing)
-    assert look(thing).form == before.form
+    assert fingerprint(thing).form == before.form
     for holder, name in ((thing, "a"), (thing, "rate"), (thing.then, "rate"), (thing, "odd")):
         kept = getattr(holder, name)
         setattr(holder, name, make() if name == "odd" else 2)
         assert not before.same(thing)
-        assert look(thing).form != before.form or name == "odd"
+        assert fingerprint(thing).form != before.form or name == "odd"
         setattr(holder, name, kept)
-        assert look(thing).form == before.form
+        assert fingerprint(thing).form == before.form
 
 
 def test_room_is_shared() -> None:
     """A part that takes up all room leaves some for those behind it; a block looks at all."""
     many: Any = [[Thing(k=0) for _ in range(30)] for _ in range(30)]
     thing: Any = Thing(a=many, z=Thing(z=Thing(rate=1)))
-    small, whole = look(thing), look(thing, large=True)
+    small, whole = fingerprint(thing), fingerprint(thing, large=True)
     assert (small.is_cut, whole.is_cut, small.hidden) == (True, False, "")
     many[20][20].k = 1
-    assert look(thing).form == small.form
-    assert look(thing, large=True).form != whole.form
+    assert fingerprint(thing).form == small.form
+    assert fingerprint(thing, large=True).form != whole.form
     thing.z.z.rate = 2
-    assert look(thing).form != small.form
-    assert not look([Thing() for _ in range(30)]).is_cut
+    assert fingerprint(thing).form != small.form
+    assert not fingerprint([Thing() for _ in range(30)]).is_cut
     assert MOST_PARTS < 30 * 30
 
 
@@ -338,7 +338,7 @@ def test_an_object_is_kept_by_name() -> None:
             return 2
 
     one, other = Cached(a=1, b=2), Cached(b=2, a=1)
-    assert look(one).form == look(other).form
+    assert fingerprint(one).form == fingerprint(other).form
     assert other.twice == 2
-    assert look(one).form == look(other).form
-    assert look(jax.jit(jnp.sin)).form == look(jax.jit(jnp.sin)).form
+    assert fingerprint(one).form == fingerprint(other).form
+    assert fingerprint(jax.jit(jnp.sin)).form == fingerprint(jax.jit(jnp.sin)).form

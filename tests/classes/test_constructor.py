@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise._objects.class_map import tell_of_classes
+from leafwise._objects.class_map import on_registered
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]  # noqa: TC004  # the point
@@ -162,8 +162,8 @@ def test_classes_are_told() -> None:
     def note(cls: type) -> None:
         told.append(id(cls))
 
-    tell_of_classes(note)
-    tell_of_classes(note)
+    on_registered(note)
+    on_registered(note)
     assert told.count(id(Params)) == 1
     lw.register(Foreign, dynamic=["x"])
     made = lw.pytree(type("Made", (), {"__annotations__": {"x": Any}}))

@@ -3,16 +3,16 @@
 from typing import Any
 
 import leafwise as lw
-from leafwise.cli.records import ClassReport, Row
-from leafwise.cli.run import Options, check_class
-from leafwise.cli.targets import Target
+from leafwise.cli.records import CheckedRow, ClassReport
+from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.targets import CheckTarget
 
-FIELDS = Options(laws=())
+FIELDS = CheckOptions(laws=())
 
 
 def report_of(cls: type) -> ClassReport:
     """Change the fields of one class."""
-    return check_class(Target(cls, f"here:{cls.__qualname__}"), FIELDS)
+    return check_class(CheckTarget(cls, f"here:{cls.__qualname__}"), FIELDS)
 
 
 def with_field(annotation: Any, module: str, *default: Any) -> ClassReport:
@@ -23,7 +23,7 @@ def with_field(annotation: Any, module: str, *default: Any) -> ClassReport:
     return report_of(lw.pytree(type("Asked", (), body)))
 
 
-def kinds(report: ClassReport, field: str = "it") -> dict[str, Row]:
+def kinds(report: ClassReport, field: str = "it") -> dict[str, CheckedRow]:
     """Return the rows of one field by kind; a kind comes once."""
     rows = [row for row in report.rows if row.field == field]
     found = {row.kind: row for row in rows}

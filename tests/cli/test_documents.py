@@ -10,8 +10,8 @@ import pytest
 
 import leafwise as lw
 from leafwise.cli import documents
-from leafwise.cli.records import Call, Caution, ClassReport, LawResult, Row, Verdict
-from leafwise.cli.run import Run
+from leafwise.cli.records import Call, Caution, CheckedRow, ClassReport, LawResult, Verdict
+from leafwise.cli.run import CheckRun
 from leafwise.testing import Law
 
 from .conftest import Outcome
@@ -22,9 +22,9 @@ Check = Callable[..., Outcome]
 WORST = "\x00\x1b[31m<a href=\"x\">&amp;]]> \ud800 \ufffe 'é'\n\t\U0001f600"
 
 
-def row(kind: str, verdict: Verdict, note: str = "") -> Row:
+def row(kind: str, verdict: Verdict, note: str = "") -> CheckedRow:
     """Return a row."""
-    return Row("n", static=True, kind=kind, change=f"2 -> {WORST}", predicted="reuse", traces=0,
+    return CheckedRow("n", static=True, kind=kind, change=f"2 -> {WORST}", predicted="reuse", traces=0,
                compiles=0, verdict=verdict, note=note, seconds=0.25)  # fmt: skip
 
 
@@ -59,10 +59,10 @@ REPORTS = (
     ClassReport("m.py:Q", "", (), "Q.part: no values\n  fix: give one"),
     ClassReport("m.py:R", "R(text='a')", (), left_out="R.text: JAX cannot trace it"),
 )
-RUN = Run(REPORTS, 3)
+RUN = CheckRun(REPORTS, 3)
 
 
-def junit(run: Run = RUN) -> ET.Element:
+def junit(run: CheckRun = RUN) -> ET.Element:
     """Return the document, parsed."""
     return ET.fromstring(documents.as_junit(run, 2.5))  # noqa: S314  # our own
 

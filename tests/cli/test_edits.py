@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 import leafwise as lw
 from leafwise.cli import edits as edits_module
 from leafwise.cli.changes import Builder
-from leafwise.cli.edits import Edit, edits
+from leafwise.cli.edits import FieldEdit, edits
 from leafwise.cli.observe import signature
 from leafwise.testing.strategies._statics import twins
 
@@ -123,7 +123,7 @@ def first_of_few(_strategy: Any, wanted: Callable[[Any], bool]) -> Any:
     raise LookupError
 
 
-def made(builder: Builder) -> list[Edit]:
+def made(builder: Builder) -> list[FieldEdit]:
     """Return the edits that were made."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(edits_module, "simplest", first_of_few)

@@ -15,14 +15,14 @@ from leafwise.cli import run as run_module
 from leafwise.cli.records import Verdict
 from leafwise.cli.run import (
     EXAMPLES,
-    Options,
+    CheckOptions,
     TooLong,
     check_class,
     check_law,
     run_checks,
     time_limit,
 )
-from leafwise.cli.targets import Target
+from leafwise.cli.targets import CheckTarget
 from leafwise.testing import Law
 from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._find import find
@@ -207,7 +207,7 @@ class Crash:
 def test_a_law_that_crashes(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a class raises is that law's error; the other laws are still tried."""
     monkeypatch.setattr(laws_module, "check_pytree", Crash(error))
-    report = check_class(Target(Own, "here:Own"), Options(fields=False))
+    report = check_class(CheckTarget(Own, "here:Own"), CheckOptions(fields=False))
     assert [result.verdict for result in report.laws] == [Verdict.ERROR] * len(Law)
     assert type(error).__name__ in report.laws[0].message
     assert not report.passed
@@ -224,7 +224,9 @@ def test_instances_that_chance_does_not_find(monkeypatch: pytest.MonkeyPatch) ->
         tried.append(find(cls, lambda _: True))
 
     monkeypatch.setattr(laws_module, "check_pytree", check)
-    report = check_class(Target(Own, "here:Own"), Options(fields=False, laws=(Law.COPIES,)))
+    report = check_class(
+        CheckTarget(Own, "here:Own"), CheckOptions(fields=False, laws=(Law.COPIES,))
+    )
     (result,) = report.laws
     assert (result.verdict, report.passed) == (Verdict.OK, True)
     assert "one instance" in result.message
@@ -284,7 +286,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
     real = run_module.check_class
     seen: list[str] = []
 
-    def interrupted(target: Target, *arguments: Any) -> Any:
+    def interrupted(target: CheckTarget, *arguments: Any) -> Any:
         if seen:
             raise KeyboardInterrupt
         seen.append(target.name)
@@ -309,7 +311,7 @@ def test_ctrl_c_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(laws_module, "check_pytree", interrupted)
-    found = run_checks([Target(Own, "here:Own")], Options(fields=False))
+    found = run_checks([CheckTarget(Own, "here:Own")], CheckOptions(fields=False))
     assert (found.reports, found.total, found.interrupted) == ((), 1, True)
 
 
@@ -332,13 +334,13 @@ def test_instances_that_take_long(
     monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]]
 ) -> None:
     """Where others take long to make, each law is tried on the one instance, and says so."""
-    chosen = Options(laws=(Law.COPIES, Law.STATE), fields=False)
-    quick = check_class(Target(HoldsHeavy, "here"), chosen)
+    chosen = CheckOptions(laws=(Law.COPIES, Law.STATE), fields=False)
+    quick = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
     assert [each["cls"] for each in asked] == [HoldsHeavy] * 2
     assert [law.message for law in quick.laws] == ["", ""]
     asked.clear()
     monkeypatch.setattr(laws_module, "SLOW", 0.02)
-    slow = check_class(Target(HoldsHeavy, "here"), chosen)
+    slow = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
     assert all(each["cls"] is not HoldsHeavy for each in asked)
     assert [law.message for law in slow.laws] == [
         "tried on one instance, as others take long to make"

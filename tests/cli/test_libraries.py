@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 
-from leafwise.cli.run import Options, check_class
-from leafwise.cli.targets import Target, is_node, library_of
+from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.targets import CheckTarget, is_node, library_of
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Outcome
@@ -288,10 +288,10 @@ def test_fifty_fields(write: Write, check: Check) -> None:
 
 def test_checking_named_tuples_directly() -> None:
     """Every field of a named tuple is dynamic, and changed."""
-    report = check_class(Target(State, "here:State"), Options(laws=()))
+    report = check_class(CheckTarget(State, "here:State"), CheckOptions(laws=()))
     assert report.passed
     assert not any(row.static for row in report.rows)
     assert {row.field for row in report.rows} == {"mu", "count"}
-    left = check_class(Target(Record, "here:Record", optional=True), Options(laws=()))
+    left = check_class(CheckTarget(Record, "here:Record", optional=True), CheckOptions(laws=()))
     assert left.passed
     assert left.left_out

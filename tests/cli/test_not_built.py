@@ -119,12 +119,12 @@ def test_field_of_an_abstract_class(annotation: Any) -> None:
     """A field of an abstract class without known subclasses is named."""
 
     @lw.pytree
-    class Holder:
+    class BoundIn:
         layer: annotation  # type: ignore[valid-type]
 
-    report = report_of(Holder)
+    report = report_of(BoundIn)
     assert not report.passed
-    assert "Holder.layer" in report.error
+    assert "BoundIn.layer" in report.error
     assert "fix:" in report.error
 
 

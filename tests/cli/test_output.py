@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from leafwise.cli import report
-from leafwise.cli.records import ClassReport, LawResult, Row, Verdict
-from leafwise.cli.run import Run
+from leafwise.cli.records import CheckedRow, ClassReport, LawResult, Verdict
+from leafwise.cli.run import CheckRun
 
 from .conftest import Outcome
 
@@ -23,20 +23,20 @@ Write = Callable[..., str]
 Check = Callable[..., Outcome]
 
 ROWS = (
-    Row("width", static=True, kind="value", change="2 -> 3", predicted="retrace", traces=7,
+    CheckedRow("width", static=True, kind="value", change="2 -> 3", predicted="retrace", traces=7,
         compiles=8, verdict=Verdict.OK),
-    Row("x", static=False, kind="value", change="float32[3], other elements", predicted="reuse",
+    CheckedRow("x", static=False, kind="value", change="float32[3], other elements", predicted="reuse",
         traces=1, compiles=1, verdict=Verdict.MISMATCH, note="predicted 0 traces"),
-    Row("x", static=False, kind="shape", change=":heart: [bold]a[/bold] \\", predicted="retrace",
+    CheckedRow("x", static=False, kind="shape", change=":heart: [bold]a[/bold] \\", predicted="retrace",
         traces=1, compiles=1, verdict=Verdict.VIOLATION, note="no [retrace]"),
-    Row("y", static=False, kind="structure", change="no leaf", predicted="", traces=0,
+    CheckedRow("y", static=False, kind="structure", change="no leaf", predicted="", traces=0,
         compiles=0, verdict=Verdict.SKIPPED),
 )  # fmt: skip
 REPORTS = [
     ClassReport("m.py:P", "P(width=2, x=[1], s=':heart:')", ROWS),
     ClassReport("m.py:Q", "", (), "Q.part: no values\n  fix: lw.Static[int] :heart:"),
 ]
-RUN = Run(tuple(REPORTS), 2)
+RUN = CheckRun(tuple(REPORTS), 2)
 
 
 def printed(width: int, *, colour: bool = False) -> str:
@@ -105,7 +105,7 @@ def summarised(width: int) -> str:
     console = Console(file=stream, width=width, emoji=False)
     first = dataclasses.replace(REPORTS[0], laws=LAWS, fields=("width", "x", "y"))
     left = ClassReport("m.py:R", "", (), left_out="R.text: JAX cannot trace it")
-    report.print_run(Run((first, REPORTS[1], left), 3), console)
+    report.print_run(CheckRun((first, REPORTS[1], left), 3), console)
     return stream.getvalue()
 
 
@@ -150,7 +150,7 @@ def test_summary_counts() -> None:
     wanted = "2 classes, 3 changes: 2 changes not as promised, 1 class not checked"
     assert report.summary(RUN) == wanted
     assert not RUN.passed
-    good = Run((ClassReport("m:P", "P()", ROWS[:1]),), 1)
+    good = CheckRun((ClassReport("m:P", "P()", ROWS[:1]),), 1)
     assert report.summary(good) == "1 class, 1 change: all as promised"
     assert good.passed
 
@@ -158,7 +158,7 @@ def test_summary_counts() -> None:
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_which_verdicts_pass(verdict: Verdict) -> None:
     """What is wrong fails the class; a skipped change and a warning do not."""
-    row = Row("x", static=False, kind="value", change="", predicted="", traces=0, compiles=0,
+    row = CheckedRow("x", static=False, kind="value", change="", predicted="", traces=0, compiles=0,
               verdict=verdict)  # fmt: skip
     expected = verdict in (Verdict.OK, Verdict.SKIPPED, Verdict.WARNING)
     assert ClassReport("m:P", "P()", (row,)).passed is expected

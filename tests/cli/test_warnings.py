@@ -14,8 +14,8 @@ import leafwise as lw
 from leafwise.cli.cautions import SHOWN, cautions, spelling
 from leafwise.cli.changes import Builder
 from leafwise.cli.records import Caution, ClassReport, LawResult, Verdict
-from leafwise.cli.run import Options, check_class
-from leafwise.cli.targets import Target
+from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.targets import CheckTarget
 from leafwise.testing import Law, LawViolation
 
 from .conftest import Outcome
@@ -164,8 +164,8 @@ def report_with(
 ) -> tuple[ClassReport, LawResult]:
     """Check one law, which is broken."""
     monkeypatch.setattr("leafwise.cli.run.check_pytree", Broken(broken))
-    chosen = Options(laws=(broken,), fields=False, **options)
-    report = check_class(Target(cls, f"here:{cls.__name__}"), chosen)
+    chosen = CheckOptions(laws=(broken,), fields=False, **options)
+    report = check_class(CheckTarget(cls, f"here:{cls.__name__}"), chosen)
     (law,) = report.laws
     return report, law
 
@@ -262,8 +262,8 @@ class HoldsOthers:
 
 def test_faults_of_a_part() -> None:
     """What the class of a part does not keep is a warning that names that class and its cure."""
-    options = Options(laws=(Law.STATIC_TYPES,), fields=False, examples=10)
-    report = check_class(Target(HoldsOthers, "here:HoldsOthers"), options)
+    options = CheckOptions(laws=(Law.STATIC_TYPES,), fields=False, examples=10)
+    report = check_class(CheckTarget(HoldsOthers, "here:HoldsOthers"), options)
     (law,) = report.laws
     assert (law.verdict, report.passed, law.owner) == (Verdict.WARNING, True, Inner)
     (warning,) = report.warnings
@@ -272,7 +272,7 @@ def test_faults_of_a_part() -> None:
     assert "class Inner:\n    ...\n    k: int = lw.static_field(default=2)" in warning.cure
     assert results(warning) == ["int32[] weak 1", "int32[] weak 1", "bool[] True"]
     strict = dataclasses.replace(options, strict=True)
-    assert not check_class(Target(HoldsOthers, "here:HoldsOthers"), strict).passed
+    assert not check_class(CheckTarget(HoldsOthers, "here:HoldsOthers"), strict).passed
 
 
 def test_a_fault_of_a_part_that_is_no_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,9 @@ def test_a_fault_of_a_part_that_is_no_known_one(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("leafwise.cli.run.check_pytree", breaks)
     for law in (Law.ROUND_TRIP, Law.COPIES):
-        report = check_class(Target(HoldsOthers, "here"), Options(laws=(law,), fields=False))
+        report = check_class(
+            CheckTarget(HoldsOthers, "here"), CheckOptions(laws=(law,), fields=False)
+        )
         assert (report.passed, report.warnings) == (False, ())
 
 

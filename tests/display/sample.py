@@ -3,7 +3,15 @@
 import itertools
 from typing import Any, cast
 
-from leafwise._display.shape import Event, EventKind, Explained, Function, Reason, Report, Site
+from leafwise._display.shape import (
+    EventKind,
+    EventRecord,
+    Explained,
+    FunctionRecord,
+    ReasonRecord,
+    Report,
+    SiteRecord,
+)
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -16,12 +24,12 @@ HOSTILE = (
 )
 
 
-def site(line: int = 40, text: str = "state = train_step(state, batch)") -> Site:
+def site(line: int = 40, text: str = "state = train_step(state, batch)") -> SiteRecord:
     return {"file": "churn.py", "line": line, "function": "main", "text": text}
 
 
-def reason(path: str = "state.opt.lr", **changed: str) -> Reason:
-    base: Reason = {
+def reason(path: str = "state.opt.lr", **changed: str) -> ReasonRecord:
+    base: ReasonRecord = {
         "path": path,
         "kind": "static",
         "outcome": "retrace",
@@ -29,14 +37,14 @@ def reason(path: str = "state.opt.lr", **changed: str) -> Reason:
         "after": "0.2",
         "advice": "Make it an array.",
     }
-    return cast("Reason", base | changed)
+    return cast("ReasonRecord", base | changed)
 
 
 def explained(
-    *reasons: Reason,
+    *reasons: ReasonRecord,
     outcome: str = "retrace",
     nearest: int | None = 0,
-    unsound: tuple[Reason, ...] = (),
+    unsound: tuple[ReasonRecord, ...] = (),
 ) -> Explained:
     return {
         "outcome": outcome,
@@ -51,7 +59,7 @@ FIRST = explained(nearest=None)
 
 def event(
     kind: EventKind = "trace", start: float = 0.0, seconds: float = 0.1, **more: Any
-) -> Event:
+) -> EventRecord:
     base: dict[str, Any] = {
         "kind": kind,
         "name": "train_step",
@@ -62,10 +70,10 @@ def event(
         "site": site(),
         "explanation": None,
     }
-    return cast("Event", base | more)
+    return cast("EventRecord", base | more)
 
 
-def call(start: float, why: Explained | None, **more: Any) -> list[Event]:
+def call(start: float, why: Explained | None, **more: Any) -> list[EventRecord]:
     """Return what one call that traces leads to: 0.6 s in all."""
     return [
         event("trace", start, 0.1, explanation=why, **more),
@@ -74,7 +82,7 @@ def call(start: float, why: Explained | None, **more: Any) -> list[Event]:
     ]
 
 
-def function(name: str = "train_step", *, eager: bool = False, **more: Any) -> Function:
+def function(name: str = "train_step", *, eager: bool = False, **more: Any) -> FunctionRecord:
     base: dict[str, Any] = {
         "name": name,
         "file": "churn.py",
@@ -86,11 +94,13 @@ def function(name: str = "train_step", *, eager: bool = False, **more: Any) -> F
         "cache_hits": 0,
         "seconds": {"trace": 0.25, "lower": 0.5, "compile": 1.5},
     }
-    return cast("Function", base | more)
+    return cast("FunctionRecord", base | more)
 
 
 def report(
-    events: list[Event] | None = None, functions: list[Function] | None = None, **more: Any
+    events: list[EventRecord] | None = None,
+    functions: list[FunctionRecord] | None = None,
+    **more: Any,
 ) -> Report:
     every = events or []
     names = dict.fromkeys(each["name"] for each in every)
@@ -134,12 +144,12 @@ def crowded(events: int = 5000, threads: int = 4, functions: int = 60) -> Report
 
 def hostile() -> Report:
     """Return a report with the worst texts in every place that holds a text."""
-    made: list[Event] = []
+    made: list[EventRecord] = []
     for place, (text, other) in enumerate(itertools.product(HOSTILE, HOSTILE)):
         worst: dict[str, str] = dict.fromkeys(("kind", "before", "after", "advice"), text)
         bad = reason(other, **worst)
         why = explained(bad, outcome=text, unsound=(bad,))
-        where: Site = {"file": text, "line": 1, "function": other, "text": text}
+        where: SiteRecord = {"file": text, "line": 1, "function": other, "text": text}
         made += call(place / 10, why, name=text, thread=other, site=where)
     functions = [function(text, file=text) for text in HOSTILE]
     functions.append(function(HOSTILE[0], eager=True))

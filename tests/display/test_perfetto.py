@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leafwise._display.perfetto import trace_events
-from leafwise._display.shape import Event
+from leafwise._display.shape import EventRecord
 
 from .sample import FIRST, call, crowded, event, explained, hostile, reason, report, site, usual
 
@@ -24,7 +24,7 @@ def slices(entries: list[dict[str, Any]]) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def overlapping(events: list[Event]) -> list[Any]:
+def overlapping(events: list[EventRecord]) -> list[Any]:
     """Return the pairs of slices on one thread of which neither holds the other."""
     return [
         (a, b)
@@ -154,7 +154,7 @@ times = st.integers(0, 40).map(lambda n: n / 8)
 
 
 @given(st.lists(st.builds(lambda start, seconds: event("trace", start, seconds), times, times)))
-def test_slices_nest(events: list[Event]) -> None:
+def test_slices_nest(events: list[EventRecord]) -> None:
     """Two slices of one thread are one inside the other or apart, whatever was measured."""
     assert overlapping(events) == []
 

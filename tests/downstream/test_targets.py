@@ -6,14 +6,14 @@ class fails. Run by `nox -s downstream`.
 
 import pytest
 
-from leafwise.cli.run import Options, check_class
+from leafwise.cli.run import CheckOptions, check_class
 from leafwise.cli.targets import find_targets
 
 pytest.importorskip("diffrax")
 pytest.importorskip("lineax")
 pytest.importorskip("numpyro")
 
-OPTIONS = Options(examples=2)
+OPTIONS = CheckOptions(examples=2)
 TYPES, CLASSES = "static-types", "told-apart"
 TARGETS: dict[str, set[str]] = {
     "optax._src.transform:ScaleByAdamState": set(),
@@ -52,6 +52,6 @@ def test_target(target: str) -> None:
 def test_whole_module(module: str) -> None:
     """Every class of a module is checked or left out, and none stops the others."""
     targets = find_targets([module])
-    reports = [check_class(target, Options(laws=(), examples=1)) for target in targets]
+    reports = [check_class(target, CheckOptions(laws=(), examples=1)) for target in targets]
     assert len(reports) == len(targets) > 0
     assert [report.name for report in reports if not report.passed] == []

@@ -31,7 +31,7 @@ from leafwise.interop._checkpoint.description import (
     describe_tree,
     differences,
 )
-from leafwise.interop._checkpoint.portable import PortableReader, dump, say
+from leafwise.interop._checkpoint.portable import PortableReader, dump, format_json
 from leafwise.testing import strategies as lst
 
 
@@ -174,7 +174,7 @@ def test_values_made_to_be_confused_are_told_apart() -> None:
     twice = [text for text, count in collections.Counter(texts).items() if count > 1]
     assert not twice
     assert not [value for value in DISTINCT if opaque_in(value)]
-    assert all(say(json.loads(text)) for text in texts)
+    assert all(format_json(json.loads(text)) for text in texts)
 
 
 def test_an_equal_object_has_an_equal_description() -> None:

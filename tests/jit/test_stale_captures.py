@@ -21,7 +21,7 @@ from leafwise._captures.fingerprint import MOST_CAPTURES
 from leafwise._captures.seen import MOST_BYTES, MOST_ITEMS
 from leafwise._jax.events import count_events
 from leafwise._objects.call_site import short_file
-from leafwise._objects.methods import Jitted
+from leafwise._objects.methods import JittedFunction
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
@@ -582,7 +582,7 @@ def test_nothing_runs_where_nothing_can_change() -> None:
         return jnp.sin(x) * np.pi + jax.nn.relu(x)
 
     function(ONES)
-    assert isinstance(function, Jitted)
+    assert isinstance(function, JittedFunction)
     assert function.__call__ is function._leafwise_jax
     method = jit(Settings.__init__)
     assert isinstance(method, jax.stages.Wrapped)
@@ -675,7 +675,7 @@ def test_copies_and_pickles() -> None:
     jitted = jit(module_level, stale="raise")
     jitted(ONES)
     for other in (copy.copy(jitted), copy.deepcopy(jitted), copy.copy(jit(scaled))):
-        assert isinstance(other, Jitted)
+        assert isinstance(other, JittedFunction)
         assert other.__name__ == other.__wrapped__.__name__
         assert np.array_equal(other(ONES), ONES)
     assert copy.deepcopy(jitted).__wrapped__ is module_level

@@ -13,7 +13,7 @@ from hypothesis import event, find, given, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise._trees.equality import told_apart
+from leafwise._trees.equality import is_distinct
 from leafwise.testing._laws.same import same_leaf
 from leafwise.testing.strategies._edits import Edit, EditKind, edits
 from leafwise.testing.strategies._places import Role, spots
@@ -97,7 +97,7 @@ def test_an_edit_is_of_its_kind(edit: Edit[Any]) -> None:
     """The kind says exactly what differs: of an aval one thing, of a static type or value."""
     a, b = edit.before, edit.after
     if edit.kind is EditKind.STATIC_VALUE:
-        assert told_apart(a, b)
+        assert is_distinct(a, b)
     elif edit.kind is EditKind.STATIC_TYPE:
         assert a == b
         assert type(a) is not type(b)

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import leafwise as lw
 from leafwise.testing import LawViolation, check_pytree, strategies
-from leafwise.testing._laws.other_process import PROCESS, FarProcess, Request, folder_of
+from leafwise.testing._laws.other_process import PROCESS, FarProcess, UnpickleRequest, folder_of
 
 from . import travellers
 
@@ -91,15 +91,15 @@ def test_the_answers() -> None:
     """The process answers what is missing, and imports by the folder it is told."""
     process = FarProcess()
     try:
-        nothing = process.ask(Request([], "no_such_module", (b"", b""), ()))
+        nothing = process.ask(UnpickleRequest([], "no_such_module", (b"", b""), ()))
         assert nothing.missing.startswith("ModuleNotFoundError")
         value = travellers.Sound(1.0)
         pickled = pickle.dumps(value)
         module = travellers.__name__
-        answer = process.ask(Request(folder_of(module), module, (pickled, pickled), ("n",)))
+        answer = process.ask(UnpickleRequest(folder_of(module), module, (pickled, pickled), ("n",)))
         assert (answer.missing, answer.problem) == ("", "")
         assert pickle.loads(answer.back).n == "n"  # noqa: S301
-        garbage = process.ask(Request([], module, (b"garbage", b"garbage"), ()))
+        garbage = process.ask(UnpickleRequest([], module, (b"garbage", b"garbage"), ()))
         assert garbage.problem.startswith("it does not unpickle: ")
     finally:
         process.close()
@@ -165,7 +165,7 @@ def test_methods_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         cls = importlib.import_module("methods").S
     answers: list[Any] = []
 
-    def ask(request: Request) -> Any:
+    def ask(request: UnpickleRequest) -> Any:
         answers.append(real(request))
         return answers[-1]
 

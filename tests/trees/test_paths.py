@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise._trees.nodes import Places
+from leafwise._trees.nodes import FlatTree
 from leafwise._trees.paths import ANY, DEEP, nearest, parse, place_of, show, steps_of
 from leafwise.testing.strategies import pytrees
 
@@ -37,7 +37,7 @@ def test_a_printed_path_is_read_back(steps: tuple[str, ...]) -> None:
 def test_the_paths_of_a_tree_lead_to_its_leaves(tree: Any) -> None:
     """Each leaf is found by its printed path, and by JAX's own key path."""
     leaves = jax.tree.leaves_with_path(tree)
-    places = Places(tree)
+    places = FlatTree(tree)
     assert len(places.paths) == len(leaves)
     for place, (key_path, _) in enumerate(leaves):
         wanted = [at == place for at in range(len(leaves))]
@@ -50,7 +50,7 @@ def test_the_paths_of_a_tree_lead_to_its_leaves(tree: Any) -> None:
 def test_paths_are_those_of_signatures(tree: Any) -> None:
     """`lw.signature` names leaves as these paths do."""
     named = lw.signature(tree).leaves
-    assert list(named) == [f"args[0]{''.join(path)}" for path in Places(tree).paths]
+    assert list(named) == [f"args[0]{''.join(path)}" for path in FlatTree(tree).paths]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ class Pair(NamedTuple):
 def test_names_where_jax_has_none() -> None:
     """Namedtuples and partials are addressed by name, also where a JAX key is a mere number."""
     tree = [Pair(1, 2), jax.tree_util.Partial(max, 3, key=4)]
-    assert list(map(show, Places(tree).paths)) == [
+    assert list(map(show, FlatTree(tree).paths)) == [
         "[0].left",
         "[0].right",
         "[1].args[0]",
@@ -171,7 +171,7 @@ class OwnKeys:
 @pytest.mark.parametrize("tree", [OwnKeys(1, [2]), [OwnKeys(1, [2])], {"k": OwnKeys(1, [2])}])
 def test_keys_of_the_users_own(tree: Any) -> None:
     """What a key of another type prints is a step, and so is the key itself."""
-    texts = list(map(show, Places(tree).paths))
+    texts = list(map(show, FlatTree(tree).paths))
     for (key_path, _), text in zip(jax.tree.leaves_with_path(tree), texts, strict=True):
         by_text, by_key = (jax.tree.leaves(lw.update(tree, {path: 9})) for path in (text, key_path))
         assert by_text == by_key

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise._trees.nodes import Places
+from leafwise._trees.nodes import FlatTree
 from leafwise._trees.paths import show
 from leafwise.testing import assert_traces
 from leafwise.testing.strategies import pytrees
@@ -118,7 +118,7 @@ def test_untouched_parts_are_the_same_objects() -> None:
 @given(pytrees(), st.data())
 def test_a_changed_tree_differs_in_its_leaf(tree: Any, data: st.DataObject) -> None:
     """Of any drawn tree one leaf is exchanged: structure and all other leaves stay."""
-    places = Places(tree)
+    places = FlatTree(tree)
     if not places.leaves:
         return
     at = data.draw(st.integers(0, len(places.leaves) - 1))

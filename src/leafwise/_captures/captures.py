@@ -8,15 +8,15 @@ from typing import Any, Final, Self
 import jax
 import numpy as np
 
-from leafwise._captures.source_lines import CapturedAt, Places
+from leafwise._captures.source_lines import CapturedAt, SourceLines
 from leafwise._captures.treatment import Asking, CapturedLeaf, Contents, treatment_of
-from leafwise._captures.walk import Binding, Holder, Treatment, bindings_of
+from leafwise._captures.walk import Binding, BoundIn, Treatment, bindings_of
 from leafwise._display import captured
 from leafwise._display.shape import Captured, CapturedValue
 from leafwise._display.words import count
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
-from leafwise._objects.code import ABSENT, is_installed_module
-from leafwise._objects.describe import Look, describe
+from leafwise._objects.code import MISSING, is_installed_module
+from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._trees.nodes import open_node
 
@@ -75,7 +75,7 @@ class Capture:
     @property
     def is_of_package(self) -> bool:
         """Whether it is a module or function of an installed package, or a builtin."""
-        if self.where.owner == "builtins" and self.where.holder is Holder.GLOBAL:
+        if self.where.owner == "builtins" and self.where.holder is BoundIn.GLOBAL:
             return True
         if self.treatment is Treatment.MODULE:
             return is_installed_module(self.value.__name__)
@@ -97,7 +97,7 @@ def _summary(value: Any) -> str:
 
 
 _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
-_SHORT: Final = Look(short=True)
+_SHORT: Final = DescribeOptions(short=True)
 
 
 class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any but empty ones
@@ -211,15 +211,15 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
             f"  fix: lw.captures(step, large=2**20)"
         )
         raise TypeError(msg)
-    places, asking = Places(), Asking()
+    places, asking = SourceLines(), Asking()
     found = [_capture(each, places, asking) for each in bindings_of(fn)]
     return Captures(found, function=name_of(fn), large=large)
 
 
-def _capture(binding: Binding, places: Places, asking: Asking) -> Capture:
+def _capture(binding: Binding, places: SourceLines, asking: Asking) -> Capture:
     value = binding.read()
     where = places.of(binding)
-    if value is ABSENT:
+    if value is MISSING:
         return Capture(
             binding.name,
             where,

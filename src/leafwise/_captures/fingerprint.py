@@ -1,7 +1,7 @@
 """What a function's captures held at one time: the fingerprint that a program keeps.
 
 A fingerprint keeps no function, no place and nothing large alive. Where to look, and what was
-found there, is beside it in a `Taken`, for whoever has the function anyway.
+found there, is beside it in a `FingerprintedFunction`, for whoever has the function anyway.
 """
 
 import dataclasses
@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.look import look, names_written, settled
-from leafwise._captures.places import Place
-from leafwise._captures.seen import PLAIN, Form, Itself, OfArray, Seen
-from leafwise._captures.walk import Binding, Holder, bindings_of
+from leafwise._captures.look import fingerprint, names_written, settled
+from leafwise._captures.places import CapturedPlace
+from leafwise._captures.seen import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
+from leafwise._captures.walk import Binding, BoundIn, bindings_of
 from leafwise._objects.attributes import wrapped_by
-from leafwise._objects.code import ABSENT, is_installed_module
-from leafwise._objects.describe import Look, describe
+from leafwise._objects.code import MISSING, is_installed_module
+from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.text import describe_array, shorten
 
 MOST_CAPTURES: Final = 64
@@ -37,7 +37,7 @@ Key: TypeAlias = tuple[str, str, str, int]
 """A capture: the function that reads it, its name, where it is bound, and which one of those."""
 
 
-class Entry(NamedTuple):
+class CaptureState(NamedTuple):
     """One capture in a fingerprint.
 
     Attributes:
@@ -55,11 +55,11 @@ class Entry(NamedTuple):
     hidden: str
 
 
-Fingerprint: TypeAlias = dict[Key, Entry]
+Fingerprint: TypeAlias = dict[Key, CaptureState]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Looked:
+class Probe:
     """A place that was looked at.
 
     Attributes:
@@ -71,11 +71,11 @@ class Looked:
 
     binding: Binding
     value: Any
-    seen: Seen | None
+    seen: Fingerprinted | None
     key: Key
 
 
-class Taken(NamedTuple):
+class FingerprintedFunction(NamedTuple):
     """A fingerprint, and what was looked at for it.
 
     Attributes:
@@ -84,10 +84,10 @@ class Taken(NamedTuple):
     """
 
     fingerprint: Fingerprint
-    places: list[Looked]
+    places: list[Probe]
 
 
-def take(fun: Callable[..., Any], *, large: bool = False) -> Taken:
+def fingerprint_function(fun: Callable[..., Any], *, large: bool = False) -> FingerprintedFunction:
     """Look at all that a function captures.
 
     Args:
@@ -98,15 +98,15 @@ def take(fun: Callable[..., Any], *, large: bool = False) -> Taken:
         What was found. What cannot be looked at is compared by identity.
     """
     fingerprint: Fingerprint = {}
-    places: list[Looked] = []
+    places: list[Probe] = []
     for binding in _captured(fun):
         value = _read(binding)
         entry, seen = _entry(binding, value, large=large)
         key = _key(binding, fingerprint)
         fingerprint[key] = entry
         if not _is_import(binding, value) and (large or len(places) < MOST_CAPTURES):
-            places.append(Looked(binding, value, seen, key))
-    return Taken(fingerprint, places)
+            places.append(Probe(binding, value, seen, key))
+    return FingerprintedFunction(fingerprint, places)
 
 
 def _read(binding: Binding) -> Any:
@@ -115,13 +115,13 @@ def _read(binding: Binding) -> Any:
     keywords = keywords_of(place)
     if keywords is None:
         return binding.read()
-    start = functools.partial(keywords.get, place.key[-1], ABSENT)
+    start = functools.partial(keywords.get, place.key[-1], MISSING)
     return dataclasses.replace(place, start=start).read()
 
 
-def keywords_of(place: Place) -> dict[str, Any] | None:
+def keywords_of(place: CapturedPlace) -> dict[str, Any] | None:
     """Return the dict where a place starts, if that is a keyword of a partial."""
-    if place.holder is not Holder.PARTIAL or not isinstance(place.owner, functools.partial):
+    if place.holder is not BoundIn.PARTIAL or not isinstance(place.owner, functools.partial):
         return None
     keywords: dict[str, Any] = place.owner.keywords
     return keywords if place.key[-1] in keywords else None
@@ -143,19 +143,21 @@ def _key(binding: Binding, taken: Fingerprint) -> Key:
     return key
 
 
-def _entry(binding: Binding, value: Any, *, large: bool) -> tuple[Entry, Seen | None]:
+def _entry(
+    binding: Binding, value: Any, *, large: bool
+) -> tuple[CaptureState, Fingerprinted | None]:
     """Look at one capture; return what to keep, and what to compare with."""
-    if value is ABSENT:
-        return Entry((), (), "nothing", _site(binding), ""), Seen(())
+    if value is MISSING:
+        return CaptureState((), (), "nothing", _site(binding), ""), Fingerprinted(())
     # What a captured function reads in turn are captures of their own.
     holds = type(value) is not types.FunctionType and wrapped_by(value) is None
     found = settled(value) if _is_written_in_place(binding) else value
-    seen = small = look(found, holds=holds)
+    seen = small = fingerprint(found, holds=holds)
     if large and small.is_cut:
-        seen = look(found, large=True, holds=holds)
+        seen = fingerprint(found, large=True, holds=holds)
     hidden = seen.hidden or (_LARGE if seen.is_cut else "")
     more = seen.form if large else None
-    return Entry(small.form, more, words_of(value), _site(binding), hidden), seen
+    return CaptureState(small.form, more, words_of(value), _site(binding), hidden), seen
 
 
 _LARGE: Final = "it is large"
@@ -164,7 +166,7 @@ _LARGE: Final = "it is large"
 def _is_written_in_place(binding: Binding) -> bool:
     """Return whether the code that reads a variable of the function around assigns it, too."""
     owner, place = binding.place.owner, binding.place
-    if place.holder is not Holder.CLOSURE or place.steps:
+    if place.holder is not BoundIn.CLOSURE or place.steps:
         return False
     return isinstance(owner, types.FunctionType) and place.variable in names_written(owner.__code__)
 
@@ -174,7 +176,7 @@ def words_of(value: Any) -> str:
     try:
         if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, Tracer):
             return _array_words(value)
-        return shorten(_Said(describe(value, Look(short=True))), 120)
+        return shorten(_Said(describe(value, DescribeOptions(short=True))), 120)
     except Exception:  # noqa: BLE001  # the user's own code
         return shorten(value, 120)
 
@@ -210,7 +212,7 @@ def _is_import(binding: Binding, value: Any) -> bool:
     start = binding.place.start()
     if issubclass(type(start), types.ModuleType) and is_installed_module(start.__name__):
         return True
-    if binding.holder is not Holder.GLOBAL:
+    if binding.holder is not BoundIn.GLOBAL:
         return False
     try:
         module, own = value.__module__, value.__name__
@@ -225,7 +227,7 @@ def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
     return [key for key, entry in new.items() if key in old and _differ(old[key], entry)]
 
 
-def _differ(old: Entry, new: Entry) -> bool:
+def _differ(old: CaptureState, new: CaptureState) -> bool:
     if old.large is not None and new.large is not None:
         return bool(old.large != new.large)
     return bool(old.form != new.form)
@@ -238,7 +240,7 @@ def completed(old: Fingerprint, new: Fingerprint) -> Fingerprint:
     }
 
 
-def inner_change(was: Entry, now: Entry) -> tuple[str, str, str]:
+def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
     """Return the first part of a capture that changed: the way to it, its old and new value.
 
     Args:
@@ -271,7 +273,7 @@ def _named_parts(form: Form) -> dict[str, Any]:
     return {step: part for step, part in pairs if step}
 
 
-def words_of_change(was: Entry, now: Entry) -> tuple[str, str]:
+def words_of_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
     """Return a capture as it was and as it is, in words that tell what differs, if they can."""
     if was.words != now.words:
         return was.words, now.words
@@ -285,7 +287,7 @@ def _said(form: Any) -> str:
     """Return what a form tells of a value."""
     if isinstance(form, OfArray):
         return "an array" if form.value is None else words_of(form.value)
-    if isinstance(form, Itself):
+    if isinstance(form, ByWeakId):
         return f"<{form.kind.__qualname__}>"
     if isinstance(form, Form):
         return _said_of_parts(form)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from leafwise._objects.attributes import compares_by_identity, hides, is_callable
-from leafwise._objects.code import ABSENT
+from leafwise._objects.code import MISSING
 
 
 class Way(StrEnum):
@@ -39,7 +39,7 @@ _NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
 def cure_of(value: Any) -> Cure:
     """Return how a value can be passed."""
     kind: Any = type(value)
-    if value is ABSENT or (issubclass(kind, _NUMBERS) and not issubclass(kind, bool | Enum)):
+    if value is MISSING or (issubclass(kind, _NUMBERS) and not issubclass(kind, bool | Enum)):
         return Cure()
     if issubclass(kind, type):
         return Cure(Way.STATIC, "type")

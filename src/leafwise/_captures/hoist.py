@@ -8,10 +8,10 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import jax
 
 from leafwise._captures.hoist_kinds import Path
-from leafwise._captures.hoist_walk import Walk
-from leafwise._captures.rebuild import Fixed, Jitted, Making, Part, Slot, parts_below, prune
+from leafwise._captures.hoist_walk import HoistWalk
+from leafwise._captures.rebuild import Fixed, JittedPart, Making, Part, Slot, parts_below, prune
 from leafwise._captures.walk import bindings_of
-from leafwise._objects.code import ABSENT
+from leafwise._objects.code import MISSING
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.where import mask
@@ -65,11 +65,11 @@ def hoist(
         msg = f"hoist takes a function, got {got(fn)}\n  fix: fn2, captured = lw.hoist(fn)"
         raise TypeError(msg)
     bindings = bindings_of(fn)
-    walk = Walk(scalars=scalars)
+    walk = HoistWalk(scalars=scalars)
     root = walk.root(fn, [each.read() for each in bindings if each.is_written])
-    read = Walk(scalars=scalars)
+    read = HoistWalk(scalars=scalars)
     for each in bindings:
-        value = ABSENT if each.is_written else each.read()
+        value = MISSING if each.is_written else each.read()
         if not isinstance(value, types.MethodType):  # what it reads has bindings of its own
             read.visit(value, Path(each.name, ""))
     chosen = _chosen(_read_captures(walk, read, root), where)
@@ -79,12 +79,12 @@ def hoist(
     prune(root)
     _refuse(root)
     for part in parts_below(root):
-        if isinstance(part, Jitted):
+        if isinstance(part, JittedPart):
             part.finish()
     return _hoisted(fn, root, captured), captured
 
 
-def _read_captures(walk: Walk, read: Walk, root: Part) -> dict[str, Any]:
+def _read_captures(walk: HoistWalk, read: HoistWalk, root: Part) -> dict[str, Any]:
     """Return the captures without attributes that no code reads.
 
     Args:

@@ -25,10 +25,10 @@ from leafwise._captures.hoist_kinds import (
 )
 from leafwise._captures.rebuild import (
     Fixed,
-    Function,
-    Jitted,
-    Method,
-    Object,
+    FunctionPart,
+    JittedPart,
+    MethodPart,
+    ObjectPart,
     Part,
     PartialCall,
     Slot,
@@ -38,7 +38,7 @@ from leafwise._captures.rebuild import (
 from leafwise._jax.compat import jit_options
 from leafwise._objects.attributes import attributes
 from leafwise._objects.code import (
-    ABSENT,
+    MISSING,
     Chain,
     contents,
     facts_of,
@@ -49,10 +49,10 @@ from leafwise._objects.code import (
 from leafwise._objects.methods import BoundMethod
 from leafwise._trees.nodes import open_node
 
-Found = Part | Slot | None
+Hoistable = Part | Slot | None
 
 
-class Walk:
+class HoistWalk:
     """A walk from a function to all arrays that it captures.
 
     Attributes:
@@ -70,12 +70,12 @@ class Walk:
         """
         self.captures: dict[str, Any] = {}
         self._scalars = scalars
-        self._known: dict[int, tuple[Any, Found]] = {}
+        self._known: dict[int, tuple[Any, Hoistable]] = {}
         self._arrays: dict[int, Slot] = {}
         self.slots: list[Slot] = []
         self._classes: dict[type, Fixed] = {}
-        self._modules: dict[int, Object] = {}
-        self.of_objects: set[Found] = set()
+        self._modules: dict[int, ObjectPart] = {}
+        self.of_objects: set[Hoistable] = set()
         self._named: set[str] = set()
         self.sees_all = False
         self._looks: tuple[tuple[Any, Callable[[Any, Path], object]], ...] = (
@@ -98,14 +98,14 @@ class Walk:
         self._known.update({id(value): (value, None) for value in written})
         path = Path("self", getattr(fun, "__name__", type(fun).__name__))
         found = self.visit(fun, path)
-        is_data = isinstance(found, Tree | Object) and not isinstance(fun, CUSTOM_RULES)
+        is_data = isinstance(found, Tree | ObjectPart) and not isinstance(fun, CUSTOM_RULES)
         called = inspect.getattr_static(type(fun), "__call__", None)
         if (found is None or is_data) and isinstance(called, types.FunctionType):
             found = self._method(types.MethodType(called, fun), path)
         self._enter_classes()
         return found if isinstance(found, Part) else Fixed(fun, "")
 
-    def visit(self, value: Any, path: Path, *, own: bool = True) -> Found:
+    def visit(self, value: Any, path: Path, *, own: bool = True) -> Hoistable:
         """Return what a value is made of; None if it holds nothing of interest.
 
         Args:
@@ -157,7 +157,7 @@ class Walk:
         found = self.visit(value, path, own=own)
         if found is not None:
             part.inside[key] = found
-        if not isinstance(part, Object):
+        if not isinstance(part, ObjectPart):
             self.of_objects -= {found}
         elif is_open(part.value):
             self.of_objects.update(self.slots[count:])
@@ -182,13 +182,13 @@ class Walk:
     def _function(self, fun: types.FunctionType, path: Path) -> None:
         facts = facts_of(fun.__code__)
         writes = [name[len("global ") :] for name in facts.rebinds if name.startswith("global ")]
-        part = self._add(fun, Function(fun, writes))
+        part = self._add(fun, FunctionPart(fun, writes))
         own = not facts.installed
         path = path.inside_of(fun.__name__)
         self._named.update(names_in(fun.__code__))
         for place, name in enumerate(fun.__code__.co_freevars):
             value = contents((fun.__closure__ or ())[place])
-            if value is not ABSENT and name != "__class__":
+            if value is not MISSING and name != "__class__":
                 held = self._held(part, ("cell", place), name in facts.rebinds, name)
                 chains = [chain for chain in facts.takes if chain[0] == name] if own else []
                 for chain in chains or [(name,)]:
@@ -233,7 +233,7 @@ class Walk:
         for place, name in enumerate(chain[1:], 1):
             if not isinstance(value, types.ModuleType) or is_installed_module(value.__name__):
                 break
-            module = self._modules.setdefault(id(value), Object(value))
+            module = self._modules.setdefault(id(value), ObjectPart(value))
             part.inside[key] = module
             part, key, value = module, name, vars(value).get(name)
             if isinstance(value, type) and place + 1 < len(chain):
@@ -247,7 +247,7 @@ class Walk:
                 self._member(value, chain[place], member)
 
     def _method(self, method: Any, path: Path) -> Part:
-        part = self._add(method, Method(method))
+        part = self._add(method, MethodPart(method))
         self._put(part, "__self__", method.__self__, path.of("self"))
         self._put(part, "__func__", method.__func__, path)
         return part
@@ -267,7 +267,7 @@ class Walk:
     def _module(self, value: types.ModuleType, path: Path) -> None:
         """Look at a module of which anything may be taken."""
         if not is_installed_module(value.__name__):
-            part = self._add(value, self._modules.setdefault(id(value), Object(value)))
+            part = self._add(value, self._modules.setdefault(id(value), ObjectPart(value)))
             for name, item in vars(value).items():
                 if not name.startswith("__"):
                     self._put(part, name, item, path.of(f"{path}.{name}"))
@@ -288,7 +288,7 @@ class Walk:
         elif isinstance(options, str):
             part = Fixed(value, f"it is jitted with {options}, which would not fit")
         else:
-            part = Jitted(value, options)
+            part = JittedPart(value, options)
         self._add(value, part)
         self._put(part, "fun", inner, path)
 
@@ -347,7 +347,7 @@ class Walk:
     def _object(self, value: Any, path: Path, *, own: bool = True) -> None:
         held = attributes(value)
         if held or own_bases(type(value)):
-            part = self._add(value, Object(value))
+            part = self._add(value, ObjectPart(value))
             for name, item in held:
                 if name != "__wrapped__":
                     self._put(part, name, item, path.of(f"{path}.{name}"), own=own)

@@ -20,13 +20,13 @@ from leafwise._captures.seen import (
     MOST_BYTES,
     MOST_ITEMS,
     PLAIN,
+    ByWeakId,
+    Fingerprinted,
+    Fingerprinter,
     Form,
-    Itself,
     Kinds,
-    Look,
     OfArray,
     Same,
-    Seen,
     is_it,
     same_parts,
     sameness,
@@ -44,12 +44,12 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import ABSENT, facts_of, function_in, is_installed_module
+from leafwise._objects.code import MISSING, facts_of, function_in, is_installed_module
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import shorten
 
 
-def look(value: Any, *, large: bool = False, holds: bool = True) -> Seen:
+def fingerprint(value: Any, *, large: bool = False, holds: bool = True) -> Fingerprinted:
     """Look at a value; what is large in it, or cannot be seen, is known by identity.
 
     Args:
@@ -57,16 +57,16 @@ def look(value: Any, *, large: bool = False, holds: bool = True) -> Seen:
         large: Whether to look into large values, too.
         holds: Whether a function's closure is a part of it.
     """
-    return Look(_KINDS, large=large, holds=holds).see(value)
+    return Fingerprinter(_KINDS, large=large, holds=holds).see(value)
 
 
 def _composed(
-    self: Look,
+    self: Fingerprinter,
     value: Any,
     kind: Any,
     take: Callable[[Any], list[Any]],
     steps: tuple[str, ...] = (),
-) -> Seen:
+) -> Fingerprinted:
     """Look at the parts that `take` finds in a value; `steps` are the ways to them."""
     self.enter()
     items = take(value)
@@ -75,7 +75,7 @@ def _composed(
     return whole(form, same_parts(value, items, parts, take), parts)
 
 
-def _sequence(self: Look, value: Any) -> Seen:
+def _sequence(self: Fingerprinter, value: Any) -> Fingerprinted:
     self.check_size(len(value), MOST_ITEMS)
     kind: Any = type(value)
     base: Any = next(each for each in (list, tuple, collections.deque) if issubclass(kind, each))
@@ -94,7 +94,7 @@ def _sequence(self: Look, value: Any) -> Seen:
     )
 
 
-def _mapping(self: Look, value: Any) -> Seen:
+def _mapping(self: Fingerprinter, value: Any) -> Fingerprinted:
     self.check_size(len(value), MOST_ITEMS)
     kind: Any = type(value)
     keys: Any = value.keys() if kind is types.MappingProxyType else dict.keys(value)
@@ -118,7 +118,7 @@ def _steps_of(keys: list[Any]) -> tuple[str, ...]:
     return (*[""] * len(keys), *ways)
 
 
-def _set(self: Look, value: Any) -> Seen:
+def _set(self: Fingerprinter, value: Any) -> Fingerprinted:
     self.check_size(len(value), MOST_ITEMS)
     own, members = is_it(value), self.see_all(list(value))
     copy = list(value) if all(each.same is None for each in members) else None
@@ -132,13 +132,13 @@ def _set(self: Look, value: Any) -> Seen:
     return whole((_class_form(type(value)), tuple(forms)), same, members)
 
 
-def _numpy_array(self: Look, value: np.ndarray[Any, Any]) -> Seen:
+def _numpy_array(self: Fingerprinter, value: np.ndarray[Any, Any]) -> Fingerprinted:
     self.check_size(value.nbytes, MOST_BYTES)
     if value.dtype.hasobject:
-        return Seen(Itself(value), is_it(value), "an array of objects")
+        return Fingerprinted(ByWeakId(value), is_it(value), "an array of objects")
     own, content = is_it(value), _digest(value)
     same: Same = lambda now: own(now) and _digest(now) == content  # noqa: E731
-    return Seen((_class_form(type(value)), *content), same)
+    return Fingerprinted((_class_form(type(value)), *content), same)
 
 
 def _digest(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
@@ -148,41 +148,41 @@ def _digest(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
     return value.dtype, value.shape, data
 
 
-def _jax_array(_: Look, value: Any) -> Seen:
-    return Seen(OfArray(value), is_it(value))
+def _jax_array(_: Fingerprinter, value: Any) -> Fingerprinted:
+    return Fingerprinted(OfArray(value), is_it(value))
 
 
-def _tracer(_: Look, value: Any) -> Seen:
-    return Seen(Itself(value), is_it(value))  # which never changes
+def _tracer(_: Fingerprinter, value: Any) -> Fingerprinted:
+    return Fingerprinted(ByWeakId(value), is_it(value))  # which never changes
 
 
-def _generic(_: Look, value: Any) -> Seen:
-    return Seen((type(value), repr(value.dtype), value.tobytes()))
+def _generic(_: Fingerprinter, value: Any) -> Fingerprinted:
+    return Fingerprinted((type(value), repr(value.dtype), value.tobytes()))
 
 
-def _dtype(_: Look, value: Any) -> Seen:
-    return Seen((np.dtype, repr(value)))
+def _dtype(_: Fingerprinter, value: Any) -> Fingerprinted:
+    return Fingerprinted((np.dtype, repr(value)))
 
 
-def _enum(_: Look, value: Enum) -> Seen:
-    return Seen((_class_form(type(value)), value.name))
+def _enum(_: Fingerprinter, value: Enum) -> Fingerprinted:
+    return Fingerprinted((_class_form(type(value)), value.name))
 
 
-def _module(_: Look, value: types.ModuleType) -> Seen:
-    return Seen((types.ModuleType, value.__name__), is_it(value))
+def _module(_: Fingerprinter, value: types.ModuleType) -> Fingerprinted:
+    return Fingerprinted((types.ModuleType, value.__name__), is_it(value))
 
 
-def _function(self: Look, value: types.FunctionType) -> Seen:
+def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     facts = facts_of(value.__code__)
     name = value.__module__, value.__qualname__
     own, plain = is_it(value), value.__code__
     if facts.installed and "<locals>" not in value.__qualname__:
-        return Seen((types.FunctionType, *name), own)
+        return Fingerprinted((types.FunctionType, *name), own)
     number = self.number_of(value)
     if number is not None:  # two functions of a package may share a third
-        return Seen((types.FunctionType, number), own)
+        return Fingerprinted((types.FunctionType, number), own)
     self.enter()
-    code = Itself(value.__code__) if facts.form is None else facts.form
+    code = ByWeakId(value.__code__) if facts.form is None else facts.form
     defaults = value.__defaults__, value.__kwdefaults__
     held = _held(value) if self.holds or facts.installed else {}
     parts = self.see_all([*defaults, *held.values()])
@@ -231,7 +231,7 @@ _EXACT: Final = 1 << 53
 """Below, each `int` is a `float` of its own."""
 
 
-def _method(self: Look, value: Any) -> Seen:
+def _method(self: Fingerprinter, value: Any) -> Fingerprinted:
     """Look at a bound method, of which each access makes another one."""
     self.enter()
     parts = [value.__func__, value.__self__]
@@ -246,10 +246,12 @@ def _method(self: Look, value: Any) -> Seen:
     return whole(form, same, seen)
 
 
-def _builtin(self: Look, value: Any) -> Seen:
+def _builtin(self: Fingerprinter, value: Any) -> Fingerprinted:
     owner, name, kind = value.__self__, value.__name__, type(value)
     if owner is None or isinstance(owner, types.ModuleType | type):
-        return Seen((kind, getattr(value, "__module__", None), value.__qualname__), is_it(value))
+        return Fingerprinted(
+            (kind, getattr(value, "__module__", None), value.__qualname__), is_it(value)
+        )
     seen = self.see(owner)
     inside = sameness(seen, owner)
     same: Same = lambda now: (  # noqa: E731
@@ -258,7 +260,7 @@ def _builtin(self: Look, value: Any) -> Seen:
     return whole(Form((kind, name), (".__self__",), (seen.form,)), same, [seen])
 
 
-def _partial(self: Look, value: Any) -> Seen:
+def _partial(self: Fingerprinter, value: Any) -> Fingerprinted:
     names = list(value.keywords)
     return _composed(
         self,
@@ -274,22 +276,22 @@ def _partial(self: Look, value: Any) -> Seen:
     )
 
 
-def _reference(self: Look, value: Any) -> Seen:
+def _reference(self: Fingerprinter, value: Any) -> Fingerprinted:
     """Look at a weak reference: at what it leads to, if that is the user's."""
     found = value()
     if found is None or is_installed_module(type(found).__module__):
-        return Seen((_class_form(type(value)), Itself(found)), is_it(value))
+        return Fingerprinted((_class_form(type(value)), ByWeakId(found)), is_it(value))
     seen, own = self.see(found), is_it(value)
     inside = sameness(seen, found)
     same: Same = lambda now: own(now) and inside(now())  # noqa: E731
     return whole(Form(_class_form(type(value)), ("()",), (seen.form,)), same, [seen])
 
 
-def _class(self: Look, value: type) -> Seen:
+def _class(self: Fingerprinter, value: type) -> Fingerprinted:
     """Look at a class by its name, and at the code of one of the user's."""
     form = _class_form(value)
     if is_installed_module(value.__module__):
-        return Seen(form, is_it(value))
+        return Fingerprinted(form, is_it(value))
     codes: list[Any] = []
     for name, member in list(vars(value).items()):
         code = getattr(function_in(member), "__code__", None)
@@ -297,19 +299,19 @@ def _class(self: Look, value: type) -> Seen:
             codes.append((name, facts_of(code).form))
         elif type(member) in PLAIN and not name.startswith("__"):
             codes.append((name, self.see(member).form))
-    return Seen((*form, *codes), is_it(value))
+    return Fingerprinted((*form, *codes), is_it(value))
 
 
 def _class_form(kind: type) -> tuple[str, ...]:
     return kind.__module__, kind.__qualname__
 
 
-def _object(self: Look, value: Any) -> Seen:
+def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     """Look at an object by its class and its attributes, if those are all there is to it."""
     kind: type = type(value)
     if hides(value):
         reason = f"a {kind.__qualname__} answers for its attributes itself"
-        return Seen(Itself(value), is_it(value), reason)
+        return Fingerprinted(ByWeakId(value), is_it(value), reason)
     wrapped = wrapped_by(value) if callable(value) else None
     if wrapped is not None:  # what JAX makes of a function
         inner = self.see(wrapped)
@@ -321,12 +323,12 @@ def _object(self: Look, value: Any) -> Seen:
             self,
             value,
             _class_form(kind),
-            lambda now: [getattr(now, name, ABSENT) for name in fields],
+            lambda now: [getattr(now, name, MISSING) for name in fields],
             tuple(f".{name}" for name in fields),
         )
     if has_hidden_state(kind) or kind.__module__.partition(".")[0] in _MACHINERY:
         reason = f"a {kind.__qualname__} does not show what it holds"
-        return Seen(Itself(value), is_it(value), reason)
+        return Fingerprinted(ByWeakId(value), is_it(value), reason)
     self.check_size(len(held), MOST_ATTRIBUTES)
     own, slots = dict_of(value), slots_of(kind)
     take: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)

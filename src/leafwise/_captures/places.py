@@ -14,10 +14,10 @@ import numpy as np
 
 from leafwise._captures.bytecode import Asked, Item, Read, Step, Usage
 from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
-from leafwise._objects.code import ABSENT, contents
+from leafwise._objects.code import MISSING, contents
 
 
-class Holder(StrEnum):
+class BoundIn(StrEnum):
     """Where something that a function captures is bound."""
 
     GLOBAL = "global"
@@ -33,7 +33,7 @@ class Holder(StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Place:
+class CapturedPlace:
     """A place to look at.
 
     Attributes:
@@ -46,7 +46,7 @@ class Place:
         owner: What holds the variable: the globals, the cell, the object, the function.
     """
 
-    holder: Holder
+    holder: BoundIn
     key: tuple[Any, ...]
     start: Callable[[], Any]
     steps: tuple[Step, ...]
@@ -54,27 +54,27 @@ class Place:
     variable: str
     owner: Any
 
-    def then(self, step: Step) -> "Place":
+    def then(self, step: Step) -> "CapturedPlace":
         """Return the place one step further on."""
         return dataclasses.replace(self, steps=(*self.steps, step), name=self.name + _spelled(step))
 
     def read(self) -> Any:
-        """Return what is there now, `ABSENT` if nothing is."""
+        """Return what is there now, `MISSING` if nothing is."""
         value = self.start()
         for step in self.steps:
-            if value is ABSENT:
+            if value is MISSING:
                 break
             value = item_of(value, step.key) if isinstance(step, Item) else _attribute(value, step)
         return value
 
-    def before(self) -> "Place":
+    def before(self) -> "CapturedPlace":
         """Return the place one step back."""
         last = _spelled(self.steps[-1])
         return dataclasses.replace(self, steps=self.steps[:-1], name=self.name.removesuffix(last))
 
     def holding(self) -> Any:
-        """Return the object whose attribute or item it is; `ABSENT` if it is none."""
-        return self.before().read() if self.steps else ABSENT
+        """Return the object whose attribute or item it is; `MISSING` if it is none."""
+        return self.before().read() if self.steps else MISSING
 
 
 def _spelled(step: Step) -> str:
@@ -88,12 +88,12 @@ _INDEXED: Final = (
 
 
 def item_of(value: Any, key: Any) -> Any:
-    """Return an item of a builtin container; `ABSENT` if there is none."""
+    """Return an item of a builtin container; `MISSING` if there is none."""
     if type(value) not in _INDEXED:
-        return ABSENT
+        return MISSING
     if isinstance(value, dict):
-        return value.get(key, ABSENT)
-    return value[key] if isinstance(key, int) and -len(value) <= key < len(value) else ABSENT
+        return value.get(key, MISSING)
+    return value[key] if isinstance(key, int) and -len(value) <= key < len(value) else MISSING
 
 
 _READABLE: Final = (MemberKind.VALUE, MemberKind.METHOD, MemberKind.CLASS_METHOD)
@@ -101,33 +101,33 @@ _READABLE: Final = (MemberKind.VALUE, MemberKind.METHOD, MemberKind.CLASS_METHOD
 
 def _attribute(value: Any, name: str) -> Any:
     member = step_into(value, name)
-    return member.value if member.kind in _READABLE else ABSENT
+    return member.value if member.kind in _READABLE else MISSING
 
 
-def global_place(function: types.FunctionType, name: str) -> Place:
+def global_place(function: types.FunctionType, name: str) -> CapturedPlace:
     """Return the place of a global, or of a builtin."""
     names = function.__globals__
     start = functools.partial(_global, names, name)
-    return Place(Holder.GLOBAL, ("global", id(names), name), start, (), name, name, names)
+    return CapturedPlace(BoundIn.GLOBAL, ("global", id(names), name), start, (), name, name, names)
 
 
 def _global(names: dict[str, Any], name: str) -> Any:
-    found = names.get(name, ABSENT)
-    return vars(builtins).get(name, ABSENT) if found is ABSENT else found
+    found = names.get(name, MISSING)
+    return vars(builtins).get(name, MISSING) if found is MISSING else found
 
 
-def cell_place(function: types.FunctionType, name: str) -> Place:
+def cell_place(function: types.FunctionType, name: str) -> CapturedPlace:
     """Return the place of a variable of the function around."""
     place = function.__code__.co_freevars.index(name)
     cell = (function.__closure__ or ())[place]
     start = functools.partial(contents, cell)
-    return Place(Holder.CLOSURE, ("cell", id(cell)), start, (), name, name, function)
+    return CapturedPlace(BoundIn.CLOSURE, ("cell", id(cell)), start, (), name, name, function)
 
 
-def default_place(function: types.FunctionType, name: str) -> Place | None:
+def default_place(function: types.FunctionType, name: str) -> CapturedPlace | None:
     """Return the place of the default of a parameter, if it has one."""
-    place = Place(
-        Holder.DEFAULT,
+    place = CapturedPlace(
+        BoundIn.DEFAULT,
         ("default", id(function), name),
         functools.partial(_default, function, name),
         (),
@@ -135,28 +135,28 @@ def default_place(function: types.FunctionType, name: str) -> Place | None:
         name,
         function,
     )
-    return None if place.read() is ABSENT else place
+    return None if place.read() is MISSING else place
 
 
 def _default(function: types.FunctionType, name: str) -> Any:
     code, defaults = function.__code__, function.__defaults__ or ()
     positional = code.co_varnames[: code.co_argcount]
     if name not in positional:
-        return (function.__kwdefaults__ or {}).get(name, ABSENT)
+        return (function.__kwdefaults__ or {}).get(name, MISSING)
     place = positional.index(name) - len(positional)
-    return defaults[place] if place >= -len(defaults) else ABSENT
+    return defaults[place] if place >= -len(defaults) else MISSING
 
 
-def fixed_place(holder: Holder, name: str, value: Any, owner: Any) -> Place:
+def fixed_place(holder: BoundIn, name: str, value: Any, owner: Any) -> CapturedPlace:
     """Return the place of something that is never bound anew: a receiver, an argument."""
     # A receiver is the same one, whichever way leads to it.
     key = (holder, id(owner), "" if value is owner else name)
-    return Place(holder, key, functools.partial(_itself, value), (), name, name, owner)
+    return CapturedPlace(holder, key, functools.partial(_itself, value), (), name, name, owner)
 
 
-def class_place(cls: type) -> Place:
+def class_place(cls: type) -> CapturedPlace:
     """Return the place of a class that a method is given, or that it belongs to."""
-    return fixed_place(Holder.ATTRIBUTE, cls.__name__, cls, cls)
+    return fixed_place(BoundIn.ATTRIBUTE, cls.__name__, cls, cls)
 
 
 def _itself(value: Any) -> Any:
@@ -164,46 +164,48 @@ def _itself(value: Any) -> Any:
 
 
 _WHOLE: Final = Member(MemberKind.HIDDEN)
-_UNBOUND: Final = Member(MemberKind.ABSENT)
+_UNBOUND: Final = Member(MemberKind.MISSING)
 
 
 def step_into(value: Any, step: Step) -> Member:
     """Return what a step leads to; `MemberKind.HIDDEN` if the value is used as a whole."""
     if isinstance(step, Item):
         found = item_of(value, step.key)
-        if found is ABSENT and isinstance(step, Asked):
+        if found is MISSING and isinstance(step, Asked):
             return _UNBOUND
-        return _WHOLE if found is ABSENT else Member(MemberKind.VALUE, found)
+        return _WHOLE if found is MISSING else Member(MemberKind.VALUE, found)
     if isinstance(value, Enum) and step == "value" and "_value_" in vars(value):
         return Member(MemberKind.VALUE, vars(value)["_value_"])
     if is_data(value):
         return _WHOLE
     member = member_of(value, step)
-    unknown = member.kind is MemberKind.ABSENT and isinstance(value, type | types.ModuleType)
+    unknown = member.kind is MemberKind.MISSING and isinstance(value, type | types.ModuleType)
     return _WHOLE if unknown else member
 
 
 _MUTABLE: Final = (list, dict, set, bytearray, collections.deque)
 
 
-def as_used(place: Place, read: Read) -> Read:
+def as_used(place: CapturedPlace, read: Read) -> Read:
     """Return a call of ``get`` or of ``append`` as what it is for the container at a place."""
     read = _as_asked(place, read)
     if read.usage is not Usage.MUTATED:
         return read
-    holder = functools.reduce(Place.then, read.steps[:-1], place)
+    holder = functools.reduce(CapturedPlace.then, read.steps[:-1], place)
     if isinstance(holder.read(), _MUTABLE):
         return dataclasses.replace(read, steps=read.steps[:-1], usage=Usage.WRITTEN)
     return dataclasses.replace(read, usage=Usage.CALLED)
 
 
-def _as_asked(place: Place, read: Read) -> Read:
+def _as_asked(place: CapturedPlace, read: Read) -> Read:
     """Return ``config.get('rate')`` as the item of a dict; of anything else as a call."""
     steps: tuple[Step, ...] = ()
     for step in read.steps:
         if isinstance(step, Asked):
             by_get = steps[-1:] == ("get",)
-            holder = functools.reduce(Place.then, steps[: len(steps) - by_get], place).read()
+            holder = functools.reduce(
+                CapturedPlace.then, steps[: len(steps) - by_get], place
+            ).read()
             if not (type(holder) in _INDEXED and isinstance(holder, dict)):
                 usage = Usage.CALLED if by_get else Usage.READ
                 return dataclasses.replace(read, steps=steps, usage=usage)
@@ -213,14 +215,14 @@ def _as_asked(place: Place, read: Read) -> Read:
 
 
 def in_package(
-    place: Place, module: types.ModuleType, steps: tuple[Step, ...]
-) -> tuple[Place, Any]:
+    place: CapturedPlace, module: types.ModuleType, steps: tuple[Step, ...]
+) -> tuple[CapturedPlace, Any]:
     """Return a number of a package, such as ``np.pi``; the module for anything else."""
     value: Any = module
     ahead = place
     for step in steps:
         if not isinstance(step, str) or not isinstance(value, types.ModuleType):
             break
-        value, ahead = vars(value).get(step, ABSENT), ahead.then(step)
+        value, ahead = vars(value).get(step, MISSING), ahead.then(step)
     plain = isinstance(value, int | float | complex | np.ndarray | np.generic | jax.Array)
     return (ahead, value) if plain else (place, module)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 
 from leafwise._objects.attributes import attributes
-from leafwise._objects.code import ABSENT
+from leafwise._objects.code import MISSING
 from leafwise._objects.methods import BoundMethod
 
 Key: TypeAlias = Any
@@ -116,7 +116,7 @@ class Making:
         """
         found = self._scopes.setdefault(id(names), Scope(names, dict(names), {}))
         for name in writes:
-            found.written.setdefault(name, names.get(name, ABSENT))
+            found.written.setdefault(name, names.get(name, MISSING))
         return found.copied
 
     def call(self, part: Part, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -127,7 +127,7 @@ class Making:
         finally:
             for original, copied, written in self._scopes.values():
                 for name, before in written.items():
-                    if copied.get(name, ABSENT) is not before:
+                    if copied.get(name, MISSING) is not before:
                         original[name] = copied[name]
 
     def later(self, fill: Callable[[], None]) -> None:
@@ -135,7 +135,7 @@ class Making:
         self._later.append(fill)
 
 
-class Function(Part):
+class FunctionPart(Part):
     """A Python function.
 
     Attributes:
@@ -180,7 +180,7 @@ class Function(Part):
         return made
 
 
-class Method(Part):
+class MethodPart(Part):
     """A bound method, also one of a pytree class."""
 
     __slots__ = ()
@@ -235,7 +235,7 @@ class Tree(Part):
         )
 
 
-class Object(Part):
+class ObjectPart(Part):
     """An object that is no pytree, by its attributes; a module, too."""
 
     __slots__ = ()
@@ -296,7 +296,7 @@ class Wrapped(Part):
         return self.wrap(making.get(self.inside["fun"]))
 
 
-class Jitted(Part):
+class JittedPart(Part):
     """A jitted function: made once, with what it captures as its first argument."""
 
     __slots__ = ("_jitted", "_taken", "options")

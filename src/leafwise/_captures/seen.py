@@ -37,7 +37,7 @@ _MOST_BY_FORCE: Final = 100_000
 Same: TypeAlias = Callable[[Any], bool]
 
 
-class Seen(NamedTuple):
+class Fingerprinted(NamedTuple):
     """A value as it was looked at.
 
     Attributes:
@@ -72,7 +72,7 @@ class Large(Exception):  # noqa: N818  # a signal between two functions of this 
     """A value is too large to be looked at."""
 
 
-class Look:
+class Fingerprinter:
     """One look at a value, and at what is inside of it.
 
     Args:
@@ -90,14 +90,14 @@ class Look:
         self._functions: dict[int, int] = {}
         self._above: dict[int, int] = {}
 
-    def see(self, value: Any) -> Seen:
+    def see(self, value: Any) -> Fingerprinted:
         """Look at a value, or at a part of it: at what can be seen of it."""
         kind: Any = type(value)
         if kind in PLAIN:
             return self._plain(value)
         number = self._above.get(id(value))
         if number is not None:  # it contains itself
-            return Seen(("again", number), is_it(value))
+            return Fingerprinted(("again", number), is_it(value))
         self._above[id(value)] = len(self._above)
         try:
             look = next(look for kinds, look in self._kinds if isinstance(value, kinds))
@@ -109,10 +109,10 @@ class Look:
         finally:
             del self._above[id(value)]
 
-    def see_all(self, values: list[Any]) -> list[Seen]:
+    def see_all(self, values: list[Any]) -> list[Fingerprinted]:
         """Look at the parts of a value; one of many parts leaves room for the others."""
         left = sum(not _is_leaf(value) for value in values)
-        seen: list[Seen] = []
+        seen: list[Fingerprinted] = []
         for value in values:
             if _is_leaf(value):
                 seen.append(self.see(value))
@@ -141,18 +141,18 @@ class Look:
         if size > most and not self.large:
             raise Large
 
-    def _plain(self, value: Any) -> Seen:
+    def _plain(self, value: Any) -> Fingerprinted:
         kind = type(value)
         if kind is float:
-            return Seen((kind, struct.pack("d", value)))
+            return Fingerprinted((kind, struct.pack("d", value)))
         if kind is complex:
-            return Seen((kind, struct.pack("dd", value.real, value.imag)))
+            return Fingerprinted((kind, struct.pack("dd", value.real, value.imag)))
         if kind in (str, bytes) and len(value) > MOST_BYTES:
-            return Seen((kind, len(value), hash(value)), held_by_id(value))
-        return Seen((kind, value))
+            return Fingerprinted((kind, len(value), hash(value)), held_by_id(value))
+        return Fingerprinted((kind, value))
 
 
-Kinds: TypeAlias = tuple[tuple[Any, Callable[[Look, Any], Seen]], ...]
+Kinds: TypeAlias = tuple[tuple[Any, Callable[[Fingerprinter, Any], Fingerprinted]], ...]
 
 PLAIN: Final = frozenset(
     {int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)}
@@ -167,7 +167,7 @@ def _is_leaf(value: Any) -> bool:
     return kind in PLAIN or issubclass(kind, _LEAVES)
 
 
-class Itself:
+class ByWeakId:
     """An object that is equal to itself alone, and is not kept alive; a container with its size.
 
     Args:
@@ -195,7 +195,7 @@ class Itself:
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are of one object."""
-        return isinstance(other, Itself) and self._place == other._place and self._is_there()
+        return isinstance(other, ByWeakId) and self._place == other._place and self._is_there()
 
     def __hash__(self) -> int:
         """Return a hash of the place."""
@@ -286,7 +286,7 @@ def held_by_id(value: Any) -> Same:
 
 
 def same_parts(
-    value: Any, items: list[Any], parts: list[Seen], take: Callable[[Any], list[Any]]
+    value: Any, items: list[Any], parts: list[Fingerprinted], take: Callable[[Any], list[Any]]
 ) -> Same:
     """Return how a value is compared quickly, of which `take` finds the parts.
 
@@ -317,19 +317,19 @@ def same_parts(
     return same
 
 
-def sameness(seen: Seen, value: Any) -> Same:
+def sameness(seen: Fingerprinted, value: Any) -> Same:
     """Return how a part is compared quickly."""
     if seen.same is not None:
         return seen.same
     return lambda now: now is value
 
 
-def whole(form: Any, same: Same | None, parts: list[Seen]) -> Seen:
+def whole(form: Any, same: Same | None, parts: list[Fingerprinted]) -> Fingerprinted:
     """Return a value with parts, which is seen as far as they are."""
     hidden = next((part.hidden for part in parts if part.hidden), "")
-    return Seen(form, same, hidden, any(part.is_cut for part in parts))
+    return Fingerprinted(form, same, hidden, any(part.is_cut for part in parts))
 
 
-def _by_identity(value: Any, hidden: str = "", *, is_cut: bool = False) -> Seen:
-    itself = Itself(value)
-    return Seen(itself, itself.is_of, hidden, is_cut)
+def _by_identity(value: Any, hidden: str = "", *, is_cut: bool = False) -> Fingerprinted:
+    itself = ByWeakId(value)
+    return Fingerprinted(itself, itself.is_of, hidden, is_cut)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from leafwise._captures.bytecode import code_of
-from leafwise._captures.walk import Binding, Holder
+from leafwise._captures.walk import Binding, BoundIn
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import short_file
 
@@ -41,7 +41,7 @@ class CapturedAt(NamedTuple):
         function: The function that reads it.
     """
 
-    holder: Holder
+    holder: BoundIn
     owner: str
     bound: int
     file: str
@@ -52,13 +52,13 @@ class CapturedAt(NamedTuple):
         """Return ``global of train.py:12, read at train.py:30 by step``."""
         line = f":{self.bound}" if self.bound else ""
         where = (
-            f" of {self.owner}{line}" if self.holder is not Holder.PARTIAL else f"({self.owner})"
+            f" of {self.owner}{line}" if self.holder is not BoundIn.PARTIAL else f"({self.owner})"
         )
         read = f" at {file_name(self.file)}:{self.line}" if self.line else ""
         return f"{self.holder}{where}, read{read} by {self.function}"
 
 
-class Places:
+class SourceLines:
     """Finds the places of captures; each file is parsed once."""
 
     def __init__(self) -> None:
@@ -75,18 +75,18 @@ class Places:
 
     def _owner(self, binding: Binding, file: str) -> tuple[str, int]:
         place, owner = binding.place, binding.place.owner
-        if binding.holder is Holder.GLOBAL:
+        if binding.holder is BoundIn.GLOBAL:
             if place.variable not in owner and place.variable in vars(builtins):
                 return "builtins", 0
             own = owner.get("__file__")
             file = own if isinstance(own, str) else file
             return file_name(file), self._line(file, place.variable, ())
-        if binding.holder is Holder.PARTIAL:
+        if binding.holder is BoundIn.PARTIAL:
             return name_of(owner), 0
         code = code_of(owner)
         if code is None:
             return (owner if isinstance(owner, type) else type(owner)).__name__, 0
-        if binding.holder is Holder.DEFAULT:
+        if binding.holder is BoundIn.DEFAULT:
             return f"{name_of(owner)}, {file_name(code.co_filename)}", code.co_firstlineno
         around = code.co_qualname.split(".<locals>.")[:-1] or [code.co_name]
         line = self._line(code.co_filename, place.variable, tuple(around))

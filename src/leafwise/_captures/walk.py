@@ -17,8 +17,8 @@ from leafwise._captures.bytecode import (
     reads_of,
 )
 from leafwise._captures.places import (
-    Holder,
-    Place,
+    BoundIn,
+    CapturedPlace,
     as_used,
     cell_place,
     class_place,
@@ -45,7 +45,7 @@ from leafwise._objects.attributes import (
     is_tree,
     wrapped_by,
 )
-from leafwise._objects.code import ABSENT, is_installed_module, own_bases
+from leafwise._objects.code import MISSING, is_installed_module, own_bases
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
 
@@ -139,31 +139,31 @@ _DEEPEST: Final = 20
 
 
 @dataclasses.dataclass(slots=True)
-class Found:
+class CaptureSite:
     """A place that is read, while the walk goes on."""
 
-    place: Place
+    place: CapturedPlace
     reader: Callable[..., Any]
     line: int
     is_written: bool
 
 
-Given: TypeAlias = Place | type
+Argument: TypeAlias = CapturedPlace | type
 """What is known of a parameter: the place it comes from, or the class that it is of."""
 
 
-class _Entry(NamedTuple):
+class _Callee(NamedTuple):
     """Something callable that is to be entered, and what is known of its arguments."""
 
     value: Any
-    place: Place | None
-    args: tuple[Given, ...] = ()
-    kwargs: tuple[tuple[str, Given], ...] = ()
+    place: CapturedPlace | None
+    args: tuple[Argument, ...] = ()
+    kwargs: tuple[tuple[str, Argument], ...] = ()
     quiet: bool = False
     """Whether a package wrapped it: what its wrappers hold besides is theirs."""
 
 
-class Walk:
+class CaptureWalk:
     """What is found on the way from one function.
 
     Attributes:
@@ -172,23 +172,23 @@ class Walk:
 
     def __init__(self) -> None:
         """Start with nothing."""
-        self.found: list[Found] = []
-        self._known: dict[tuple[Any, ...], Found] = {}
+        self.found: list[CaptureSite] = []
+        self._known: dict[tuple[Any, ...], CaptureSite] = {}
         self._seen: dict[tuple[Any, ...], Any] = {}
-        self._pending: list[_Entry] = []
-        self._next: list[_Entry] = []
+        self._pending: list[_Callee] = []
+        self._next: list[_Callee] = []
         self._room = _MOST_ITEMS
-        self._methods: Methods[_Entry] = Methods()
+        self._methods: Methods[_Callee] = Methods()
 
     def start(self, fn: Callable[..., Any]) -> None:
         """Follow a function, and all that it leads to."""
-        self._pending.append(_Entry(fn, None))
+        self._pending.append(_Callee(fn, None))
         while self._pending and len(self._seen) < _MOST_ENTERED:
             self._open(self._pending.pop())
             self._pending += reversed(self._next)
             self._next = []
 
-    def _open(self, entry: _Entry) -> None:
+    def _open(self, entry: _Callee) -> None:
         value = entry.value
         known = tuple(_identity(each) for each in entry.args)
         named = tuple((name, _identity(each)) for name, each in entry.kwargs)
@@ -214,17 +214,17 @@ class Walk:
         else:
             self._object(value, entry)
 
-    def _enter(self, entry: _Entry, value: Any, args: tuple[Given, ...] | None = None) -> None:
+    def _enter(self, entry: _Callee, value: Any, args: tuple[Argument, ...] | None = None) -> None:
         args = entry.args if args is None else args
-        self._next.append(_Entry(value, entry.place, args, entry.kwargs, entry.quiet))
+        self._next.append(_Callee(value, entry.place, args, entry.kwargs, entry.quiet))
 
-    def _receiver(self, instance: Any, function: Any, place: Place | None) -> Place:
+    def _receiver(self, instance: Any, function: Any, place: CapturedPlace | None) -> CapturedPlace:
         """Return the place of the object that a method belongs to."""
         if place is not None:
-            return fixed_place(Holder.ATTRIBUTE, f"{place.name}.__self__", instance, instance)
-        return fixed_place(Holder.ATTRIBUTE, first_parameter(function), instance, instance)
+            return fixed_place(BoundIn.ATTRIBUTE, f"{place.name}.__self__", instance, instance)
+        return fixed_place(BoundIn.ATTRIBUTE, first_parameter(function), instance, instance)
 
-    def _function(self, function: types.FunctionType, entry: _Entry) -> None:
+    def _function(self, function: types.FunctionType, entry: _Callee) -> None:
         if is_installed(function):
             self._function_of_package(function, entry)
             return
@@ -239,7 +239,7 @@ class Walk:
             elif place is not None:
                 self._resolve(place, read, function)
 
-    def _assign(self, function: types.FunctionType, entry: _Entry) -> dict[str, Given]:
+    def _assign(self, function: types.FunctionType, entry: _Callee) -> dict[str, Argument]:
         """Return what is known of the parameters of a function."""
         code = function.__code__
         names = parameters(code)
@@ -249,11 +249,11 @@ class Walk:
         rest = entry.args[code.co_argcount :]
         rest += tuple(each for name, each in entry.kwargs if name not in plain)
         for each in rest if len(names) > len(plain) else ():
-            if isinstance(each, Place):
+            if isinstance(each, CapturedPlace):
                 self._use(each, each.read(), function, code.co_firstlineno)
         return {name: _renamed(each, name) for name, each in given.items()}
 
-    def _function_of_package(self, function: types.FunctionType, entry: _Entry) -> None:
+    def _function_of_package(self, function: types.FunctionType, entry: _Callee) -> None:
         """Look into a closure that a package made: of numbers, and of the user's functions."""
         wrapped = wrapped_by(function)
         if is_of_package(function) or wrapped is None:
@@ -269,31 +269,33 @@ class Walk:
                 self._resolve(cell_place(function, read.name), read, function, quiet=quiet)
         self._enter_held(function, entry.place, wrapped, quiet=quiet)
 
-    def _enter_held(self, value: Any, place: Place | None, wrapped: Any, *, quiet: bool) -> None:
+    def _enter_held(
+        self, value: Any, place: CapturedPlace | None, wrapped: Any, *, quiet: bool
+    ) -> None:
         for held in functions_in(value):
             if held is not wrapped and (wrapped is None or isinstance(held, types.FunctionType)):
-                self._next.append(_Entry(held, place, quiet=quiet))
+                self._next.append(_Callee(held, place, quiet=quiet))
 
     def _place(
-        self, function: types.FunctionType, read: Read, given: dict[str, Given]
-    ) -> Given | None:
+        self, function: types.FunctionType, read: Read, given: dict[str, Argument]
+    ) -> Argument | None:
         if read.root is Root.GLOBAL:
             return global_place(function, read.name)
         if read.root is Root.FREE:
             return None if read.name == "__class__" else cell_place(function, read.name)
         return given.get(read.name) or default_place(function, read.name)
 
-    def _partial(self, value: "functools.partial[Any]", entry: _Entry) -> None:
+    def _partial(self, value: "functools.partial[Any]", entry: _Callee) -> None:
         args = tuple(
-            fixed_place(Holder.PARTIAL, f"args[{index}]", item, value)
+            fixed_place(BoundIn.PARTIAL, f"args[{index}]", item, value)
             for index, item in enumerate(value.args)
         )
         own = {
-            name: fixed_place(Holder.PARTIAL, name, item, value)
+            name: fixed_place(BoundIn.PARTIAL, name, item, value)
             for name, item in value.keywords.items()
         }
         kwargs = tuple({**own, **dict(entry.kwargs)}.items())
-        self._next.append(_Entry(value.func, entry.place, (*args, *entry.args), kwargs))
+        self._next.append(_Callee(value.func, entry.place, (*args, *entry.args), kwargs))
 
     def _class(self, cls: type, *, made: bool) -> None:
         """Enter those methods of a class of the user's that are named, now or later.
@@ -305,13 +307,13 @@ class Walk:
                 if made and name in PASSED_OVER:
                     continue
                 entries = [
-                    _Entry(function, None, (cls,))
+                    _Callee(function, None, (cls,))
                     for function in functions_behind(member)
                     if not is_installed(function)
                 ]
                 self._next += self._methods.add(cls, name, entries)
 
-    def _object(self, value: Any, entry: _Entry) -> None:
+    def _object(self, value: Any, entry: _Callee) -> None:
         call = in_class(type(value), "__call__")
         own = [each for each in functions_behind(call) if not is_installed(each)]
         if own:
@@ -330,13 +332,13 @@ class Walk:
             quiet = entry.quiet or wrapped is not None
             self._enter_held(value, entry.place, wrapped, quiet=quiet)
 
-    def _all_given(self, entry: _Entry) -> None:
+    def _all_given(self, entry: _Callee) -> None:
         """Note the arguments that are given to what is not entered."""
         for place in (*entry.args, *(place for _, place in entry.kwargs)):
-            if isinstance(place, Place):
+            if isinstance(place, CapturedPlace):
                 self._use(place, place.read(), entry.value, 0)
 
-    def _super(self, function: types.FunctionType, read: Read, given: dict[str, Given]) -> None:
+    def _super(self, function: types.FunctionType, read: Read, given: dict[str, Argument]) -> None:
         receiver = given.get(read.name)
         if receiver is None or "__class__" not in function.__code__.co_freevars or not read.steps:
             return
@@ -348,7 +350,7 @@ class Walk:
         for base in behind:
             if name in vars(base):
                 for found in functions_behind(vars(base)[name]):
-                    self._next.append(_Entry(found, None, (receiver,)))
+                    self._next.append(_Callee(found, None, (receiver,)))
                     if not is_installed(found):
                         place = class_place(base).then(name)
                         self._add(place, function, read.line, is_written=False)
@@ -365,22 +367,27 @@ class Walk:
         elif isinstance(first, str):
             for function in functions_behind(in_class(cls, first)):
                 if not is_installed(function):
-                    self._next.append(_Entry(function, None, (cls,)))
+                    self._next.append(_Callee(function, None, (cls,)))
 
     def _resolve(
-        self, place: Place, read: Read, reader: types.FunctionType, *, quiet: bool | None = None
+        self,
+        place: CapturedPlace,
+        read: Read,
+        reader: types.FunctionType,
+        *,
+        quiet: bool | None = None,
     ) -> None:
         """Follow one read to its end; `quiet` is given for a closure of a package."""
         read = as_used(place, read)
         value, whole = place.read(), read.steps
         for index, step in enumerate(read.steps):
-            if value is ABSENT or hides(value):
+            if value is MISSING or hides(value):
                 break
             if isinstance(value, types.ModuleType) and is_installed_module(value.__name__):
                 place, value = in_package(place, value, read.steps[index:])
                 break
             member = step_into(value, step)
-            if member.kind in (MemberKind.VALUE, MemberKind.ABSENT):
+            if member.kind in (MemberKind.VALUE, MemberKind.MISSING):
                 place, value = place.then(step), member.value
             elif self._method(place.then(step), value, member, read, reader):
                 return
@@ -397,7 +404,7 @@ class Walk:
 
     def _method(
         self,
-        place: Place,
+        place: CapturedPlace,
         value: Any,
         member: Member,
         read: Read,
@@ -408,17 +415,17 @@ class Walk:
             return False
         if read.usage is Usage.WRITTEN:
             return True
-        receiver: Given = place.before()
+        receiver: Argument = place.before()
         if member.kind is MemberKind.CLASS_METHOD:
             receiver = class_place(value if isinstance(value, type) else type(value))
         if member.kind is not MemberKind.PROPERTY:
             self._add(place, reader, read.line, is_written=False)
-        self._next.append(_Entry(member.value, None, (receiver,)))
+        self._next.append(_Callee(member.value, None, (receiver,)))
         return True
 
     def _use(
         self,
-        place: Place,
+        place: CapturedPlace,
         value: Any,
         reader: Callable[..., Any],
         line: int,
@@ -434,7 +441,7 @@ class Walk:
         if usage is not Usage.WRITTEN:
             self._lead(place, value)
 
-    def _lead(self, place: Place, value: Any, *, quiet: bool = False) -> None:
+    def _lead(self, place: CapturedPlace, value: Any, *, quiet: bool = False) -> None:
         """Enter what a value leads to, and what is in it."""
         if hides(value):
             return
@@ -449,17 +456,17 @@ class Walk:
         if is_data(value):
             return
         if callable(value):
-            self._next.append(_Entry(value, place, quiet=quiet))
+            self._next.append(_Callee(value, place, quiet=quiet))
         if is_object(value) and not is_installed_module(type(value).__module__):
-            self._next.append(_Entry(type(value), None, (type(value),)))
+            self._next.append(_Callee(type(value), None, (type(value),)))
 
     def _add(
-        self, place: Place, reader: Callable[..., Any], line: int, *, is_written: bool
+        self, place: CapturedPlace, reader: Callable[..., Any], line: int, *, is_written: bool
     ) -> None:
         key = (*place.key, place.steps)
         known = self._known.get(key)
         if known is None:
-            self._known[key] = found = Found(place, reader, line, is_written)
+            self._known[key] = found = CaptureSite(place, reader, line, is_written)
             self.found.append(found)
         elif known.is_written and not is_written:
             known.reader, known.line, known.is_written = reader, line, False
@@ -472,17 +479,19 @@ def _holds_data(value: Any) -> bool:
     return not value or any(not is_callable(item) for item in value)
 
 
-def _renamed(given: Given, name: str) -> Given:
+def _renamed(given: Argument, name: str) -> Argument:
     """Return an argument of a partial under the name of its parameter."""
-    is_argument = isinstance(given, Place) and given.holder is Holder.PARTIAL and not given.steps
-    return dataclasses.replace(cast("Place", given), name=name) if is_argument else given
+    is_argument = (
+        isinstance(given, CapturedPlace) and given.holder is BoundIn.PARTIAL and not given.steps
+    )
+    return dataclasses.replace(cast("CapturedPlace", given), name=name) if is_argument else given
 
 
-def _identity(given: Given) -> Any:
+def _identity(given: Argument) -> Any:
     return id(given) if isinstance(given, type) else (given.key, given.steps)
 
 
-__all__ = ["Binding", "Holder", "Treatment", "bindings_of"]
+__all__ = ["Binding", "BoundIn", "Treatment", "bindings_of"]
 
 
 class Treatment(StrEnum):
@@ -518,10 +527,10 @@ class Binding:
 
     name: str
     function: Callable[..., Any]
-    holder: Holder
+    holder: BoundIn
     line: int
     is_written: bool
-    place: Place
+    place: CapturedPlace
 
     def read(self) -> Any:
         """Look again.
@@ -549,12 +558,12 @@ def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
     if not callable(fn):
         msg = f"a function is wanted, got {got(fn)}"
         raise TypeError(msg)
-    walk = Walk()
+    walk = CaptureWalk()
     walk.start(fn)
     return tuple(_named(walk.found))
 
 
-def _named(found: list[Found]) -> list[Binding]:
+def _named(found: list[CaptureSite]) -> list[Binding]:
     """Return bindings, with names that are unique within each function."""
     taken: dict[tuple[int, str], int] = {}
     bindings: list[Binding] = []

@@ -16,7 +16,7 @@ from leafwise._classes.fields import OPTIONS, Converter, FieldOptions
 from leafwise._classes.spec import FieldSpec
 from leafwise._objects.text import got
 from leafwise._statics import findings
-from leafwise._statics.form import Reading, plain_form, read
+from leafwise._statics.form import Canonicaliser, canonicalise, plain_form
 from leafwise._statics.key import (
     KEY,
     KeyTable,
@@ -75,7 +75,7 @@ class LazyOwner:
         return frozenset(name for name, each in options.items() if each.by == "content")
 
 
-class Held:
+class Boxed:
     """A static on its way to the key, in a place where its kind would be complained about."""
 
     __slots__ = ("value",)
@@ -85,8 +85,8 @@ class Held:
         self.value = value
 
 
-def _let_go(value: object) -> object:
-    return value.value if isinstance(value, Held) else value
+def _unbox(value: object) -> object:
+    return value.value if isinstance(value, Boxed) else value
 
 
 def key_in(instance: object) -> StaticKey | None:
@@ -115,7 +115,7 @@ def seal(instance: object) -> None:
     state = _state(instance)
     # A default that no constructor has assigned is on the class only.
     values = [state[name] if name in state else getattr(instance, name) for name in names]
-    key = _shared(table, key_of(table, tuple(map(_let_go, values))))
+    key = _shared(table, key_of(table, tuple(map(_unbox, values))))
     state.update(zip(names, key.values, strict=True))
     state[KEY] = key
 
@@ -182,7 +182,7 @@ def convert(field: Converter, value: Any) -> Any:
         return value
     else:
         _validate(value, f"{field.owner}.{definition.name}")
-    return Held(value) if field.keyed and _holds_numpy(value) else value
+    return Boxed(value) if field.keyed and _holds_numpy(value) else value
 
 
 def _holds_numpy(value: Any) -> bool:
@@ -202,8 +202,8 @@ def _check_keyed(field: Converter) -> None:
 
 
 def _validate(value: Any, path: str) -> None:
-    reading = Reading()
-    read(reading, value, path)
+    reading = Canonicaliser()
+    canonicalise(reading, value, path)
     reading.raise_findings()
     if reading.reaches:
         snapshot = Snapshot()

@@ -29,7 +29,7 @@ C = TypeVar("C", bound=type)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Options:
+class PytreeOptions:
     """What was asked of the decorator."""
 
     kw_only: bool
@@ -118,14 +118,14 @@ def pytree(
             "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
         )
         raise DefinitionError(msg)
-    options = Options(kw_only, slots, order, repr, eq, init, many_statics)
+    options = PytreeOptions(kw_only, slots, order, repr, eq, init, many_statics)
     scopes = caller_scopes(2)
     if cls is not None:
         return typing.cast("C", decorate(cls, options, scopes))
     return lambda decorated: decorate(decorated, options, scopes)
 
 
-def decorate(cls: Any, options: Options, scopes: list[Mapping[str, Any]]) -> Any:
+def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) -> Any:
     """Do the work of `pytree`; `scopes` are the local names that the class's body could see."""
     if inspect.isclass(cls) and is_decorated(cls):
         return cls
@@ -177,7 +177,7 @@ def _signature_text(cls: Any, *, generated: bool) -> str:
     return text.removesuffix(" -> None")
 
 
-def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: Options) -> Any:
+def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: PytreeOptions) -> Any:
     """Return the class, or its copy with slots if it was asked for or has slots already."""
     if options.slots:
         if "__slots__" in cls.__dict__:
@@ -249,7 +249,7 @@ def _check_bases(cls: type) -> None:
             raise DefinitionError(msg)
 
 
-def _make_dataclass(cls: type, options: Options, own: Mapping[str, Any]) -> None:
+def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:
     """Run `dataclasses.dataclass`, for fields, frozen-ness and order only."""
     for name in inspect.get_annotations(cls):
         inherited = _static_of_base(cls, name)
@@ -299,7 +299,7 @@ _COPYING: Final = {
 _PICKLING: Final = ("__reduce_ex__", "__getstate__", "__getnewargs__")
 
 
-def _attach_methods(cls: Any, options: Options, own: Mapping[str, Any]) -> None:
+def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) -> None:
     """Add what the class does not have, as `dataclasses.dataclass` would."""
     cls.__setattr__ = construct.set_attribute
     cls.__delattr__ = construct.delete_attribute

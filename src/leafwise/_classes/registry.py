@@ -16,7 +16,7 @@ from leafwise._classes.codegen import Functions
 from leafwise._classes.fields import OPTIONS, FieldOptions, convert_with
 from leafwise._classes.foreign import convert
 from leafwise._classes.spec import MARK, REDEFINED, ClassSpec, FieldSpec, is_static_metadata
-from leafwise._objects.class_map import ClassMap, announce
+from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._statics.key import (
     KEY,
     StaticKey,
@@ -38,7 +38,7 @@ def install(spec: ClassSpec) -> None:
     _SPECS[spec.cls] = spec
     _register(spec)
     _note_redefinition(spec)
-    announce(spec.cls)
+    notify_registered(spec.cls)
 
 
 def _register(spec: ClassSpec) -> None:
@@ -215,7 +215,7 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
         raise DefinitionError(_ALREADY.format(cls.__name__)) from error
     table.set_owner(owner)
     _REGISTERED[cls] = owner
-    announce(cls)
+    notify_registered(cls)
 
 
 def _namedtuple_positions(

@@ -5,7 +5,7 @@ from typing import Final
 
 from leafwise._compare import fixes
 from leafwise._compare.leaf_differences import static_reason
-from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
+from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
 from leafwise._compare.signature import Signature
 from leafwise._jax.compat import UNNAMED_CONFIG
 from leafwise._trees.equality import jax_equal, same_entry
@@ -54,8 +54,8 @@ def _refused(before: Signature, after: Signature) -> Iterator[Reason]:
             continue
         path = after.leaf_paths[place]
         earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
-        was = Said(earlier[path]) if path in earlier else ABSENT
-        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Said(got), advice)
+        was = Verbatim(earlier[path]) if path in earlier else ABSENT
+        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), advice)
 
 
 def _devices(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -74,7 +74,7 @@ def _devices(before: Signature, after: Signature) -> Iterator[Reason]:
         there = next((order for order in candidates if order in orders.values()), ())
     for place, order in orders.items():
         if order != there:
-            words = Said(", ".join(map(str, there))), Said(", ".join(map(str, order)))
+            words = Verbatim(", ".join(map(str, there))), Verbatim(", ".join(map(str, order)))
             path, advice = after.leaf_paths[place], fixes.DEVICES
             yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *words, advice)
 
@@ -97,10 +97,10 @@ def _arguments(before: Signature, after: Signature) -> Iterator[Reason]:
         if given[0] == given[1] or (path in its and shown in old):
             continue
         if shown in new and path in mine:
-            words = (Said(_way(path)), Said(_way(new[shown])))
+            words = (Verbatim(_way(path)), Verbatim(_way(new[shown])))
             yield Reason(shown, kind, retrace, *words, fixes.MOVED)
         else:
-            old_way, new_way = (ABSENT if each is None else Said(each) for each in given)
+            old_way, new_way = (ABSENT if each is None else Verbatim(each) for each in given)
             yield Reason(shown, kind, retrace, old_way, new_way, fixes.argument(shown, *given))
 
 

@@ -6,13 +6,13 @@ from typing import Any, Final
 import jax
 
 from leafwise._compare.leaf_differences import Tolerance, aval_reasons, static_reason, value_reasons
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Said, say
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim, format_value
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Place, Trees
 from leafwise._objects.text import got
 from leafwise._trees.equality import jax_equal
-from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, Look
-from leafwise._trees.nodes import Node, Walk
+from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
+from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import StructureMismatchError
 
 
@@ -133,7 +133,7 @@ def compare(
 
 def _bare(reason: Reason) -> Reason:
     """Return a reason without advice on retraces, unless the advice alone tells the two apart."""
-    if say(reason.before) == say(reason.after):
+    if format_value(reason.before) == format_value(reason.after):
         return reason
     return reason._replace(advice="")
 
@@ -148,13 +148,13 @@ class _Worded(Leaf):
         return str(self.value)
 
 
-class _Seen:
+class _RecordedTree:
     """One tree, as `Trees` and the comparison of leaves need it."""
 
     def __init__(self, label: str, tree: Any) -> None:
         self.values: list[Any] = []
-        self._look = Look()
-        walk = Walk(self._record, LEAF_TYPES)
+        self._look = LeafRecorder()
+        walk = TreeWalk(self._record, LEAF_TYPES)
         child = walk.node_or_leaf(tree)
         leaves = tuple(walk.leaves)
         root = Node(tuple, None, ((), ()), [label], [child], 0, len(leaves))
@@ -182,7 +182,7 @@ class _Exact(Trees):
         tolerance: Tolerance | None,
         prefix: bool,
     ) -> None:
-        one, other = _Seen(*before), _Seen(*after)
+        one, other = _RecordedTree(*before), _RecordedTree(*after)
         super().__init__(one.signature, other.signature)
         self._values = one.values, other.values
         self._tolerance = tolerance
@@ -243,14 +243,14 @@ def _leaf_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
     """Name the differences between two leaves that do not hang on their data."""
     if one.aval is None or other.aval is None:
         if one.aval is not other.aval or one.stored is not other.stored:
-            yield Reason(path, ReasonKind.LEAF_KIND, Outcome.ERROR, Said(one), Said(other))
+            yield Reason(path, ReasonKind.LEAF_KIND, Outcome.ERROR, Verbatim(one), Verbatim(other))
         return
     found = [each for each in aval_reasons(path, one, other) if each.kind in _OF_TYPES]
     yield from found
     stored = one.stored, other.stored  # 64 bits in NumPy may be 32 to JAX
     dtypes = not any(each is None or isinstance(each, type) for each in stored)
     if dtypes and one.dtype == other.dtype and stored[0] != stored[1]:
-        yield Reason(path, ReasonKind.DTYPE, Outcome.REUSE, *map(Said, stored))
+        yield Reason(path, ReasonKind.DTYPE, Outcome.REUSE, *map(Verbatim, stored))
 
 
 _OF_TYPES: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE}

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from leafwise._compare.reasons import Outcome, Reason, say
+from leafwise._compare.reasons import Outcome, Reason, format_value
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Differences, differences
 from leafwise._display.words import sentence_of
@@ -79,8 +79,8 @@ def _reason_as_dict(reason: Reason) -> dict[str, str]:
         "path": reason.path,
         "kind": str(reason.kind),
         "outcome": str(reason.outcome),
-        "before": say(reason.before),
-        "after": say(reason.after),
+        "before": format_value(reason.before),
+        "after": format_value(reason.after),
         "advice": reason.advice,
     }
 

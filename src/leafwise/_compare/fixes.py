@@ -13,7 +13,7 @@ from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import shorten
 from leafwise._statics.snapshot import function_parts
-from leafwise._trees.equality import jax_equal, told_apart
+from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.leaves import Leaf, LeafKind
 
 INVALID: Final = "Pass an array or a number, or mark it static."
@@ -152,7 +152,7 @@ def unsound(before: Any, after: Any) -> str:
 
 
 def _differ(before: Any, after: Any) -> str:
-    _, one, other = inner_difference(before, after)
+    _, one, other = first_difference(before, after)
     if type(one) is not type(other):
         return f"`{_short(other)}` is not `{_short(one)}` ({_type_name(other)}, {_type_name(one)})"
     return f"`{_short(other)}` is not `{_short(one)}`"
@@ -169,12 +169,12 @@ def static(before: Any, after: Any, by: By | None = None) -> str:
     if before is ABSENT or after is ABSENT:
         return "A static is there in one call only."
     if by == "content":
-        path, one, other = inner_difference(before, after, by=by)
+        path, one, other = first_difference(before, after, by=by)
         where = f" (at {path})" if path else ""
         both = _is_function(one) and _is_function(other)
         cure = "another function: each has a program of its own" if both else _cure(one, other)
         return f"{cure or 'each new value is traced and compiled'}{where}."
-    path, one, other = inner_difference(before, after)
+    path, one, other = first_difference(before, after)
     where = f" (at {path})" if path else ""
     cure = _cure(one, other)
     if by is not None and cure is not None and cure.startswith("fresh "):
@@ -208,7 +208,7 @@ def _is_nan(value: Any) -> bool:
 
 def cause_of(before: Any, after: Any) -> str:
     """Return in a word what kind of value a static is that differs."""
-    _, one, other = inner_difference(before, after)
+    _, one, other = first_difference(before, after)
     if _is_function(one) and _is_function(other):
         return "fresh function" if _same_definition(one, other) else "another function"
     if isinstance(one, int | float | complex) and isinstance(other, int | float | complex):
@@ -218,7 +218,7 @@ def cause_of(before: Any, after: Any) -> str:
     return "changing value"
 
 
-def inner_difference(
+def first_difference(
     before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any]:
     """Return the first parts that differ of two values of one type, and the way to them.
@@ -235,11 +235,11 @@ def inner_difference(
         if [step for step, _ in mine] == [step for step, _ in its]:
             above = (*above, id(before))
             for (step, one), (_, other) in zip(mine, its, strict=True):
-                same = told_apart(one, other, by) is False
+                same = is_distinct(one, other, by) is False
                 if by == "identity":
                     same = same and jax_equal(one, other) is True
                 if one is not other and not same and id(one) not in above:
-                    return inner_difference(one, other, path + step, by, above)
+                    return first_difference(one, other, path + step, by, above)
     return path, before, after
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from leafwise._compare import fixes
 from leafwise._compare.diff import compare
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, say
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.frames import hide_frames, keep_frames, release_frames
 from leafwise._jax.refusals import Sides, sides
 from leafwise._objects.text import got
@@ -98,7 +98,9 @@ def _counts(reason: Reason, pair: Sides) -> bool:
     """Whether JAX refuses trees for a difference: not for a weak type, which it promotes."""
     if reason.outcome is Outcome.REUSE or reason.kind is ReasonKind.WEAK_TYPE:
         return False
-    if pair.family == "cotangents" and say(reason.after) == "None":  # which stands for zeros
+    if (
+        pair.family == "cotangents" and format_value(reason.after) == "None"
+    ):  # which stands for zeros
         return False
     return not pair.prefix or reason.kind in _STRUCTURAL
 
@@ -112,7 +114,7 @@ def _cures(found: list[Reason], pair: Sides) -> Iterator[str]:
     if pair.family == "carry" and ReasonKind.DTYPE in kinds:
         yield _CARRIED
     for reason in found:
-        words = say(reason.before), say(reason.after)
+        words = format_value(reason.before), format_value(reason.after)
         if reason.kind is ReasonKind.STRUCTURE and "None" in words:
             yield fixes.structure(*words)
     if ReasonKind.STATIC in kinds:

@@ -9,9 +9,9 @@ import numpy as np
 
 from leafwise._classes.fields import By
 from leafwise._compare import fixes
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Said
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim
 from leafwise._objects.text import got
-from leafwise._trees.equality import jax_equal, told_apart
+from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.leaves import Leaf, LeafKind, same_dispatch, same_lowering, say_sharding
 from leafwise.errors import TracerComparisonError
 
@@ -41,7 +41,7 @@ def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> I
         if mine.kind is LeafKind.TRACER:
             kind, words, advice = (
                 ReasonKind.LEAF_KIND,
-                (Said(mine.kind), Said(its.kind)),
+                (Verbatim(mine.kind), Verbatim(its.kind)),
                 fixes.TRACED,
             )
             yield Reason(path, kind, Outcome.RECOMPILE, *words, advice)
@@ -57,14 +57,14 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
         yield Reason(path, ReasonKind.SHAPE, retrace, mine.shape, its.shape, fixes.SHAPE)
     if mine.dtype != its.dtype:
         same = False
-        words, advice = (Said(mine.dtype), Said(its.dtype)), fixes.dtype(mine, its)
+        words, advice = (Verbatim(mine.dtype), Verbatim(its.dtype)), fixes.dtype(mine, its)
         yield Reason(path, ReasonKind.DTYPE, retrace, *words, advice)
     elif mine.weak_type != its.weak_type:
         same = False
-        words, advice = (Said(mine), Said(its)), fixes.weak_type(mine, its)
+        words, advice = (Verbatim(mine), Verbatim(its)), fixes.weak_type(mine, its)
         yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *words, advice)
     if _placement(mine) != _placement(its) or same:
-        words, advice = (Said(_where(mine)), Said(_where(its))), fixes.SHARDING
+        words, advice = (Verbatim(_where(mine)), Verbatim(_where(its))), fixes.SHARDING
         yield Reason(path, ReasonKind.SHARDING, retrace, *words, advice)
 
 
@@ -85,7 +85,7 @@ def _where(leaf: Leaf) -> str:
 
 def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
     """Name why leaves of one abstract value are lowered differently."""
-    words = (Said(_where(mine)), Said(_where(its)))
+    words = (Verbatim(_where(mine)), Verbatim(_where(its)))
     if mine.committed == its.committed:
         kind, advice = ReasonKind.SHARDING, fixes.SHARDING
     else:
@@ -96,9 +96,9 @@ def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
 def _dispatch_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
     """Name why leaves of one program have a dispatch entry each."""
     if mine.kind is its.kind:
-        words, kind = (Said(_where(mine)), Said(_where(its))), ReasonKind.SHARDING
+        words, kind = (Verbatim(_where(mine)), Verbatim(_where(its))), ReasonKind.SHARDING
     else:
-        words, kind = (Said(mine.kind), Said(its.kind)), ReasonKind.LEAF_KIND
+        words, kind = (Verbatim(mine.kind), Verbatim(its.kind)), ReasonKind.LEAF_KIND
     return Reason(path, kind, Outcome.DISPATCH, *words, fixes.dispatch(kind))
 
 
@@ -137,7 +137,7 @@ def value_reasons(
 
 
 def _reason(path: str, before: str, after: str) -> Reason:
-    return Reason(path, ReasonKind.VALUE, Outcome.REUSE, Said(before), Said(after))
+    return Reason(path, ReasonKind.VALUE, Outcome.REUSE, Verbatim(before), Verbatim(after))
 
 
 def _opaque(path: str, mine: tuple[Leaf, Any], its: tuple[Leaf, Any]) -> Iterator[Reason]:
@@ -150,7 +150,7 @@ def _opaque(path: str, mine: tuple[Leaf, Any], its: tuple[Leaf, Any]) -> Iterato
 
 
 def _are_apart(one: Any, other: Any) -> bool:
-    differ = told_apart(one, other)
+    differ = is_distinct(one, other)
     return jax_equal(one, other) is not True if differ is None else differ
 
 
@@ -318,8 +318,8 @@ def static_reason(
     elif not equal:
         advice = fixes.static(mine, its, by)
         if by == "content":  # from outside, functions that differ inside look alike
-            _, mine, its = fixes.inner_difference(mine, its, by=by)
+            _, mine, its = fixes.first_difference(mine, its, by=by)
         yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine, its, advice)
-    elif by is None and told_apart(mine, its):
+    elif by is None and is_distinct(mine, its):
         advice = fixes.unsound(mine, its)
         yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, advice)

@@ -109,16 +109,16 @@ class Reason(NamedTuple):
         """Return one line: path, kind, what changed, and the advice."""
         line = f"{self.path or 'the tree'}: {self.kind}"
         if not self.before is self.after is ABSENT:
-            line += f": {say(self.before)} -> {say(self.after)}"
+            line += f": {format_value(self.before)} -> {format_value(self.after)}"
         return f"{line}. {self.advice}" if self.advice else line
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values as text: a function, or a class, may not be found elsewhere."""
-        before, after = Said(say(self.before)), Said(say(self.after))
+        before, after = Verbatim(format_value(self.before)), Verbatim(format_value(self.after))
         return Reason, (self.path, self.kind, self.outcome, before, after, self.advice)
 
 
-class Said(str):
+class Verbatim(str):
     """Words that stand for a value, or describe one of another process."""
 
     __slots__ = ()
@@ -139,9 +139,9 @@ class Absent:
 ABSENT = Absent()
 
 
-def say(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value of a reason as text."""
-    if isinstance(value, Said | Absent):
+    if isinstance(value, Verbatim | Absent):
         return str(value)
     if isinstance(value, type):
         return value.__qualname__

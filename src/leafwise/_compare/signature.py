@@ -12,8 +12,8 @@ import jax
 from leafwise._jax.compat import Config, trace_config
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import same_entry
-from leafwise._trees.leaves import LEAF_TYPES, Leaf, Look, same_program
-from leafwise._trees.nodes import Node, Walk
+from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafRecorder, same_program
+from leafwise._trees.nodes import Node, TreeWalk
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -203,7 +203,7 @@ def record(
     static_places = statics.resolved(len(args))
     named = [(f"args[{place}]", place in static_places, arg) for place, arg in enumerate(args)]
     named += [(f"kwargs[{name!r}]", name in statics.names, kwargs[name]) for name in sorted(kwargs)]
-    walk = Walk(Look(filtered=filtered, abstract=abstract), LEAF_TYPES)
+    walk = TreeWalk(LeafRecorder(filtered=filtered, abstract=abstract), LEAF_TYPES)
     dynamic = [(path, value) for path, static, value in named if not static]
     children = [walk.node_or_leaf(value) for _, value in dynamic]
     names = tuple(path for path, static, _ in named if static)

@@ -7,9 +7,9 @@ from typing import Any, Final
 from leafwise._compare import fixes
 from leafwise._compare.call_differences import call_reasons
 from leafwise._compare.leaf_differences import leaf_reasons, static_reason
-from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
+from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
 from leafwise._compare.signature import Signature
-from leafwise._trees.equality import is_redefinition, jax_equal, same_entry, told_apart
+from leafwise._trees.equality import is_distinct, is_redefinition, jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.nodes import Node
 
@@ -78,10 +78,10 @@ def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
     kind, unknown = ReasonKind.INVALID, Outcome.UNKNOWN
     for path, leaf in zip(before.leaf_paths, before.leaf_records, strict=True):
         if leaf.kind in _UNDECIDED:
-            yield Reason(path, kind, unknown, Said(leaf), ABSENT, fixes.NOT_CALLED)
+            yield Reason(path, kind, unknown, Verbatim(leaf), ABSENT, fixes.NOT_CALLED)
     for path, leaf in zip(after.leaf_paths, after.leaf_records, strict=True):
         if leaf.kind is LeafKind.OTHER:
-            yield Reason(path, kind, unknown, ABSENT, Said(leaf), fixes.OTHER)
+            yield Reason(path, kind, unknown, ABSENT, Verbatim(leaf), fixes.OTHER)
 
 
 _UNDECIDED: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}
@@ -193,7 +193,7 @@ class Trees:
 
     def other(self, path: str, mine: Place, its: Place) -> Iterator[Reason]:
         """Name two things of different kinds at one place."""
-        words = Said(_in_words(self.before, mine)), Said(_in_words(self.after, its))
+        words = Verbatim(_in_words(self.before, mine)), Verbatim(_in_words(self.after, its))
         advice = fixes.structure(*words)
         yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, advice)
 
@@ -253,7 +253,7 @@ class Trees:
             equal = same_entry(one.value, other.value)
             yield from static_reason(path, one.value, other.value, equal=equal)
         elif LeafKind.INVALID not in (one.kind, other.kind):
-            words, advice = (Said(one), Said(other)), fixes.FILTERED
+            words, advice = (Verbatim(one), Verbatim(other)), fixes.FILTERED
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
 
 
@@ -287,19 +287,19 @@ def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         return
     old, new = set(mine.steps), set(its.steps)
     if old == new:  # an OrderedDict
-        orders = Said(", ".join(mine.steps)), Said(", ".join(its.steps))
+        orders = Verbatim(", ".join(mine.steps)), Verbatim(", ".join(its.steps))
         yield Reason(path, kind, retrace, *orders, fixes.ORDER)
     elif issubclass(mine.cls, list | tuple):
-        lengths = Said(f"{len(mine.steps)} elements"), Said(f"{len(its.steps)} elements")
+        lengths = Verbatim(f"{len(mine.steps)} elements"), Verbatim(f"{len(its.steps)} elements")
         yield Reason(path, kind, retrace, *lengths, fixes.LENGTH)
     else:
         advice = fixes.missing(mine.cls)
         for step in mine.steps:
             if step not in new:
-                yield Reason(path + step, kind, retrace, Said("there"), ABSENT, advice)
+                yield Reason(path + step, kind, retrace, Verbatim("there"), ABSENT, advice)
         for step in its.steps:
             if step not in old:
-                yield Reason(path + step, kind, retrace, ABSENT, Said("there"), advice)
+                yield Reason(path + step, kind, retrace, ABSENT, Verbatim("there"), advice)
 
 
 def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -309,7 +309,7 @@ def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         old = earlier.pop(name, ABSENT)
         by = its.compared_by(name)
         if by is not None:  # a key of ours compares types and values
-            equal: bool | None = mine.aux is its.aux or told_apart(old, value, by) is False
+            equal: bool | None = mine.aux is its.aux or is_distinct(old, value, by) is False
         else:
             equal = jax_equal(old, value)
         yield from static_reason(path + name, old, value, equal=equal, by=by)

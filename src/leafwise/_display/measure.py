@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, Look
+from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, only_spreads, open_node
 
 _DEEPEST: Final = 10_000
@@ -30,7 +30,7 @@ class Totals(NamedTuple):
     leaves: int = 0
 
 
-def total(parts: Iterable["Part"]) -> Totals:
+def total(parts: Iterable["Branch"]) -> Totals:
     """Return what several branches amount to together."""
     nbytes = unknown = leaves = 0
     for part in parts:
@@ -40,7 +40,7 @@ def total(parts: Iterable["Part"]) -> Totals:
     return Totals(nbytes, unknown, leaves)
 
 
-class Part:
+class Branch:
     """One node or leaf, while a tree is drawn: it keeps the values below alive.
 
     Attributes:
@@ -62,7 +62,7 @@ class Part:
         self.trail = trail
         self.node: Node | None = None
         self.leaf: Leaf | None = None
-        self.children: list[tuple[int, Part]] = []
+        self.children: list[tuple[int, Branch]] = []
         self.totals = Totals()
         self.seen: tuple[Trail] | None = None
         self.problem = ""
@@ -77,19 +77,19 @@ def path_of(trail: Trail) -> str:
     return "".join(reversed(steps))
 
 
-def measure(tree: Any) -> Part:
+def measure(tree: Any) -> Branch:
     """Look at each node and leaf of a tree, without recursion and without its data."""
     return _Measuring().run(tree)
 
 
 class _Measuring:
     def __init__(self) -> None:
-        self.look = Look()
+        self.look = LeafRecorder()
         self.arrays: dict[int, Trail] = {}
         self.above: dict[int, Trail] = {}  # the nodes on the way down, by identity
 
-    def run(self, tree: Any) -> Part:
-        root = Part(tree, None)
+    def run(self, tree: Any) -> Branch:
+        root = Branch(tree, None)
         todo = [(root, False)]
         while todo:
             part, leaving = todo.pop()
@@ -104,7 +104,7 @@ class _Measuring:
                 todo += [(child, False) for _, child in reversed(part.children)]
         return root
 
-    def open(self, part: Part) -> None:
+    def open(self, part: Branch) -> None:
         """Find out what a part is."""
         value = part.value
         if id(value) in self.above:
@@ -125,12 +125,12 @@ class _Measuring:
         node, values = opened
         part.node = node
         part.children = [
-            (place, Part(child, (part.trail, node, place)))
+            (place, Branch(child, (part.trail, node, place)))
             for place, child in enumerate(values)
             if not (node.is_keyed and only_spreads(type(child)))
         ]
 
-    def measure_leaf(self, part: Part, leaf: Leaf) -> None:
+    def measure_leaf(self, part: Branch, leaf: Leaf) -> None:
         """Find out what a leaf amounts to, and whether it was met before."""
         value = part.value
         part.leaf = leaf

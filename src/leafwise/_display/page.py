@@ -5,8 +5,16 @@ from typing import Any, Final, cast
 
 from leafwise._display import captured
 from leafwise._display.html import STYLE, code, headings, rows, safe, scrolling
-from leafwise._display.repeats import Change, Repeat, busy, changes, covered, first_calls, repeats
-from leafwise._display.shape import Explained, Function, Report
+from leafwise._display.repeats import (
+    Repeat,
+    RepeatReason,
+    busy,
+    changes,
+    covered,
+    first_calls,
+    repeats,
+)
+from leafwise._display.shape import Explained, FunctionRecord, Report
 from leafwise._display.timeline import timeline
 from leafwise._display.words import (
     NOTHING,
@@ -155,7 +163,7 @@ def _headline(report: Report, again: list[Repeat]) -> str:
 _AGAIN: Final = "retraces and recompilations"
 
 
-def _functions(functions: list[Function]) -> str:
+def _functions(functions: list[FunctionRecord]) -> str:
     number = "number"
     columns = {
         "function": "",
@@ -179,7 +187,7 @@ def _functions(functions: list[Function]) -> str:
     return scrolling("Functions", table) + _more(len(rest), "function", why)
 
 
-def _function(function: Function) -> Iterable[str]:
+def _function(function: FunctionRecord) -> Iterable[str]:
     seconds = function["seconds"]
     yield safe(function["name"]) if function["eager"] else code(function["name"])
     yield code(home(function))
@@ -223,7 +231,7 @@ def _repeat(number: int, repeat: Repeat) -> str:
 _TITLES: Final = ("path", "kind", "before → after", "what to do")
 
 
-def _reasons(every: list[Change]) -> str:
+def _reasons(every: list[RepeatReason]) -> str:
     if not every:
         return "<p>No reason was found in the arguments.</p>"
     cells = [_reason(change) for change in every[:MOST_REASONS]]
@@ -235,7 +243,7 @@ def _reasons(every: list[Change]) -> str:
     return table + _more(len(every) - MOST_REASONS, "reason")
 
 
-def _reason(change: Change) -> tuple[str, str, str, str]:
+def _reason(change: RepeatReason) -> tuple[str, str, str, str]:
     kind = safe(change.kind, 80)
     if change.unsound:
         kind += ' <span class="unsound">unsound</span>'

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Final
 
-from leafwise._display.shape import Event, Explained, Reason, Report
+from leafwise._display.shape import EventRecord, Explained, ReasonRecord, Report
 from leafwise._display.words import cut, is_repeat, place
 
 _PROCESS: Final = 1
@@ -17,7 +17,7 @@ class _Slice:
 
     start: int
     end: int
-    event: Event
+    event: EventRecord
 
 
 def trace_events(report: Report) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def trace_events(report: Report) -> dict[str, Any]:
         >>> Path("trace.json").write_text(json.dumps(trace_events(report)))  # doctest: +SKIP
     """
     threads: dict[str, int] = {}
-    tracks: dict[int, list[Event]] = {}
+    tracks: dict[int, list[EventRecord]] = {}
     for event in report["events"]:
         tid = threads.setdefault(event["thread"], len(threads) + 1)
         tracks.setdefault(tid, []).append(event)
@@ -54,7 +54,7 @@ def trace_events(report: Report) -> dict[str, Any]:
     return {"traceEvents": entries, "displayTimeUnit": "ms", "otherData": other}
 
 
-def _nested(events: list[Event]) -> list[_Slice]:
+def _nested(events: list[EventRecord]) -> list[_Slice]:
     """Return slices of which any two are one inside the other, or apart.
 
     JAX measures each on its own, so that the end of a trace may lie a moment after the start
@@ -75,7 +75,7 @@ def _nested(events: list[Event]) -> list[_Slice]:
     return slices
 
 
-def _slice(event: Event) -> _Slice:
+def _slice(event: EventRecord) -> _Slice:
     start = round(event["start"] * 1e9)
     return _Slice(start, start + max(0, round(event["seconds"] * 1e9)), event)
 
@@ -138,6 +138,6 @@ def _why(explanation: Explained, most: int = _MOST_REASONS) -> dict[str, Any]:
     return args
 
 
-def _line(reason: Reason) -> str:
+def _line(reason: ReasonRecord) -> str:
     values = f"{cut(reason['before'], _LONGEST)} -> {cut(reason['after'], _LONGEST)}"
     return f"{cut(reason['path'], _LONGEST)}: {cut(reason['kind'], 80)}: {values}"

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from leafwise._display.shape import Event, Explained, Report, Site
+from leafwise._display.shape import EventRecord, Explained, Report, SiteRecord
 from leafwise._display.words import is_repeat
 
 Interval: TypeAlias = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Change:
+class RepeatReason:
     """One reason of a repeat.
 
     Attributes:
@@ -51,9 +51,9 @@ class Repeat:
 
     name: str
     outcome: str
-    site: Site | None
-    changes: list[Change]
-    events: list[Event] = dataclasses.field(default_factory=list["Event"])
+    site: SiteRecord | None
+    changes: list[RepeatReason]
+    events: list[EventRecord] = dataclasses.field(default_factory=list["EventRecord"])
     intervals: list[Interval] = dataclasses.field(default_factory=list["Interval"])
 
     @property
@@ -62,7 +62,7 @@ class Repeat:
         return covered(self.intervals)
 
 
-def changes(explanation: Explained) -> list[Change]:
+def changes(explanation: Explained) -> list[RepeatReason]:
     """Return the reasons of one explanation, and then the unsound ones.
 
     What costs a dispatch entry only is left out where more is at stake.
@@ -75,7 +75,7 @@ def changes(explanation: Explained) -> list[Change]:
     ]
     every += [(reason, True) for reason in explanation["unsound"]]
     return [
-        Change(
+        RepeatReason(
             reason["path"],
             reason["kind"],
             [reason["advice"]],
@@ -114,7 +114,7 @@ def first_calls(report: Report) -> int:
     )
 
 
-def interval(event: Event) -> Interval:
+def interval(event: EventRecord) -> Interval:
     """Return when an event began and when it ended."""
     return event["start"], event["start"] + event["seconds"]
 
@@ -136,18 +136,18 @@ def covered(intervals: Iterable[Interval]) -> float:
     return total
 
 
-def _key(event: Event, explanation: Explained) -> tuple[Any, ...]:
+def _key(event: EventRecord, explanation: Explained) -> tuple[Any, ...]:
     site = event["site"]
     line = (site["file"], site["line"], site["text"]) if site else None
     looks = tuple((each.path, each.kind, each.unsound) for each in changes(explanation))
     return event["name"], explanation["outcome"], line, looks
 
 
-def _repeat(event: Event, explanation: Explained) -> Repeat:
+def _repeat(event: EventRecord, explanation: Explained) -> Repeat:
     return Repeat(event["name"], explanation["outcome"], event["site"], changes(explanation))
 
 
-def _add(repeat: Repeat, event: Event, explanation: Explained) -> None:
+def _add(repeat: Repeat, event: EventRecord, explanation: Explained) -> None:
     repeat.events.append(event)
     repeat.intervals.append(interval(event))
     if len(repeat.events) == 1:  # whose changes these are

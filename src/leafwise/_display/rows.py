@@ -8,9 +8,17 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from leafwise._display.measure import Part, Totals, array_type, is_deleted, measure, path_of, total
+from leafwise._display.measure import (
+    Branch,
+    Totals,
+    array_type,
+    is_deleted,
+    measure,
+    path_of,
+    total,
+)
 from leafwise._display.words import count, cut
-from leafwise._objects.describe import Look, describe
+from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.text import shorten
 from leafwise._trees.leaves import LeafKind, say_sharding
 from leafwise._trees.nodes import Node
@@ -62,7 +70,7 @@ class _Static(NamedTuple):
     printed: bool
 
 
-_Entry = tuple[str, Part | _Static]
+_Entry = tuple[str, Branch | _Static]
 
 
 def rows_of(tree: Any, depth: int | None, most: int) -> Iterator[Row]:
@@ -75,7 +83,7 @@ def rows_of(tree: Any, depth: int | None, most: int) -> Iterator[Row]:
     """
     root = measure(tree)
     deepest = _fitting_depth(root, most) if depth is None else depth
-    todo: list[tuple[Row, Part | None]]
+    todo: list[tuple[Row, Branch | None]]
     todo = [(_row(root, "", 0, last=True, opened=_has_entries(root)), root)]
     while todo:
         row, part = todo.pop()
@@ -87,7 +95,7 @@ def rows_of(tree: Any, depth: int | None, most: int) -> Iterator[Row]:
         yield _clean(row)
 
 
-def _folded(row: Row, part: Part) -> Row:
+def _folded(row: Row, part: Branch) -> Row:
     """Say what is below a node whose rows are not shown."""
     leaves = count(part.totals.leaves, "leaf", "leaves") if row.depth else ""
     notes = (*row.notes, f"{leaves} not shown".strip())
@@ -100,7 +108,7 @@ def _clean(row: Row) -> Row:
     return row._replace(step=cut(row.step, _LONGEST), text=cut(row.text, _LONGEST), notes=notes)
 
 
-def _fitting_depth(root: Part, most: int) -> int:
+def _fitting_depth(root: Branch, most: int) -> int:
     """Return how many levels make no more rows than a picture should have."""
     level, rows, depth = [root], 1, 0
     while level and depth < _MOST_LEVELS:
@@ -125,18 +133,18 @@ def _hidden(number: int, most: int) -> slice:
     return slice(most - most // 2, number - most // 2)
 
 
-def _below(part: Part, depth: int, most: int) -> list[tuple[Row, Part | None]]:
+def _below(part: Branch, depth: int, most: int) -> list[tuple[Row, Branch | None]]:
     """Return the rows below a node, the last one first."""
     entries = _entries(part)
     hidden = _hidden(len(entries), most)
-    made: list[tuple[Row, Part | None]] = []
+    made: list[tuple[Row, Branch | None]] = []
     for place, (step, found) in enumerate(entries):
         last = place == len(entries) - 1
         if place == hidden.start and hidden.stop > hidden.start:
             made.append((_elided(entries[hidden], depth + 1), None))
         if hidden.start <= place < hidden.stop:
             continue
-        if isinstance(found, Part):
+        if isinstance(found, Branch):
             row = _row(found, step, depth + 1, last=last, opened=_has_entries(found))
             made.append((row, found))
         else:
@@ -145,14 +153,14 @@ def _below(part: Part, depth: int, most: int) -> list[tuple[Row, Part | None]]:
 
 
 def _elided(entries: Sequence[_Entry], depth: int) -> Row:
-    parts = [found for _, found in entries if isinstance(found, Part)]
+    parts = [found for _, found in entries if isinstance(found, Branch)]
     totals = total(parts)
     words = f"{len(entries):,} more"
     notes = [count(totals.leaves, "leaf", "leaves")] if totals.leaves != len(parts) else []
     return Row(depth, False, Kind.ELIDED, "", words, tuple(notes), totals)  # noqa: FBT003
 
 
-def _row(part: Part, step: str, depth: int, *, last: bool, opened: bool) -> Row:
+def _row(part: Branch, step: str, depth: int, *, last: bool, opened: bool) -> Row:
     """Return the row of a node or leaf."""
     kind, text, notes = _words(part)
     if kind is Kind.NODE and not depth:
@@ -161,7 +169,7 @@ def _row(part: Part, step: str, depth: int, *, last: bool, opened: bool) -> Row:
     return Row(depth, last, kind, step, text, tuple(notes), part.totals, opened)
 
 
-def _words(part: Part) -> tuple[Kind, str, list[str]]:
+def _words(part: Branch) -> tuple[Kind, str, list[str]]:
     if part.leaf is not None:
         text, notes = _leaf_words(part)
         if part.seen is not None:
@@ -183,14 +191,14 @@ def class_name(cls: type) -> str:
     return cls.__qualname__.rpartition("<locals>.")[2]
 
 
-def _node_text(part: Part, name: str) -> str:
+def _node_text(part: Branch, name: str) -> str:
     if part.value is None:
         return "None"
     plain = isinstance(part.value, list | tuple | dict) and not hasattr(part.value, "_fields")
     return f"{name} of {len(part.children):,}" if plain else name
 
 
-def _leaf_words(part: Part) -> tuple[str, list[str]]:
+def _leaf_words(part: Branch) -> tuple[str, list[str]]:
     """Return the type of a leaf, and what is out of the ordinary about it."""
     leaf, value = part.leaf, part.value
     assert leaf is not None  # noqa: S101  # for the type checkers
@@ -259,16 +267,16 @@ def _static_row(static: _Static, step: str, depth: int, *, last: bool) -> Row:
 
 def _value(value: Any) -> str:
     try:
-        return describe(value, Look(short=True))
+        return describe(value, DescribeOptions(short=True))
     except Exception:  # noqa: BLE001  # too deep, or the user's own code
         return shorten(value)
 
 
-def _has_entries(part: Part) -> bool:
+def _has_entries(part: Branch) -> bool:
     return bool(part.children or (part.node is not None and _statics(part.node, part.value)))
 
 
-def _entries(part: Part) -> list[_Entry]:
+def _entries(part: Branch) -> list[_Entry]:
     """Return children and statics of a node, fields in the order of their declaration."""
     node, value = part.node, part.value
     if node is None:

@@ -14,7 +14,7 @@ class Seconds(TypedDict):
     compile: float
 
 
-class Function(TypedDict):
+class FunctionRecord(TypedDict):
     """What JAX did for one function in all.
 
     The operations that JAX runs outside of any jitted function are one entry, with ``eager``.
@@ -31,7 +31,7 @@ class Function(TypedDict):
     seconds: Seconds
 
 
-class Site(TypedDict):
+class SiteRecord(TypedDict):
     """The line of the program that made a call, and its source text."""
 
     file: str
@@ -40,7 +40,7 @@ class Site(TypedDict):
     text: str
 
 
-class Reason(TypedDict):
+class ReasonRecord(TypedDict):
     """One difference between two calls: a `leafwise.Reason` as words."""
 
     path: str
@@ -59,11 +59,11 @@ class Explained(TypedDict):
 
     outcome: str
     nearest: int | None
-    reasons: list[Reason]
-    unsound: list[Reason]
+    reasons: list[ReasonRecord]
+    unsound: list[ReasonRecord]
 
 
-class Event(TypedDict):
+class EventRecord(TypedDict):
     """One trace, lowering or compilation; ``start`` counts from the start of the program.
 
     An explanation is on a trace, or on a lowering that had none.
@@ -75,7 +75,7 @@ class Event(TypedDict):
     start: float
     seconds: float
     thread: str
-    site: Site | None
+    site: SiteRecord | None
     explanation: Explained | None
 
 
@@ -93,8 +93,8 @@ class Report(TypedDict):
     program: str
     seconds: float
     exit: str
-    functions: list[Function]
-    events: list[Event]
+    functions: list[FunctionRecord]
+    events: list[EventRecord]
     warnings: list[str]
     captures: NotRequired[list["Captured"]]
 

@@ -12,8 +12,16 @@ from rich.text import Text
 from leafwise._display.captured import TITLES, cells, stale
 from leafwise._display.captured import below as below_captures
 from leafwise._display.captured import lines as lines_of_captures
-from leafwise._display.repeats import Change, Repeat, busy, changes, covered, first_calls, repeats
-from leafwise._display.shape import Captured, Explained, Function, Report
+from leafwise._display.repeats import (
+    Repeat,
+    RepeatReason,
+    busy,
+    changes,
+    covered,
+    first_calls,
+    repeats,
+)
+from leafwise._display.shape import Captured, Explained, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
     count,
@@ -154,7 +162,7 @@ def _summary(report: Report) -> Text:
     return Text.assemble(name, f": {', '.join(parts)}; ", (spent, "bold"))
 
 
-def _print_functions(functions: list[Function], console: Console) -> None:
+def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
     shown, rest = functions[:MOST_FUNCTIONS], functions[MOST_FUNCTIONS:]
     table = _table(shown)
     wide = console.options.update(max_width=_WIDEST)
@@ -168,7 +176,7 @@ def _print_functions(functions: list[Function], console: Console) -> None:
         _print(Text(f"and {count(len(rest), 'more function')}, {seconds}", "dim"), console)
 
 
-def _table(functions: list[Function]) -> Table:
+def _table(functions: list[FunctionRecord]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("function", "where"):
         table.add_column(name, no_wrap=True)
@@ -186,7 +194,7 @@ def _table(functions: list[Function]) -> Table:
     return table
 
 
-def _print_lines(function: Function, console: Console) -> None:
+def _print_lines(function: FunctionRecord, console: Console) -> None:
     """Print what a row of the table says, on two lines."""
     _print(
         Text("  ").join(part for part in (_name(function), Text(home(function))) if part), console
@@ -202,7 +210,7 @@ def _print_lines(function: Function, console: Console) -> None:
     _print(Text(counts), console, indent=2)
 
 
-def _name(function: Function) -> Text:
+def _name(function: FunctionRecord) -> Text:
     return Text(cut(function["name"], _LONGEST), "dim" if function["eager"] else "bold")
 
 
@@ -217,7 +225,7 @@ def _print_repeat(repeat: Repeat, console: Console) -> None:
         _print(line, console, indent=2)
 
 
-def _reasons(every: list[Change]) -> Iterator[Text]:
+def _reasons(every: list[RepeatReason]) -> Iterator[Text]:
     for change in every[:MOST_REASONS]:
         path = (cut(change.path, _LONGEST), "bold")
         line = Text.assemble(path, ": ", _kind(change), ": ", _values(change))
@@ -229,12 +237,12 @@ def _reasons(every: list[Change]) -> Iterator[Text]:
         yield Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}", "dim")
 
 
-def _kind(change: Change) -> Text:
+def _kind(change: RepeatReason) -> Text:
     kind = Text(cut(change.kind, 80), "magenta")
     return kind.append(" (unsound)", "bold red") if change.unsound else kind
 
 
-def _values(change: Change) -> str:
+def _values(change: RepeatReason) -> str:
     before, after = next(iter(change.values))
     text = f"{cut(before, _LONGEST)} -> {cut(after, _LONGEST)}"
     more = len(change.values) - 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from leafwise._display.html import safe
-from leafwise._display.shape import Event, Report
+from leafwise._display.shape import EventRecord, Report
 from leafwise._display.words import clean, count, cut, duration, is_repeat, place, sentence
 
 MOST_LANES: Final = 30
@@ -39,7 +39,7 @@ class _Lane:
     thread: str
     label: str
     eager: bool
-    events: list[Event] = dataclasses.field(default_factory=list["Event"])
+    events: list[EventRecord] = dataclasses.field(default_factory=list["EventRecord"])
     seconds: float = 0.0
 
 
@@ -101,9 +101,9 @@ def _shorten(label: str) -> str:
     return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 3]}..."
 
 
-def _most_telling(lanes: list[_Lane]) -> dict[int, Event]:
+def _most_telling(lanes: list[_Lane]) -> dict[int, EventRecord]:
     """Return the events to draw: of each lane a few, then repeats, then what took longest."""
-    ranked: list[tuple[bool, bool, float, Event]] = []
+    ranked: list[tuple[bool, bool, float, EventRecord]] = []
     for lane in lanes:
         best = sorted(lane.events, key=lambda event: (not is_repeat(event), -event["seconds"]))
         ranked += [
@@ -140,7 +140,7 @@ def _across(seconds: float, span: float) -> float:
     return _LEFT + _WIDE * min(1.0, max(0.0, seconds / span))
 
 
-def _bar(event: Event, top: int, span: float) -> str:
+def _bar(event: EventRecord, top: int, span: float) -> str:
     x = _across(event["start"], span)
     width = max(0.0, _across(event["start"] + event["seconds"], span) - x)
     y = top + _LABEL + _MARK + _ROWS[event["kind"]] * (_BAR + _GAP)
@@ -151,7 +151,7 @@ def _bar(event: Event, top: int, span: float) -> str:
     )
 
 
-def _mark(event: Event, top: int, span: float, anchor: str | None, linked: set[str]) -> str:
+def _mark(event: EventRecord, top: int, span: float, anchor: str | None, linked: set[str]) -> str:
     x = _across(event["start"], span)
     dot = (
         f'<circle class="again" cx="{x:.3f}%" cy="{top + _LABEL + 4}" r="4">'
@@ -166,7 +166,7 @@ def _mark(event: Event, top: int, span: float, anchor: str | None, linked: set[s
     return f'<a href="#{anchor}" aria-label="{label}"{skip}>{dot}</a>'
 
 
-def _tooltip(event: Event) -> str:
+def _tooltip(event: EventRecord) -> str:
     lines = [
         f"{cut(event['name'], 80)}: {event['kind']}, {duration(event['seconds'])} "
         f"at {duration(event['start'])}"

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from leafwise._display.shape import Event, Explained, Function, Report, Site
+from leafwise._display.shape import EventRecord, Explained, FunctionRecord, Report, SiteRecord
 
 NOTHING: Final = "Nothing was jitted."
 
@@ -67,25 +67,25 @@ _TWO_DIGITS: Final = 9.995
 """What is less is shown with two digits behind the point: it does not round to ten."""
 
 
-def place(site: Site | None) -> str:
+def place(site: SiteRecord | None) -> str:
     """Return ``churn.py:40``, or that the line is not known."""
     return f"{clean(site['file'])}:{site['line']}" if site else "line not known"
 
 
-def home(function: Function) -> str:
+def home(function: FunctionRecord) -> str:
     """Return where a function is defined; nothing for operations of JAX itself."""
     if function["eager"] or not function["file"]:
         return ""
     return f"{clean(function['file'])}:{function['line']}"
 
 
-def lost(function: Function) -> float:
+def lost(function: FunctionRecord) -> float:
     """Return the seconds that went into traces, lowerings and compilations."""
     seconds = function["seconds"]
     return seconds["trace"] + seconds["lower"] + seconds["compile"]
 
 
-def is_repeat(event: Event) -> bool:
+def is_repeat(event: EventRecord) -> bool:
     """Return whether JAX did something again, and it is explained why."""
     explanation = event["explanation"]
     return explanation is not None and explanation["nearest"] is not None

@@ -110,7 +110,7 @@ class CaptureChecks:
         ]
 
 
-class Told(Protocol):
+class Reported(Protocol):
     """What wants to know that a block begins or ends."""
 
     def block_changed(self) -> None:
@@ -129,7 +129,7 @@ def current_block() -> CaptureChecks | None:
     return blocks[-1] if blocks else None
 
 
-def follow_blocks(follower: Told) -> None:
+def follow_blocks(follower: Reported) -> None:
     """Tell a follower of blocks, as long as it lives."""
     with _LOCK:
         _FOLLOWERS.add(follower)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from leafwise._compare import fixes
-from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
+from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 
 
@@ -53,7 +53,7 @@ class Callee:
         try:
             parameters.bind(*args, **kwargs)
         except TypeError as error:
-            kind, words = ReasonKind.ARGUMENTS, Said(error)
+            kind, words = ReasonKind.ARGUMENTS, Verbatim(error)
             return Reason(self.name, kind, Outcome.ERROR, ABSENT, words, fixes.SIGNATURE)
         return None
 

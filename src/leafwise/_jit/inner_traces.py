@@ -16,11 +16,11 @@ from typing import Any, Final, TypeAlias
 
 import jax
 
-from leafwise._captures.fingerprint import Entry, Looked, Taken, changed
+from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, Probe, changed
 from leafwise._jax.compat import forget_checkpoints
 from leafwise._jit.callee import function_behind
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
-from leafwise._objects.methods import Jitted
+from leafwise._objects.methods import JittedFunction
 
 _JAX_JIT: Final = jax.jit
 """The one of JAX: `leafwise explain` puts ours in its place."""
@@ -28,14 +28,16 @@ _JAX_JIT: Final = jax.jit
 _MOST_PLACES: Final = 512
 """A function that has read more places than these, of so many instances, is as if unknown."""
 
-_Places: TypeAlias = dict[Any, Entry | None]
+_Places: TypeAlias = dict[Any, CaptureState | None]
 """What a function found in each place when it was traced; None if not always the same."""
 
 _LOCK: Final = threading.Lock()
 _KNOWN: Final[weakref.WeakKeyDictionary[Callable[..., Any], _Places]] = weakref.WeakKeyDictionary()
 
 
-def readers_to_forget(taken: Taken, fun: Callable[..., Any]) -> list[Callable[..., Any]]:
+def readers_to_forget(
+    taken: FingerprintedFunction, fun: Callable[..., Any]
+) -> list[Callable[..., Any]]:
     """Return the functions whose traces may be of other values than those that are there now.
 
     Args:
@@ -69,8 +71,8 @@ _UNSEEN: Final[Any] = object()
 
 
 def _exchange(
-    reader: types.FunctionType, looked: Looked, taken: Taken, *, own: bool
-) -> tuple[Any, Entry]:
+    reader: types.FunctionType, looked: Probe, taken: FingerprintedFunction, *, own: bool
+) -> tuple[Any, CaptureState]:
     """Note what a function finds in a place now; return that with what it found before."""
     places = _KNOWN.setdefault(reader, {})
     if len(places) > _MOST_PLACES:
@@ -84,12 +86,12 @@ def _exchange(
     return before, now
 
 
-def _differ(before: Entry, now: Entry) -> bool:
+def _differ(before: CaptureState, now: CaptureState) -> bool:
     key = ("", "", "", 0)
     return bool(changed({key: before}, {key: now}))
 
 
-def forget(readers: Iterable[Callable[..., Any]], taken: Taken) -> None:
+def forget(readers: Iterable[Callable[..., Any]], taken: FingerprintedFunction) -> None:
     """Let JAX forget the traces of some functions, and of what was jitted to call them."""
     wanted = set(map(id, readers))
     forget_checkpoints()
@@ -100,7 +102,9 @@ def forget(readers: Iterable[Callable[..., Any]], taken: Taken) -> None:
     for looked in taken.places:
         for value in _parts(looked.value):
             clear: Any = getattr(type(value), "clear_cache", None)
-            if clear is None or issubclass(type(value), Jitted):  # whose programs are retired, too
+            if clear is None or issubclass(
+                type(value), JittedFunction
+            ):  # whose programs are retired, too
                 continue
             if id(innermost(value)) in wanted:
                 with contextlib.suppress(Exception):  # of a class of its own, as above

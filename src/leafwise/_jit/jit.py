@@ -27,11 +27,11 @@ from leafwise._compare.signature import Signature, StaticArguments
 from leafwise._jax.compat import dispatch_entries, running_calls
 from leafwise._jit.blocks import Stale, StaleCapture, Staleness, stale_of
 from leafwise._jit.callee import Callee, name_of, static_arguments
-from leafwise._jit.programs import Memory, Program
+from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.recorder import body_ran, remember_events
 from leafwise._jit.staleness import Guard, before_trace, fingerprint_of, written
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.methods import BoundMethod, Jitted
+from leafwise._objects.methods import BoundMethod, JittedFunction
 from leafwise._objects.text import got
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ R_co = TypeVar("R_co", covariant=True)
 class Programs(Sequence[Program]):
     """What a jitted function remembers, as it grows."""
 
-    def __init__(self, memory: Memory, outcome: Outcome) -> None:
+    def __init__(self, memory: ProgramLog, outcome: Outcome) -> None:
         """Show the programs of one outcome."""
         self._memory = memory
         self._outcome = outcome
@@ -152,7 +152,7 @@ class JitFunction(Protocol[P, R_co]):
         ...
 
 
-class Function(Jitted):
+class StaleCheckedFunction(JittedFunction):
     """A `JitFunction`: what JAX made, what is remembered, and the check of captures."""
 
     __slots__ = ()
@@ -162,7 +162,7 @@ class Function(Jitted):
         own, memory = vars(made), recorder.memory
         self.__dict__.update({name: own[name] for name in own if name.endswith("__")})
         self._leafwise_jax = made
-        self._leafwise_memory: Memory = memory
+        self._leafwise_memory: ProgramLog = memory
         self._leafwise_recorder = recorder
         self.__call__ = made
         self._leafwise_guard: Guard = Guard(self, made, memory, stale)
@@ -210,11 +210,11 @@ class Function(Jitted):
         return _load, (self._leafwise_jax, self._leafwise_recorder, stale)
 
 
-def _load(made: Any, recorder: Any, stale: str) -> Function:
+def _load(made: Any, recorder: Any, stale: str) -> StaleCheckedFunction:
     """Put together again what was pickled: JAX drops the attributes."""
     functools.update_wrapper(made, recorder)
     made.__wrapped__ = recorder.memory.callee.fun
-    return Function(made, recorder, Stale(stale))
+    return StaleCheckedFunction(made, recorder, Stale(stale))
 
 
 _JAX_JIT: Final = jax.jit
@@ -223,13 +223,13 @@ _JAX_JIT: Final = jax.jit
 R = TypeVar("R")
 
 
-class _Recorder:
+class _TracedBody:
     """The function that is handed to `jax.jit` in place of the user's."""
 
     __slots__ = ("__dict__", "__weakref__", "memory")
 
     def __init__(self, callee: Callee) -> None:
-        self.memory = Memory(callee)
+        self.memory = ProgramLog(callee)
         fun = callee.fun
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fun, name):
@@ -274,7 +274,7 @@ class _Recorder:
 
     def __eq__(self, other: object) -> bool:
         """Return whether JAX may take what it made for the other one."""
-        if not isinstance(other, _Recorder):
+        if not isinstance(other, _TracedBody):
             return NotImplemented
         mine, its = self.memory.callee, other.memory.callee
         fun, another = mine.find(), its.find()
@@ -298,17 +298,17 @@ class _Recorder:
 
 
 _LOCK: Final = threading.Lock()
-_SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, _Recorder]]] = weakref.WeakKeyDictionary()
+_SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, _TracedBody]]] = weakref.WeakKeyDictionary()
 
 
 def _load_recorder(
     fun: Callable[..., Any], statics: StaticArguments, own: tuple[bool, bool]
-) -> _Recorder:
+) -> _TracedBody:
     """Make a recorder in another process, where nothing else keeps the function alive."""
-    return _Recorder(Callee(name_of(fun), lambda: fun, statics, *own))
+    return _TracedBody(Callee(name_of(fun), lambda: fun, statics, *own))
 
 
-def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, options: Any) -> _Recorder:
+def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, options: Any) -> _TracedBody:
     """Return the recorder of a function.
 
     JAX keeps what it made for a function as long as the function lives, so that a second
@@ -320,16 +320,16 @@ def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, options: Any
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
     make = functools.partial(Callee, name_of(fun), statics=statics, placed=placed, sharded=sharded)
     if not compares_by_identity(type(fun)):
-        return _Recorder(make(lambda: fun))
+        return _TracedBody(make(lambda: fun))
     try:
         find = weakref.ref(fun)
     except TypeError:
-        return _Recorder(make(lambda: fun))
+        return _TracedBody(make(lambda: fun))
     with _LOCK:
         known = _SHARED.setdefault(fun, {})
         key = statics, placed, sharded
         if key not in known:
-            known[key] = _Recorder(make(find))
+            known[key] = _TracedBody(make(find))
         return known[key]
 
 
@@ -400,10 +400,10 @@ def jit(
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
     _check_hash(fun)
-    return remembering(fun, options, action)
+    return jit_with_log(fun, options, action)
 
 
-def remembering(
+def jit_with_log(
     fun: Callable[..., Any], options: dict[str, Any], stale: Stale | None = None
 ) -> Any:
     """Return what `jax.jit` makes of a function, with a memory.
@@ -421,12 +421,12 @@ def remembering(
     jitted: Any = _JAX_JIT(recorder, **options)
     jitted.__wrapped__ = fun  # which the recorder does not keep alive
     if stale is not None:
-        return Function(jitted, recorder, stale)
+        return StaleCheckedFunction(jitted, recorder, stale)
     jitted.clear_cache = functools.partial(_clear_cache, weakref.ref(jitted), recorder.memory)
     return jitted
 
 
-def _clear_cache(find: Callable[[], Any], memory: Memory) -> None:
+def _clear_cache(find: Callable[[], Any], memory: ProgramLog) -> None:
     """Forget all programs, as JAX does; no cycle keeps the function alive."""
     memory.forget()
     if (jitted := find()) is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation, nearest
-from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Said
+from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
 from leafwise._compare.signature import Signature
 from leafwise._jax.compat import RunningCall, calls_are_seen
 from leafwise._jit import storm
@@ -79,7 +79,7 @@ _COMPARED: Final = 128
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
 
 
-class Memory:
+class ProgramLog:
     """The programs of one function.
 
     Attributes:
@@ -156,7 +156,7 @@ class Memory:
             signature = self.callee.record(args, kwargs, abstract=abstract)
             found = self._because_of_captures(outcome) or self.explain(signature)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
-            words = Said(f"{type(error).__name__}: {error}")
+            words = Verbatim(f"{type(error).__name__}: {error}")
             cause = Reason(
                 _ELSEWHERE, ReasonKind.CACHE, Outcome.UNKNOWN, ABSENT, words, fixes.UNREAD
             )

@@ -13,12 +13,12 @@ from typing import Any, Final
 import jax
 
 from leafwise._captures.bytecode import Item
-from leafwise._captures.fingerprint import Looked, keywords_of
-from leafwise._captures.places import Place
-from leafwise._captures.seen import Itself
-from leafwise._captures.walk import Holder
+from leafwise._captures.fingerprint import Probe, keywords_of
+from leafwise._captures.places import CapturedPlace
+from leafwise._captures.seen import ByWeakId
+from leafwise._captures.walk import BoundIn
 from leafwise._objects.attributes import in_class
-from leafwise._objects.code import ABSENT
+from leafwise._objects.code import MISSING
 
 _FILE: Final = "<leafwise check of captures, {} of them>"
 
@@ -26,7 +26,7 @@ Check = Callable[..., Any]
 Make = Callable[[Callable[..., Any], Callable[..., Any]], Check]
 
 
-def quick_check(places: Sequence[Looked]) -> Make:
+def quick_check(places: Sequence[Probe]) -> Make:
     """Return what makes the check of some captures.
 
     Args:
@@ -69,7 +69,7 @@ def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Check]:
     return made
 
 
-def _term(looked: Looked, names: dict[str, Any]) -> str:
+def _term(looked: Probe, names: dict[str, Any]) -> str:
     """Return the expression that is true as long as a capture is as it was."""
     place, value, seen = looked.binding.place, looked.value, looked.seen
     found = _found(place, value, names)
@@ -78,7 +78,7 @@ def _term(looked: Looked, names: dict[str, Any]) -> str:
     if issubclass(type(value), jax.Array | types.FunctionType | type):
         return f"{_named(names, 'ref', weakref.ref(value))}() is {found}"
     if seen is None:
-        same: Any = Itself(value).is_of
+        same: Any = ByWeakId(value).is_of
     elif seen.same is None:
         return f"{found} is {_named(names, 'value', value)}"
     else:
@@ -99,7 +99,7 @@ def _named(names: dict[str, Any], kind: str, value: Any) -> str:
     return name
 
 
-def _found(place: Place, value: Any, names: dict[str, Any]) -> str:
+def _found(place: CapturedPlace, value: Any, names: dict[str, Any]) -> str:
     """Return the expression that looks at a place."""
     text = _root(place, names)
     if text is None or (text.startswith(_UNBOUND) and place.steps):
@@ -112,34 +112,34 @@ def _found(place: Place, value: Any, names: dict[str, Any]) -> str:
             if not isinstance(at, dict | list | tuple):
                 break
             text += f"[{_named(names, 'key', step.key)}]"
-            at = at[step.key] if not isinstance(at, dict) else at.get(step.key, ABSENT)
+            at = at[step.key] if not isinstance(at, dict) else at.get(step.key, MISSING)
         elif _is_plain(at, step):
             text += f".{step}"
-            at = getattr(at, step, ABSENT)
+            at = getattr(at, step, MISSING)
         else:
             break
     else:
-        if at is value and at is not ABSENT:
+        if at is value and at is not MISSING:
             return text
     return f"{_named(names, 'read', place.read)}()"
 
 
-def _root(place: Place, names: dict[str, Any]) -> str | None:
+def _root(place: CapturedPlace, names: dict[str, Any]) -> str | None:
     """Return the expression that looks at the variable where a place starts."""
-    if place.holder is Holder.GLOBAL:
+    if place.holder is BoundIn.GLOBAL:
         variable = place.key[-1]
         found = _named(names, "names", place.owner)
         if variable not in place.owner:  # a builtin, or nothing at all
             return f"{_UNBOUND}{variable!r} not in {found}"
         return f"{found}[{variable!r}]"
-    if place.holder is Holder.CLOSURE and place.start() is not ABSENT:
+    if place.holder is BoundIn.CLOSURE and place.start() is not MISSING:
         cells = {id(each): each for each in place.owner.__closure__}
         return f"{_named(names, 'cell', cells[place.key[-1]])}.cell_contents"
-    if place.holder is Holder.DEFAULT:
+    if place.holder is BoundIn.DEFAULT:
         return _default(place.owner, place.key[-1], names)
     if (keywords := keywords_of(place)) is not None:
         return f"{_named(names, 'keywords', keywords)}[{place.key[-1]!r}]"
-    if place.holder in (Holder.ATTRIBUTE, Holder.PARTIAL) and place.steps:
+    if place.holder in (BoundIn.ATTRIBUTE, BoundIn.PARTIAL) and place.steps:
         return _named(names, "owner", place.start())
     return None
 
@@ -161,7 +161,7 @@ def _is_plain(value: Any, name: str) -> bool:
     if isinstance(value, types.ModuleType):
         return kind is types.ModuleType
     if isinstance(value, type):
-        return kind is type and in_class(kind, name) is ABSENT
+        return kind is type and in_class(kind, name) is MISSING
     if kind.__getattribute__ is not object.__getattribute__:
         return False
     member = in_class(kind, name)

@@ -14,7 +14,7 @@ from leafwise._compare.reasons import Outcome
 from leafwise._jax.compat import RunningCall, running_calls
 from leafwise._jax.events import EventKind, RawEvent, subscribe, tell, unsubscribe
 from leafwise._jit.callee import function_behind
-from leafwise._jit.programs import Memory, Program
+from leafwise._jit.programs import Program, ProgramLog
 from leafwise._objects.call_site import Site, site_of
 
 
@@ -62,7 +62,7 @@ _watchers: tuple[Watcher, ...] = ()
 _memories: int = 0
 
 
-class _Here(threading.local):
+class _UnderWay(threading.local):
     """What is under way on one thread.
 
     Attributes:
@@ -71,11 +71,11 @@ class _Here(threading.local):
     """
 
     def __init__(self) -> None:
-        self.ran: list[tuple[Memory, Program]] = []
-        self.current: tuple[int, Memory, Program] | None = None
+        self.ran: list[tuple[ProgramLog, Program]] = []
+        self.current: tuple[int, ProgramLog, Program] | None = None
 
 
-_HERE: Final = _Here()
+_HERE: Final = _UnderWay()
 
 
 def watch_events(watcher: Watcher) -> None:
@@ -116,7 +116,7 @@ def _listen(*, wanted: bool) -> None:
         unsubscribe(_on_event)
 
 
-def body_ran(memory: Memory, program: Program) -> None:
+def body_ran(memory: ProgramLog, program: Program) -> None:
     """Note that the body of a function with a memory has run, in a trace."""
     _HERE.ran.append((memory, program))
     memory.keep(program)
@@ -125,7 +125,7 @@ def body_ran(memory: Memory, program: Program) -> None:
 def _on_event(raw: RawEvent) -> None:
     call = next(running_calls(), None)
     found: object = getattr(call.fun, "memory", None) if call is not None else None
-    memory = found if isinstance(found, Memory) else None
+    memory = found if isinstance(found, ProgramLog) else None
     program: Program | None = None
     if raw.kind is EventKind.TRACE:
         memory, program = _traced(raw, call, memory)
@@ -138,8 +138,8 @@ def _on_event(raw: RawEvent) -> None:
 
 
 def _traced(
-    raw: RawEvent, call: RunningCall | None, memory: Memory | None
-) -> tuple[Memory | None, Program | None]:
+    raw: RawEvent, call: RunningCall | None, memory: ProgramLog | None
+) -> tuple[ProgramLog | None, Program | None]:
     """Find the program whose trace JAX speaks of: the last body that ran, if it is of it."""
     ran = _HERE.ran
     found: Program | None = None
@@ -155,7 +155,7 @@ def _traced(
 
 
 def _made(
-    raw: RawEvent, call: RunningCall | None, memory: Memory | None
+    raw: RawEvent, call: RunningCall | None, memory: ProgramLog | None
 ) -> tuple[Program | None, bool]:
     """Find the program that JAX lowers or compiles, and whether this is its first event."""
     if call is None or memory is None:
@@ -193,7 +193,7 @@ def _say_nested() -> None:
 def _event(
     raw: RawEvent,
     call: RunningCall | None,
-    memory: Memory | None,
+    memory: ProgramLog | None,
     explanation: Explanation | None,
 ) -> Event:
     thread = threading.current_thread()

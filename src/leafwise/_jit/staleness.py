@@ -20,19 +20,19 @@ import jax
 import numpy as np
 
 from leafwise._captures.fingerprint import (
-    Entry,
+    CaptureState,
     Fingerprint,
+    FingerprintedFunction,
     Key,
-    Looked,
-    Taken,
+    Probe,
     changed,
     completed,
-    take,
+    fingerprint_function,
     words_of_change,
 )
 from leafwise._captures.fixes import Cure, cure_of
 from leafwise._compare.explain import Explanation
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Said
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jit.blocks import (
     CaptureChecks,
@@ -44,17 +44,17 @@ from leafwise._jit.blocks import (
 )
 from leafwise._jit.callee import is_equinox
 from leafwise._jit.inner_traces import forget, innermost, owner_of, readers_to_forget, reading
-from leafwise._jit.programs import Memory, Program
+from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.quick_check import quick_check
 from leafwise._objects.attributes import is_installed, name_of
 from leafwise._objects.call_site import Site, site_of
-from leafwise._objects.methods import Jitted
+from leafwise._objects.methods import JittedFunction
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
 _ADVICE: Final = "Pass it as an argument, or make it a field of a pytree class."
 
 
-def told(keys: list[Key], taken: Taken) -> list[Key]:
+def told(keys: list[Key], taken: FingerprintedFunction) -> list[Key]:
     """Return what to tell of some changes: of a package's own variables only if of no others.
 
     What the user did to an object of a package changes both.
@@ -65,7 +65,11 @@ def told(keys: list[Key], taken: Taken) -> list[Key]:
 
 
 def described(
-    name: str, key: Key, entries: tuple[Entry, Entry], looked: Looked | None, site: Site | None
+    name: str,
+    key: Key,
+    entries: tuple[CaptureState, CaptureState],
+    looked: Probe | None,
+    site: Site | None,
 ) -> StaleCapture:
     """Return a change with all that is told of it."""
     (reader, variable, holder, _), (was, now) = key, entries
@@ -77,7 +81,7 @@ def described(
 
 def reason_of(found: StaleCapture, outcome: Outcome) -> Reason:
     """Return a changed capture as a reason."""
-    before, after = Said(found.before), Said(found.after)
+    before, after = Verbatim(found.before), Verbatim(found.after)
     return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, _ADVICE)
 
 
@@ -87,14 +91,14 @@ MOST_WARNINGS: Final = 8
 _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 
 
-def fingerprint_of(memory: Memory, args: Sequence[Any]) -> Taken | None:
+def fingerprint_of(memory: ProgramLog, args: Sequence[Any]) -> FingerprintedFunction | None:
     """Look at what the function of a memory captures, if somebody wants to know."""
     if not memory.guards:
         return None
     return _take(memory.callee.fun, args)
 
 
-def before_trace(memory: Memory, args: Sequence[Any]) -> Taken | None:
+def before_trace(memory: ProgramLog, args: Sequence[Any]) -> FingerprintedFunction | None:
     """Look at what a function captures before it is traced, if somebody wants to know.
 
     What JAX has kept of the functions that it calls, with other values than these, is forgotten.
@@ -112,9 +116,9 @@ def before_trace(memory: Memory, args: Sequence[Any]) -> Taken | None:
     return taken
 
 
-def _take(fun: Callable[..., Any], args: Sequence[Any] = ()) -> Taken | None:
+def _take(fun: Callable[..., Any], args: Sequence[Any] = ()) -> FingerprintedFunction | None:
     try:
-        return take(reading(fun, args), large=current_block() is not None)
+        return fingerprint_function(reading(fun, args), large=current_block() is not None)
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
 
@@ -126,7 +130,7 @@ class Guard:
         stale: What ``stale=`` says.
     """
 
-    def __init__(self, jitted: Jitted, made: Any, memory: Memory, stale: Stale) -> None:
+    def __init__(self, jitted: JittedFunction, made: Any, memory: ProgramLog, stale: Stale) -> None:
         """Begin without a check, if nothing has been traced."""
         self.stale = stale
         self._memory = memory
@@ -155,7 +159,7 @@ class Guard:
         wanted = traced and (current_block() is not None or self.stale is not Stale.IGNORE)
         self._put(_always(self._look_closer) if wanted else self._jax)
 
-    def traced(self, taken: Taken) -> None:
+    def traced(self, taken: FingerprintedFunction) -> None:
         """Check from now on whether all is as it was in a trace."""
         self._set(taken)
 
@@ -164,7 +168,7 @@ class Guard:
         if jitted is not None:
             jitted.__call__ = call
 
-    def _set(self, taken: Taken) -> bool:
+    def _set(self, taken: FingerprintedFunction) -> bool:
         """Check against what is there now; return whether a program is of old values.
 
         While one is, each call is asked which program answers it.
@@ -316,7 +320,11 @@ class Guard:
         return dataclasses.replace(found, unsound=(*found.unsound, *unsound))
 
     def _described(
-        self, program: Program | None, keys: list[Key], taken: Taken, site: Site | None
+        self,
+        program: Program | None,
+        keys: list[Key],
+        taken: FingerprintedFunction,
+        site: Site | None,
     ) -> list[StaleCapture]:
         was = {} if program is None or program.captured is None else program.captured
         looked = {each.key: each for each in taken.places}
@@ -333,7 +341,7 @@ class Guard:
 
     # Tracing again.
 
-    def _trace_again(self, taken: Taken) -> None:
+    def _trace_again(self, taken: FingerprintedFunction) -> None:
         """Drop all programs, if one of them is of old values."""
         with self._lock:
             outdated = [each for each in self._memory.traced() if self._changes(each)]
@@ -375,7 +383,7 @@ def _changed(program: Program, now: Fingerprint) -> list[Key]:
     return [key for key in keys if key not in began or changed({key: began[key]}, now)]
 
 
-def written(began: Taken, ended: Taken) -> Fingerprint | None:
+def written(began: FingerprintedFunction, ended: FingerprintedFunction) -> Fingerprint | None:
     """Return what a trace itself changed, as it was before; None if nothing."""
     keys = changed(began.fingerprint, ended.fingerprint)
     return {key: began.fingerprint[key] for key in keys} or None

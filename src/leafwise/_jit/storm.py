@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Said, say
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim, format_value
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
@@ -98,11 +98,11 @@ def count(
 
 def _message(owner: str, function: str, reason: Reason, times: int) -> str:
     words = reason.before, reason.after
-    described = any(isinstance(word, Said) for word in words)
+    described = any(isinstance(word, Verbatim) for word in words)
     static = reason.kind is ReasonKind.STATIC and not described
     cause = fixes.cause_of(*words) if static else f"changing {reason.kind}"
     return (
         f"{owner} has caused {times} traces, the last one of {function}: {cause}, now "
-        f"{say(reason.after)}. "
+        f"{format_value(reason.after)}. "
         f"{reason.advice}\n(path: {reason.path}; leafwise.storm_guard(None) turns this off)"
     )

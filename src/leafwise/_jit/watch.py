@@ -180,7 +180,7 @@ class budget(ContextDecorator):  # noqa: N801  # as above
         self._function = checked_function("budget", of)
         self._strict = strict
         self._eager = eager
-        self._here = _Here()
+        self._here = _EnteredBlocks()
 
     def __enter__(self) -> Log:
         """Begin to count."""
@@ -226,7 +226,7 @@ class budget(ContextDecorator):  # noqa: N801  # as above
         raise retrace_error(problem, over)
 
 
-class _Here(threading.local):
+class _EnteredBlocks(threading.local):
     """The blocks of one budget that one thread is in."""
 
     def __init__(self) -> None:

@@ -16,8 +16,14 @@ import jax
 import numpy as np
 
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import ABSENT, facts_of, function_in, is_installed_module, leads_to
-from leafwise._objects.methods import Jitted
+from leafwise._objects.code import (
+    MISSING,
+    facts_of,
+    function_in,
+    is_importable,
+    is_installed_module,
+)
+from leafwise._objects.methods import JittedFunction
 
 
 class MemberKind(Enum):
@@ -32,35 +38,35 @@ class MemberKind(Enum):
     """A function that takes the object, and runs when the attribute is read."""
     HIDDEN = "hidden"
     """Only running code of the user's would tell."""
-    ABSENT = "absent"
+    MISSING = "absent"
 
 
 class Member(NamedTuple):
     """What was found under the name of an attribute: its kind, and a value or a function."""
 
     kind: MemberKind
-    value: Any = ABSENT
+    value: Any = MISSING
 
 
-_NOTHING: Final = Member(MemberKind.ABSENT)
+_NOTHING: Final = Member(MemberKind.MISSING)
 _HIDDEN: Final = Member(MemberKind.HIDDEN)
 
 
 def member_of(value: Any, name: str) -> Member:
     """Return what `value.name` is."""
     if isinstance(value, types.ModuleType):
-        return _value(vars(value).get(name, ABSENT))
+        return _value(vars(value).get(name, MISSING))
     if isinstance(value, type):
         return _member_of_class(value, name)
     raw = in_class(type(value), name)
     kind: Any = type(raw)
-    if raw is not ABSENT and hasattr(kind, "__set__"):
+    if raw is not MISSING and hasattr(kind, "__set__"):
         return _data_descriptor(raw, value)
     own = _dict_of(value)
     if name in own:
         return Member(MemberKind.VALUE, own[name])
-    if raw is ABSENT:
-        return _HIDDEN if in_class(type(value), "__getattr__") is not ABSENT else _NOTHING
+    if raw is MISSING:
+        return _HIDDEN if in_class(type(value), "__getattr__") is not MISSING else _NOTHING
     return _from_class(raw, value)
 
 
@@ -98,7 +104,7 @@ def in_class(cls: type, name: str) -> Any:
     for base in cls.__mro__:
         if name in vars(base):
             return vars(base)[name]
-    return ABSENT
+    return MISSING
 
 
 def hides(value: Any) -> bool:
@@ -121,7 +127,7 @@ def name_of(value: Any) -> str:
 
 def functions_in(value: Any) -> tuple[Any, ...]:
     """Return the functions that a callable or a descriptor of a package holds."""
-    if isinstance(value, Jitted):  # the rest of it is not the user's
+    if isinstance(value, JittedFunction):  # the rest of it is not the user's
         return (value.__wrapped__,)
     held = [wrapped_by(value), function_in(value)]
     for _, item in own_attributes(value):
@@ -150,7 +156,7 @@ def is_of_package(value: Any) -> bool:
     """Return whether an installed package has a function or class under its name."""
     if hides(value) or not is_installed_module(type(value).__module__):
         return isinstance(value, type) and is_installed_module(value.__module__)
-    return is_installed_module(getattr(value, "__module__", None)) and leads_to(value)
+    return is_installed_module(getattr(value, "__module__", None)) and is_importable(value)
 
 
 def is_callable(value: Any) -> bool:
@@ -159,11 +165,11 @@ def is_callable(value: Any) -> bool:
 
 
 def _value(found: Any) -> Member:
-    return _NOTHING if found is ABSENT else Member(MemberKind.VALUE, found)
+    return _NOTHING if found is MISSING else Member(MemberKind.VALUE, found)
 
 
 def _member_of_class(cls: type, name: str) -> Member:
-    raw = inspect.getattr_static(cls, name, ABSENT)
+    raw = inspect.getattr_static(cls, name, MISSING)
     if isinstance(raw, classmethod):
         return Member(MemberKind.CLASS_METHOD, function_in(raw))
     if isinstance(raw, property | functools.cached_property):
@@ -248,7 +254,7 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
     """Return the Python functions of a class's member."""
     if isinstance(member, types.FunctionType):
         return (user_function(member),)
-    if member is ABSENT or isinstance(member, type) or not hasattr(type(member), "__get__"):
+    if member is MISSING or isinstance(member, type) or not hasattr(type(member), "__get__"):
         return ()
     behind = functions_in(member)
     return tuple(user_function(each) for each in behind if isinstance(each, types.FunctionType))
@@ -438,5 +444,5 @@ def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> 
         try:
             found.append(slot.__get__(value))
         except AttributeError:  # it is not set
-            found.append(ABSENT)
+            found.append(MISSING)
     return found

@@ -53,7 +53,7 @@ _TOLD: Final[list[Callable[[Any], object]]] = []
 _LOCK: Final = threading.RLock()  # what is told of a class may make another
 
 
-def announce(cls: type) -> None:
+def notify_registered(cls: type) -> None:
     """Tell of a class that has just been registered with JAX."""
     with _LOCK:
         _KNOWN.append(weakref.ref(cls))
@@ -61,7 +61,7 @@ def announce(cls: type) -> None:
             told(cls)
 
 
-def tell_of_classes(told: Callable[[Any], object]) -> None:
+def on_registered(told: Callable[[Any], object]) -> None:
     """Have a function called with each pytree class, now or when it is made.
 
     Args:

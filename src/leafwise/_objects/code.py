@@ -188,7 +188,7 @@ _INSTALLED: Final = (
 """Where the files of installed packages lie, and the names of code that has no file."""
 
 
-def leads_to(value: Any) -> bool:
+def is_importable(value: Any) -> bool:
     """Return whether the name of a function or class leads to it."""
     try:
         module = getattr(value, "__module__", None)
@@ -203,7 +203,7 @@ def leads_to(value: Any) -> bool:
     return found is value
 
 
-ABSENT: Final = object()
+MISSING: Final = object()
 """Stands for what is under no name, or in a cell that is not assigned yet."""
 
 
@@ -212,7 +212,7 @@ def contents(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet
-        return ABSENT
+        return MISSING
 
 
 def find_all(chains: tuple[Chain, ...], names: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -222,14 +222,14 @@ def find_all(chains: tuple[Chain, ...], names: Mapping[str, Any]) -> tuple[Any, 
 
 def resolve(names: Mapping[str, Any], chain: Chain) -> Any:
     """Follow a name, and its attributes as far as they lead through modules and classes."""
-    value = names.get(chain[0], ABSENT)
-    if value is ABSENT:
-        value = vars(builtins).get(chain[0], ABSENT)
+    value = names.get(chain[0], MISSING)
+    if value is MISSING:
+        value = vars(builtins).get(chain[0], MISSING)
     for name in chain[1:]:
         if isinstance(value, types.ModuleType) and not is_installed_module(value.__name__):
-            value = vars(value).get(name, ABSENT)
+            value = vars(value).get(name, MISSING)
         elif isinstance(value, type) and not is_installed_module(value.__module__):
-            member = inspect.getattr_static(value, name, ABSENT)
+            member = inspect.getattr_static(value, name, MISSING)
             if isinstance(member, classmethod):  # it sees all of the class
                 break
             value = function_in(member)

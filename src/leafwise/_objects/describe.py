@@ -29,7 +29,7 @@ _LONGEST: Final = 200
 _NAN_BITS: Final = struct.pack("d", math.nan)
 
 
-class Look(NamedTuple):
+class DescribeOptions(NamedTuple):
     """From where a value is described.
 
     Attributes:
@@ -50,10 +50,10 @@ class Look(NamedTuple):
         return "..." if self.short else f"... #{self.digest:08x}"
 
 
-_ANYWHERE: Final = Look()
+_ANYWHERE: Final = DescribeOptions()
 
 
-def describe(value: Any, look: Look = _ANYWHERE) -> str:
+def describe(value: Any, look: DescribeOptions = _ANYWHERE) -> str:
     """Return a static value in words that tell it from others."""
     for kinds, words in _WORDS:
         if isinstance(value, kinds):
@@ -74,7 +74,7 @@ def describe(value: Any, look: Look = _ANYWHERE) -> str:
     return text + suffix
 
 
-def _plain(value: Any, look: Look) -> str | None:
+def _plain(value: Any, look: DescribeOptions) -> str | None:
     kind: type = type(value)
     if kind in _PLAIN or isinstance(value, np.dtype | StaticArray | range):
         return _cut(value, look)
@@ -87,7 +87,7 @@ def _plain(value: Any, look: Look) -> str | None:
     return None
 
 
-def _state(value: Any, look: Look) -> str:
+def _state(value: Any, look: DescribeOptions) -> str:
     """Return the attributes of an instance of a subclass, as further arguments."""
     return "".join(f", {name}={describe(item, look)}" for name, item in attributes(value))
 
@@ -102,7 +102,7 @@ _OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
 }
 
 
-def _cut(value: object, look: Look) -> str:
+def _cut(value: object, look: DescribeOptions) -> str:
     """Return a repr, with the digest where it is cut or raises."""
     try:
         text = repr(value)
@@ -111,7 +111,7 @@ def _cut(value: object, look: Look) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + look.mark
 
 
-def _float(value: float, look: Look) -> str | None:
+def _float(value: float, look: DescribeOptions) -> str | None:
     if type(value) is not float:
         return _plain(value, look)
     bits = struct.pack("d", value)
@@ -120,15 +120,15 @@ def _float(value: float, look: Look) -> str | None:
     return repr(value)
 
 
-def _class(value: type, look: Look) -> str:
+def _class(value: type, look: DescribeOptions) -> str:
     return _named(value, f"{value.__module__}.{value.__qualname__}", look)
 
 
-def _enum(value: Enum, look: Look) -> str:
+def _enum(value: Enum, look: DescribeOptions) -> str:
     return f"{_class_name(type(value), look)}.{value.name}"
 
 
-def _function(value: Any, look: Look) -> str:
+def _function(value: Any, look: DescribeOptions) -> str:
     if look.by_content and isinstance(value, types.FunctionType):
         shown = [f", {name}={_cut(item, look)}" for name, item in _plain_cells(value)]
         return f"<function {value.__qualname__}{''.join(shown)}, #{look.digest:08x}>"
@@ -144,16 +144,16 @@ def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
                 yield name, cell.cell_contents
 
 
-def _method(value: types.MethodType | BoundMethod, look: Look) -> str:
+def _method(value: types.MethodType | BoundMethod, look: DescribeOptions) -> str:
     name = getattr(value.__func__, "__name__", shorten(value.__func__))
     return f"{describe(value.__self__, look)}.{name}"
 
 
-def _module(value: types.ModuleType, _look: Look) -> str:
+def _module(value: types.ModuleType, _look: DescribeOptions) -> str:
     return f"<module {value.__name__}>"
 
 
-def _tuple(value: tuple[Any, ...], look: Look) -> str:
+def _tuple(value: tuple[Any, ...], look: DescribeOptions) -> str:
     kind: type = type(value)
     items = tuple(tuple.__iter__(value))
     parts = [describe(item, look) for item in items[:_MOST_ITEMS]]
@@ -167,13 +167,13 @@ def _tuple(value: tuple[Any, ...], look: Look) -> str:
     return f"{_class_name(kind, look)}({inside})"
 
 
-def _frozenset(value: frozenset[Any], look: Look) -> str:
+def _frozenset(value: frozenset[Any], look: DescribeOptions) -> str:
     members = sorted(describe(item, look) for item in frozenset.__iter__(value))
     inside = _joined(members[:_MOST_ITEMS], len(members), look)
     return f"{_class_name(type(value), look)}({{{inside}}}{_state(value, look)})"
 
 
-def _partial(value: "functools.partial[Any]", look: Look) -> str:
+def _partial(value: "functools.partial[Any]", look: DescribeOptions) -> str:
     call = [describe(value.func, look)]
     call += [describe(item, look) for item in value.args]
     call += [f"{key}={describe(item, look)}" for key, item in value.keywords.items()]
@@ -181,12 +181,12 @@ def _partial(value: "functools.partial[Any]", look: Look) -> str:
     return f"{_class_name(type(value), look)}({inside})"
 
 
-def _slice(value: slice, look: Look) -> str:
+def _slice(value: slice, look: DescribeOptions) -> str:
     parts = (value.start, value.stop, value.step)
     return f"slice({', '.join(describe(part, look) for part in parts)})"
 
 
-def _mapping(value: Mapping[Any, Any], look: Look) -> str:
+def _mapping(value: Mapping[Any, Any], look: DescribeOptions) -> str:
     pairs = list(value.items())
     shown = [f"{describe(key, look)}: {describe(item, look)}" for key, item in pairs[:_MOST_ITEMS]]
     kind: type = type(value)
@@ -194,7 +194,7 @@ def _mapping(value: Mapping[Any, Any], look: Look) -> str:
     return f"{name}{{{_joined(shown, len(pairs), look)}}}"
 
 
-def _dataclass(value: Any, look: Look) -> str:
+def _dataclass(value: Any, look: DescribeOptions) -> str:
     shown = [
         f"{field.name}={describe(getattr(value, field.name), look)}"
         for field in dataclasses.fields(value)
@@ -203,7 +203,7 @@ def _dataclass(value: Any, look: Look) -> str:
     return f"{_class_name(type(value), look)}({', '.join(shown)})"
 
 
-_WORDS: Final[tuple[tuple[Any, Callable[[Any, Look], str | None]], ...]] = (
+_WORDS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], ...]] = (
     (type, _class),
     (Enum, _enum),
     (float, _float),
@@ -220,7 +220,7 @@ _WORDS: Final[tuple[tuple[Any, Callable[[Any, Look], str | None]], ...]] = (
 )
 
 
-def _joined(parts: list[str], total: int, look: Look) -> str:
+def _joined(parts: list[str], total: int, look: DescribeOptions) -> str:
     if total > len(parts):
         half = _MOST_ITEMS // 2
         mark = "" if look.short else f", #{look.digest:08x}"
@@ -228,14 +228,14 @@ def _joined(parts: list[str], total: int, look: Look) -> str:
     return ", ".join(parts)
 
 
-def _named(value: Any, text: str, look: Look) -> str:
+def _named(value: Any, text: str, look: DescribeOptions) -> str:
     """Add the address to a function or class that its name does not lead to."""
     if look.short or _leads_to(value) or isinstance(value, types.BuiltinFunctionType):
         return text
     return f"{text} (compared by identity, at 0x{id(value):x})"
 
 
-def _class_name(kind: type, look: Look) -> str:
+def _class_name(kind: type, look: DescribeOptions) -> str:
     """Return a class's name, with what tells it from others of that name."""
     away = look.home is not None and kind.__module__ not in (look.home, "builtins", "functools")
     name = f"{kind.__module__}.{kind.__qualname__}" if away else kind.__qualname__

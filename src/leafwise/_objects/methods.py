@@ -13,10 +13,10 @@ from typing import Any, Final, cast
 
 import jax
 
-from leafwise._objects.class_map import announce
+from leafwise._objects.class_map import notify_registered
 
 
-class Jitted:
+class JittedFunction:
     """What `leafwise.jit` returns: the object that `jax.jit` makes, behind one that can change.
 
     Python finds ``__call__`` in a slot of the instance, so that a call goes on to what lies there
@@ -168,7 +168,7 @@ jax.tree_util.register_pytree_with_keys(
     lambda func, children: BoundMethod(func, *children),
     lambda method: (method.args, method.func),
 )
-announce(BoundMethod)
+notify_registered(BoundMethod)
 
 
 class Method:
@@ -236,4 +236,4 @@ def _is_jitted(value: Any) -> bool:
     return isinstance(value, _JITTED)
 
 
-_JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), Jitted)
+_JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), JittedFunction)

@@ -22,32 +22,32 @@ import numpy as np
 
 from leafwise._objects.attributes import attributes, has_hidden_state, is_itself
 from leafwise._objects.code import (
-    ABSENT,
+    MISSING,
     Chain,
     CodeFacts,
     contents,
     facts_of,
     find_all,
     function_in,
-    leads_to,
+    is_importable,
     own_bases,
     resolve,
 )
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
-from leafwise._statics.content_reading import ContentReading, Is, Kept, attributes_of
-from leafwise._statics.form import READERS, Reader, Reading, read
+from leafwise._statics.content_reading import ById, ContentCanonicaliser, Kept, attributes_of
+from leafwise._statics.form import CANONICAL, Canonicaliser, CanonicalOf, canonicalise
 from leafwise._statics.guards import items
 
 _MOST_BYTES: Final = 1 << 16
 
 
-def read_by_content(reading: Reading, value: Any, path: str) -> None:
+def read_by_content(reading: Canonicaliser, value: Any, path: str) -> None:
     """Add the form of `value` by content to a reading, and what guards it."""
-    content = ContentReading(_content_readers())
+    content = ContentCanonicaliser(_content_readers())
     try:
-        read(content, value, path)
+        canonicalise(content, value, path)
         content.finish()
     except RecursionError:
         content.find(findings.uncomparable(path, value, "it is nested too deeply"))
@@ -57,19 +57,19 @@ def read_by_content(reading: Reading, value: Any, path: str) -> None:
 
 
 _Content: TypeAlias = Any
-"""A `ContentReading`, in a table for all kinds of readings."""
+"""A `ContentCanonicaliser`, in a table for all kinds of readings."""
 
 
 def _read_function(reading: _Content, value: types.FunctionType, path: str) -> None:
     facts = facts_of(value.__code__)
-    if facts.installed and leads_to(value):
-        reading.push(Is(value))
+    if facts.installed and is_importable(value):
+        reading.push(ById(value))
         return
     reading.node(value, lambda: _read_function_parts(reading, value, facts, path))
 
 
 def _read_function_parts(
-    reading: ContentReading, value: types.FunctionType, facts: CodeFacts, path: str
+    reading: ContentCanonicaliser, value: types.FunctionType, facts: CodeFacts, path: str
 ) -> None:
     if facts.form is None:
         reason = "its code holds constants that no source code can spell"
@@ -82,7 +82,7 @@ def _read_function_parts(
     reading.noting.add_attributes(value)
     (reading.around if facts.installed else reading.noting).add_function(value)
     _read_globals(reading, value, facts, path)
-    read(reading, value.__defaults__, f"{path}.__defaults__")
+    canonicalise(reading, value.__defaults__, f"{path}.__defaults__")
     _read_named(reading, value.__kwdefaults__ or {}, f"{path}.__kwdefaults__")
     cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
     for name, cell in cells.items():
@@ -98,26 +98,26 @@ def _read_function_parts(
         _read_chains(reading, held, facts.takes, path)
     for name, item in sorted(vars(value).items()):
         reading.push(name)
-        read(reading, item, f"{path}.{name}")
+        canonicalise(reading, item, f"{path}.{name}")
 
 
-def _read_named(reading: Reading, named: Mapping[str, Any], path: str) -> None:
+def _read_named(reading: Canonicaliser, named: Mapping[str, Any], path: str) -> None:
     reading.push(len(named))
     for name, item in named.items():
         reading.push(name)
-        read(reading, item, f"{path}[{name!r}]")
+        canonicalise(reading, item, f"{path}[{name!r}]")
 
 
 def _read_cell(reading: _Content, cell: types.CellType, path: str) -> None:
     def read_parts() -> None:
         held = contents(cell)
         reading.push(id(types.CellType))
-        if held is ABSENT:
-            reading.push(ABSENT)
+        if held is MISSING:
+            reading.push(MISSING)
             reading.noting.add(_in_a_tuple, cell)
         else:
             reading.noting.add_cell(cell, held)
-            read(reading, held, path)
+            canonicalise(reading, held, path)
 
     # Which cells are shared does not count, as no code may assign them: copies by
     # cloudpickle do not share them any more.
@@ -140,7 +140,7 @@ def _in_a_tuple(cell: types.CellType) -> tuple[Any, ...]:
 
 
 def _read_globals(
-    reading: ContentReading, value: types.FunctionType, facts: CodeFacts, path: str
+    reading: ContentCanonicaliser, value: types.FunctionType, facts: CodeFacts, path: str
 ) -> None:
     """Read what the code finds under global names."""
     names = value.__globals__
@@ -149,29 +149,29 @@ def _read_globals(
         own: Any = getattr(sys.modules.get(cast("str", module)), "__dict__", {})
         wanted = {chain[0] for chain in facts.reads}
         same = own is names or all(own.get(n, own) is names.get(n, own) for n in wanted)
-        reading.push(module if same else Is(names))
+        reading.push(module if same else ById(names))
         return
     if facts.sees_all:
-        reading.push(Is(names))
+        reading.push(ById(names))
     _read_chains(reading, names, facts.reads, f"{path}.__globals__")
 
 
 def _read_chains(
-    reading: ContentReading, names: Mapping[str, Any], chains: tuple[Chain, ...], path: str
+    reading: ContentCanonicaliser, names: Mapping[str, Any], chains: tuple[Chain, ...], path: str
 ) -> None:
     reading.around.add(functools.partial(find_all, chains), names)
     for chain in chains:
         found = resolve(names, chain)
         reading.push(chain[0])
-        if found is ABSENT:
-            reading.push(ABSENT)
+        if found is MISSING:
+            reading.push(MISSING)
         else:
             reading.look_around(found, f"{path}[{'.'.join(chain)!r}]")
 
 
 def _read_method(reading: _Content, value: types.MethodType | BoundMethod, path: str) -> None:
     reading.push(id(type(value)))
-    read(reading, value.__func__, f"{path}.__func__")
+    canonicalise(reading, value.__func__, f"{path}.__func__")
     _read_receiver(reading, value.__self__, f"{path}.__self__")
 
 
@@ -179,13 +179,13 @@ def _read_receiver(reading: _Content, value: Any, path: str) -> None:
     if is_itself(value) and not has_hidden_state(type(value)):
         _read_object(reading, value, path)
     else:
-        read(reading, value, path)
+        canonicalise(reading, value, path)
 
 
 def _read_builtin(reading: _Content, value: Any, path: str) -> None:
     owner = value.__self__
     if owner is None:
-        reading.push(Is(value))
+        reading.push(ById(value))
         return
     if isinstance(owner, types.ModuleType | type):
         reading.push(value.__qualname__)
@@ -197,9 +197,9 @@ def _read_builtin(reading: _Content, value: Any, path: str) -> None:
     reading.deep -= 1
 
 
-def _read_reduced(reading: Reading, value: Any, path: str) -> None:
+def _read_reduced(reading: Canonicaliser, value: Any, path: str) -> None:
     reading.push(id(type(value)))
-    read(reading, value.__reduce__()[1:], path)
+    canonicalise(reading, value.__reduce__()[1:], path)
 
 
 def _read_object(reading: _Content, value: Any, path: str) -> None:
@@ -211,19 +211,19 @@ def _read_object(reading: _Content, value: Any, path: str) -> None:
         reading.noting.add(attributes_of(value), value)
         for name, item in attributes(value):
             reading.push(name)
-            read(reading, item, f"{path}.{name}")
+            canonicalise(reading, item, f"{path}.{name}")
         reading.push(None)
 
     reading.node(value, read_parts)
     _read_classes(reading, kind, path)
 
 
-def _read_classes(reading: ContentReading, cls: type, path: str) -> None:
+def _read_classes(reading: ContentCanonicaliser, cls: type, path: str) -> None:
     for base in own_bases(cls):
         _read_class(reading, base, f"{path}.{base.__name__}")
 
 
-def _read_class(reading: ContentReading, cls: type, path: str) -> None:
+def _read_class(reading: ContentCanonicaliser, cls: type, path: str) -> None:
     """Read what the code of a class finds by name, and what it could assign on the class."""
 
     def read_parts() -> None:
@@ -233,7 +233,7 @@ def _read_class(reading: ContentReading, cls: type, path: str) -> None:
                 reading.push(name)
                 reading.look_around(function_in(member), f"{path}.{name}")
 
-    reading.push(Is(cls))
+    reading.push(ById(cls))
     reading.node(cls, read_parts)
 
 
@@ -245,7 +245,7 @@ _OF_EVERY_CLASS: Final = frozenset(
 )
 
 
-def _read_jax_array(reading: ContentReading, value: Any, path: str) -> None:
+def _read_jax_array(reading: ContentCanonicaliser, value: Any, path: str) -> None:
     if value.is_deleted() or not value.is_fully_addressable or value.nbytes > _MOST_BYTES:
         reason = "only arrays of at most 64 KiB, all of them on this host, are compared"
         reading.find(findings.uncomparable(path, value, reason))
@@ -258,7 +258,7 @@ def _read_jax_array(reading: ContentReading, value: Any, path: str) -> None:
     reading.push(data.tobytes())
 
 
-def _read_numpy_array(reading: ContentReading, value: Any, path: str) -> None:
+def _read_numpy_array(reading: ContentCanonicaliser, value: Any, path: str) -> None:
     def read_parts() -> None:
         reading.push(id(np.ndarray), repr(value.dtype), value.shape, value.tobytes())
         reading.noting.add(lambda array: (repr(array.dtype), *array.shape, array.tobytes()), value)
@@ -280,7 +280,7 @@ def _read_items(reading: _Content, value: Any, path: str) -> None:
         reading.push(id(type(value)), len(value))
         reading.noting.add(tuple, value)
         for index, item in enumerate(value):
-            read(reading, item, f"{path}[{index}]")
+            canonicalise(reading, item, f"{path}[{index}]")
         if isinstance(value, collections.deque):
             reading.push(value.maxlen)
 
@@ -296,10 +296,10 @@ def _read_dict(reading: _Content, value: Any, path: str) -> None:
         reading.push(id(type(value)), len(value))
         reading.noting.add(items, value)
         for key, item in value.items():
-            read(reading, key, f"{path} key {shorten(key, 40)}")
-            read(reading, item, f"{path}[{shorten(key, 40)}]")
+            canonicalise(reading, key, f"{path} key {shorten(key, 40)}")
+            canonicalise(reading, item, f"{path}[{shorten(key, 40)}]")
         if isinstance(value, collections.defaultdict):
-            read(reading, cast("Any", value).default_factory, f"{path}.default_factory")
+            canonicalise(reading, cast("Any", value).default_factory, f"{path}.default_factory")
 
     reading.node(value, read_parts)
 
@@ -311,13 +311,13 @@ def _read_set(reading: _Content, value: Any, path: str) -> None:
 
     def read_parts() -> None:
         reading.noting.add(tuple, value)
-        READERS[frozenset](reading, value, path)
+        CANONICAL[frozenset](reading, value, path)
 
     reading.node(value, read_parts)
 
 
-def _read_identity(reading: Reading, value: Any, _path: str) -> None:
-    reading.push(Is(value))
+def _read_identity(reading: Canonicaliser, value: Any, _path: str) -> None:
+    reading.push(ById(value))
 
 
 def _read_other(reading: _Content, value: Any, path: str) -> None:
@@ -325,17 +325,17 @@ def _read_other(reading: _Content, value: Any, path: str) -> None:
     reading.kept.append(value)
     _read_classes(reading, value if isinstance(value, type) else type(value), path)
     if isinstance(value, type | types.ModuleType | Enum | np.ufunc):
-        reading.push(Is(value))
+        reading.push(ById(value))
     elif isinstance(value, jax.Array) and not findings.is_tracer(value) and reading.deep:
         _read_jax_array(reading, value, path)
     elif isinstance(value, np.ndarray) and reading.deep:
         _read_numpy_array(reading, value, path)
     elif not is_itself(value):
-        READERS[object](reading, value, path)
+        CANONICAL[object](reading, value, path)
     elif (problem := findings.refused(path, value)) is not None:
         reading.find(problem)
-    elif leads_to(value):
-        reading.push(Is(value))
+    elif is_importable(value):
+        reading.push(ById(value))
     elif has_hidden_state(type(value)):
         reason = f"a {type(value).__name__} does not show all that it holds"
         reading.find(findings.uncomparable(path, value, reason))
@@ -346,10 +346,10 @@ def _read_other(reading: _Content, value: Any, path: str) -> None:
 
 
 @functools.cache
-def _content_readers() -> dict[type, Reader]:
+def _content_readers() -> dict[type, CanonicalOf]:
     """Return what reads a value of each type by content, and under `object` all others."""
     return {
-        **READERS,
+        **CANONICAL,
         types.FunctionType: _read_function,
         types.CellType: _read_cell,
         types.MethodType: _read_method,

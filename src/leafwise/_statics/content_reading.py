@@ -18,8 +18,8 @@ from leafwise._objects.attributes import (
     record_fields,
 )
 from leafwise._objects.code import is_installed_module
-from leafwise._statics.form import Reader, Reading, read
-from leafwise._statics.guards import Guards, Look, items
+from leafwise._statics.form import Canonicaliser, CanonicalOf, canonicalise
+from leafwise._statics.guards import Guards, PartsReader, items
 
 _AGAIN: Final = object()
 """Stands in a form before the number of what was met before."""
@@ -28,7 +28,7 @@ _MOST_NUMBERED: Final = 5_000
 """Beyond so many functions and containers, what code finds by name is no longer entered."""
 
 
-class Is:
+class ById:
     """An object that compares by identity, kept alive so that this means something."""
 
     __slots__ = ("value",)
@@ -39,7 +39,7 @@ class Is:
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are of one object."""
-        return isinstance(other, Is) and self.value is other.value
+        return isinstance(other, ById) and self.value is other.value
 
     def __hash__(self) -> int:
         """Return a hash by identity."""
@@ -64,7 +64,7 @@ class Kept:
         return hash(Kept)
 
 
-class ContentReading(Reading):
+class ContentCanonicaliser(Canonicaliser):
     """One static value, read by content.
 
     Attributes:
@@ -87,7 +87,7 @@ class ContentReading(Reading):
         "owned",
     )
 
-    def __init__(self, readers: Mapping[type, Reader]) -> None:
+    def __init__(self, readers: Mapping[type, CanonicalOf]) -> None:
         """Start empty."""
         super().__init__(readers)
         self._numbers: dict[int, int] = {}
@@ -176,7 +176,7 @@ class ContentReading(Reading):
         """Read a value; if it cannot be compared it is itself."""
         start, problems, numbered = len(self._out), len(self._found), len(self._numbers)
         if numbered < _MOST_NUMBERED:
-            read(self, value, path)
+            canonicalise(self, value, path)
             if len(self._found) == problems:
                 return
         del self._out[start:], self._found[problems:]
@@ -186,7 +186,7 @@ class ContentReading(Reading):
 
     def read_as_itself(self, value: Any, path: str) -> None:
         """Read a value that is equal to itself alone, with what it holds now."""
-        self.push(Is(value))
+        self.push(ById(value))
         found = _parts_of(value)
         if found is None:
             return
@@ -201,7 +201,7 @@ class ContentReading(Reading):
         self.node(value, read_parts)
 
 
-def _parts_of(value: Any) -> tuple[Look, list[tuple[str, Any]]] | None:
+def _parts_of(value: Any) -> tuple[PartsReader, list[tuple[str, Any]]] | None:
     """Return what looks quickly at what a value holds, and that, if it can be seen."""
     kind: Any = type(value)
     if isinstance(value, dict):
@@ -214,7 +214,7 @@ def _parts_of(value: Any) -> tuple[Look, list[tuple[str, Any]]] | None:
     return attributes_of(value), attributes(value)
 
 
-def attributes_of(value: Any) -> Look:
+def attributes_of(value: Any) -> PartsReader:
     """Return what tells quickly whether the attributes of an object are as they were."""
     has_slots = any(vars(base).get("__slots__") for base in type(value).__mro__)
     return attributes_flat if has_slots or not type(value).__dictoffset__ else _items_of_dict

@@ -23,10 +23,10 @@ from leafwise.errors import (
     UnhashableStaticError,
 )
 
-Found: TypeAlias = tuple[type[StaticFieldError], Finding]
+Refusal: TypeAlias = tuple[type[StaticFieldError], Finding]
 
 
-def refused(path: str, value: Any) -> Found | None:
+def refused(path: str, value: Any) -> Refusal | None:
     """Return why a value of no well-known type cannot be static, or None.
 
     Hash and ``==`` are not called here: see `bad_hash`.
@@ -60,7 +60,7 @@ def is_array(value: Any) -> bool:
     return converts and hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def bad_hash(path: str, value: Any) -> Found | None:
+def bad_hash(path: str, value: Any) -> Refusal | None:
     """Return why the hash or ``==`` of an object cannot be relied upon, or None."""
     kind = type(value)
     name = kind.__name__
@@ -96,12 +96,12 @@ def eq_raises(path: str, value: Any, error: Exception) -> Finding:
     )
 
 
-def unhashable(path: str, value: Any) -> Found:
+def unhashable(path: str, value: Any) -> Refusal:
     """Return the finding for a value that can change in place."""
     return _unhashable(path, value, "it can change in place", _freeze_fix(path, value))
 
 
-def cyclic(path: str, value: Any) -> Found:
+def cyclic(path: str, value: Any) -> Refusal:
     """Return the finding for a container that contains itself."""
     return _unhashable(path, value, "it contains itself", "break the cycle")
 
@@ -142,14 +142,14 @@ def _make_dynamic(path: str) -> str:
     )
 
 
-def traced(path: str, value: Any) -> Found:
+def traced(path: str, value: Any) -> Refusal:
     """Return the finding for a tracer."""
     fix = f"{_make_dynamic(path)},\nor compute the value outside of the traced function"
     reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
     return TracerInStaticError, Finding(path, got(value), reason, fix)
 
 
-def array(path: str, value: Any) -> Found:
+def array(path: str, value: Any) -> Refusal:
     """Return the finding for an array."""
     field = field_of(path)
     fix = _make_dynamic(path)
@@ -165,7 +165,7 @@ def array(path: str, value: Any) -> Found:
     return ArrayInStaticError, Finding(path, got(value), reason, fix)
 
 
-def _array_leaf(path: str, value: Any) -> Found | None:
+def _array_leaf(path: str, value: Any) -> Refusal | None:
     """Return the finding for a pytree of another library that holds an array."""
     for key_path, leaf in jax.tree_util.tree_leaves_with_path(value):
         if leaf is not value and is_array(leaf):
@@ -183,7 +183,7 @@ def _is_open_dataclass(kind: type) -> bool:
     )
 
 
-def _hashless(path: str, value: Any) -> Found:
+def _hashless(path: str, value: Any) -> Refusal:
     """Return the finding for a type whose ``__hash__`` is None."""
     owner = next(base for base in type(value).__mro__ if "__hash__" in base.__dict__)
     compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
@@ -211,11 +211,11 @@ def _freeze_fix(path: str, value: Any) -> str:
     return "use a tuple, a frozenset, a frozen dataclass or an object with __eq__ and __hash__"
 
 
-def _unhashable(path: str, value: Any, reason: str, fix: str) -> Found:
+def _unhashable(path: str, value: Any, reason: str, fix: str) -> Refusal:
     return UnhashableStaticError, Finding(path, got(value), reason, fix)
 
 
-def uncomparable(path: str, value: Any, reason: str) -> Found:
+def uncomparable(path: str, value: Any, reason: str) -> Refusal:
     """Return the finding for a value that cannot be compared by content."""
     fix = (
         f"build it once and keep it: `{field_of(path)}: ... = lw.static_field()` compares "
@@ -224,5 +224,5 @@ def uncomparable(path: str, value: Any, reason: str) -> Found:
     return _unhashable(path, value, f"it cannot be compared by content: {reason}", fix)
 
 
-def _inconsistent(path: str, value: Any, reason: str, fix: str) -> Found:
+def _inconsistent(path: str, value: Any, reason: str, fix: str) -> Refusal:
     return InconsistentHashError, Finding(path, got(value), reason, fix)

@@ -75,7 +75,7 @@ class Opaque:
             raise static_field_error([InconsistentHashError], [finding]) from error
 
 
-class Record:
+class Digest:
     """What an object that could change was read as, while some key is alive."""
 
     __slots__ = ("__weakref__", "digest", "value")
@@ -86,22 +86,22 @@ class Record:
         self.digest = digest
 
 
-_RECORDS: Final[weakref.WeakValueDictionary[int, Record]] = weakref.WeakValueDictionary()
+_RECORDS: Final[weakref.WeakValueDictionary[int, Digest]] = weakref.WeakValueDictionary()
 
-Reader: TypeAlias = Callable[["Reading", Any, str], None]
+CanonicalOf: TypeAlias = Callable[["Canonicaliser", Any, str], None]
 
-READERS: Final[dict[type, Reader]] = {}
+CANONICAL: Final[dict[type, CanonicalOf]] = {}
 """What reads a value of each type, and under `object` all others: `_statics` fills it."""
 
 
-def read(reading: "Reading", value: Any, path: str) -> None:
+def canonicalise(reading: "Canonicaliser", value: Any, path: str) -> None:
     """Add the form of `value`, which stands at `path`, to the reading."""
     readers = reading.readers
     reader = readers.get(type(value)) or readers[object]
     reader(reading, value, path)
 
 
-class Reading:
+class Canonicaliser:
     """All statics of one instance, read.
 
     Attributes:
@@ -116,7 +116,7 @@ class Reading:
 
     __slots__ = ("_above", "_found", "_out", "fixed", "guards", "reaches", "readers", "records")
 
-    def __init__(self, readers: Mapping[type, Reader] = READERS) -> None:
+    def __init__(self, readers: Mapping[type, CanonicalOf] = CANONICAL) -> None:
         """Start empty."""
         self.readers = readers
         self._out: list[Any] = []
@@ -124,7 +124,7 @@ class Reading:
         self._above: set[int] = set()
         self.fixed = True
         self.reaches = False
-        self.records: list[Record] = []
+        self.records: list[Digest] = []
         self.guards: list[tuple[Guards, Guards]] = []
 
     @property
@@ -152,7 +152,7 @@ class Reading:
             kinds, found = zip(*self._found, strict=True)
             raise static_field_error(kinds, found)
 
-    def take_over(self, other: "Reading") -> None:
+    def take_over(self, other: "Canonicaliser") -> None:
         """Add the form and the findings of another reading."""
         self.push(*other.form)
         for found in other.findings:
@@ -198,7 +198,7 @@ class Reading:
         digest = hash(tuple(self._out[start:]))
         record = _RECORDS.get(id(value))
         if record is None or record.value is not value:
-            record = _RECORDS[id(value)] = Record(value, digest)
+            record = _RECORDS[id(value)] = Digest(value, digest)
         elif record.digest != digest:
             raise StaticMutatedError(findings.mutated(path, value))
         self.records.append(record)
@@ -218,7 +218,7 @@ _PLAIN_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
 
 
 def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the form of plain values at once, as `read` would make it.
+    """Return the form of plain values at once, as `canonicalise` would make it.
 
     Args:
         start: The first token.
@@ -243,7 +243,7 @@ def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return tuple(form)
 
 
-def _read_plain(reading: Reading, value: Any, _path: str) -> None:
+def _read_plain(reading: Canonicaliser, value: Any, _path: str) -> None:
     reading.push(id(type(value)), value)
 
 
@@ -252,11 +252,11 @@ def _float_tokens(value: float) -> tuple[Any, ...]:
     return id(float), value if usual else struct.pack("d", value)
 
 
-def _read_float(reading: Reading, value: float, _path: str) -> None:
+def _read_float(reading: Canonicaliser, value: float, _path: str) -> None:
     reading.push(*_float_tokens(value))
 
 
-def _read_complex(reading: Reading, value: complex, _path: str) -> None:
+def _read_complex(reading: Canonicaliser, value: complex, _path: str) -> None:
     reading.push(id(complex), struct.pack("dd", value.real, value.imag))
 
 
@@ -271,7 +271,7 @@ def _flat_tokens(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return id(tuple), ~len(value), *map(id, kinds), *value
 
 
-def _read_tuple(reading: Reading, value: tuple[Any, ...], path: str) -> None:
+def _read_tuple(reading: Canonicaliser, value: tuple[Any, ...], path: str) -> None:
     flat = _flat_tokens(value)
     if flat is not None:
         reading.push(*flat)
@@ -280,96 +280,96 @@ def _read_tuple(reading: Reading, value: tuple[Any, ...], path: str) -> None:
     reading.inside(value, path, lambda: _read_items(reading, value, path))
 
 
-def _read_items(reading: Reading, value: tuple[Any, ...], path: str) -> None:
+def _read_items(reading: Canonicaliser, value: tuple[Any, ...], path: str) -> None:
     names = getattr(type(value), "_fields", None)
     for index, item in enumerate(tuple.__iter__(value)):
-        read(reading, item, f"{path}.{names[index]}" if names else f"{path}[{index}]")
+        canonicalise(reading, item, f"{path}.{names[index]}" if names else f"{path}[{index}]")
 
 
-def _read_frozenset(reading: Reading, value: frozenset[Any], path: str) -> None:
+def _read_frozenset(reading: Canonicaliser, value: frozenset[Any], path: str) -> None:
     # Sets have no order: count the forms of the members. A multiset, since two NaNs of
     # the same bits can both be members.
     forms: Counter[tuple[Any, ...]] = Counter()
     for item in value:
         where = f"{path}{{{shorten(item, 30)}}}"
-        forms[reading.apart(functools.partial(read, reading, item, where))] += 1
+        forms[reading.apart(functools.partial(canonicalise, reading, item, where))] += 1
     reading.push(id(type(value)), frozenset(forms.items()))
 
 
-def _read_mapping(reading: Reading, value: Mapping[Any, Any], path: str) -> None:
+def _read_mapping(reading: Canonicaliser, value: Mapping[Any, Any], path: str) -> None:
     reading.inside(value, path, lambda: _read_pairs(reading, value, path))
 
 
-def _read_pairs(reading: Reading, value: Mapping[Any, Any], path: str) -> None:
+def _read_pairs(reading: Canonicaliser, value: Mapping[Any, Any], path: str) -> None:
     # In order: traced code that loops over it sees the order.
     reading.push(id(type(value)), len(value))
     for key, item in value.items():
-        read(reading, key, f"{path} key {shorten(key, 40)}")
-        read(reading, item, f"{path}[{shorten(key, 40)}]")
+        canonicalise(reading, key, f"{path} key {shorten(key, 40)}")
+        canonicalise(reading, item, f"{path}[{shorten(key, 40)}]")
 
 
-def _read_range(reading: Reading, value: range, _path: str) -> None:
+def _read_range(reading: Canonicaliser, value: range, _path: str) -> None:
     reading.push(id(range), value.start, value.stop, value.step)
 
 
-def _read_slice(reading: Reading, value: slice, path: str) -> None:
+def _read_slice(reading: Canonicaliser, value: slice, path: str) -> None:
     reading.push(id(slice))
     for name in ("start", "stop", "step"):
-        read(reading, getattr(value, name), f"{path}.{name}")
+        canonicalise(reading, getattr(value, name), f"{path}.{name}")
 
 
-def _read_partial(reading: Reading, value: functools.partial[Any], path: str) -> None:
+def _read_partial(reading: Canonicaliser, value: functools.partial[Any], path: str) -> None:
     def read_parts() -> None:
         reading.push(id(type(value)), len(value.args), len(value.keywords))
-        read(reading, value.func, f"{path}.func")
+        canonicalise(reading, value.func, f"{path}.func")
         for index, item in enumerate(value.args):
-            read(reading, item, f"{path}.args[{index}]")
+            canonicalise(reading, item, f"{path}.args[{index}]")
         for name, item in value.keywords.items():
             reading.push(name)
-            read(reading, item, f"{path}.keywords[{name!r}]")
+            canonicalise(reading, item, f"{path}.keywords[{name!r}]")
         _read_state(reading, value, path)
 
     reading.watched(value, path, read_parts)
 
 
-def _read_method(reading: Reading, value: types.MethodType | BoundMethod, path: str) -> None:
+def _read_method(reading: Canonicaliser, value: types.MethodType | BoundMethod, path: str) -> None:
     reading.push(id(type(value)))
     reading.reaches = True
     # A method is made afresh at each access, so only what it is made of counts.
 
     def read_parts() -> None:
-        read(reading, value.__func__, f"{path}.__func__")
-        read(reading, value.__self__, f"{path}.__self__")
+        canonicalise(reading, value.__func__, f"{path}.__func__")
+        canonicalise(reading, value.__self__, f"{path}.__self__")
 
     reading.inside(value, path, read_parts)
 
 
-def _read_function(reading: Reading, value: types.FunctionType, _path: str) -> None:
+def _read_function(reading: Canonicaliser, value: types.FunctionType, _path: str) -> None:
     reading.reaches = True
     reading.push(id(types.FunctionType), id(value))
 
 
-def _read_identity(reading: Reading, value: Any, _path: str) -> None:
+def _read_identity(reading: Canonicaliser, value: Any, _path: str) -> None:
     reading.push(id(type(value)), id(value))
 
 
-def _read_date(reading: Reading, value: Any, path: str) -> None:
+def _read_date(reading: Canonicaliser, value: Any, path: str) -> None:
     # Equal instants in two zones, and the two folds of one, are told apart.
     zone = getattr(value, "tzinfo", None)
     naive = value.replace(tzinfo=None) if zone is not None else value
     reading.push(id(type(value)), naive, getattr(value, "fold", 0))
-    read(reading, zone, f"{path}.tzinfo")
+    canonicalise(reading, zone, f"{path}.tzinfo")
 
 
-def _read_timezone(reading: Reading, value: datetime.timezone, _path: str) -> None:
+def _read_timezone(reading: Canonicaliser, value: datetime.timezone, _path: str) -> None:
     reading.push(id(datetime.timezone), value.utcoffset(None), value.tzname(None))
 
 
-def _read_decimal(reading: Reading, value: decimal.Decimal, _path: str) -> None:
+def _read_decimal(reading: Canonicaliser, value: decimal.Decimal, _path: str) -> None:
     reading.push(id(decimal.Decimal), value.as_tuple())  # 1.0 is not 1.00
 
 
-def _read_generic(reading: Reading, value: np.generic, path: str) -> None:
+def _read_generic(reading: Canonicaliser, value: np.generic, path: str) -> None:
     if isinstance(value, np.void):  # writable through its items
         reading.find(findings.unhashable(path, value))
         return
@@ -389,24 +389,24 @@ def _significant(value: Any) -> int | None:
 _X87_MANTISSA: Final = 63
 
 
-def _read_uuid(reading: Reading, value: uuid.UUID, _path: str) -> None:
+def _read_uuid(reading: Canonicaliser, value: uuid.UUID, _path: str) -> None:
     reading.push(id(uuid.UUID), value.int, value.is_safe.name)
 
 
-def _read_static_array(reading: Reading, value: StaticArray, path: str) -> None:
+def _read_static_array(reading: Canonicaliser, value: StaticArray, path: str) -> None:
     if value.is_sealed:
         reading.push(id(StaticArray), value)
     else:  # made by numpy in its likeness
         reading.find(findings.array(path, value))
 
 
-def _read_dtype(reading: Reading, value: np.dtype[Any], path: str) -> None:
+def _read_dtype(reading: Canonicaliser, value: np.dtype[Any], path: str) -> None:
     reading.push(id(type(value)), repr(value), value.isalignedstruct)
     metadata = value.metadata
-    read(reading, None if metadata is None else FrozenMapping(metadata), f"{path}.metadata")
+    canonicalise(reading, None if metadata is None else FrozenMapping(metadata), f"{path}.metadata")
 
 
-def _read_other(reading: Reading, value: Any, path: str) -> None:
+def _read_other(reading: Canonicaliser, value: Any, path: str) -> None:
     """Read a value of a type that is in no table: refuse it or find its reader."""
     kind = type(value)
     problem = findings.refused(path, value)
@@ -434,7 +434,7 @@ def _read_other(reading: Reading, value: Any, path: str) -> None:
         _read_opaque(reading, value, path)
 
 
-def _read_record(reading: Reading, value: Any, path: str, names: tuple[str, ...]) -> None:
+def _read_record(reading: Canonicaliser, value: Any, path: str, names: tuple[str, ...]) -> None:
     """Read a dataclass by its fields: a frozen one by all of them, compared or not."""
 
     def read_parts() -> None:
@@ -444,7 +444,7 @@ def _read_record(reading: Reading, value: Any, path: str, names: tuple[str, ...]
             if item is _ABSENT:
                 reading.push(_ABSENT)
             else:
-                read(reading, item, f"{path}.{name}")
+                canonicalise(reading, item, f"{path}.{name}")
 
     reading.watched(value, path, read_parts)
     params = getattr(value, "__dataclass_params__", None)
@@ -454,7 +454,7 @@ def _read_record(reading: Reading, value: Any, path: str, names: tuple[str, ...]
             reading.find(problem)
 
 
-def _read_subclass(reading: Reading, value: Any, path: str, base: type) -> None:
+def _read_subclass(reading: Canonicaliser, value: Any, path: str, base: type) -> None:
     """Read a subclass of a builtin by its content and its own attributes."""
 
     def read_parts() -> None:
@@ -464,20 +464,20 @@ def _read_subclass(reading: Reading, value: Any, path: str, base: type) -> None:
             _read_items(reading, value, path)
         else:
             content = _PLAIN_CONTENT.get(base, lambda same: same)
-            READERS[base](reading, content(value), path)
+            CANONICAL[base](reading, content(value), path)
         _read_state(reading, value, path)
 
     reading.watched(value, path, read_parts)
 
 
-def _read_state(reading: Reading, value: Any, path: str) -> None:
+def _read_state(reading: Canonicaliser, value: Any, path: str) -> None:
     for name, item in attributes(value):
         reading.push(name)
-        read(reading, item, f"{path}.{name}")
+        canonicalise(reading, item, f"{path}.{name}")
     reading.push(None)
 
 
-def _read_opaque(reading: Reading, value: Any, path: str) -> None:
+def _read_opaque(reading: Canonicaliser, value: Any, path: str) -> None:
     kind: Any = type(value)
     if compares_by_identity(kind) and kind.__hash__ is object.__hash__:
         reading.reaches = True
@@ -493,10 +493,10 @@ def _read_opaque(reading: Reading, value: Any, path: str) -> None:
         token = Opaque(value, hash(value), path)
     reading.watched(value, path, lambda: reading.push(id(kind), token))
     if isinstance(value, datetime.datetime | datetime.time):  # pandas.Timestamp, say
-        read(reading, value.tzinfo, f"{path}.tzinfo")
+        canonicalise(reading, value.tzinfo, f"{path}.tzinfo")
 
 
-_BY_TYPE: Final[dict[type, Reader]] = {
+_BY_TYPE: Final[dict[type, CanonicalOf]] = {
     **dict.fromkeys(
         (int, str, bytes, bool, type(None), type(...), type(NotImplemented)), _read_plain
     ),
@@ -524,4 +524,4 @@ _BY_TYPE: Final[dict[type, Reader]] = {
     decimal.Decimal: _read_decimal,
     object: _read_other,
 }
-READERS.update(_BY_TYPE)
+CANONICAL.update(_BY_TYPE)

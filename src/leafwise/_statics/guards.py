@@ -11,7 +11,7 @@ _ATTRIBUTES: Final = operator.attrgetter("__dict__")
 _PARTS: Final = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__")
 _together: Final = itertools.chain.from_iterable
 
-Look = Callable[[Any], tuple[Any, ...]]
+PartsReader = Callable[[Any], tuple[Any, ...]]
 
 
 class Guards:
@@ -26,7 +26,7 @@ class Guards:
         self._bare: list[Any] = []
         self._functions: list[types.FunctionType] = []
         self._parts: list[Any] = []
-        self._others: list[tuple[Look, Any, tuple[Any, ...]]] = []
+        self._others: list[tuple[PartsReader, Any, tuple[Any, ...]]] = []
 
     def add_cell(self, cell: types.CellType, held: Any) -> None:
         """Note the content of a cell that is not empty."""
@@ -47,7 +47,7 @@ class Guards:
         if function.__kwdefaults__:
             self.add(items, function.__kwdefaults__)
 
-    def add(self, look: Look, target: Any) -> None:
+    def add(self, look: PartsReader, target: Any) -> None:
         """Note what `look` finds in an object."""
         self._others.append((look, target, look(target)))
 

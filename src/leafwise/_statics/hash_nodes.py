@@ -29,7 +29,7 @@ COUNT: Final = 256
 """How many types there are: 1,000 statics then meet 4 others, on average, of their type."""
 
 
-class Spread:
+class HashNode:
     """A node without leaves."""
 
     __slots__ = ()
@@ -39,10 +39,10 @@ class Spread:
         return f"{type(self).__name__}()"
 
 
-def _make(number: int) -> Spread:
+def _make(number: int) -> HashNode:
     name = f"Spread{number}"
     body = {"__slots__": (), "__module__": __name__, "__qualname__": name}
-    made: Any = type(name, (Spread,), body)
+    made: Any = type(name, (HashNode,), body)
     globals()[name] = made  # where pickle finds it
     jax.tree_util.register_dataclass(made, data_fields=[], meta_fields=[])
     export.register_pytree_node_serialization(
@@ -51,14 +51,14 @@ def _make(number: int) -> Spread:
         serialize_auxdata=lambda _: b"",
         deserialize_auxdata=lambda _: (),
     )
-    instance: Spread = made()
+    instance: HashNode = made()
     return instance
 
 
 _POOL: Final = tuple(map(_make, range(COUNT)))
 
 
-def spread_of(values: tuple[Any, ...]) -> Spread:
+def spread_of(values: tuple[Any, ...]) -> HashNode:
     """Return the child for these statics."""
     digest = 0
     for part in _parts(values):

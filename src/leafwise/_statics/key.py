@@ -17,9 +17,9 @@ from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.describe import Look, describe
+from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._statics import findings
-from leafwise._statics.form import Reading, Record, plain_form, read
+from leafwise._statics.form import Canonicaliser, Digest, canonicalise, plain_form
 from leafwise._statics.snapshot import Snapshot
 from leafwise.errors import StaticFieldError, StaticMutatedError, static_field_error
 
@@ -55,7 +55,7 @@ class Token:
 T = TypeVar("T", bound=Token)
 
 
-class Entry(weakref.ref[T]):
+class WeakEntry(weakref.ref[T]):
     """A weak reference that removes itself from its table when its key dies."""
 
     __slots__ = ("place", "table")
@@ -64,7 +64,7 @@ class Entry(weakref.ref[T]):
     table: Any
 
 
-def let_go(table: dict[Any, Any]) -> None:
+def shrink_if_empty(table: dict[Any, Any]) -> None:
     """Free what an empty dict keeps for as many entries as it once had."""
     if not table:
         table.clear()
@@ -74,24 +74,26 @@ def no_key() -> None:
     """Stand where there was no key yet."""
 
 
-def _forget_token(entry: Entry[Any], lock: Any = LOCK, let_go: Any = let_go) -> None:
+def _forget_token(
+    entry: WeakEntry[Any], lock: Any = LOCK, shrink_if_empty: Any = shrink_if_empty
+) -> None:
     with lock:  # defaults, since globals are gone when the interpreter ends
         held = entry.table.get(entry.place)
         if held is not None:
             held[:] = [other for other in held if other is not entry]
             if not held:
                 del entry.table[entry.place]
-                let_go(entry.table)
+                shrink_if_empty(entry.table)
 
 
-def _token_entry(token: T, table: dict[int, list[Entry[T]]], hashed: int) -> Entry[T]:
-    entry = Entry(token, _forget_token)
+def _token_entry(token: T, table: dict[int, list[WeakEntry[T]]], hashed: int) -> WeakEntry[T]:
+    entry = WeakEntry(token, _forget_token)
     entry.table, entry.place = table, hashed
     return entry
 
 
 def intern(
-    table: dict[int, list[Entry[T]]],
+    table: dict[int, list[WeakEntry[T]]],
     form: tuple[Any, ...],
     hashed: int,
     make: Callable[[], T],
@@ -111,7 +113,7 @@ def intern(
     return made
 
 
-def _find(table: dict[int, list[Entry[T]]], form: tuple[Any, ...], hashed: int) -> T | None:
+def _find(table: dict[int, list[WeakEntry[T]]], form: tuple[Any, ...], hashed: int) -> T | None:
     for entry in tuple(table.get(hashed, ())):
         token = entry()
         if token is not None and token.form == form:
@@ -149,9 +151,9 @@ def content_names(owner: StaticOwner) -> Container[str]:
     return names
 
 
-def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Reading:
+def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
     """Read and validate the statics of one instance."""
-    reading = Reading()
+    reading = Canonicaliser()
     reading.push(id(owner.cls))
     by_content = content_names(owner)
     for name, value in zip(owner.static_names, values, strict=True):
@@ -161,7 +163,7 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Reading:
 
             read_by_content(reading, value, path)
         else:
-            read(reading, value, path)
+            canonicalise(reading, value, path)
     reading.raise_findings()
     return reading
 
@@ -213,7 +215,7 @@ class StaticKey(Token):
         owner: StaticOwner,
         values: tuple[Any, ...],
         form: tuple[Any, ...],
-        reading: Reading | None,
+        reading: Canonicaliser | None,
     ) -> None:
         """Keep what `reading` found of `values`; none was needed for plain ones."""
         spread = None if owner.spread is None else owner.spread(values)
@@ -222,7 +224,7 @@ class StaticKey(Token):
         self.rest_fixed = reading is None or reading.fixed
         self.guards: Sequence[tuple[Guards, Guards]] = () if reading is None else reading.guards
         self.fixed = self.rest_fixed and not self.guards
-        self.records: Sequence[Record] = () if reading is None else reading.records
+        self.records: Sequence[Digest] = () if reading is None else reading.records
         self.snapshot: Snapshot | None = None
         self.alias: tuple[Any, ...] | None = None
 
@@ -240,7 +242,7 @@ class StaticKey(Token):
 
     def __repr__(self) -> str:
         """Return ``Params(a=2, act='relu')``: JAX prints it in its own messages."""
-        look = Look(self.hash & 0xFFFFFFFF, self.owner.cls.__module__)
+        look = DescribeOptions(self.hash & 0xFFFFFFFF, self.owner.cls.__module__)
         deep, by_content = look._replace(by_content=True), content_names(self.owner)
         pairs = zip(self.owner.static_names, self.values, strict=True)
         inside = ", ".join(
@@ -279,17 +281,20 @@ class OwnStaticKey(StaticKey):
 
 
 def _forget_key(
-    entry: Entry[StaticKey], lock: Any = LOCK, let_go: Any = let_go, no_key: Any = no_key
+    entry: WeakEntry[StaticKey],
+    lock: Any = LOCK,
+    shrink_if_empty: Any = shrink_if_empty,
+    no_key: Any = no_key,
 ) -> None:
     with lock:
         place, form = entry.place
         table: KeyTable = entry.table
         if table.known.get(place) is entry:
             del table.known[place]
-            let_go(table.known)
+            shrink_if_empty(table.known)
         if form is not None and table.plain.get(form) is entry:
             del table.plain[form]
-            let_go(table.plain)
+            shrink_if_empty(table.plain)
         if table.last is entry:
             table.last = no_key
 
@@ -313,10 +318,10 @@ class KeyTable:
     def __init__(self, cls: type) -> None:
         """Start empty."""
         self.cls = cls
-        self.known: dict[tuple[int, ...], Entry[StaticKey]] = {}
+        self.known: dict[tuple[int, ...], WeakEntry[StaticKey]] = {}
         self.last: Callable[[], StaticKey | None] = no_key
-        self.plain: dict[tuple[Any, ...], Entry[StaticKey]] = {}
-        self.tokens: dict[int, list[Entry[Any]]] = {}
+        self.plain: dict[tuple[Any, ...], WeakEntry[StaticKey]] = {}
+        self.tokens: dict[int, list[WeakEntry[Any]]] = {}
         self._owner: StaticOwner | None = None
 
     @property
@@ -338,7 +343,7 @@ class KeyTable:
         self, key: StaticKey, ids: tuple[int, ...], form: tuple[Any, ...] | None = None
     ) -> None:
         """Let a key be found by the ids of its values, and by its form if that is plain."""
-        entry = Entry(key, _forget_key)
+        entry = WeakEntry(key, _forget_key)
         entry.table, entry.place = self, (ids, form)
         self.known[ids] = entry
         if form is not None:
@@ -352,7 +357,7 @@ class KeyTable:
             if key.alias is not None:
                 self.known.pop(tuple(map(id, key.alias)), None)
             key.alias = values
-            entry = Entry(key, _forget_key)
+            entry = WeakEntry(key, _forget_key)
             entry.table, entry.place = self, (ids, None)
             self.known[ids] = entry
 
@@ -393,7 +398,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     entry = table.known.get(ids)
     known = entry() if entry is not None else None
     if known is not None and known.fixed:
-        table.last = typing.cast("Entry[StaticKey]", entry)
+        table.last = typing.cast("WeakEntry[StaticKey]", entry)
         return known
     if known is not None and known.guards and known.rest_fixed and known.holds():
         return known
@@ -447,11 +452,11 @@ def _plain_key(
     return made
 
 
-def _make_key(owner: StaticOwner, values: tuple[Any, ...], reading: Reading) -> StaticKey:
+def _make_key(owner: StaticOwner, values: tuple[Any, ...], reading: Canonicaliser) -> StaticKey:
     return _with_snapshot(StaticKey(owner, values, reading.form, reading), reading)
 
 
-def _with_snapshot(key: StaticKey, reading: Reading) -> StaticKey:
+def _with_snapshot(key: StaticKey, reading: Canonicaliser) -> StaticKey:
     if reading.reaches or reading.guards:
         key.snapshot = take_snapshot(key.owner, key.values)
         refuse_tracers(key.snapshot)

@@ -12,15 +12,24 @@ import numpy as np
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.text import got, shorten
 from leafwise._trees.combine import mismatch
-from leafwise._trees.nodes import Node, Places
-from leafwise._trees.paths import ANY, DEEP, Steps, nearest, place_of, say, show, words
+from leafwise._trees.nodes import FlatTree, Node
+from leafwise._trees.paths import (
+    ANY,
+    DEEP,
+    Steps,
+    format_path,
+    format_steps,
+    nearest,
+    place_of,
+    show,
+)
 from leafwise.errors import PathError, TreeError
 
 
 class Condition(Protocol):
     """Says which leaves of a tree are selected."""
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return for each leaf whether it is selected."""
         ...
 
@@ -44,7 +53,7 @@ class AtPath:
         """Return the code that makes it."""
         return f"where({self.text!r})"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return for each leaf whether it stands there.
 
         Raises:
@@ -56,7 +65,7 @@ class AtPath:
             raise self._nowhere(places, search)
         return search.flags
 
-    def _nowhere(self, places: Places, search: "_Search") -> PathError:
+    def _nowhere(self, places: FlatTree, search: "_Search") -> PathError:
         wrong, path, part = search.furthest
         here: list[str] = []
         if isinstance(part, Node):
@@ -69,7 +78,7 @@ class AtPath:
         elif self.steps[wrong] in part.names:
             why = f"{part.cls.__name__}{self.steps[wrong]} is static, so that it has no leaves"
         else:
-            why = f"{say(places.tree, path, part.cls)}: {words(here)}"
+            why = f"{format_path(places.tree, path, part.cls)}: {format_steps(here)}"
         where = f", from {at!r} on" if at != self.text else ""
         instead = "" if meant is None else f"\n  nearest: {show(meant)!r}"
         return PathError(f"{self.text!r} leads nowhere{where}: {why}{instead}")
@@ -134,7 +143,7 @@ class OfClass:
         """Return the code that makes it."""
         return f"where({_named(self.kind)})"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return for each leaf whether it is, or stands in, an instance of the class."""
         flags = [isinstance(leaf, self.kind) for leaf in places.leaves]
         todo = [places.root]
@@ -158,7 +167,7 @@ class ByTest:
         """Return the code that makes it."""
         return f"where({_named(self.test)})"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return what the function says of each leaf.
 
         Raises:
@@ -205,7 +214,7 @@ class ByMetadata:
         """Return the code that makes it."""
         return f"where({self.key}={self.value!r})"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return for each leaf whether that entry is the value.
 
         Raises:
@@ -264,7 +273,7 @@ class Everywhere:
         """Return the code that makes it."""
         return f"where({self.flag})"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return the same for each leaf."""
         return [self.flag] * len(places.leaves)
 
@@ -279,7 +288,7 @@ class LikeTree:
         """Return the code that makes it."""
         return f"where({shorten(self.prefix)})"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return for each leaf what stands in its place, or above.
 
         Raises:
@@ -306,7 +315,7 @@ class LikeTree:
         return flags
 
 
-def _name_behind(places: Places, start: int, leaf: int) -> str:
+def _name_behind(places: FlatTree, start: int, leaf: int) -> str:
     return places.name_of(start + leaf)
 
 
@@ -321,7 +330,7 @@ class Both:
         """Return the code that makes it."""
         return f"{self.one!r} & {self.other!r}"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return for each leaf whether both select it."""
         pairs = zip(self.one.select(places), self.other.select(places), strict=True)
         return [one and other for one, other in pairs]
@@ -338,7 +347,7 @@ class Either:
         """Return the code that makes it."""
         return f"({self.one!r} | {self.other!r})"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return for each leaf whether one of them selects it."""
         pairs = zip(self.one.select(places), self.other.select(places), strict=True)
         return [one or other for one, other in pairs]
@@ -355,6 +364,6 @@ class Not:
         inside = f"({self.one!r})" if isinstance(self.one, Both) else repr(self.one)
         return f"~{inside}"
 
-    def select(self, places: Places) -> list[bool]:
+    def select(self, places: FlatTree) -> list[bool]:
         """Return for each leaf whether the condition leaves it out."""
         return [not flag for flag in self.one.select(places)]

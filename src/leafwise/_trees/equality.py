@@ -5,7 +5,7 @@ from typing import Any
 from leafwise._classes.fields import By
 from leafwise._classes.spec import REDEFINED
 from leafwise._objects.frozen import freeze
-from leafwise._statics.form import Reading, read
+from leafwise._statics.form import Canonicaliser, canonicalise
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
@@ -28,7 +28,7 @@ def same_entry(one: Any, other: Any) -> bool | None:
         return None
 
 
-def told_apart(one: Any, other: Any, by: By = "identity") -> bool | None:
+def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
     """Return whether two values differ in type or value, all the way down.
 
     Args:
@@ -46,14 +46,14 @@ def told_apart(one: Any, other: Any, by: By = "identity") -> bool | None:
 
 
 def _form(value: Any, by: By) -> tuple[Any, ...] | None:
-    reading = Reading()
+    reading = Canonicaliser()
     try:
         if by == "content":
             from leafwise._statics.content import read_by_content  # noqa: PLC0415  # few ask for it
 
             read_by_content(reading, value, "value")
         else:
-            read(reading, freeze(value), "value")
+            canonicalise(reading, freeze(value), "value")
         reading.raise_findings()
     except Exception:  # noqa: BLE001  # the value's own code runs
         return None

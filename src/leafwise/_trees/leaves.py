@@ -93,7 +93,7 @@ class Leaf(NamedTuple):
         return self.sharding if self.committed else None
 
 
-class Look:
+class LeafRecorder:
     """A look at the leaves of one call, of which many are alike: they share a record."""
 
     def __init__(self, *, filtered: bool = False, abstract: bool = False) -> None:

@@ -106,7 +106,7 @@ Data = dict[str, Any]
 """Values by name, each the next step of a path."""
 
 
-class Walk:
+class TreeWalk:
     """A walk over argument trees that collects their leaves.
 
     Attributes:
@@ -273,7 +273,7 @@ def _fields_but(cls: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
 _FIELD_STEP: Final = re.compile(r"^(?:\.|\[')(\w+)(?:'\])?$")
 
 
-class Places:
+class FlatTree:
     """The leaves of one tree, and where they stand.
 
     Attributes:
@@ -291,7 +291,7 @@ class Places:
     @functools.cached_property
     def root(self) -> Node | int:
         """The tree as nodes and places of leaves."""
-        return Walk(_itself, LEAF_TYPES).node_or_leaf(self.tree)
+        return TreeWalk(_itself, LEAF_TYPES).node_or_leaf(self.tree)
 
     @functools.cached_property
     def paths(self) -> list[Steps]:

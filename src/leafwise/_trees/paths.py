@@ -56,7 +56,7 @@ def name_in(tree: Any, steps: Iterable[str]) -> str:
     return f"{type(tree).__name__}{'' if path[:1] in ('', '[') else '.'}{path}"
 
 
-def say(tree: Any, steps: Steps, cls: type) -> str:
+def format_path(tree: Any, steps: Steps, cls: type) -> str:
     """Return what stands at a path, for a message."""
     return (
         f"{name_in(tree, steps)} is a {cls.__name__}" if steps else f"the tree is a {cls.__name__}"
@@ -193,7 +193,7 @@ def nearest(
     return texts[found[0]] if found else None
 
 
-def words(steps: Sequence[str]) -> str:
+def format_steps(steps: Sequence[str]) -> str:
     """Return what can be reached from a node, for a message."""
     items = [step for step in steps if step.startswith("[") and step[1:-1].isdecimal()]
     if len(items) == len(steps) > 1:

@@ -8,13 +8,13 @@ from leafwise._trees.paths import (
     ANY,
     DEEP,
     Steps,
+    format_path,
+    format_steps,
     name_in,
     nearest,
     place_of,
-    say,
     show,
     steps_of,
-    words,
 )
 from leafwise.errors import PathError, TreeError
 
@@ -131,7 +131,7 @@ def nowhere(
         if array:
             why += "; for elements of an array: `x.at[0].set(...)`"
     elif not why:
-        why = f"{say(tree, path, type(value))}: {words(steps or ())}"
+        why = f"{format_path(tree, path, type(value))}: {format_steps(steps or ())}"
     at = show(wanted[: len(path) + 1])
     where = f", from {at!r} on" if len(wanted) > len(path) + 1 else ""
     meant = nearest(wanted, len(path), steps or (), paths())

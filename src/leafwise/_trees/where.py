@@ -22,7 +22,7 @@ from leafwise._trees.conditions import (
     Not,
     OfClass,
 )
-from leafwise._trees.nodes import Places
+from leafwise._trees.nodes import FlatTree
 from leafwise._trees.paths import parse
 from leafwise.errors import TreeError
 
@@ -128,7 +128,7 @@ def _condition(given: Any) -> Condition:
     raise TypeError(msg)
 
 
-def _select(places: Places, selection: Any) -> list[bool]:
+def _select(places: FlatTree, selection: Any) -> list[bool]:
     condition = _condition(selection)
     # A method of a pytree is a tree and a function: a tree of bools begins as the tree does.
     as_tree = type(selection) is type(places.tree)
@@ -159,7 +159,7 @@ def mask(tree: T, where: Any) -> T:
         >>> mask({"w": 1.0, "b": 2.0}, "['w']")
         {'b': False, 'w': True}
     """
-    places = Places(tree)
+    places = FlatTree(tree)
     made: T = places.structure.unflatten(_select(places, where))
     return made
 
@@ -186,7 +186,7 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
         >>> labels({"w": 1.0, "b": 2.0}, {"slow": "['w']"}, default="fast")
         {'b': 'fast', 'w': 'slow'}
     """
-    places = Places(tree)
+    places = FlatTree(tree)
     given: list[Any] = [_NONE] * len(places.leaves)
     for label, selection in groups.items():
         if not jax.tree_util.all_leaves([label]) or label is None:
@@ -237,7 +237,7 @@ def partition(tree: T, where: Any) -> tuple[T, T]:
         >>> partition({"w": 1.0, "b": 2.0}, "['w']")
         ({'b': None, 'w': 1.0}, {'b': 2.0, 'w': None})
     """
-    places = Places(tree)
+    places = FlatTree(tree)
     pairs = list(zip(_select(places, where), places.leaves, strict=True))
     selected: T = places.structure.unflatten([leaf if flag else None for flag, leaf in pairs])
     rest: T = places.structure.unflatten([None if flag else leaf for flag, leaf in pairs])

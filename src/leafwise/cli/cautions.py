@@ -248,7 +248,7 @@ def _mutable(builder: Builder) -> Iterator[Caution]:
         instance = exchange(builder.base, name, value)
         made = f"p = {_with(instance, name, copy.copy(value))}"
 
-        def read(p: Any, name: str = name, change: _Change = change) -> Any:
+        def read(p: Any, name: str = name, change: _InPlaceChange = change) -> Any:
             return jnp.asarray(change.read(getattr(p, name)))
 
         program = _program(read)
@@ -268,7 +268,7 @@ def _mutable(builder: Builder) -> Iterator[Caution]:
             )
 
 
-class _Change(NamedTuple):
+class _InPlaceChange(NamedTuple):
     """A change of a value in place, and what it changes."""
 
     text: str
@@ -277,14 +277,14 @@ class _Change(NamedTuple):
     read: Callable[[Any], Any] = len
 
 
-_CHANGES: Final[dict[type, _Change]] = {
-    list: _Change("append(9)", operator.methodcaller("append", 9)),
-    dict: _Change("update(new=9)", operator.methodcaller("update", new=9)),
-    set: _Change("add('new')", operator.methodcaller("add", "new")),
+_CHANGES: Final[dict[type, _InPlaceChange]] = {
+    list: _InPlaceChange("append(9)", operator.methodcaller("append", 9)),
+    dict: _InPlaceChange("update(new=9)", operator.methodcaller("update", new=9)),
+    set: _InPlaceChange("add('new')", operator.methodcaller("add", "new")),
 }
 
 
-def _change_in_place(value: Any) -> _Change | None:
+def _change_in_place(value: Any) -> _InPlaceChange | None:
     """Return a change of a container, or of a number that an object without a hash holds."""
     kind: type = type(value)
     if kind in _CHANGES or kind.__hash__ is not None:
@@ -294,7 +294,7 @@ def _change_in_place(value: Any) -> _Change | None:
         if type(held) in (int, float):
             add_one = functools.partial(_set, name=name, value=held + 1)
             text = f"{name} = {held + 1}"
-            return _Change(text, add_one, f"{{}}.{name}", operator.attrgetter(name))
+            return _InPlaceChange(text, add_one, f"{{}}.{name}", operator.attrgetter(name))
     return None
 
 

@@ -14,8 +14,8 @@ from leafwise.cli.targets import is_abstract
 from leafwise.testing._words import tell
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
+    FieldContext,
     Parameter,
-    Place,
     call,
     parameters_of,
 )
@@ -111,7 +111,9 @@ class Builder:
 
     def strategy(self, parameter: Parameter) -> Any:
         """Return a strategy for the arguments of one parameter."""
-        place = Place(f"{self.cls.__name__}.{parameter.name}", parameter.owner, (), self._errors)
+        place = FieldContext(
+            f"{self.cls.__name__}.{parameter.name}", parameter.owner, (), self._errors
+        )
         return argument_for(self.cls, parameter, place)
 
     def takes(self, name: str) -> bool:

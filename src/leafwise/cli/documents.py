@@ -15,12 +15,12 @@ from xml.etree import ElementTree as ET
 import jax
 
 import leafwise
-from leafwise.cli.records import Caution, ClassReport, Row, Verdict
-from leafwise.cli.run import Run
+from leafwise.cli.records import Caution, CheckedRow, ClassReport, Verdict
+from leafwise.cli.run import CheckRun
 from leafwise.testing._laws.law import Law
 
 
-def as_json(run: Run) -> str:
+def as_json(run: CheckRun) -> str:
     """Return the report as JSON text; docs/reference/command-line.md has the layout."""
     document = {
         "version": 2,
@@ -48,7 +48,7 @@ _ILLEGAL: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U001
 """What XML 1.0 has no way to write."""
 
 
-def as_junit(run: Run, seconds: float) -> str:
+def as_junit(run: CheckRun, seconds: float) -> str:
     """Return the report as JUnit XML: a test case for each change and each law of each class.
 
     Args:
@@ -142,7 +142,7 @@ _OTHER_RULES: Final = (
 _RULES: Final = (*((str(law), law.statement) for law in Law), *_OTHER_RULES)
 
 
-def as_sarif(run: Run) -> str:
+def as_sarif(run: CheckRun) -> str:
     """Return the report as SARIF 2.1.0: a rule for each law, a result for all that is wrong."""
     rules = [
         {
@@ -184,7 +184,7 @@ def _results(report: ClassReport) -> list[dict[str, Any]]:
     return found
 
 
-def _row_in_words(report: ClassReport, row: Row) -> str:
+def _row_in_words(report: ClassReport, row: CheckedRow) -> str:
     what = ": ".join(part for part in (f"{report.name}.{row.field}", row.kind, row.change) if part)
     return f"{what}\n{row.verdict}: {row.note}"
 

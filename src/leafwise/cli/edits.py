@@ -13,11 +13,11 @@ from leafwise.errors import StaticFieldError
 from leafwise.testing._words import change_of, plain, say_leaf, say_static, short
 from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._leaves import LEAF_EDITS, is_numeric
-from leafwise.testing.strategies._statics import told_apart, twins
+from leafwise.testing.strategies._statics import is_distinct, twins
 
 
 @dataclasses.dataclass(frozen=True)
-class Edit:
+class FieldEdit:
     """One change of one field.
 
     Attributes:
@@ -38,14 +38,14 @@ class Edit:
     must_retrace: bool | None = None
 
 
-def edits(builder: Builder) -> Iterator[Edit]:
+def edits(builder: Builder) -> Iterator[FieldEdit]:
     """Yield all changes of one field each, in field order."""
     for name in field_order(builder.base):
         with while_changing(builder.cls, name):
             yield from edits_of(builder, name, names_of(builder.base))
 
 
-def edits_of(builder: Builder, name: str, names: Names) -> Iterator[Edit]:
+def edits_of(builder: Builder, name: str, names: Names) -> Iterator[FieldEdit]:
     """Yield all changes of one field.
 
     One that is neither a child nor in the node data is lost; if it was given to the
@@ -56,7 +56,7 @@ def edits_of(builder: Builder, name: str, names: Names) -> Iterator[Edit]:
     elif name in names.static or builder.takes(name):
         yield from _static_edits(builder, name)
     else:
-        yield Edit(name, "value", "computed, and in no program", None, static=True)
+        yield FieldEdit(name, "value", "computed, and in no program", None, static=True)
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def _find_other(builder: Builder, name: str, wanted: Callable[[Any], bool]) -> A
     return stored(drawn)[0]
 
 
-def _static_edits(builder: Builder, name: str) -> Iterator[Edit]:
+def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
     value = getattr(builder.base, name)
     yield _other_static(builder, name, value)
     for twin in twins(value):
@@ -89,20 +89,20 @@ def _static_edits(builder: Builder, name: str) -> Iterator[Edit]:
         if made is None:
             continue
         stored = stored_value(made, name, twin)
-        differs = told_apart(value, stored)
+        differs = is_distinct(value, stored)
         words = f"{say_static(value)} -> {short(twin)} ({type(twin).__name__})"
         if type(stored) is not type(twin):
             words += f", converted to {say_static(stored)}"
         edited = exchange(builder.base, name, stored)
-        yield Edit(name, "type", words, edited, static=True, must_retrace=differs)
+        yield FieldEdit(name, "type", words, edited, static=True, must_retrace=differs)
         return
 
 
-def _other_static(builder: Builder, name: str, value: Any) -> Edit:
+def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
     base: Any = jax.tree_util.tree_structure(builder.base)
 
     def differs(stored: Any) -> bool:
-        said = told_apart(value, stored)
+        said = is_distinct(value, stored)
         if said is not None:
             return said
         edited: Any = exchange(builder.base, name, stored)
@@ -111,18 +111,18 @@ def _other_static(builder: Builder, name: str, value: Any) -> Edit:
     try:
         other = _find_other(builder, name, differs)
     except (CannotBuildError, StaticFieldError) as error:
-        return Edit(name, "value", plain(str(error)).splitlines()[0], None, static=True)
+        return FieldEdit(name, "value", plain(str(error)).splitlines()[0], None, static=True)
     except LookupError:
-        return Edit(name, "value", "no other value was found", None, static=True)
+        return FieldEdit(name, "value", "no other value was found", None, static=True)
     words = change_of(say_static(value), say_static(other))
     edited = exchange(builder.base, name, other)
-    return Edit(name, "value", words, edited, static=True, must_retrace=True)
+    return FieldEdit(name, "value", words, edited, static=True, must_retrace=True)
 
 
 _NO_LEAF: Final = "has no leaf that could be changed"
 
 
-def _dynamic_edits(builder: Builder, name: str) -> Iterator[Edit]:
+def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
     value = getattr(builder.base, name)
     leaves, structure = jax.tree_util.tree_flatten(value)
     index = next((i for i, leaf in enumerate(leaves) if is_numeric(leaf)), None)
@@ -135,19 +135,19 @@ def _dynamic_edits(builder: Builder, name: str) -> Iterator[Edit]:
         if changed is None:
             if kind == "value":
                 words = f"{say_leaf(leaf)} has no elements"
-                yield Edit(name, kind, words, None, static=False)
+                yield FieldEdit(name, kind, words, None, static=False)
             continue
         new_leaves = [*leaves[:index], changed, *leaves[index + 1 :]]
         edited = exchange(builder.base, name, jax.tree_util.tree_unflatten(structure, new_leaves))
         words = f"{say_leaf(leaf)} -> {say_leaf(changed)}"
         if kind == "value" and say_leaf(leaf) == say_leaf(changed):
             words = f"{say_leaf(leaf)}, other elements"
-        yield Edit(name, kind, words, edited, static=False, must_retrace=must_retrace)
+        yield FieldEdit(name, kind, words, edited, static=False, must_retrace=must_retrace)
     if builder.may_be_none(name):
         yield _structure_edit(builder, name)
 
 
-def _structure_edit(builder: Builder, name: str) -> Edit:
+def _structure_edit(builder: Builder, name: str) -> FieldEdit:
     """Return a change of a field's structure: None becomes an array, say."""
     value = getattr(builder.base, name)
     before: Any = jax.tree_util.tree_structure(value)
@@ -159,7 +159,7 @@ def _structure_edit(builder: Builder, name: str) -> Edit:
     try:
         other = _find_other(builder, name, differs)
     except (LookupError, CannotBuildError):
-        return Edit(name, "structure", f"{short(value)} {_NO_LEAF}", None, static=False)
+        return FieldEdit(name, "structure", f"{short(value)} {_NO_LEAF}", None, static=False)
     words = change_of(short(value), say_leaf(other))
     edited = exchange(builder.base, name, other)
-    return Edit(name, "structure", words, edited, static=False, must_retrace=True)
+    return FieldEdit(name, "structure", words, edited, static=False, must_retrace=True)

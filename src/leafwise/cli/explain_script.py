@@ -23,7 +23,7 @@ from leafwise._jax.events import EventKind
 from leafwise._jit import storm
 from leafwise._jit.blocks import CaptureChecks, Stale, StaleCapture, enter_block, leave_block
 from leafwise._jit.inner_traces import owner_of
-from leafwise._jit.jit import remembering
+from leafwise._jit.jit import jit_with_log
 from leafwise._jit.recorder import Event
 from leafwise._jit.watch import watch
 from leafwise._objects.call_site import Site, short_file
@@ -60,7 +60,7 @@ def _stale(found: StaleCapture) -> shape.StaleCall:
     }
 
 
-class Target(NamedTuple):
+class Script(NamedTuple):
     """A script or a module, with its arguments.
 
     Attributes:
@@ -90,7 +90,7 @@ class Ended(NamedTuple):
     words: str
 
 
-def problem(target: Target) -> str | None:
+def problem(target: Script) -> str | None:
     """Say why a target cannot be run, if that is known beforehand."""
     if not target.is_module:
         file = Path(target.name)
@@ -106,7 +106,7 @@ def problem(target: Target) -> str | None:
 
 
 @contextlib.contextmanager
-def _path_of(target: Target) -> Generator[None, None, None]:
+def _path_of(target: Script) -> Generator[None, None, None]:
     """Let imports look where they do for a script, until the block ends."""
     old = sys.path[:]
     folder = Path.cwd() if target.is_module else Path(target.name).parent.resolve()
@@ -117,7 +117,7 @@ def _path_of(target: Target) -> Generator[None, None, None]:
         sys.path[:] = old
 
 
-def run(target: Target, version: str, *, captures: bool = False) -> tuple[shape.Report, Ended]:
+def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.Report, Ended]:
     """Run a script, with every `jax.jit` under watch.
 
     Args:
@@ -162,7 +162,7 @@ def _jit_replaced(block: CaptureChecks | None) -> Generator[None, None, None]:
             case ():
                 return functools.partial(watched, **options)
             case (fun,) if callable(fun):
-                return remembering(fun, options, stale)
+                return jit_with_log(fun, options, stale)
             case _:
                 return original(*args, **options)
 
@@ -178,7 +178,7 @@ def _jit_replaced(block: CaptureChecks | None) -> Generator[None, None, None]:
             leave_block(block)
 
 
-def _run(target: Target) -> Ended:
+def _run(target: Script) -> Ended:
     """Run the script as Python would."""
     old = sys.argv
     sys.argv = [target.name, *target.arguments]
@@ -240,7 +240,7 @@ def _is_ours(module: str) -> bool:
     return module in ("runpy", __name__) or module.startswith("importlib")
 
 
-def _functions(events: Sequence[Event]) -> list[shape.Function]:
+def _functions(events: Sequence[Event]) -> list[shape.FunctionRecord]:
     """Sum up the events of each function, the most seconds first."""
     groups: dict[Any, list[Event]] = {}
     for event in events:
@@ -261,7 +261,7 @@ def _numbers(seconds: shape.Seconds) -> tuple[float, float, float]:
     return seconds["trace"], seconds["lower"], seconds["compile"]
 
 
-def _function(events: Sequence[Event]) -> shape.Function:
+def _function(events: Sequence[Event]) -> shape.FunctionRecord:
     first = events[0]
     found = next((event.fun for event in events if event.fun is not None), None)
     file, line = ("", 0) if first.eager else _definition(found)
@@ -324,7 +324,7 @@ def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     return short_file(code.co_filename), code.co_firstlineno
 
 
-def _event(event: Event, start: float) -> shape.Event:
+def _event(event: Event, start: float) -> shape.EventRecord:
     why: Any = event.explanation.as_dict() if event.explanation is not None else None
     return {
         "kind": "cache hit" if event.cached else event.kind.value,
@@ -338,7 +338,7 @@ def _event(event: Event, start: float) -> shape.Event:
     }
 
 
-def _site(site: Site | None) -> shape.Site | None:
+def _site(site: Site | None) -> shape.SiteRecord | None:
     if site is None:
         return None
     file = short_file(site.file)

@@ -149,7 +149,7 @@ def _explain(options: argparse.Namespace) -> int:
     from leafwise._display import page, perfetto, tables  # noqa: PLC0415  # needs the extra `cli`
     from leafwise.cli import explain_script  # noqa: PLC0415
 
-    target = explain_script.Target(options.target, options.arguments, options.module)
+    target = explain_script.Script(options.target, options.arguments, options.module)
     files = [name for name in (options.json, options.html, options.perfetto) if name]
     problem = explain_script.problem(target) or _unwritable(files)
     if problem:
@@ -232,7 +232,7 @@ def _chosen(options: argparse.Namespace) -> Any:
     fields = options.fields or bool(options.field)
     with_laws = options.laws or bool(options.law)
     both = fields == with_laws
-    return run.Options(
+    return run.CheckOptions(
         laws=tuple(dict.fromkeys(options.law or Law)) if both or with_laws else (),
         fields=both or fields,
         only=tuple(options.field),

@@ -10,8 +10,8 @@ from leafwise._jax.events import count_events
 from leafwise._objects.text import got
 from leafwise._trees.roles import field_order, names_of
 from leafwise.cli.changes import Builder
-from leafwise.cli.edits import Edit, edits_of, while_changing
-from leafwise.cli.records import Row, Verdict
+from leafwise.cli.edits import FieldEdit, edits_of, while_changing
+from leafwise.cli.records import CheckedRow, Verdict
 from leafwise.cli.targets import for_jit, is_own
 from leafwise.testing._words import plain, tell
 from leafwise.testing.strategies._leaves import is_numeric
@@ -19,7 +19,7 @@ from leafwise.testing.strategies._leaves import is_numeric
 
 def check_fields(
     builder: Builder, only: Collection[str] = (), watched: Callable[[str], None] = lambda _: None
-) -> Iterator[Row]:
+) -> Iterator[CheckedRow]:
     """Change each field alone, and watch JAX.
 
     Args:
@@ -38,7 +38,7 @@ def check_fields(
                     yield observe(builder.base, edit)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
             note = tell(error)
-            yield Row(name, name not in names.dynamic, "", "", "", 0, 0, Verdict.ERROR, note)
+            yield CheckedRow(name, name not in names.dynamic, "", "", "", 0, 0, Verdict.ERROR, note)
 
 
 def untraceable(base: Any) -> str:
@@ -68,10 +68,10 @@ def signature(tree: Any) -> tuple[Any, ...]:
     )
 
 
-def observe(base: Any, edit: Edit) -> Row:
+def observe(base: Any, edit: FieldEdit) -> CheckedRow:
     """Call a fresh jitted function with the instance and with the changed one."""
     if edit.edited is None or _is_hidden(base, edit):
-        return Row(edit.field, edit.static, edit.kind, edit.words, "", 0, 0, Verdict.SKIPPED)
+        return CheckedRow(edit.field, edit.static, edit.kind, edit.words, "", 0, 0, Verdict.SKIPPED)
     started = time.perf_counter()
     with while_changing(type(base), edit.field):
         before, after = for_jit(base), for_jit(edit.edited)
@@ -83,7 +83,7 @@ def observe(base: Any, edit: Edit) -> Row:
         verdict, note = _judge(edit, after, answer, seen.traces, seen.compiles, retraces=retraces)
     if verdict is Verdict.VIOLATION and edit.static and edit.kind == "type":
         verdict = Verdict.VIOLATION if is_own(type(base)) else Verdict.WARNING
-    return Row(
+    return CheckedRow(
         edit.field,
         edit.static,
         edit.kind,
@@ -97,7 +97,7 @@ def observe(base: Any, edit: Edit) -> Row:
     )
 
 
-def _is_hidden(base: Any, edit: Edit) -> bool:
+def _is_hidden(base: Any, edit: FieldEdit) -> bool:
     """Return whether a change is one of leaves that `for_jit` takes away."""
     if edit.kind != "structure" or for_jit(base) is base:
         return False
@@ -121,7 +121,7 @@ def _run(program: Any, tree: Any) -> Any:
 
 
 def _judge(
-    edit: Edit, edited: Any, answer: Any, traces: int, compiles: int, *, retraces: bool
+    edit: FieldEdit, edited: Any, answer: Any, traces: int, compiles: int, *, retraces: bool
 ) -> tuple[Verdict, str]:
     expected = 1 if retraces else 0
     if (traces, compiles) != (expected, expected):

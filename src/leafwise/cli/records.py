@@ -27,7 +27,7 @@ class Verdict(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class CheckedRow:
     """One change of one field and its outcome, as reported."""
 
     field: str
@@ -115,7 +115,7 @@ class ClassReport:
 
     name: str
     instance: str
-    rows: tuple[Row, ...]
+    rows: tuple[CheckedRow, ...]
     error: str = ""
     laws: tuple[LawResult, ...] = ()
     warnings: tuple[Caution, ...] = ()
@@ -135,7 +135,7 @@ class ClassReport:
         return [row.verdict for row in self.rows] + [result.verdict for result in self.laws]
 
     @property
-    def tried(self) -> tuple[Row, ...]:
+    def tried(self) -> tuple[CheckedRow, ...]:
         """The changes that were made: all rows but the skipped ones."""
         return tuple(row for row in self.rows if row.verdict is not Verdict.SKIPPED)
 

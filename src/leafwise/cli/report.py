@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leafwise.cli.records import Caution, ClassReport, Row, Verdict
-from leafwise.cli.run import Run
+from leafwise.cli.records import Caution, CheckedRow, ClassReport, Verdict
+from leafwise.cli.run import CheckRun
 
 _STYLES: Final = {
     Verdict.OK: "green",
@@ -24,7 +24,7 @@ _NARROW: Final = 80
 """Below this width a table would lose or fold too much."""
 
 
-def print_run(run: Run, console: Console, *, verbose: bool = False) -> None:
+def print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None:
     """Print a table with a line for each class, what is wrong with each, and a line that sums up.
 
     Args:
@@ -61,7 +61,7 @@ def _print_title(report: ClassReport, console: Console) -> None:
     console.print(Text.assemble((report.name, "bold"), "  ", (report.instance, "dim")))
 
 
-def _print_class(report: ClassReport, console: Console, rows: tuple[Row, ...]) -> None:
+def _print_class(report: ClassReport, console: Console, rows: tuple[CheckedRow, ...]) -> None:
     _print_title(report, console)
     for words, problem, style in (
         ("not checked", report.error, "bold red"),
@@ -76,7 +76,7 @@ def _print_class(report: ClassReport, console: Console, rows: tuple[Row, ...]) -
     console.print()
 
 
-def _table(rows: Iterable[Row]) -> Table:
+def _table(rows: Iterable[CheckedRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for title in ("field", "kind", "changed", "change", "predicted"):
         table.add_column(title, overflow="fold")
@@ -98,7 +98,7 @@ def _table(rows: Iterable[Row]) -> Table:
     return table
 
 
-def _print_lines(rows: Iterable[Row], console: Console) -> None:
+def _print_lines(rows: Iterable[CheckedRow], console: Console) -> None:
     """Print what the table says, a few lines for each change."""
     for row in rows:
         console.print(Text.assemble(row.field, " ", _kind(row), f" {row.kind}: {row.change}"))
@@ -109,11 +109,11 @@ def _print_lines(rows: Iterable[Row], console: Console) -> None:
             console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _kind(row: Row) -> Text:
+def _kind(row: CheckedRow) -> Text:
     return Text("static", "magenta") if row.static else Text("dynamic", "cyan")
 
 
-def _verdict(row: Row) -> Text:
+def _verdict(row: CheckedRow) -> Text:
     text = f"{row.verdict}: {row.note}" if row.note else str(row.verdict)
     return Text(text, _STYLES[row.verdict])
 
@@ -211,7 +211,7 @@ def _warning_lines(warning: Caution) -> list[Text]:
     return lines
 
 
-def summary(run: Run) -> str:
+def summary(run: CheckRun) -> str:
     """Return one line: how many classes, changes and laws, and how they turned out."""
     rows = [row for report in run.reports for row in report.tried]
     laws = [result for report in run.reports for result in report.laws]

@@ -23,8 +23,8 @@ from leafwise._trees.roles import field_order
 from leafwise.cli.cautions import SHOWN, cautions, cautions_of_part
 from leafwise.cli.changes import Builder
 from leafwise.cli.observe import check_fields, untraceable
-from leafwise.cli.records import Caution, ClassReport, LawResult, Row, UsageError, Verdict
-from leafwise.cli.targets import Target, is_own, library_of, place_of
+from leafwise.cli.records import Caution, CheckedRow, ClassReport, LawResult, UsageError, Verdict
+from leafwise.cli.targets import CheckTarget, is_own, library_of, place_of
 from leafwise.errors import LawViolation
 from leafwise.testing._check import check_pytree
 from leafwise.testing._laws.law import Law
@@ -192,7 +192,7 @@ _LAWS: Final = {str(law): law for law in Law}
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class CheckOptions:
     """What is to be checked, and how.
 
     Attributes:
@@ -215,7 +215,7 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class CheckRun:
     """All that was found.
 
     Attributes:
@@ -242,7 +242,9 @@ def _unwatched(_: str) -> None:
 
 
 def check_class(
-    target: Target, options: Options | None = None, watched: Callable[[str], None] = _unwatched
+    target: CheckTarget,
+    options: CheckOptions | None = None,
+    watched: Callable[[str], None] = _unwatched,
 ) -> ClassReport:
     """Check one class.
 
@@ -251,7 +253,7 @@ def check_class(
         options: What to check.
         watched: Is called with what is looked at next: a field, a law.
     """
-    chosen = options or Options()
+    chosen = options or CheckOptions()
     cls = target.cls
     file, line = place_of(cls)
     report = ClassReport(target.name, "", (), library=library_of(cls), file=file, line=line)
@@ -285,21 +287,23 @@ def check_class(
     return _with_warnings(report, builder, chosen)
 
 
-def _too_long(cls: type, options: Options) -> str:
+def _too_long(cls: type, options: CheckOptions) -> str:
     return f"{cls.__name__}: took longer than {options.seconds:g} seconds"
 
 
-def _build(target: Target, options: Options) -> tuple[Builder, str]:
+def _build(target: CheckTarget, options: CheckOptions) -> tuple[Builder, str]:
     """Return what has an instance, and what is wrong with its leaves."""
     with time_limit(options.seconds):
         builder = Builder(target.cls)
         return builder, untraceable(builder.base)
 
 
-def _rows(builder: Builder, options: Options, watched: Callable[[str], None]) -> Iterator[Row]:
+def _rows(
+    builder: Builder, options: CheckOptions, watched: Callable[[str], None]
+) -> Iterator[CheckedRow]:
     """Yield the rows of all fields, as far as there is time."""
     made = check_fields(builder, options.only, lambda name: watched(f"field {name}"))
-    rows: list[Row] = []
+    rows: list[CheckedRow] = []
     note = ""
     try:
         with time_limit(options.seconds):
@@ -312,12 +316,12 @@ def _rows(builder: Builder, options: Options, watched: Callable[[str], None]) ->
         note = tell(error)
     yield from rows
     if note:
-        yield Row("", static=False, kind="", change="", predicted="", traces=0, compiles=0,
+        yield CheckedRow("", static=False, kind="", change="", predicted="", traces=0, compiles=0,
                   verdict=Verdict.ERROR, note=note)  # fmt: skip
 
 
 def _laws(
-    builder: Builder, options: Options, watched: Callable[[str], None]
+    builder: Builder, options: CheckOptions, watched: Callable[[str], None]
 ) -> Iterator[LawResult]:
     if not options.laws:
         return
@@ -336,7 +340,7 @@ def _laws(
         )
 
 
-def _with_warnings(report: ClassReport, builder: Builder, options: Options) -> ClassReport:
+def _with_warnings(report: ClassReport, builder: Builder, options: CheckOptions) -> ClassReport:
     """Turn what the libraries of a class and its parts are known for into warnings.
 
     They show what happens.
@@ -377,7 +381,7 @@ def _strict(found: Any) -> Any:
     return dataclasses.replace(found, verdict=Verdict.VIOLATION)
 
 
-def run_checks(targets: Sequence[Target], options: Options | None = None) -> Run:
+def run_checks(targets: Sequence[CheckTarget], options: CheckOptions | None = None) -> CheckRun:
     """Check all classes, with progress on a terminal's standard error.
 
     After Ctrl-C, what was found so far is returned.
@@ -385,7 +389,7 @@ def run_checks(targets: Sequence[Target], options: Options | None = None) -> Run
     Raises:
         UsageError: No class has a field that was asked for.
     """
-    chosen = options or Options()
+    chosen = options or CheckOptions()
     console = Console(stderr=True)
     description = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), description, TimeElapsedColumn())
@@ -406,13 +410,13 @@ def run_checks(targets: Sequence[Target], options: Options | None = None) -> Run
                 bar.advance(task)
         except KeyboardInterrupt:
             pass
-    run = Run(tuple(reports), len(targets))
+    run = CheckRun(tuple(reports), len(targets))
     if not run.interrupted:
         _refuse_unknown_fields(reports, chosen)
     return run
 
 
-def _refuse_unknown_fields(reports: list[ClassReport], options: Options) -> None:
+def _refuse_unknown_fields(reports: list[ClassReport], options: CheckOptions) -> None:
     names = list(dict.fromkeys(name for report in reports for name in report.fields))
     if any(report.error for report in reports):
         return  # it may have the field

@@ -134,7 +134,7 @@ class TargetError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class CheckTarget:
     """A class to check.
 
     Attributes:
@@ -148,7 +148,7 @@ class Target:
     optional: bool = False
 
 
-def find_targets(texts: list[str]) -> list[Target]:
+def find_targets(texts: list[str]) -> list[CheckTarget]:
     """Return the pytree classes of all targets, each once, in order of definition.
 
     Args:
@@ -157,7 +157,7 @@ def find_targets(texts: list[str]) -> list[Target]:
     Raises:
         TargetError: A target cannot be imported, or there is no pytree class in it.
     """
-    found: dict[int, Target] = {}  # by identity: a metaclass may compare classes as it likes
+    found: dict[int, CheckTarget] = {}  # by identity: a metaclass may compare classes as it likes
     for text in texts:
         place, colon, wanted = _split(text)
         if colon and not wanted:
@@ -256,7 +256,7 @@ def _file_of(name: str) -> Path:
     return Path(getattr(sys.modules[name], "__file__", None) or "").resolve()
 
 
-def _one(module: types.ModuleType, place: str, wanted: str) -> Target:
+def _one(module: types.ModuleType, place: str, wanted: str) -> CheckTarget:
     value: Any = module
     for part in wanted.split("."):
         value = getattr(value, part, None)
@@ -270,10 +270,10 @@ def _one(module: types.ModuleType, place: str, wanted: str) -> Target:
             f"  fix: decorate it with @lw.pytree, or register it with JAX"
         )
         raise TargetError(msg)
-    return Target(value, f"{place}:{wanted}")
+    return CheckTarget(value, f"{place}:{wanted}")
 
 
-def _all(module: types.ModuleType, place: str) -> Iterator[Target]:
+def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
     """Yield the classes that a module defines or registers, nested ones included.
 
     A package defines what its own modules do, as far as it shows it.
@@ -283,7 +283,7 @@ def _all(module: types.ModuleType, place: str) -> Iterator[Target]:
             continue
         own = _is_defined_in(value, module)
         if is_concrete(value) and (own or registered_names(value) is not None):
-            yield Target(value, f"{place}:{name}", is_namedtuple(value))
+            yield CheckTarget(value, f"{place}:{name}", is_namedtuple(value))
         if own:
             yield from _nested(value, f"{place}:{name}")
 
@@ -294,11 +294,11 @@ def _is_defined_in(cls: type, module: types.ModuleType) -> bool:
     return home == module.__name__ or (is_package and home.startswith(f"{module.__name__}."))
 
 
-def _nested(outer: type, name: str) -> Iterator[Target]:
+def _nested(outer: type, name: str) -> Iterator[CheckTarget]:
     for inner_name, inner in list(vars(outer).items()):
         if not is_class(inner):
             continue
         if inner.__qualname__ == f"{outer.__qualname__}.{inner_name}":
             if is_concrete(inner):
-                yield Target(inner, f"{name}.{inner_name}", is_namedtuple(inner))
+                yield CheckTarget(inner, f"{name}.{inner_name}", is_namedtuple(inner))
             yield from _nested(inner, f"{name}.{inner_name}")

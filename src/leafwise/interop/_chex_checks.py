@@ -74,7 +74,7 @@ _UNKNOWN: Final = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayCon
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _Assertion:
     """One assertion and its arguments behind the value."""
 
     assertion: Callable[..., Any]
@@ -166,8 +166,8 @@ class _Part:
             checkify.check = check  # chex leaves its own there if the assertion raises
 
 
-def _load_part(assertion: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Part:
-    return _Part(
+def _load_part(assertion: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Assertion:
+    return _Assertion(
         getattr(chex, assertion) if isinstance(assertion, str) else assertion, args, kwargs
     )
 
@@ -181,7 +181,7 @@ class ChexCheck(NamedCheck):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, *parts: _Part) -> None:
+    def __init__(self, *parts: _Assertion) -> None:
         self._parts = parts
 
     def __call__(self, value: Any) -> None:
@@ -261,7 +261,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
             f"  fix: chex_check(chex.assert_rank, 2)"
         )
         raise DefinitionError(msg)
-    part = _Part(inner, args, kwargs)
+    part = _Assertion(inner, args, kwargs)
     if part.of_chex in _OF_NO_VALUE:
         msg = f"{part}: {part.name} says nothing of a value"
         raise DefinitionError(msg)
@@ -275,7 +275,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
     return ChexCheck(part)
 
 
-def _check_arguments(part: _Part) -> None:
+def _check_arguments(part: _Assertion) -> None:
     """Refuse arguments that the assertion does not take."""
     try:
         signature = inspect.signature(part.assertion)

@@ -18,7 +18,7 @@ import jax
 from leafwise._classes.annotations import caller_scopes
 from leafwise._classes.fields import STATIC_METADATA, field, static_field
 from leafwise._classes.instance import field_values, fill
-from leafwise._classes.pytree import Options, decorate
+from leafwise._classes.pytree import PytreeOptions, decorate
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.class_map import ClassMap
@@ -306,11 +306,11 @@ def _is_by_chex(function: Any) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Probe:
+class _Sample:
     x: int
 
 
-_GENERATED: Final = cast("Any", _Probe.__eq__).__code__.co_qualname.removesuffix("__eq__")
+_GENERATED: Final = cast("Any", _Sample.__eq__).__code__.co_qualname.removesuffix("__eq__")
 """What the code of all functions that dataclasses makes is named by."""
 
 
@@ -369,7 +369,7 @@ def _build(cls: Any, static: frozenset[str], scopes: Scopes) -> type:
     _declare_fields(cls, body, static - _statics_of(bases), kw_only=mapping)
     made = _class(cls, bases, exchanged, body)
     params = vars(cls).get("__dataclass_params__")
-    options = Options(
+    options = PytreeOptions(
         kw_only=mapping,
         slots=False,
         order=params.order if params else False,

@@ -32,7 +32,7 @@ from leafwise._classes.fields import (
 from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sealed_content
 from leafwise._classes.registry import follow_checking
 from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
-from leafwise._objects.class_map import ClassMap, announce
+from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._statics.key import KEY, StaticKey, table_of
 from leafwise.errors import DefinitionError
 
@@ -211,7 +211,7 @@ def _static_fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
     """
     kept = [each for each in dataclasses.fields(cls) if not _is_hidden(cls, each.name)]
     _check_flattened(cls, [each.name for each in kept if not each.metadata.get("static", False)])
-    announce(cls)  # not in `__init_subclass__`, which runs before it is a pytree
+    notify_registered(cls)  # not in `__init_subclass__`, which runs before it is a pytree
     return tuple(each for each in kept if each.metadata.get("static", False) and each.name != KEY)
 
 

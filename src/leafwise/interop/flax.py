@@ -12,13 +12,13 @@ import jax
 from leafwise._classes.foreign import LazyOwner
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
-from leafwise._objects.class_map import tell_of_classes
+from leafwise._objects.class_map import on_registered
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
 from leafwise._statics.key import KEY, table_of
 from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
 from leafwise.interop._checkpoint.checkpoint import say_opaque
-from leafwise.interop._checkpoint.portable import Json, PortableReader, dump, say
+from leafwise.interop._checkpoint.portable import Json, PortableReader, dump, format_json
 
 __all__ = ["register_nnx_data", "register_serialization"]
 
@@ -76,7 +76,7 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
     """
     global _allow_opaque  # noqa: PLW0603  # one switch for the process, as flax has one table
     _allow_opaque = allow_opaque
-    tell_of_classes(_register_serialization)
+    on_registered(_register_serialization)
 
 
 def register_nnx_data() -> None:
@@ -102,7 +102,7 @@ def register_nnx_data() -> None:
         (3,)
     """
     import_module("flax.nnx")  # now rather than when the next class is made
-    tell_of_classes(_register_nnx_data)
+    on_registered(_register_nnx_data)
 
 
 def _register_nnx_data(cls: type) -> None:
@@ -248,7 +248,7 @@ def _static_differences(target: Any, saved: Any, reader: PortableReader) -> list
     now = {name: _read(reader, target, name) for name in _static_names(type(target))}
     try:
         before = {name: next(iter(texts)) for name, texts in saved.items()}
-        said = {name: say(json.loads(text)) for name, text in before.items()}
+        said = {name: format_json(json.loads(text)) for name, text in before.items()}
     except (AttributeError, TypeError, ValueError, StopIteration) as error:
         kind = type(target).__name__
         msg = f"{kind}: what the state dict says of its statics is damaged\n  got: {got(saved)}"
@@ -257,7 +257,7 @@ def _static_differences(target: Any, saved: Any, reader: PortableReader) -> list
         Difference(
             f"{type(target).__name__}.{name}",
             said.get(name, _NOTHING),
-            say(json.loads(now[name])) if name in now else "no such static",
+            format_json(json.loads(now[name])) if name in now else "no such static",
         )
         for name in {**now, **before}
         if now.get(name) != before.get(name)

@@ -27,12 +27,12 @@ epath: Any = importlib.import_module("etils.epath")
 
 if TYPE_CHECKING:
 
-    class _Handler: ...
+    class _OrbaxHandler: ...
 
     class _Arguments: ...
 
 else:
-    _Handler, _Arguments = ocp.handlers.AsyncCheckpointHandler, ocp.args.CheckpointArgs
+    _OrbaxHandler, _Arguments = ocp.handlers.AsyncCheckpointHandler, ocp.args.CheckpointArgs
 
 __all__ = ["Handler", "Restore", "Save", "SavedTree", "restore", "save"]
 
@@ -46,7 +46,7 @@ _ROOT: Final = "tree"
 _CHUNK: Final = 1 << 22
 
 
-class Handler(_Handler):
+class Handler(_OrbaxHandler):
     """What saves and restores trees: for `Checkpointer`, `AsyncCheckpointer` and the manager.
 
     ``ocp.AsyncCheckpointer(Handler())`` takes `Save` and `Restore` as its ``args=``. A

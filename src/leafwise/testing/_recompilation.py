@@ -26,7 +26,7 @@ from leafwise.testing.strategies._edits import (
     options_of,
 )
 from leafwise.testing.strategies._leaves import is_numeric
-from leafwise.testing.strategies._places import Role, Spot, is_below, spots
+from leafwise.testing.strategies._places import EditPosition, Role, is_below, spots
 
 VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 """The edits that claims are about: another value, all else being equal."""
@@ -200,7 +200,7 @@ def check_claims(
     claims: Claims,
     *,
     arguments_of: Callable[[Any], Sequence[Any]],
-    places_of: Callable[[Any], Iterable[Spot]] = spots,
+    places_of: Callable[[Any], Iterable[EditPosition]] = spots,
     settings: hypothesis.settings | None,
     seed: int | None,
 ) -> None:
@@ -258,7 +258,7 @@ class _Trial:
     make: Callable[[], Subject]
     claims: Claims
     arguments_of: Callable[[Any], Sequence[Any]]
-    places_of: Callable[[Any], Iterable[Spot]]
+    places_of: Callable[[Any], Iterable[EditPosition]]
     path: str = ""
     tested: int = 0
     known: dict[str, Role] = dataclasses.field(default_factory=dict[str, Role])
@@ -287,7 +287,7 @@ class _Trial:
         self.tested += 1
         self.claims.check(case, edit, seen)
 
-    def _draw(self, case: Case, places: list[Spot]) -> Edit[Any] | None:
+    def _draw(self, case: Case, places: list[EditPosition]) -> Edit[Any] | None:
         """Draw an edit; statics take values that the strategy draws, if it draws others."""
         kinds = VALUES if self.path else tuple(EditKind)
         if self.path:

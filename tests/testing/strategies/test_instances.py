@@ -295,11 +295,11 @@ def test_classes_without_instances() -> None:
             raise TypeError(msg)
 
     @dataclasses.dataclass
-    class Holder:
+    class BoundIn:
         it: Empty
 
-    text = error_of(instances(Holder))
-    assert "Holder.it: Empty: no drawn values made an instance" in text
+    text = error_of(instances(BoundIn))
+    assert "BoundIn.it: Empty: no drawn values made an instance" in text
     assert "none of these" in text
     assert "register_type_strategy(Empty, ...)" in text
 

@@ -17,9 +17,15 @@ import numpy as np
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import StaticKey, verify
-from leafwise._trees.nodes import Node, Walk
+from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
-from leafwise.interop._checkpoint.portable import Json, PortableReader, class_name, dump, say
+from leafwise.interop._checkpoint.portable import (
+    Json,
+    PortableReader,
+    class_name,
+    dump,
+    format_json,
+)
 
 VERSION: Final = 1
 """The version of the format: raised when an older leafwise could misread what is written."""
@@ -141,7 +147,7 @@ def describe_tree(tree: Any, start: str = "") -> Described:
         StaticMutatedError: A static of a leafwise class changed in place.
         CheckpointError: Two places of the tree have one path.
     """
-    walk = Walk(lambda leaf: leaf, frozenset())
+    walk = TreeWalk(lambda leaf: leaf, frozenset())
     reader = _TreeReader(walk.leaves, type(tree).__name__)
     reader.read(walk.node_or_leaf(tree), start)
     return reader.described
@@ -338,7 +344,7 @@ def _compare(path: str, one: _Place, other: _Place) -> Iterator[tuple[str, str, 
             yield path, _say(one), _say(other)
     elif "static" in one:
         for where, mine, its in _inside(path, one["static"], other["static"]):
-            yield where, say(mine), say(its)
+            yield where, format_json(mine), format_json(its)
     elif dump(one) != dump(other):
         yield path, _say(one), _say(other)
 
@@ -361,7 +367,7 @@ def _inner(value: Json) -> dict[str, Json] | None:
         items: list[Any] = value
         return {f"[{index}]": item for index, item in enumerate(items)}
     if isinstance(value, dict) and value.keys() == {"FrozenMapping"}:
-        return {f"[{say(key)}]": item for key, item in value["FrozenMapping"]}
+        return {f"[{format_json(key)}]": item for key, item in value["FrozenMapping"]}
     if isinstance(value, dict) and value.keys() == {"class", "fields"}:
         return {value["class"]: None} | {f".{key}": item for key, item in value["fields"].items()}
     return None
@@ -372,10 +378,14 @@ def _say(place: _Place) -> str:
         return "nothing"
     ((kind, entry),) = place.items()
     if kind == "static":
-        return f"the static {say(entry)}"
+        return f"the static {format_json(entry)}"
     if kind == "array":
         return say_array(entry)
-    return entry if isinstance(entry, str) else f"{entry['class']} with keys {say(entry['keys'])}"
+    return (
+        entry
+        if isinstance(entry, str)
+        else f"{entry['class']} with keys {format_json(entry['keys'])}"
+    )
 
 
 def say_array(entry: Json) -> str:

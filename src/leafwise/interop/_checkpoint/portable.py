@@ -67,10 +67,10 @@ def name_of(value: Any) -> str | None:
     if not isinstance(module, str) or not isinstance(name, str):
         return None
     homes = (*_HOMES, module) if module.partition(".")[0] == "jax" else (module,)
-    return next((f"{home}:{name}" for home in homes if _find(home, name) is value), None)
+    return next((f"{home}:{name}" for home in homes if _find_named(home, name) is value), None)
 
 
-def _find(module: str, name: str) -> Any:
+def _find_named(module: str, name: str) -> Any:
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -371,11 +371,11 @@ _BASES: Final[tuple[tuple[Any, Callable[[PortableReader, Any, str], Json]], ...]
 )
 
 
-def say(value: Json) -> str:
+def format_json(value: Json) -> str:
     """Return JSON of a static as it would be written in Python, or nearly so."""
     if isinstance(value, list):
         items: list[Any] = value
-        inside = ", ".join(map(say, items))
+        inside = ", ".join(map(format_json, items))
         return f"({inside},)" if len(items) == 1 else f"({inside})"
     if not isinstance(value, dict):
         return repr(value)
@@ -385,11 +385,11 @@ def say(value: Json) -> str:
     if len(content) == 1:
         ((kind, only),) = content.items()
         if kind in {"FrozenMapping", "dict"}:
-            inside = ", ".join(f"{say(key)}: {say(item)}" for key, item in only)
+            inside = ", ".join(f"{format_json(key)}: {format_json(item)}" for key, item in only)
             return f"{kind}({{{inside}}})"
         if kind in {"float", "int", "bytes", "name", "type", "enum", "dtype"}:
             return str(only)
-        return f"{kind}{say(only) if isinstance(only, list) else f'({say(only)})'}"
+        return f"{kind}{format_json(only) if isinstance(only, list) else f'({format_json(only)})'}"
     name = content.pop("class", "")
     content |= content.pop("fields", {})
-    return f"{name}({', '.join(f'{key}={say(item)}' for key, item in content.items())})"
+    return f"{name}({', '.join(f'{key}={format_json(item)}' for key, item in content.items())})"

@@ -12,7 +12,7 @@ import jax
 
 from leafwise._trees.roles import names_of, try_exchange
 from leafwise.testing._laws.case import Case
-from leafwise.testing._laws.other_process import PROCESS, Request, folder_of
+from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
 from leafwise.testing._laws.same import difference, state_of
 from leafwise.testing._words import tell
 
@@ -98,7 +98,7 @@ def fresh_process(case: Case) -> None:
     if "__main__" in needed:
         return  # that is another one there
     paths = [folder for name in (module, *needed) for folder in folder_of(name)]
-    request = Request(list(dict.fromkeys(paths)), module, (first, second), names, aux)
+    request = UnpickleRequest(list(dict.fromkeys(paths)), module, (first, second), names, aux)
     try:
         answer = PROCESS.ask(request)
     except EOFError:

@@ -9,13 +9,13 @@ from typing import Any, Final
 import jax
 from hypothesis import strategies as st
 
-from leafwise._trees.equality import told_apart
+from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import names_of, try_exchange
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.same import again, decoy_of
 from leafwise.testing._words import change_of, say_static, short
 from leafwise.testing.strategies._edits import Edit, EditKind, make_edit, options_of
-from leafwise.testing.strategies._places import Role, Spot, spots
+from leafwise.testing.strategies._places import EditPosition, Role, spots
 
 _REGISTRY: Final = jax.tree_util.default_registry
 _MANY: Final = 4
@@ -119,14 +119,14 @@ def _fresh(x: Any) -> Iterator[Edit[Any]]:
         if spot.role is not Role.STATIC or not spot.name:
             continue
         fresh = again(spot.value)
-        if fresh is not spot.value and told_apart(spot.value, fresh) is False:
+        if fresh is not spot.value and is_distinct(spot.value, fresh) is False:
             edited = _put(spot, fresh)
             if edited is not None:
                 kind = EditKind.STATIC_VALUE
                 yield _Pair(spot.path, kind, spot.value, fresh, edited, x)
 
 
-def _put(spot: Spot, value: Any) -> Any:
+def _put(spot: EditPosition, value: Any) -> Any:
     try:
         return spot.put(value)
     except Exception:  # noqa: BLE001  # refused
@@ -139,12 +139,12 @@ def _is_plain(edit: Edit[Any]) -> bool:
         equal = bool(edit.before == edit.after)
     except Exception:  # noqa: BLE001  # the user's own code
         return True
-    return equal is not told_apart(edit.before, edit.after)
+    return equal is not is_distinct(edit.before, edit.after)
 
 
 def _check_pair(case: Case, edit: Edit[Any]) -> None:
     x = edit.original if isinstance(edit, _Pair) else case.instance
-    apart = told_apart(edit.before, edit.after)
+    apart = is_distinct(edit.before, edit.after)
     mine, its = case.structure(x, edit.path), case.structure(edit.edited, edit.path)
     equal = case.same_structure(mine, its, edit.path)
     if apart is None or equal is not apart:

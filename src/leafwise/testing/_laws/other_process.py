@@ -19,7 +19,7 @@ _SECONDS: Final = 120
 """How long an answer may take."""
 
 
-class Request(NamedTuple):
+class UnpickleRequest(NamedTuple):
     """What is sent.
 
     Attributes:
@@ -61,7 +61,7 @@ class FarProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: UnpickleRequest) -> Answer:
         """Send a request and wait for the answer.
 
         Raises:
@@ -94,7 +94,7 @@ class FarProcess:
             process.wait()
 
 
-def _exchange(process: "subprocess.Popen[bytes]", request: Request) -> Answer:
+def _exchange(process: "subprocess.Popen[bytes]", request: UnpickleRequest) -> Answer:
     into, out = process.stdin, process.stdout
     if into is None or out is None:  # it was not started by us
         raise EOFError
@@ -136,14 +136,14 @@ def folder_of(module: str) -> list[str]:
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     while True:
         try:
-            request = Request(*pickle.load(requests))  # noqa: S301  # of our own program
+            request = UnpickleRequest(*pickle.load(requests))  # noqa: S301  # of our own program
         except EOFError:
             return
         pickle.dump(tuple(_answer(request)), answers)
         answers.flush()
 
 
-def _answer(request: Request) -> Answer:
+def _answer(request: UnpickleRequest) -> Answer:
     sys.path += [path for path in request.paths if path not in sys.path]
     try:
         __import__(request.module)
@@ -161,7 +161,7 @@ def _answer(request: Request) -> Answer:
         return Answer(problem=f"after it was unpickled: {type(error).__name__}: {error}")
 
 
-def _compare(before: Any, after: Any, request: Request) -> tuple[str, str]:
+def _compare(before: Any, after: Any, request: UnpickleRequest) -> tuple[str, str]:
     """Compare an instance that was never hashed with one that was, elsewhere."""
     import jax  # noqa: PLC0415  # the class's module has loaded it
 

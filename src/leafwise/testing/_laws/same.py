@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from leafwise._trees.equality import told_apart
+from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import Names, field_order
 from leafwise.testing._words import is_key, say_leaf, say_static, short
 
@@ -38,7 +38,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 def same_static(one: Any, other: Any) -> bool:
     """Return whether two statics are of one type and value, as far as it can be known."""
-    apart = told_apart(one, other)
+    apart = is_distinct(one, other)
     if apart is not None:
         return not apart or _is_opaque(one, other)
     return type(one) is type(other) and _equal(one, other)

@@ -15,11 +15,11 @@ from leafwise.testing._laws.law import Law
 from leafwise.testing._plugin.report import message_of
 from leafwise.testing.strategies._constructor import CannotBuildError
 
-Found = Callable[[str], Sequence[tuple[str, type, bool, frozenset[str]]]]
+FoundClasses = Callable[[str], Sequence[tuple[str, type, bool, frozenset[str]]]]
 """From a target to its classes: name, class, whether it may be left out, known faults."""
 
 
-class Plan:
+class CheckPlan:
     """What is checked.
 
     Args:
@@ -29,7 +29,9 @@ class Plan:
         find: Finds the classes of a target.
     """
 
-    def __init__(self, texts: list[str], laws: list[str], selected: list[str], find: Found) -> None:
+    def __init__(
+        self, texts: list[str], laws: list[str], selected: list[str], find: FoundClasses
+    ) -> None:
         """Keep what is asked for."""
         self.texts = texts
         self.selected = selected
@@ -53,7 +55,7 @@ class Plan:
         return is_new
 
 
-def targets_of(root: pytest.Collector, plan: Plan) -> Iterator[pytest.Collector]:
+def targets_of(root: pytest.Collector, plan: CheckPlan) -> Iterator[pytest.Collector]:
     """Yield the targets of a run.
 
     Raises:
@@ -89,7 +91,7 @@ class TargetChecks(pytest.Collector):
         plan: What is checked.
     """
 
-    def __init__(self, *, plan: Plan, **kwargs: Any) -> None:
+    def __init__(self, *, plan: CheckPlan, **kwargs: Any) -> None:
         """Import nothing yet."""
         super().__init__(**kwargs)
         self.plan = plan

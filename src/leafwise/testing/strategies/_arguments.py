@@ -12,7 +12,7 @@ from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._trees.roles import prepared_by
 from leafwise.testing.strategies._arrays import ImpossibleError, Strategy
-from leafwise.testing.strategies._constructor import Parameter, Place
+from leafwise.testing.strategies._constructor import FieldContext, Parameter
 from leafwise.testing.strategies._find import find
 
 _TRIES: Final = 1000
@@ -51,7 +51,9 @@ def _remarks(kind: Any) -> tuple[Any, ...]:
     return kind.__metadata__ if typing.get_origin(kind) is Annotated else ()
 
 
-def argument_for(cls: Any, parameter: Parameter, where: Place, ask: Callable[..., Any]) -> Strategy:
+def argument_for(
+    cls: Any, parameter: Parameter, where: FieldContext, ask: Callable[..., Any]
+) -> Strategy:
     """Return a strategy for an argument that the field of its name does not refuse alone.
 
     Raises:
@@ -81,7 +83,7 @@ def argument_for(cls: Any, parameter: Parameter, where: Place, ask: Callable[...
 
 
 def _within_a_test(
-    kind: Any, strategy: Strategy, is_accepted: Callable[[Any], bool], where: Place
+    kind: Any, strategy: Strategy, is_accepted: Callable[[Any], bool], where: FieldContext
 ) -> Strategy:
     """Return a strategy for accepted values, without a search of Hypothesis in another's."""
     drawn = _accepted(strategy, is_accepted, where)
@@ -94,7 +96,7 @@ def _within_a_test(
 
 @st.composite
 def _accepted(
-    draw: st.DrawFn, strategy: Strategy, is_accepted: Callable[[Any], bool], where: Place
+    draw: st.DrawFn, strategy: Strategy, is_accepted: Callable[[Any], bool], where: FieldContext
 ) -> Any:
     for _ in range(_TRIES_IN_A_TEST):
         value = draw(strategy)
@@ -122,7 +124,7 @@ _CANDIDATES: Final[dict[Any, tuple[Any, ...]]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Slot:
+class ArgumentSlot:
     """One argument of a constructor, and where it comes from.
 
     Attributes:

@@ -19,7 +19,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from leafwise.testing.strategies._constructor import CannotBuildError, Place
+from leafwise.testing.strategies._constructor import CannotBuildError, FieldContext
 
 LENGTHS: Final = st.integers(1, 4)
 """The length of an axis that an annotation does not give."""
@@ -367,7 +367,7 @@ def alike(shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = "float32") -> Str
     return st.integers(0, 2).map(lambda number: np.full(shape, number, jnp.dtype(dtype)))
 
 
-def array_values(kind: Any, where: Place) -> Strategy:
+def array_values(kind: Any, where: FieldContext) -> Strategy:
     """Return a strategy for arrays, of which at most dtype and number of axes are said."""
     numpy = (typing.get_origin(kind) or kind) is np.ndarray
     if not where.varied:
@@ -405,7 +405,7 @@ _WIDE: Final[tuple[str, ...]] = ("float64", "int64", "uint64", "complex128")
 _RARE: Final[tuple[str, ...]] = ("bfloat16", "float16", "int8", "int16", "uint8")
 
 
-def jaxtyped_values(kind: Any, where: Place) -> Strategy:
+def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
     """Return a strategy for ``Float[Array, "batch 3"]``: numbers are lengths, names one length."""
     numpy = getattr(kind, "array_type", None) is np.ndarray
     names = _dtype_names(kind)

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._trees.equality import told_apart
+from leafwise._trees.equality import is_distinct
 from leafwise.testing._words import is_key
 from leafwise.testing.strategies._leaves import (
     is_numeric,
@@ -62,7 +62,7 @@ def _numbers(kind: type) -> Strategy:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return told_apart(one, other) is False
+    return is_distinct(one, other) is False
 
 
 def leaf_shapes(leaf: Any) -> Strategy | None:
@@ -138,7 +138,7 @@ def static_types(value: Any) -> Strategy | None:
 def static_values(value: Any) -> Strategy | None:
     """Return a strategy for other statics, as a rule of the same type; None if none are known."""
     made = _static_values(value)
-    return None if made is None else made.filter(lambda new: told_apart(value, new) is not False)
+    return None if made is None else made.filter(lambda new: is_distinct(value, new) is not False)
 
 
 def _static_values(value: Any) -> Strategy | None:
@@ -159,7 +159,7 @@ def _with_extra(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _tuples(value: tuple[Any, ...]) -> Strategy:
-    turned = [value[::-1]] if told_apart(value, value[::-1]) else []
+    turned = [value[::-1]] if is_distinct(value, value[::-1]) else []
     return st.sampled_from([*_with_extra(value), *turned])
 
 

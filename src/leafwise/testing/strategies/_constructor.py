@@ -97,14 +97,14 @@ def _signature_of_fields(cls: Any) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-class _Factory:
+class _FactoryDefault:
     """Stands for a default that a factory makes, in the words of dataclasses."""
 
     def __repr__(self) -> str:
         return "<factory>"
 
 
-_FACTORY: Final = _Factory()
+_FACTORY: Final = _FactoryDefault()
 
 
 def _default_of(cls: Any, parameter: inspect.Parameter) -> Callable[[], Any] | None:
@@ -164,7 +164,7 @@ _DEPTH: Final = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class FieldContext:
     """Where a value is wanted.
 
     Attributes:
@@ -203,7 +203,7 @@ class Place:
         static: bool = False,
         counts: bool = False,
         bindings: Mapping[Any, Any] | None = None,
-    ) -> "Place":
+    ) -> "FieldContext":
         """Return the place of an argument of `cls`, of which an instance is wanted here."""
         return dataclasses.replace(
             self,
@@ -216,7 +216,7 @@ class Place:
             steps=(*self.steps, (cls.__name__, name)),
         )
 
-    def below(self, cls: Any) -> "Place":
+    def below(self, cls: Any) -> "FieldContext":
         """Return the place of an instance of a subclass of `cls`."""
         return dataclasses.replace(self, above=(*self.above, cls))
 

@@ -19,7 +19,7 @@ from leafwise.testing.strategies._arrays import Strategy, array_values, own_dims
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
     EndlessError,
-    Place,
+    FieldContext,
     alias_value,
 )
 from leafwise.testing.strategies._scalars import (
@@ -36,7 +36,7 @@ _DIGITS: Final = st.integers(0, 9)
 _NAMES: Final = st.sampled_from(["a", "b", "c"])
 
 
-def _union(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _union(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     parts = typing.get_args(kind)
     members = [part for part in parts if part is not type(None)]
     none = [st.none()] if len(members) < len(parts) else []
@@ -57,7 +57,7 @@ def _union(kind: Any, where: Place, ask: Ask) -> Strategy:
     return st.one_of(*none, *strategies) if where.varied else st.one_of(*strategies, *none)
 
 
-def _array_like(_kind: Any, where: Place, _ask: Ask) -> Strategy:
+def _array_like(_kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
     made = array_values(jax.Array, where)
     return made | st.floats(-10, 10, width=16) if where.varied else made
 
@@ -68,7 +68,7 @@ class _Sizes(typing.NamedTuple):
 
 
 def _many(
-    items: list[Any], where: Place, ask: Ask, largest: int = 3
+    items: list[Any], where: FieldContext, ask: Ask, largest: int = 3
 ) -> tuple[list[Strategy], _Sizes]:
     """Return the strategies of items, and how many there may be: none if they cannot end."""
     try:
@@ -84,7 +84,7 @@ def _items(kind: Any) -> list[Any]:
     return [part for part in typing.get_args(kind) if part is not ...]
 
 
-def _tuple(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _tuple(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     said = typing.get_args(kind)
     if kind == tuple[()]:
         return st.just(())
@@ -96,7 +96,7 @@ def _tuple(kind: Any, where: Place, ask: Ask) -> Strategy:
     return st.tuples(*[ask(part, where) for part in said])
 
 
-def _sequence(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _sequence(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     (item,), sizes = _many(_items(kind) or [None], where, ask)
     if not _items(kind):
         item = _DIGITS
@@ -107,7 +107,7 @@ def _sequence(kind: Any, where: Place, ask: Ask) -> Strategy:
     return made.map(collections.deque if origin is collections.deque else tuple)
 
 
-def _set(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _set(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     (item,), sizes = _many(_items(kind) or [None], where, ask)
     if not _items(kind):
         item = _DIGITS
@@ -116,7 +116,7 @@ def _set(kind: Any, where: Place, ask: Ask) -> Strategy:
     return made.map(set) if mutable and where.varied else made
 
 
-def _mapping(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _mapping(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     items, sizes = _many(_items(kind) or [None, None], where, ask, largest=2)
     if not _items(kind):
         items = [_NAMES, _DIGITS]
@@ -146,7 +146,7 @@ def _is_own_mapping(kind: Any) -> bool:
     return is_mapping and bool(typing.get_args(kind)) and not inspect.isabstract(origin)
 
 
-def _typed_dict(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _typed_dict(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     kind = origin_of(kind)
     fields = typing.get_type_hints(kind)
     needed = {name: ask(fields[name], where) for name in fields if name in kind.__required_keys__}
@@ -168,7 +168,7 @@ def _of_one_scope(draw: st.DrawFn, strategy: Strategy) -> Any:
         return draw(strategy)
 
 
-def _type_variable(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _type_variable(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     if kind.__constraints__:
         return ask(functools.reduce(operator.or_, kind.__constraints__), where)
     default = getattr(kind, "__default__", None)  # since Python 3.13
@@ -176,7 +176,7 @@ def _type_variable(kind: Any, where: Place, ask: Ask) -> Strategy:
     return ask(default if has_default else kind.__bound__ or Any, where)
 
 
-def _tree(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _tree(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     """Return a strategy for jaxtyping's ``PyTree[leaf]``."""
     leaf = ask(getattr(kind, "leaftype", Any), where)
     if not where.varied:

@@ -11,12 +11,12 @@ import jax
 from hypothesis import strategies as st
 
 from leafwise._objects.text import got
-from leafwise._trees.equality import told_apart
+from leafwise._trees.equality import is_distinct
 from leafwise.errors import LeafwiseError
 from leafwise.testing._words import change_of, say_leaf, say_static, short
 from leafwise.testing.strategies import _changes
 from leafwise.testing.strategies._constructor import parameters_of
-from leafwise.testing.strategies._places import Role, Spot, is_below, spots
+from leafwise.testing.strategies._places import EditPosition, Role, is_below, spots
 
 T = TypeVar("T")
 
@@ -96,11 +96,13 @@ _CHANGES: Final[dict[EditKind, tuple[Role, _Change]]] = {
 }
 
 
-Options = dict[EditKind, list[tuple[Spot, "st.SearchStrategy[Any]"]]]
+Options = dict[EditKind, list[tuple[EditPosition, "st.SearchStrategy[Any]"]]]
 """By kind of edit, the places where one can be made, and what could stand there."""
 
 
-def options_of(places: Iterable[Spot], kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
+def options_of(
+    places: Iterable[EditPosition], kinds: Iterable[EditKind] = tuple(EditKind)
+) -> Options:
     """Return the edits that can be made at some places."""
     places = list(places)
     found: Options = {}
@@ -117,13 +119,13 @@ def options_of(places: Iterable[Spot], kinds: Iterable[EditKind] = tuple(EditKin
 
 
 def _as_annotated(
-    spot: Spot, strategy: "st.SearchStrategy[Any]"
+    spot: EditPosition, strategy: "st.SearchStrategy[Any]"
 ) -> "st.SearchStrategy[Any] | None":
     """Return a strategy for what an annotation lists, if it lists values; else the one given."""
     choices = _choices(spot.holder, spot.name) if spot.holder is not None else ()
     if not choices:
         return strategy
-    others = [choice for choice in choices if told_apart(choice, spot.value)]
+    others = [choice for choice in choices if is_distinct(choice, spot.value)]
     return st.sampled_from(others) if others else None
 
 
@@ -218,7 +220,7 @@ def edits_of(draw: st.DrawFn, found: Options) -> Edit[Any]:
     return edit
 
 
-def make_edit(kind: EditKind, spot: Spot, new: Any) -> Edit[Any] | None:
+def make_edit(kind: EditKind, spot: EditPosition, new: Any) -> Edit[Any] | None:
     """Return an edit; None if the class refuses the value, or stores the one that it had."""
     try:
         edited = spot.put(new)
@@ -229,7 +231,7 @@ def make_edit(kind: EditKind, spot: Spot, new: Any) -> Edit[Any] | None:
     if spot.role is Role.STATIC and spot.name:
         held = [each.value for each in spots(edited) if each.path == spot.path]
         stored = held[0] if held else new
-        if told_apart(spot.value, stored) is False:
+        if is_distinct(spot.value, stored) is False:
             return None
         if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
             return None  # a converter made another value of it

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
-    Place,
+    FieldContext,
     parameters_of,
     takes_any_name,
 )
@@ -146,7 +146,7 @@ class _Planned:
                 if not again:  # else this is the strategy that was registered
                     return draw(st.from_type(self.cls))
         if self._from_fields is None:
-            where = Place("", self.origin, varied=True)
+            where = FieldContext("", self.origin, varied=True)
             if self.overrides or registered:
                 self._from_fields = Plan(self.cls, where, strategy_for, self.overrides).strategy()
             else:

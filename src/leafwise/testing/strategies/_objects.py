@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import CannotBuildError, EndlessError, Place
+from leafwise.testing.strategies._constructor import CannotBuildError, EndlessError, FieldContext
 from leafwise.testing.strategies._plan import Plan
 from leafwise.testing.strategies._pool import BY_ARITY, FUNCTIONS, OF_MANY, PARTIALS, TREE_PARTIALS
 from leafwise.testing.strategies._scalars import (
@@ -87,7 +87,7 @@ def _is_found(cls: type) -> bool:
     return found is cls
 
 
-def builds(kind: Any, where: Place, ask: Ask) -> Strategy:
+def builds(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     """Return a strategy for a class with annotated fields: pytree class, dataclass."""
     origin = origin_of(kind)
     if where.forbids(origin):
@@ -105,13 +105,13 @@ def builds(kind: Any, where: Place, ask: Ask) -> Strategy:
         raise CannotBuildError(msg) from error
 
 
-def _concrete(kind: Any, where: Place, ask: Ask) -> Strategy:
+def _concrete(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     """Return a strategy for the subclasses of an abstract class, those that end first."""
     below = [each for each in subclasses_of(kind) if not is_abstract(each)]
     made: list[Strategy] = []
     endless: list[Strategy] = []
     refusals: list[CannotBuildError] = []
-    full = functools.reduce(Place.below, [kind] * 4, where)  # as deep as it goes
+    full = functools.reduce(FieldContext.below, [kind] * 4, where)  # as deep as it goes
     for subclass in below:
         try:
             strategy = ask(subclass, where.below(kind))
@@ -135,7 +135,7 @@ def _concrete(kind: Any, where: Place, ask: Ask) -> Strategy:
     raise CannotBuildError(msg)
 
 
-def _class(kind: Any, where: Place, _ask: Ask) -> Strategy:
+def _class(kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
     """Return a strategy for classes: the base that is named, and its subclasses."""
     said = [origin_of(each) for part in typing.get_args(kind) for each in _members(part)]
     bases = [base for base in said if isinstance(base, type)]
@@ -155,7 +155,7 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if is_union else (kind,)
 
 
-def _function(kind: Any, where: Place, _ask: Ask) -> Strategy:
+def _function(kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
     parts = typing.get_args(kind)
     if not where.varied or not parts or not isinstance(parts[0], list):
         return st.sampled_from(FUNCTIONS)

@@ -26,7 +26,7 @@ class Role(Enum):
     CONTAINER = auto()
 
 
-class Spot(NamedTuple):
+class EditPosition(NamedTuple):
     """One place of an instance.
 
     Attributes:
@@ -46,7 +46,7 @@ class Spot(NamedTuple):
     name: str = ""
 
 
-def spots(tree: Any) -> Iterator[Spot]:
+def spots(tree: Any) -> Iterator[EditPosition]:
     """Yield all places of a pytree, outer ones first: leaves, statics and containers."""
     yield from _spots(tree, "", lambda new: new, (None, ""), _DEEPEST)
 
@@ -65,7 +65,7 @@ def owner_at(tree: Any, path: str) -> type | None:
     return max(above, key=lambda spot: len(spot.path)).holder if above else None
 
 
-def argument_spots(arguments: Any, static: Container[str]) -> Iterator[Spot]:
+def argument_spots(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
     """Yield all places of a call's arguments.
 
     Args:
@@ -85,13 +85,13 @@ def _put_argument(arguments: Any, name: str, new: Any) -> Any:
 _Owner = tuple[type | None, str]
 
 
-def _spots(value: Any, path: str, put: Put, owner: _Owner, depth: int) -> Iterator[Spot]:
+def _spots(value: Any, path: str, put: Put, owner: _Owner, depth: int) -> Iterator[EditPosition]:
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
-        yield Spot(path, Role.LEAF, value, put, *owner)
+        yield EditPosition(path, Role.LEAF, value, put, *owner)
         return
     if type(value) in (list, tuple, dict, type(None)):
-        yield Spot(path, Role.CONTAINER, value, put, *owner)
+        yield EditPosition(path, Role.CONTAINER, value, put, *owner)
     if not depth:
         return
     names = names_of(value) if not isinstance(value, _CONTAINERS) else Names((), ())
@@ -113,7 +113,7 @@ _CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
 """Nodes whose children are no attributes."""
 
 
-def _children(value: Any, pairs: Any, path: str, put: Put, depth: int) -> Iterator[Spot]:
+def _children(value: Any, pairs: Any, path: str, put: Put, depth: int) -> Iterator[EditPosition]:
     """Yield the places in a node whose children are no attributes of it."""
     structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
     children = [child for _, child in pairs]
@@ -139,9 +139,11 @@ def _put_child(put: Put, structure: Any, children: list[Any], place: int, new: A
     return put(structure.unflatten([*children[:place], new, *children[place + 1 :]]))
 
 
-def _static_spots(value: Any, path: str, put: Put, owner: _Owner, depth: int) -> Iterator[Spot]:
+def _static_spots(
+    value: Any, path: str, put: Put, owner: _Owner, depth: int
+) -> Iterator[EditPosition]:
     """Yield a static, and the statics inside of it."""
-    yield Spot(path, Role.STATIC, value, put, *owner)
+    yield EditPosition(path, Role.STATIC, value, put, *owner)
     if not depth:
         return
     for step, part, change in _parts(value):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from leafwise._objects.class_map import ClassMap
 from leafwise.testing._words import tell
-from leafwise.testing.strategies._arguments import Slot, argument_for, is_field, is_static
+from leafwise.testing.strategies._arguments import ArgumentSlot, argument_for, is_field, is_static
 from leafwise.testing.strategies._arrays import (
     Dims,
     ImpossibleError,
@@ -24,8 +24,8 @@ from leafwise.testing.strategies._arrays import (
 )
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
+    FieldContext,
     Parameter,
-    Place,
     bindings_of,
     call,
     parameters_of,
@@ -82,7 +82,7 @@ class Plan:
     def __init__(
         self,
         kind: Any,
-        where: Place,
+        where: FieldContext,
         ask: Callable[..., Any],
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
@@ -98,13 +98,13 @@ class Plan:
         for name, strategy in self._overrides.items():
             if name not in known:  # one of **arguments
                 extra = Parameter(name, Any, self.cls, None, by_name=True)
-                self.slots.append(Slot(extra, Any, strategy, given=True))
+                self.slots.append(ArgumentSlot(extra, Any, strategy, given=True))
 
-    def _slot(self, parameter: Parameter, bindings: Mapping[Any, Any]) -> Slot:
+    def _slot(self, parameter: Parameter, bindings: Mapping[Any, Any]) -> ArgumentSlot:
         kind = substitute(parameter.kind, bindings)
         override = self._overrides.get(parameter.name)
         if override is not None and override is not ...:
-            return Slot(parameter, kind, override, given=True)
+            return ArgumentSlot(parameter, kind, override, given=True)
         static = self.where.varied and is_static(self.cls, parameter)
         place = self.where.inside(
             self.cls,
@@ -123,10 +123,10 @@ class Plan:
         except CannotBuildError:
             if default is None:
                 raise
-            return Slot(parameter, kind, None)
+            return ArgumentSlot(parameter, kind, None)
         if default is not None and not self.where.varied:
             strategy = st.builds(default) | strategy
-        return Slot(parameter, kind, strategy)
+        return ArgumentSlot(parameter, kind, strategy)
 
     def strategy(self) -> Strategy:
         """Return a strategy for the instances."""
@@ -170,17 +170,17 @@ class Plan:
         """Draw the arguments, those first that decide how long named axes are."""
         found: dict[str, Any] = {}
 
-        def put(slot: Slot, value: Any) -> None:
+        def put(slot: ArgumentSlot, value: Any) -> None:
             found[slot.name] = dims.values[slot.name] = value
             bind(dims, slot.kind, value)
 
-        rest: list[Slot] = []
+        rest: list[ArgumentSlot] = []
         for slot in self.slots:
             if slot.given and slot.strategy is not None:
                 put(slot, draw(slot.strategy))
             else:
                 rest.append(slot)
-        drawn: list[Slot] = []
+        drawn: list[ArgumentSlot] = []
         for slot in rest:
             default = slot.parameter.make_default
             free = default is not None and self.where.varied

@@ -20,12 +20,12 @@ from leafwise.testing.strategies._arrays import (
     concrete_scalar,
     jaxtyped_values,
 )
-from leafwise.testing.strategies._constructor import Place
+from leafwise.testing.strategies._constructor import FieldContext
 
-Ask: TypeAlias = Callable[[Any, Place], Strategy]
+Ask: TypeAlias = Callable[[Any, FieldContext], Strategy]
 """Returns the strategy of a part."""
 
-Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any, Place, Ask], Strategy]]
+Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any, FieldContext, Ask], Strategy]]
 """Tells whether an annotation is meant, and makes its strategy."""
 
 
@@ -54,12 +54,12 @@ def is_subclass(*bases: type) -> Callable[[Any], bool]:
     return lambda kind: issubclass_of(kind, *bases)
 
 
-def constant(strategy: Strategy) -> Callable[[Any, Place, Ask], Strategy]:
+def constant(strategy: Strategy) -> Callable[[Any, FieldContext, Ask], Strategy]:
     """Return what makes the same strategy for every annotation."""
     return lambda _kind, _where, _ask: strategy
 
 
-def _integers(_kind: Any, where: Place, _ask: Ask) -> Strategy:
+def _integers(_kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
     if not where.varied:
         return st.integers(0, 100)
     return _COUNTS if where.counts else st.integers(0, 5) | st.integers(-100, 100)
@@ -68,7 +68,7 @@ def _integers(_kind: Any, where: Place, _ask: Ask) -> Strategy:
 _COUNTS: Final = st.sampled_from((1, 2, 3, 0, 4, 5))
 
 
-def _numpy_scalars(kind: Any, where: Place, _ask: Ask) -> Strategy:
+def _numpy_scalars(kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
     scalar: Any = concrete_scalar(origin_of(kind))
     if not where.varied and scalar is origin_of(kind):
         return st.from_type(kind)
@@ -79,12 +79,12 @@ def _numpy_scalars(kind: Any, where: Place, _ask: Ask) -> Strategy:
     return st.from_type(kind)
 
 
-def _members(kind: Any, _where: Place, _ask: Ask) -> Strategy:
+def _members(kind: Any, _where: FieldContext, _ask: Ask) -> Strategy:
     members: list[Any] = list(kind)
     return st.sampled_from(members) if members else st.nothing()
 
 
-def _complex(_kind: Any, where: Place, _ask: Ask) -> Strategy:
+def _complex(_kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
     if not where.varied:
         return st.complex_numbers(max_magnitude=10, width=64)
     return st.builds(complex, _FLOATS, _FLOATS)
@@ -94,7 +94,7 @@ _FLOATS: Final = st.floats(-10, 10, width=16)
 _SMALL: Final = st.integers(-5, 5)
 
 
-def _static_arrays(_kind: Any, where: Place, _ask: Ask) -> Strategy:
+def _static_arrays(_kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
     return (arrays(numpy=True) if where.varied else alike()).map(StaticArray)
 
 
@@ -134,14 +134,14 @@ _DTYPE_LIKE: Final = (jax.typing.DTypeLike, npt.DTypeLike)
 _DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
 
 
-def _dtypes(kind: Any, where: Place, _ask: Ask) -> Strategy:
+def _dtypes(kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
     said = [part for part in typing.get_args(kind) if isinstance(part, type)]
     if where.varied and issubclass_of(kind, np.dtype) and said:
         return st.just(np.dtype(concrete_scalar(said[0])))
     return _DTYPES
 
 
-def _paths(kind: Any, _where: Place, _ask: Ask) -> Strategy:
+def _paths(kind: Any, _where: FieldContext, _ask: Ask) -> Strategy:
     return st.sampled_from(["a", "b/c", "/d"]).map(kind)
 
 

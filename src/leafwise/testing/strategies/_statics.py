@@ -9,7 +9,7 @@ import numpy as np
 from leafwise._objects.describe import describe
 
 
-def told_apart(a: Any, b: Any) -> bool | None:
+def is_distinct(a: Any, b: Any) -> bool | None:
     """Return whether two static values differ, without asking the key that is under test.
 
     Returns:

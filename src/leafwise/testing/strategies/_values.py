@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from leafwise._classes.annotations import Unknown, resolve
 from leafwise.testing.strategies import _arguments, _containers, _objects, _scalars
 from leafwise.testing.strategies._arrays import Strategy, arrays
-from leafwise.testing.strategies._constructor import CannotBuildError, Parameter, Place, substitute
+from leafwise.testing.strategies._constructor import (
+    CannotBuildError,
+    FieldContext,
+    Parameter,
+    substitute,
+)
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._objects import is_user_registered
 from leafwise.testing.strategies._scalars import Rule, origin_of
@@ -18,7 +23,7 @@ from leafwise.testing.strategies._scalars import Rule, origin_of
 EMPTY: Final = inspect.Parameter.empty
 
 
-def strategy_for(kind: Any, where: Place, default: Any = EMPTY) -> Strategy:
+def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strategy:
     """Return a strategy for the values of an annotation.
 
     Args:
@@ -58,7 +63,7 @@ _RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def argument_for(cls: Any, parameter: Parameter, where: Place) -> Strategy:
+def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strategy:
     """Return a strategy for an argument that the field of its name does not refuse alone.
 
     Raises:
@@ -74,7 +79,7 @@ def accepts_none(kind: Any) -> bool:
     return type(None) in typing.get_args(kind)
 
 
-def _annotated(kind: Any, where: Place, default: Any) -> Strategy:
+def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return what the remarks of an annotation ask for: a strategy, or limits."""
     inner: Any = kind.__origin__
     remarks: list[Any] = list(kind.__metadata__)
@@ -89,7 +94,7 @@ def _annotated(kind: Any, where: Place, default: Any) -> Strategy:
     return strategy_for(inner, where, default)
 
 
-def _resolved(kind: Any, where: Place) -> Any:
+def _resolved(kind: Any, where: FieldContext) -> Any:
     """Return what a name inside of an annotation stands for: ``list["Node"]``.
 
     Raises:
@@ -112,14 +117,14 @@ def _resolved(kind: Any, where: Place) -> Any:
     return kind
 
 
-def _is_registered(kind: Any, where: Place) -> bool:
+def _is_registered(kind: Any, where: FieldContext) -> bool:
     origin = origin_of(kind)
     if origin in where.above and where.varied:
         return False  # its strategy may be the one that asks
     return is_user_registered(kind) or is_user_registered(origin)
 
 
-def _anything(kind: Any, where: Place, default: Any) -> Strategy:
+def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return a strategy for what an annotation says nothing of."""
     hashable = origin_of(kind) is collections.abc.Hashable
     if default is not EMPTY and isinstance(default, type):
@@ -136,7 +141,7 @@ def _anything(kind: Any, where: Place, default: Any) -> Strategy:
 _DIGITS: Final = st.integers(0, 9)
 
 
-def _not_empty(strategy: Strategy, kind: Any, where: Place) -> Strategy:
+def _not_empty(strategy: Strategy, kind: Any, where: FieldContext) -> Strategy:
     if where.varied and strategy.is_empty:
         msg = f"{where}: there are no values of {_name_of(kind)}\n  fix: {where.fix()}"
         raise CannotBuildError(msg)
@@ -147,7 +152,7 @@ def _name_of(kind: Any) -> str:
     return getattr(kind, "__name__", None) or str(kind)
 
 
-def _from_hypothesis(kind: Any, where: Place) -> Strategy:
+def _from_hypothesis(kind: Any, where: FieldContext) -> Strategy:
     """Ask Hypothesis, whose refusals would else come late."""
     try:
         strategy: Strategy = st.from_type(kind)
