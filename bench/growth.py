@@ -164,6 +164,6 @@ def _decorating(library: Library) -> Job:
         return [library.undecorated(name, dynamic, static) for name in names]
 
     names = {"decorate": library.decorate, "fresh": fresh}
-    # The setup runs before each slot, outside of the time taken.
+    # The setup runs before each slot, outside the time taken.
     timer = timeit.Timer("decorate(pop())", "pop = fresh().pop", globals=names)
     return Job(timer, loops=_CLASSES)

@@ -201,7 +201,7 @@ def _making(statement: str, wrap: Callable[..., Any], fresh: int) -> Job:
         return [wrap(lambda x, y: jnp.sin(x) * y + 1) for _ in range(fresh)]
 
     names = {"fresh": functions, "x": jnp.ones(3), "y": jnp.float32(2)}
-    # The setup runs before each slot, outside of the time taken.
+    # The setup runs before each slot, outside the time taken.
     return Job(timeit.Timer(statement, "pop = fresh().pop", globals=names), loops=fresh)
 
 

@@ -51,7 +51,7 @@ def closing_over(rate: float) -> tuple[Callable[[Fit], Fit], Callable[[float], N
     return step, set_rate
 
 
-# The cures: the rate goes in by way of the arguments. The weights are enough to see that it counts.
+# The fixes: the rate goes in by way of the arguments. The weights are enough to see that it counts.
 
 OPTIMIZER = optax.trace(decay=0.9)
 SCALE = jnp.array([1.0, 0.5, 0.25])
@@ -103,7 +103,7 @@ CURES: dict[str, tuple[Any, Callable[[float], Any]]] = {
     "what lw.hoist returns": (with_hoisted, lambda rate: {**hoistable, "rate": rate}),
     "a static field": (jax.jit(with_static_field, compiler_options=QUICK), Fixed),
 }
-"""A jitted step for each cure, and what makes its argument of a rate."""
+"""A jitted step for each fix, and what makes its argument of a rate."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The jaxprs of both steps, the weights before and after a change, and the cures by name.
+    """The jaxprs of both steps, the weights before and after a change, and the fixes by name.
 
     Then what leafwise says of the step: what it captures, and that a capture is stale.
     """
@@ -127,7 +127,7 @@ class Result:
     consts: list[list[float]]
     jitted: tuple[float, float]
     plain: tuple[float, float]
-    cures: dict[str, Row]
+    fixes: dict[str, Row]
     captures: tuple[Any, ...]
     warning: str
 
@@ -180,9 +180,9 @@ def main() -> Result:
     warning = what_leafwise_says()
     print(f"The same under lw.jit:\n{warning}\n")
 
-    cures = {name: try_cure(step, make) for name, (step, make) in CURES.items()}
+    fixes = {name: try_cure(step, make) for name, (step, make) in CURES.items()}
     print(f"{CHANGES} changes, the rate in ...{'':<11}traces   compiles   right answers")
-    for name, row in cures.items():
+    for name, row in fixes.items():
         print(f"{name:<38}{row.traces:<9}{row.compiles:<11}{row.right}")
     print(
         "\nWhat is captured is read once, while JAX traces. What changes belongs into an argument "
@@ -192,7 +192,7 @@ def main() -> Result:
     jitted_answers, plain_answers = zip(before, after, strict=True)
     return Result(
         *(str(closed), str(by_argument), consts),
-        *(jitted_answers, plain_answers, cures, captures, warning),
+        *(jitted_answers, plain_answers, fixes, captures, warning),
     )
 
 

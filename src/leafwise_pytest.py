@@ -148,7 +148,7 @@ def _load(name: str) -> Any:
 def traces(request: pytest.FixtureRequest) -> "Log":
     """A `leafwise.Log` of what JAX traces, lowers and compiles while the test itself runs.
 
-    Operations of JAX itself, outside of any jitted function, are left out. If the test fails, the
+    Operations of JAX itself, outside any jitted function, are left out. If the test fails, the
     report shows the log, with reasons for functions under `leafwise.jit`.
     """
     log: Log = _load("budgets").new_log()

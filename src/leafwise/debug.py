@@ -42,7 +42,7 @@ def source_of(cls: type) -> str:
 def check_captures(stale: "Staleness" = "raise") -> "Generator[CaptureChecks, None, None]":
     """Look at everything that `leafwise.jit` functions capture, before each call in this block.
 
-    Outside of such blocks each call checks captures by identity and, of what is small, by
+    Outside such blocks each call checks captures by identity and, of what is small, by
     content. In this block it looks into all of them, whatever ``stale=`` the function has:
     NumPy arrays and containers of any size, and objects down to their last part. The content of
     what is large is known from the first trace or call in the block.
@@ -92,7 +92,7 @@ def check_statics() -> Generator[None, None, None]:
     the statics (attributes, closures, defaults, partial arguments, receivers) with what
     was there when the key was made.
 
-    Outside of such blocks there is no cost. It covers all threads, and can be nested. The
+    Outside such blocks there is no cost. It covers all threads, and can be nested. The
     environment variable ``LEAFWISE_CHECK_STATICS=1`` turns it on for a whole process.
 
     Not looked into: more than 2,000 parts of one static, the content of numpy arrays of
@@ -133,7 +133,7 @@ def explain_errors() -> "Explaining":
 
     Raises:
         TypeError: (as a decorator) a generator or a coroutine function is decorated, which
-            would run outside of the block.
+            would run outside the block.
 
     Example:
         >>> with explain_errors():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._captures.fixes import Cure, Way, cure_of, parameter_of
+from leafwise._captures.fixes import Fix, Way, fix_of, parameter_of
 
 jit: Any = lw.jit  # so that lambdas need no types
 
@@ -45,36 +45,36 @@ class Awkward:
         raise RuntimeError
 
 
-CALLABLE = Cure(Way.STATIC, "Callable[..., Any]")
+CALLABLE = Fix(Way.STATIC, "Callable[..., Any]")
 
 
 @pytest.mark.parametrize(
-    ("value", "cure"),
+    ("value", "fix"),
     [
-        (1.0, Cure()),
-        (np.ones(2), Cure()),
-        (jnp.ones(2), Cure()),
-        ([1.0, 2.0], Cure(Way.ARGUMENT, "list")),
-        ({"a": np.ones(2)}, Cure(Way.ARGUMENT, "dict")),
-        ({"a": "text"}, Cure(Way.PYTREE, "dict")),
-        (("a", 1.0), Cure(Way.STATIC, "tuple")),
-        ("text", Cure(Way.STATIC, "str")),
-        (True, Cure(Way.STATIC, "bool")),
-        (None, Cure(Way.STATIC, "NoneType")),
-        (Kind.ONE, Cure(Way.STATIC, "Kind")),
-        (Frozen(1.0), Cure(Way.STATIC, "Frozen")),
-        (Frozen, Cure(Way.STATIC, "type")),
-        (Configuration(), Cure(Way.PYTREE, "Configuration")),
-        (Awkward(), Cure(Way.PYTREE, "Awkward")),
+        (1.0, Fix()),
+        (np.ones(2), Fix()),
+        (jnp.ones(2), Fix()),
+        ([1.0, 2.0], Fix(Way.ARGUMENT, "list")),
+        ({"a": np.ones(2)}, Fix(Way.ARGUMENT, "dict")),
+        ({"a": "text"}, Fix(Way.PYTREE, "dict")),
+        (("a", 1.0), Fix(Way.STATIC, "tuple")),
+        ("text", Fix(Way.STATIC, "str")),
+        (True, Fix(Way.STATIC, "bool")),
+        (None, Fix(Way.STATIC, "NoneType")),
+        (Kind.ONE, Fix(Way.STATIC, "Kind")),
+        (Frozen(1.0), Fix(Way.STATIC, "Frozen")),
+        (Frozen, Fix(Way.STATIC, "type")),
+        (Configuration(), Fix(Way.PYTREE, "Configuration")),
+        (Awkward(), Fix(Way.PYTREE, "Awkward")),
         (parameter_of, CALLABLE),
         (Configuration().__call__, CALLABLE),
         (jax.jit(parameter_of), CALLABLE),
     ],
     ids=map(str, range(18)),
 )
-def test_how_a_value_can_be_passed(value: Any, cure: Cure) -> None:
+def test_how_a_value_can_be_passed(value: Any, fix: Fix) -> None:
     """Numbers are arguments, what is hashed by value is static, the rest a pytree class."""
-    assert cure_of(value) == cure
+    assert fix_of(value) == fix
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_optimizer_is_named_once() -> None:
     """The variables of optax that differ with it are not told of beside it."""
     optax: Any = pytest.importorskip("optax")
     optimizer = optax.sgd(0.1)
-    assert cure_of(optimizer) == Cure(Way.STATIC, type(optimizer).__name__)
+    assert fix_of(optimizer) == Fix(Way.STATIC, type(optimizer).__name__)
 
     def change() -> None:
         nonlocal optimizer

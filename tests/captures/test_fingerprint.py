@@ -95,7 +95,7 @@ ODD: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 def test_an_odd_or_large_part_hides_no_other(make: Callable[[], Any]) -> None:
-    """It is known by identity; what stands before, behind and inside of others is compared."""
+    """It is known by identity; what stands before, behind and inside others is compared."""
     thing: Any = Thing(a=1, odd=make(), rate=1.0, then=types.SimpleNamespace(rate=1.0))
     before = fingerprint(thing)
     assert before.same is not None

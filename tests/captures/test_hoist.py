@@ -296,17 +296,17 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "assigned global": (assigns, "STATE: .* the function assigns STATE"),
     "assigned closure": (rebinding(), "w: .* the function assigns w"),
-    "unsorted dict": (lambda x: mixed[1] * x, r"mixed\[1\]: .* inside of a dict"),
-    "subclass of list": (lambda x: items[0] * x, r"items\[0\]: .* inside of a Items"),
+    "unsorted dict": (lambda x: mixed[1] * x, r"mixed\[1\]: .* inside a dict"),
+    "subclass of list": (lambda x: items[0] * x, r"items\[0\]: .* inside a Items"),
     "every attribute": (lambda x: guarded.table * x, "W: .* Guarded.__getattribute__ reads it"),
-    "dict with attributes": (lambda x: config.w * x, r"config\['w'\]: .* inside of a Config"),
+    "dict with attributes": (lambda x: config.w * x, r"config\['w'\]: .* inside a Config"),
     "out_shardings": (lambda x: placed(x), "W: .* jitted with out_shardings"),
 }
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_hoisted_is_refused_by_name(kind: str) -> None:
-    """Nothing stays behind in silence: an error names it, and can be told to leave it."""
+    """Nothing stays behind silently: an error names it, and can be told to leave it."""
     fn, message = REFUSED[kind]
     with pytest.raises(lw.HoistError, match=message) as caught:
         lw.hoist(fn)

@@ -142,7 +142,7 @@ BURIED = {
 def test_static_inside_of_another_type(name: str) -> None:
     """`Optional[Static[...]]` is refused with the right spelling, which itself works."""
     annotation, fix = BURIED[name]
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: Static inside of another type") as error:
+    with pytest.raises(lw.DefinitionError, match=r"P\.a: Static inside another type") as error:
         make(annotation)
     assert f"`a: {fix}`" in str(error.value)
     cls = make(fix)

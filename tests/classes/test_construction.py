@@ -164,7 +164,7 @@ def test_what_is_no_field_cannot_be_assigned() -> None:
 
 
 def test_plain_dataclass_loses_what_is_no_field() -> None:
-    """The hazard is real: `register_dataclass` drops such an attribute in silence."""
+    """The hazard is real: `register_dataclass` drops such an attribute silently."""
 
     @jax.tree_util.register_dataclass
     @dataclasses.dataclass
@@ -335,7 +335,7 @@ def test_wrong_arguments_are_type_errors() -> None:
 
 
 def test_construction_inside_jit() -> None:
-    """Instances can be constructed and returned inside of traced code."""
+    """Instances can be constructed and returned inside traced code."""
 
     @lw.pytree
     class P:

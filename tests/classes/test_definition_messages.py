@@ -45,7 +45,7 @@ def test_array_in_full() -> None:
 def test_buried_in_full() -> None:
     """`Optional[Static[str]]`: the right spelling."""
     text = refused("Params", act=Optional[lw.Static[str]])  # noqa: UP045
-    assert text.splitlines()[0].startswith("Params.act: Static inside of another type says nothing")
+    assert text.splitlines()[0].startswith("Params.act: Static inside another type says nothing")
     assert text.splitlines()[1] == "  fix: `act: lw.Static[str | None]`"
 
 
@@ -92,8 +92,7 @@ def test_comparison_in_full() -> None:
     lines = str(error.value).splitlines()
     assert lines[0].startswith("Base.x['k']: == would have to compare traced values (")
     assert lines[-1] == (
-        "  fix: compare outside of the traced function, or compare leaves with "
-        "jax.numpy.array_equal"
+        "  fix: compare outside the traced function, or compare leaves with jax.numpy.array_equal"
     )
 
 

@@ -203,7 +203,7 @@ def test_tracers_are_a_clear_error(which: str) -> None:
 
     with pytest.raises(lw.TracerComparisonError, match=r"P\.x") as error:
         jax.jit(inside)(jnp.ones(()))
-    assert "fix: compare outside of the traced function" in str(error.value)
+    assert "fix: compare outside the traced function" in str(error.value)
     assert isinstance(error.value, TypeError)
 
 

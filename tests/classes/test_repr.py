@@ -62,7 +62,7 @@ def test_pformat_width() -> None:
 
 
 def test_nested_and_containers() -> None:
-    """Instances inside of instances, lists and dicts are printed the same way."""
+    """Instances inside instances, lists and dicts are printed the same way."""
     text = repr(Box({"k": [P(jnp.ones(2)), None]}))
     assert text == "Box(inner={'k': [P(x=f32[2], a=2, act='relu'), None]})"
     assert repr(Plain.Nested(1)).endswith("Nested(x=1)")
@@ -70,7 +70,7 @@ def test_nested_and_containers() -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_tracers(full: bool) -> None:
-    """Inside of jit, vmap and grad the repr works, also in full, and leaks nothing."""
+    """Inside jit, vmap and grad the repr works, also in full, and leaks nothing."""
     texts: list[str] = []
 
     def look(p: P) -> Any:

@@ -103,7 +103,7 @@ def test_accepts_any_leaf(name: str) -> None:
 
 
 def test_accepts_tracers() -> None:
-    """Inside of jit the fields hold tracers, and statics hold what they held."""
+    """Inside jit the fields hold tracers, and statics hold what they held."""
     seen: list[Any] = []
 
     def look(p: Loud) -> Loud:
@@ -131,14 +131,14 @@ def test_is_frozen_after_unflatten() -> None:
 
 
 def test_wrong_number_of_children_is_an_error() -> None:
-    """JAX refuses a structure of other arity: nothing is dropped in silence."""
+    """JAX refuses a structure of other arity: nothing is dropped silently."""
     structure = jax.tree.structure(Loud(1.0))
     with pytest.raises(ValueError, match="leaves"):
         jax.tree.unflatten(structure, [1.0, 2.0])
 
 
 def test_statics_come_back_as_the_same_objects() -> None:
-    """Outside of jit, `tree.map` hands out the user's own static object."""
+    """Outside jit, `tree.map` hands out the user's own static object."""
 
     class Value:
         def __init__(self, v: int) -> None:

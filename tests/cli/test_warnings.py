@@ -1,4 +1,4 @@
-"""What other libraries do not promise: a warning with both calls, both results and the cure."""
+"""What other libraries do not promise: a warning with both calls, both results and the fix."""
 
 import dataclasses
 import functools
@@ -87,11 +87,11 @@ def test_the_calls_say_what_happens() -> None:
 def test_the_cure_cures() -> None:
     """The spelling of leafwise that a warning shows tells the two statics apart."""
     (number, *_) = shown(Params, Law.STATIC_TYPES)
-    assert number.cure == (
+    assert number.fix == (
         "@lw.pytree\nclass Params:\n    ...\n    n: int = lw.static_field(default=2)"
     )
     names: dict[str, Any] = {"lw": lw, "__name__": __name__}
-    exec(number.cure, names)  # noqa: S102  # as above
+    exec(number.fix, names)  # noqa: S102  # as above
     cured = names["Params"]
     structure: Any = jax.tree_util.tree_structure
     assert structure(cured(n=1)) != structure(cured(n=True))
@@ -102,7 +102,7 @@ def test_mutable_statics() -> None:
     sizes, config = shown(Params, Law.STATIC_HASH)
     assert results(sizes) == ["int32[] weak 0", "int32[] weak 0", "int32[] weak 1"]
     assert "p.sizes.append(9)" in sizes.calls[1].text
-    assert sizes.cure.endswith(
+    assert sizes.fix.endswith(
         "sizes: list[int] = lw.static_field(default_factory=list, freeze=True)"
     )
     assert results(config) == ["int32[] weak 3", "int32[] weak 3", "int32[] weak 4"]
@@ -207,7 +207,7 @@ class Native:
 
 
 def test_in_the_report(write: Write, check_all: Check) -> None:
-    """The command prints both calls, both results, and the cure; the exit code stays 0."""
+    """The command prints both calls, both results, and the fix; the exit code stays 0."""
     file = write(SOURCE)
     arguments = (file, "--law", "static-types", "--examples", "3")
     outcome = check_all(*arguments)
@@ -261,7 +261,7 @@ class HoldsOthers:
 
 
 def test_faults_of_a_part() -> None:
-    """What the class of a part does not keep is a warning that names that class and its cure."""
+    """What the class of a part does not keep is a warning that names that class and its fix."""
     options = CheckOptions(laws=(Law.STATIC_TYPES,), fields=False, examples=10)
     report = check_class(CheckTarget(HoldsOthers, "here:HoldsOthers"), options)
     (law,) = report.laws
@@ -269,7 +269,7 @@ def test_faults_of_a_part() -> None:
     (warning,) = report.warnings
     assert warning.path == f"{Inner.__module__}.Inner.k"
     assert "not of HoldsOthers" in warning.message
-    assert "class Inner:\n    ...\n    k: int = lw.static_field(default=2)" in warning.cure
+    assert "class Inner:\n    ...\n    k: int = lw.static_field(default=2)" in warning.fix
     assert results(warning) == ["int32[] weak 1", "int32[] weak 1", "bool[] True"]
     strict = dataclasses.replace(options, strict=True)
     assert not check_class(CheckTarget(HoldsOthers, "here:HoldsOthers"), strict).passed
@@ -291,7 +291,7 @@ def test_a_fault_of_a_part_that_is_no_known_one(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_equinox_parts(write: Write, check_all: Check) -> None:
-    """A layer of equinox in a class of leafwise: its fault, its name, and equinox's cure."""
+    """A layer of equinox in a class of leafwise: its fault, its name, and equinox's fix."""
     pytest.importorskip("equinox")
     file = write("""
         import equinox as eqx
@@ -319,9 +319,9 @@ def test_the_cure_for_equinox_cures() -> None:
     """The class that a warning shows for one of equinox's own tells the two statics apart."""
     equinox = pytest.importorskip("equinox")
     linear = equinox.nn.Linear(2, 2, key=jax.random.key(0))
-    cure = spelling(linear, "use_bias")
+    fix = spelling(linear, "use_bias")
     names: dict[str, Any] = {"equinox": equinox, "__name__": __name__}
-    exec(cure, names)  # noqa: S102  # it is what a reader would type
+    exec(fix, names)  # noqa: S102  # it is what a reader would type
     make: Any = functools.partial(names["Linear"], 2, 2, key=jax.random.key(0))
     structure: Any = jax.tree_util.tree_structure
     assert structure(make(use_bias=True)) == structure(make(use_bias=True))

@@ -108,8 +108,8 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
         ],
     ),
     "redefined": (redefined(), redefined(), ["the tree: class: redefined.<locals>.Local"]),
-    "node data": (Own(1.0, (1,)), Own(1.0, (True,)), ["the tree: static: (1,) -> (True,)"]),
-    "node data below": (
+    "aux_data": (Own(1.0, (1,)), Own(1.0, (True,)), ["the tree: static: (1,) -> (True,)"]),
+    "aux_data below": (
         *([Own(1.0, 1), Opt(1.0)], [Own(1.0, True), Opt(1.0, 2)]),
         ["[0]: static: 1 -> True", "[1].n: static: 1 -> 2"],
     ),

@@ -50,7 +50,7 @@ class Row:
     outcome: Outcome
     path: str | None = None
     kind: ReasonKind | None = None
-    advice: str = ""
+    fix: str = ""
     options: Any = dataclasses.field(default_factory=dict)
 
 
@@ -377,7 +377,7 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize("row", DYNAMIC + STRUCTURE + ARGUMENTS, ids=lambda row: row.name)
 def test_a_known_situation(row: Row) -> None:
-    """JAX does what the table says, and leafwise predicts it, with path, kind and cure."""
+    """JAX does what the table says, and leafwise predicts it, with path, kind and fix."""
     seen = two_calls(row.before(), row.after(), **row.options)
     assert seen.outcome is row.outcome, "the table is wrong about JAX"
     assert seen.predicted.outcome is row.outcome, str(seen.predicted)
@@ -390,5 +390,5 @@ def test_a_known_situation(row: Row) -> None:
     reason = seen.predicted.reasons[0]
     assert row.path in (None, reason.path), str(seen.predicted)
     assert row.kind in (None, reason.kind), str(seen.predicted)
-    assert row.advice in reason.advice, str(seen.predicted)
+    assert row.fix in reason.fix, str(seen.predicted)
     assert reason.path in str(seen.predicted)

@@ -142,7 +142,7 @@ def test_equal_statics_of_other_libraries_are_marked(cls: Any, one: Any, other: 
     assert seen.equal
     assert not seen.predicted.reasons
     assert [reason.path for reason in seen.predicted.unsound] == ["args[0].s"]
-    assert "unsound" in seen.predicted.unsound[0].advice
+    assert "unsound" in seen.predicted.unsound[0].fix
     assert "shared, but unsound" in str(seen.predicted)
 
 
@@ -179,30 +179,30 @@ def closure() -> Callable[[int], int]:
 @pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("name", [name for name in CHURN if name != "number"])
 def test_fresh_statics_retrace(cls: Any, name: str) -> None:
-    """A value made anew for each call retraces; field and cure are named."""
-    make, advice = CHURN[name]
+    """A value made anew for each call retraces; field and fix are named."""
+    make, fix = CHURN[name]
     seen = two_calls(call(cls(1.0, make())), call(cls(1.0, make())))
     assert seen.outcome is RETRACE, "the table is wrong about JAX"
     assert seen.predicted.outcome is RETRACE
     assert [reason.path for reason in seen.predicted.reasons] == ["args[0].s"]
-    assert advice in seen.predicted.reasons[0].advice
+    assert fix in seen.predicted.reasons[0].fix
 
 
 @pytest.mark.parametrize("cls", [*PLAIN, Sound], ids=lambda cls: cls.__name__)
 def test_an_optimizer_built_again_retraces(cls: Any) -> None:
-    """An optimizer made anew is another value; the advice says what was made anew."""
+    """An optimizer made anew is another value; the fix says what was made anew."""
     seen = two_calls(call(cls(1.0, optax.adam(0.1))), call(cls(1.0, optax.adam(0.1))))
     assert seen.outcome is RETRACE
     assert seen.predicted.outcome is RETRACE
     (reason,) = seen.predicted.reasons
     assert reason.path == "args[0].s"
-    assert "fresh function each call" in reason.advice
+    assert "fresh function each call" in reason.fix
 
 
 @pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("wrap", [lambda nan: nan, lambda nan: (1, nan)], ids=["bare", "tuple"])
 def test_a_fresh_nan_retraces(cls: Any, wrap: Callable[[float], Any]) -> None:
-    """NaN is unequal to another NaN, and equal to the same object inside of a tuple."""
+    """NaN is unequal to another NaN, and equal to the same object inside a tuple."""
     fresh = two_calls(call(cls(1.0, wrap(float("nan")))), call(cls(1.0, wrap(float("nan")))))
     assert fresh.outcome is fresh.predicted.outcome is RETRACE
     assert fresh.predicted.reasons[0].path == "args[0].s"
@@ -227,7 +227,7 @@ def test_an_array_as_a_static_raises_on_the_second_call(cls: Any) -> None:
     assert seen.predicted.outcome is ERROR
     (reason,) = seen.predicted.reasons
     assert (reason.path, reason.kind) == ("args[0].s", ReasonKind.COMPARISON)
-    assert "array" in reason.advice
+    assert "array" in reason.fix
     assert not seen.equal
 
 
@@ -266,7 +266,7 @@ def test_a_class_defined_again() -> None:
     assert seen.outcome is seen.predicted.outcome is RETRACE
     (reason,) = seen.predicted.reasons
     assert (reason.path, reason.kind) == ("args[0]", ReasonKind.CLASS)
-    assert "class redefined" in reason.advice
+    assert "class redefined" in reason.fix
 
 
 def test_all_reasons_are_given_and_ranked() -> None:

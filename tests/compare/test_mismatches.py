@@ -191,7 +191,7 @@ def test_other_class_of_one_shape(cls: Any, twin: Any, silent: bool) -> None:
 
 
 def test_weak_types_raise_nothing() -> None:
-    """JAX promotes a weakly typed carry in silence, to another dtype too: there is no error."""
+    """JAX promotes a weakly typed carry silently, to another dtype too: there is no error."""
     with lw.debug.explain_errors():
         carry, _ = lax.scan(lambda p, _: (Params(p.x * 1.5), None), Params(1), None, length=2)
         assert lax.cond(jnp.array(True), lambda: 1.0, lambda: jnp.float32(1)) == 1

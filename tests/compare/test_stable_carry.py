@@ -298,7 +298,7 @@ REFUSED: dict[str, tuple[Step, Any, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_no_fixed_point_is_said_by_path(kind: str) -> None:
-    """Where there is no carry, the error says where, what goes in, what comes out, and a cure."""
+    """Where there is no carry, the error says where, what goes in, what comes out, and a fix."""
     step, start, options, message = REFUSED[kind]
     with pytest.raises(lw.CarryError, match=message) as caught:
         lw.stable_carry(step, start, **options)

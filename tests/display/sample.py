@@ -35,7 +35,7 @@ def reason(path: str = "state.opt.lr", **changed: str) -> ReasonRecord:
         "outcome": "retrace",
         "before": "0.1",
         "after": "0.2",
-        "advice": "Make it an array.",
+        "fix": "Make it an array.",
     }
     return cast("ReasonRecord", base | changed)
 
@@ -146,7 +146,7 @@ def hostile() -> Report:
     """Return a report with the worst texts in every place that holds a text."""
     made: list[EventRecord] = []
     for place, (text, other) in enumerate(itertools.product(HOSTILE, HOSTILE)):
-        worst: dict[str, str] = dict.fromkeys(("kind", "before", "after", "advice"), text)
+        worst: dict[str, str] = dict.fromkeys(("kind", "before", "after", "fix"), text)
         bad = reason(other, **worst)
         why = explained(bad, outcome=text, unsound=(bad,))
         where: SiteRecord = {"file": text, "line": 1, "function": other, "text": text}

@@ -151,7 +151,7 @@ def test_totals() -> None:
 
 
 def test_nested_traces_count_once() -> None:
-    """The trace of a function inside of another's is not counted a second time."""
+    """The trace of a function inside another's is not counted a second time."""
     nested = report([event(start=1, seconds=2), event(start=2, seconds=0.5, name="inner")])
     assert "20% of the time 2.00 s" in said(page(nested))
 
@@ -350,7 +350,7 @@ def test_explanation_of_a_first_call() -> None:
 @pytest.mark.parametrize("bad", HOSTILE)
 def test_explanation_is_escaped(bad: str) -> None:
     """Nothing in an explanation is taken for HTML."""
-    worst = reason(bad, kind=bad, before=bad, after=bad, advice=bad)
+    worst = reason(bad, kind=bad, before=bad, after=bad, fix=bad)
     text = explanation(explained(worst, outcome=bad))
     assert set(Reader(text).tags) <= {*APART, "b", "table", "thead", "tbody", "code", "i"}
     assert html.escape(clean(bad)) in text

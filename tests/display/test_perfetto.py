@@ -82,7 +82,7 @@ def test_threads_are_tracks() -> None:
 
 
 def test_slices_say_why() -> None:
-    """The slice of a retrace has the line, the reasons and each advice once."""
+    """The slice of a retrace has the line, the reasons and each fix once."""
     why = explained(reason(), reason("batch.x", kind="shape"), unsound=(reason("state.act"),))
     entries = trace_events(report(call(1, why)))["traceEvents"]
     args = next(entry["args"] for entry in entries if entry["ph"] == "X")
@@ -95,7 +95,7 @@ def test_slices_say_why() -> None:
         "outcome": "retrace",
         "reasons": ["state.opt.lr: static: 0.1 -> 0.2", "batch.x: shape: 0.1 -> 0.2"],
         "unsound": ["state.act: static: 0.1 -> 0.2"],
-        "advice": ["Make it an array."],
+        "fix": ["Make it an array."],
     }
 
 
@@ -144,7 +144,7 @@ def test_trace_that_ends_late_loses_its_end() -> None:
 
 
 def test_inner_trace_that_ends_late_loses_its_end() -> None:
-    """A trace inside of another one that ends a moment after it stays inside."""
+    """A trace inside another one that ends a moment after it stays inside."""
     events = [event(start=0, seconds=1.0), event(start=0.2, seconds=0.801)]
     (track,) = slices(trace_events(report(events))["traceEvents"]).values()
     assert track == [(0, 1_000_000_000), (200_000_000, 1_000_000_000)]
@@ -162,7 +162,7 @@ def test_slices_nest(events: list[EventRecord]) -> None:
 @given(st.lists(st.tuples(times, times), max_size=6))
 def test_slices_that_nest_are_not_touched(pairs: list[tuple[float, float]]) -> None:
     """What nests already is given as it was measured."""
-    # Each one inside of the one before.
+    # Each one inside the one before.
     events, start, end = [], 0.0, 1000.0
     for before, after in pairs:
         start, end = start + before, end - after

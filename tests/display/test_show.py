@@ -47,7 +47,7 @@ class Many:
 
 
 class Hand:
-    """Registered by hand: its node data has no names."""
+    """Registered by hand: its aux_data has no names."""
 
 
 jax.tree_util.register_pytree_node(
@@ -127,7 +127,7 @@ def test_every_library_shows_its_statics() -> None:
         "func = <function max>",
         "[3]: OrderedDict of 1",
         "[4]: Pair",
-        "(aux data) = ('fast', 3)",
+        "(aux_data) = ('fast', 3)",
     ):
         assert line in found
     assert sum(" = " in line for line in found) == 4
@@ -461,7 +461,7 @@ class Lookup:
 
 
 def test_array_in_a_static_is_not_printed() -> None:
-    """A static array of another library is a dtype and a shape, inside of others as well."""
+    """A static array of another library is a dtype and a shape, inside others as well."""
     made = jax.tree_util.Partial(Lookup((jnp.ones((2, 2)), np.ones(10**6))))
     assert "func = Lookup(tables=(float32[2,2], float64[1000000]))" in drawn(made)
 

@@ -89,7 +89,7 @@ def test_first_calls_are_only_counted() -> None:
 
 def test_piped_lines_are_whole() -> None:
     """Where the output is no terminal, a long reason is one line."""
-    given = report([event(explanation=explained(reason(PATH, advice="word " * 40)))])
+    given = report([event(explanation=explained(reason(PATH, fix="word " * 40)))])
     for width in (80, 40):
         (line,) = [line for line in printed(given, width).splitlines() if PATH in line]
         assert line.startswith(f"  {PATH}: static: 0.1 -> 0.2. word")
@@ -98,7 +98,7 @@ def test_piped_lines_are_whole() -> None:
 
 def test_terminal_lines_fit() -> None:
     """On a terminal no line is wider than it, and what is folded keeps its indent."""
-    given = report([event(explanation=explained(reason(advice="word " * 40)))])
+    given = report([event(explanation=explained(reason(fix="word " * 40)))])
     for width in (80, 40):
         lines = printed(given, width, terminal=True).splitlines()
         assert max(map(len, lines)) <= width
@@ -111,7 +111,7 @@ def test_terminal_lines_fit() -> None:
 @pytest.mark.parametrize("bad", HOSTILE)
 def test_markup_is_text(bad: str, width: int) -> None:
     """What looks like markup, an emoji code or a control sequence is printed as text."""
-    worst = reason(bad, kind=bad, before=bad, after=bad, advice=bad)
+    worst = reason(bad, kind=bad, before=bad, after=bad, fix=bad)
     made = report([event(name=bad, explanation=explained(worst, outcome=bad))], exit=bad)
     text = printed(made | {"functions": [function(bad, file=bad)]}, width)
     value = clean(bad)

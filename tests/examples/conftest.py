@@ -1,4 +1,4 @@
-"""Loading the examples, which are scripts outside of any package."""
+"""Loading the examples, which are scripts outside any package."""
 
 import importlib.util
 import sys

@@ -50,7 +50,7 @@ def test_leafwise_names_it(result: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cure", "programs"),
+    ("fix", "programs"),
     [
         ("an argument", 1),
         ("a dynamic field", 1),
@@ -58,7 +58,7 @@ def test_leafwise_names_it(result: Any) -> None:
         ("a static field", 100),
     ],
 )
-def test_cures(result: Any, cure: str, programs: int) -> None:
+def test_cures(result: Any, fix: str, programs: int) -> None:
     """A hundred changes all count; only in a static field each of them is another program."""
-    row = result.cures[cure]
+    row = result.fixes[fix]
     assert (row.traces, row.compiles, row.right) == (programs, programs, 100)

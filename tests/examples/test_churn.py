@@ -65,7 +65,7 @@ def test_cause_is_named(churn: tuple[dict[str, Any], str], cause: str) -> None:
         named = {(each["path"], each["kind"]) for each in reasons if "moments" not in each["path"]}
         # A batch that grows has more labels, too.
         assert named == ({(path, kind), ("labels", kind)} if kind == "shape" else {(path, kind)})
-        assert all(each["advice"] for each in reasons)
+        assert all(each["fix"] for each in reasons)
     assert f"churn.py:{line}" in printed
     assert f"  {path}: {kind}" in printed
 
@@ -84,16 +84,16 @@ def test_every_call_after_the_first_is_explained(churn: tuple[dict[str, Any], st
 
 
 def test_cures_fit(churn: tuple[dict[str, Any], str]) -> None:
-    """The advice speaks of each cause in its own words."""
+    """The fix speaks of each cause in its own words."""
     report, _ = churn
-    advice = " ".join(
-        reason["advice"]
+    fix = " ".join(
+        reason["fix"]
         for event in report["events"]
         if event["name"] == "train_step" and event["explanation"] is not None
         for reason in event["explanation"]["reasons"]
     )
     for words in ("fresh lambda", "fresh function", "weak type", "Each shape", "committed"):
-        assert words in advice
+        assert words in fix
 
 
 def test_training_example_has_nothing_to_explain(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def test_abstract_values() -> None:
 
 @works("chex", "`chex_check` of a whole tree in a field")
 def test_trees() -> None:
-    """A field may hold a tree: the message names the leaf inside of it."""
+    """A field may hold a tree: the message names the leaf inside it."""
     like = {"a": jnp.ones(3), "b": jnp.ones(2)}
     cls = of_one_field(chex_check(chex.assert_trees_all_equal_shapes, like))
     cls(like)

@@ -95,7 +95,7 @@ class P:
 
 @jax.tree_util.register_pytree_node_class
 class ByHand:
-    """Its node data is its own, and its child has no name."""
+    """Its aux_data is its own, and its child has no name."""
 
     def __init__(self, x: Any, k: Any) -> None:
         self.x = x

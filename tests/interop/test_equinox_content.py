@@ -140,7 +140,7 @@ def test_a_class_attribute() -> None:
 
 @works(LOOKS)
 def test_check_statics_and_back() -> None:
-    """It looks inside of a `check_statics` block, and after it."""
+    """It looks inside a `check_statics` block, and after it."""
     rates = [7.0]
     module = M(1.0, scaled_by(rates))
     with lw.debug.check_statics():

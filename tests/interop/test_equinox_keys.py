@@ -248,7 +248,7 @@ def test_mutation_is_found() -> None:
     net, other = Net(1.0, options), Net(1.0, 3)
     options.rate = 2
     object.__setattr__(other, "static", True)
-    jax.tree.leaves(net)  # outside of the block nothing looks
+    jax.tree.leaves(net)  # outside the block nothing looks
     with lw.debug.check_statics():
         for changed in (net, other):
             with pytest.raises(lw.StaticMutatedError, match=r"Net\.static"):

@@ -214,7 +214,7 @@ def test_definition_errors() -> None:
         class Below(Layer):
             depth: int = 3
 
-    with pytest.raises(lw.DefinitionError, match=r"Buried\.n: Static inside of another type"):
+    with pytest.raises(lw.DefinitionError, match=r"Buried\.n: Static inside another type"):
 
         class Buried(Module):
             n: list[lw.Static[int]]

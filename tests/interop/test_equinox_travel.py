@@ -105,7 +105,7 @@ def test_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cannot="equinox has looked for fields before: refused",
 )
 def test_class_by_value_is_refused() -> None:
-    """Instead of instances that lose their leaves in silence there is an error."""
+    """Instead of instances that lose their leaves silently there is an error."""
     script = f"{MODULE}\nimport cloudpickle, sys\nlayer = Layer(1.0)\n"
     send = f"{script}sys.stdout.buffer.write(cloudpickle.dumps(layer))"
     sent = subprocess.run([sys.executable, "-c", send], capture_output=True, check=True).stdout

@@ -133,7 +133,7 @@ def test_serialise_leaves_loses_statics() -> None:
     assert restored == made("relu", "a", w=5.0)
 
 
-@works("`error_if` on and inside of leafwise classes")
+@works("`error_if` on and inside leafwise classes")
 def test_error_if() -> None:
     """An instance passes through unchanged, or the error is raised."""
 

@@ -308,7 +308,7 @@ class Sized(nnx.Module):
 
 
 def test_static_attributes_are_named() -> None:
-    """What nnx keeps in its node data is named as the attribute that it is, by type and value."""
+    """What nnx keeps in its aux_data is named as the attribute that it is, by type and value."""
     assert [str(each) for each in lw.diff(Sized(1), Sized(2))] == ["size: static: 1 -> 2"]
     assert [str(each) for each in lw.diff(Sized(1), Sized(True))] == ["size: static: 1 -> True"]
     assert [each.path for each in lw.diff(Sized(1), Sized(1, 2))] == [

@@ -199,7 +199,7 @@ WRONG: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("state", "text"), WRONG, ids=range(len(WRONG)))
 def test_wrong_state_dicts(state: Any, text: str) -> None:
-    """A state dict that does not fit is refused, with class, field, path and cure."""
+    """A state dict that does not fit is refused, with class, field, path and fix."""
     with pytest.raises(CheckpointError) as raised:
         serialization.from_state_dict({"net": Layer(jnp.zeros(2))}, {"net": state})
     assert text in str(raised.value)
@@ -270,7 +270,7 @@ LAMBDAS = "statics without a name (lambdas, optimizers of optax) are refused whe
 @pytest.mark.works("flax", LAMBDAS)
 @pytest.mark.parametrize(("static", "path"), OPAQUE, ids=range(len(OPAQUE)))
 def test_opaque_statics_are_refused(static: Any, path: str) -> None:
-    """What another process could not compare is refused, with field, cure and the switch."""
+    """What another process could not compare is refused, with field, fix and the switch."""
     trained = Trained(jnp.ones(2), static)
     for save in (serialization.to_bytes, serialization.to_state_dict):
         with pytest.raises(CheckpointError) as raised:

@@ -124,7 +124,7 @@ def test_not_checked_when_rebuilt(checker: Any) -> None:
 @pytest.mark.works("jaxtyping", "shapes are checked under `jit` and `vmap`, on tracers")
 @both
 def test_checked_while_tracing(checker: Any) -> None:
-    """An instance that is made inside of a traced function is checked, by its traced shapes."""
+    """An instance that is made inside a traced function is checked, by its traced shapes."""
     cls = point(checker)
     made = jax.jit(lambda x: cls(x, x[:, 0]))(X)
     assert type(made) is cls

@@ -205,7 +205,7 @@ def test_the_difference_is_told() -> None:
     (reason,) = lw.explain(before, after).reasons
     assert reason.path == "args[0].opt"
     assert (reason.before, reason.after) == (0.9, 0.8)
-    assert "__closure__['b1']" in reason.advice
+    assert "__closure__['b1']" in reason.fix
 
 
 @pytest.mark.works(
@@ -214,7 +214,7 @@ def test_the_difference_is_told() -> None:
     cannot="JAX does not show the options that a jitted function was made with",
 )
 def test_a_jitted_schedule_is_refused() -> None:
-    """A jitted function inside of an optimizer is refused by its path."""
+    """A jitted function inside an optimizer is refused by its path."""
     with pytest.raises(lw.StaticFieldError, match=r"Train\.opt.*PjitFunction"):
         structure(optax.adam(jax.jit(lambda step: 0.1 / (step + 1))))
 

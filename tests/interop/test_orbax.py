@@ -186,7 +186,7 @@ def test_orbax_itself_reads_the_arrays(tmp_path: Path) -> None:
 
 @pytest.mark.works("orbax", "refuses another static, class or structure, by field path")
 def test_differences_are_refused_by_path(tmp_path: Path) -> None:
-    """Every difference is named, where orbax alone restores in silence; the target stays."""
+    """Every difference is named, where orbax alone restores silently; the target stays."""
     lob.save(net(), tmp_path / "tree")
     first, _ = net().layers
     target = Net((first, lw.replace(first, act="gelu", b=jnp.ones(4))), jnp.ones(2), True)
@@ -269,7 +269,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.works("orbax", "a tracer or a mutated static is refused")
 def test_tracers_and_mutated_statics_are_refused(tmp_path: Path) -> None:
-    """Nothing is saved inside of jit, nor of a tree whose static changed in place."""
+    """Nothing is saved inside jit, nor of a tree whose static changed in place."""
 
     def inside(tree: Net) -> Net:
         lob.save(tree, tmp_path / "tree")

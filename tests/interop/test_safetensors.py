@@ -352,7 +352,7 @@ def test_opaque_statics_are_refused_unless_allowed(tmp_path: Path) -> None:
 
 @pytest.mark.works("safetensors", "a tracer or a mutated static is refused")
 def test_tracers_are_refused(tmp_path: Path) -> None:
-    """Inside of jit there is nothing to save, and nowhere to load to."""
+    """Inside jit there is nothing to save, and nowhere to load to."""
 
     @jax.jit
     def inside(tree: Net) -> Net:

@@ -102,7 +102,7 @@ def test_masked(where: Any, names: list[str], *, late: bool) -> None:
 
 @pytest.mark.works("optax", MASKS)
 def test_masks_of_masks() -> None:
-    """Inside of one mask another one finds its paths, though optax has taken leaves out."""
+    """Inside one mask another one finds its paths, though optax has taken leaves out."""
     params = model()
     inner = optax.masked(optax.sgd(0.1), functools.partial(lw.mask, where="**.w"))
     optimizer = optax.chain(

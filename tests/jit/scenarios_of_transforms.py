@@ -1,4 +1,4 @@
-"""`jit` around and inside of JAX's transformations, and of itself."""
+"""`jit` around and inside JAX's transformations, and of itself."""
 
 from typing import Any
 

@@ -223,7 +223,7 @@ def test_of_other_callables(jit: Any, kind: str) -> None:
 
 @JITS
 def test_no_retrace_sees_a_commitment(jit: Any) -> None:
-    """A compile without a trace is over a budget of zero; with `lw.jit` the cure is given."""
+    """A compile without a trace is over a budget of zero; with `lw.jit` the fix is given."""
     step = jit(lambda state: state * 2)
     argument = jnp.ones(3)
     committed = jax.device_put(argument, jax.devices()[0])

@@ -222,11 +222,11 @@ def test_static_arguments_have_one_form() -> None:
 
 
 def test_nan_inside_of_a_static() -> None:
-    """The advice finds a NaN inside of a tuple."""
+    """The fix finds a NaN inside a tuple."""
     signatures = [lw.signature(x, (1, float("nan")), static_argnums=1) for _ in range(2)]
     (reason,) = lw.explain(*signatures).reasons
-    assert "NaN" in reason.advice
-    assert "[1]" in reason.advice
+    assert "NaN" in reason.fix
+    assert "[1]" in reason.fix
 
 
 def test_abstract_argument_is_no_array() -> None:
@@ -315,7 +315,7 @@ def test_cheapest_earlier_call_is_the_nearest() -> None:
 
 
 def test_trace_inside_of_another() -> None:
-    """A function that is traced inside of another one counts, though JAX says nothing of it."""
+    """A function that is traced inside another one counts, though JAX says nothing of it."""
 
     def inner(x: Any) -> Any:
         return x * 2

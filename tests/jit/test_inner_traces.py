@@ -1,4 +1,4 @@
-"""What JAX keeps of functions that are called inside of others is never taken up for old values."""
+"""What JAX keeps of functions that are called inside others is never taken up for old values."""
 
 import functools
 import types

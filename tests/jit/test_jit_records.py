@@ -277,7 +277,7 @@ def test_caches_of_the_process_cleared() -> None:
     assert observed(function, call(1.0)) is Outcome.RETRACE
     (reason,) = function.traces[-1].explanation.reasons
     assert reason.kind is ReasonKind.CACHE
-    assert "cleared" in reason.advice
+    assert "cleared" in reason.fix
     assert function.explain(1.0).outcome is Outcome.REUSE
 
 
@@ -311,7 +311,7 @@ def test_the_cache_size_is_that_of_jax() -> None:
 
 
 def test_inner_functions_are_recorded() -> None:
-    """A function that is traced inside of another one has its own record."""
+    """A function that is traced inside another one has its own record."""
     inner = lw.jit(lambda x: x * 2)
     outer = lw.jit(lambda x: inner(x) + inner(x))
     outer(ones(3))

@@ -362,7 +362,7 @@ def test_loops_of_a_new_trace_are_fresh() -> None:
 
 
 def test_the_message() -> None:
-    """It names function, variable, line, both values and the cures; it is pickled whole."""
+    """It names function, variable, line, both values and the fixes; it is pickled whole."""
     settings = Settings()
 
     @jit(stale="raise")

@@ -88,7 +88,7 @@ CAUSES: dict[str, tuple[Callable[[Any, int], Any], list[str]]] = {
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_one_warning_at_the_eighth_trace(name: str) -> None:
-    """The eighth trace that a field caused warns: of field, cause, cure and off-switch."""
+    """The eighth trace that a field caused warns: of field, cause, fix and off-switch."""
     make, words = CAUSES[name]
     cls = define()
     (warning,) = storm(lambda n: make(cls, n), 20)

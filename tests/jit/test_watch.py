@@ -225,7 +225,7 @@ def test_nested_watches_are_independent() -> None:
 
 
 def test_a_watch_can_be_used_again() -> None:
-    """Each block has its own log, also inside of itself."""
+    """Each block has its own log, also inside itself."""
     again = lw.watch()
     with again as one:
         jax.jit(lambda x: x)(1.0)

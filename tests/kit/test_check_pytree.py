@@ -66,7 +66,7 @@ def test_other_libraries(cls: Any, broken: set[Law]) -> None:
 
 
 def test_the_message() -> None:
-    """A violation names class, field, law, both values with their types, and the cure."""
+    """A violation names class, field, law, both values with their types, and the fix."""
     with pytest.raises(LawViolation) as caught:
         check_pytree(specimens.Flax, laws="static-types", settings=FEW)
     text = str(caught.value)
@@ -193,7 +193,7 @@ def test_not_a_class() -> None:
 
 
 def test_not_a_pytree_class() -> None:
-    """A class that JAX takes for a leaf is refused, and not passed in silence."""
+    """A class that JAX takes for a leaf is refused, and not passed silently."""
 
     class Forgotten:
         def __init__(self, x: float) -> None:

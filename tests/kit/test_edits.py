@@ -163,7 +163,7 @@ class Deep(NamedTuple):
     ids=lambda each: each if isinstance(each, str) and each[0] == "s" else type(each).__name__,
 )
 def test_statics_of_every_type(value: Any, path: str) -> None:
-    """A static of any type has other values, inside of it as well, and none of them is it."""
+    """A static of any type has other values, inside it as well, and none of them is it."""
 
     @lw.pytree
     class Holder:
@@ -290,7 +290,7 @@ def test_recursion_ends() -> None:
 @EXAMPLES
 @given(st.data())
 def test_edits_of_what_was_drawn(data: st.DataObject) -> None:
-    """Edits can be drawn inside of a test, of an instance that was drawn there."""
+    """Edits can be drawn inside a test, of an instance that was drawn there."""
     x = data.draw(specimens.params)
     edit = data.draw(edits(x))
     assert jax.tree.structure(x) == jax.tree.structure(edit.edited) or edit.kind in (

@@ -91,7 +91,7 @@ def test_of_a_function_that_closes_over_a_number() -> None:
 
 
 def test_a_leaf_in_the_key() -> None:
-    """A class whose aux data holds a leaf retraces on every value, and is found."""
+    """A class whose aux_data holds a leaf retraces on every value, and is found."""
 
     @jax.tree_util.register_pytree_node_class
     class Nosy:
@@ -258,7 +258,7 @@ def test_the_paths_alone_decide(plain: Any) -> None:
 
 
 def test_a_function_in_a_trace(plain: Any) -> None:
-    """Called inside of another jitted function, it is a part of that."""
+    """Called inside another jitted function, it is a part of that."""
     step = recompiles_only_on("config.depth")(plain)
     outer = jax.jit(lambda config, x: step(config, x))
     for size in (3, 4, 5):

@@ -1,4 +1,4 @@
-"""``p.method`` is a pytree: the instance is its child, the function its aux data."""
+"""``p.method`` is a pytree: the instance is its child, the function its aux_data."""
 
 import abc
 import copy

@@ -31,7 +31,7 @@ class Gaussian:
         return 2 * self.dims
 
     def key(self) -> Any:
-        """Return the node data."""
+        """Return the aux_data."""
         return Statics(dims=self.dims)
 
     def pairs(self) -> tuple[Any, ...]:
@@ -107,7 +107,7 @@ class FlattenedOnce(Gaussian):
 
 @register_pytree_with_keys_class
 class KeyStoredOnce(Gaussian):
-    """Node data is stored on the instance; a copy with changes still has the old one."""
+    """aux_data is stored on the instance; a copy with changes still has the old one."""
 
     def key(self) -> Any:
         if "_key" not in vars(self):

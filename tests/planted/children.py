@@ -27,7 +27,7 @@ class Body:
         self.name = name
 
     def key(self) -> Any:
-        """Return the node data."""
+        """Return the aux_data."""
         return Statics(name=self.name)
 
     def children(self) -> tuple[Any, ...]:
@@ -224,7 +224,7 @@ class StoppedGradient(Body):
 
 @register_pytree_with_keys_class
 class ShapeInAux(Body):
-    """Node data has the shape of a child, which `vmap` and `scan` change."""
+    """aux_data has the shape of a child, which `vmap` and `scan` change."""
 
     def key(self) -> Any:
         return Statics(name=self.name, shape=getattr(self.pos, "shape", None))
@@ -232,14 +232,14 @@ class ShapeInAux(Body):
 
 @register_pytree_with_keys_class
 class ValueInAux(Body):
-    """Node data has the value of a child where it is a Python number: each one retraces."""
+    """aux_data has the value of a child where it is a Python number: each one retraces."""
 
     def key(self) -> Any:
         return Statics(name=self.name, mass=self.mass if isinstance(self.mass, float) else None)
 
 
 class HeldArray:
-    """An array in node data, compared by identity."""
+    """An array in aux_data, compared by identity."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -253,7 +253,7 @@ class HeldArray:
 
 @register_pytree_with_keys_class
 class ChildHidden(Body):
-    """An array is in the node data, compared by identity: no gradient, and stale."""
+    """An array is in the aux_data, compared by identity: no gradient, and stale."""
 
     def children(self) -> tuple[Any, ...]:
         return self.pos, self.drag, self.mass

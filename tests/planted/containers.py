@@ -31,12 +31,12 @@ class Filter:
         self.window = window
 
     def key(self) -> Any:
-        """Return the node data."""
+        """Return the aux_data."""
         return self.KEY(shape=self.shape, options=self.options, window=self.window)
 
     @staticmethod
     def read(aux: Any) -> dict[str, Any]:
-        """Return the statics that node data stands for."""
+        """Return the statics that aux_data stands for."""
         return dict(aux.values)
 
     def tree_flatten(self) -> tuple[Any, Any]:
@@ -54,7 +54,7 @@ class Filter:
 
 
 class InOrder(Filter):
-    """Not registered: a filter whose node data is its statics in order."""
+    """Not registered: a filter whose aux_data is its statics in order."""
 
     @staticmethod
     def read(aux: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class InOrder(Filter):
 
 
 class ArrayByValue:
-    """An array in node data, as it should be."""
+    """An array in aux_data, as it should be."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -77,7 +77,7 @@ class ArrayByValue:
 
 @register_pytree_with_keys_class
 class AuxHasArray(InOrder):
-    """Node data has a NumPy array, whose == has no truth value."""
+    """aux_data has a NumPy array, whose == has no truth value."""
 
     def key(self) -> Any:
         return self.shape, self.options, self.window
@@ -85,7 +85,7 @@ class AuxHasArray(InOrder):
 
 @register_pytree_with_keys_class
 class AuxHasJaxArray(InOrder):
-    """Node data has a JAX array, whose == has no truth value."""
+    """aux_data has a JAX array, whose == has no truth value."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class AuxHasJaxArray(InOrder):
 
 @register_pytree_with_keys_class
 class AuxIsArray(Filter):
-    """Node data is an object array of the statics."""
+    """aux_data is an object array of the statics."""
 
     def key(self) -> Any:
         aux = np.empty(3, object)
@@ -116,7 +116,7 @@ class AuxIsArray(Filter):
 
 @register_pytree_with_keys_class
 class AuxIsList(Filter):
-    """Node data is a list: no hash, and anybody may change it."""
+    """aux_data is a list: no hash, and anybody may change it."""
 
     def key(self) -> Any:
         return [self.shape, self.options, ArrayByValue(self.window)]
@@ -128,7 +128,7 @@ class AuxIsList(Filter):
 
 @register_pytree_with_keys_class
 class AuxIsDict(Filter):
-    """Node data is a dict of the statics: no hash."""
+    """aux_data is a dict of the statics: no hash."""
 
     def key(self) -> Any:
         return {
@@ -149,7 +149,7 @@ class WithListOfOptions(Statics):
 
 @register_pytree_with_keys_class
 class ListInAux(Filter):
-    """Node data has a list inside of a tuple: no hash."""
+    """aux_data has a list inside a tuple: no hash."""
 
     KEY = WithListOfOptions
 
@@ -177,7 +177,7 @@ class Zipped(Statics):
 
 @register_pytree_with_keys_class
 class ZipStopsEarly(Filter):
-    """The node data's == zips two tuples: (2,) is equal to (2, 3)."""
+    """The aux_data's == zips two tuples: (2,) is equal to (2, 3)."""
 
     KEY = Zipped
 

@@ -222,7 +222,7 @@ class HashOfStaticTravels(Length):
 
 
 class StaticsWithHash(Statics):
-    """Node data that computes its hash once, and takes it along in a pickle."""
+    """aux_data that computes its hash once, and takes it along in a pickle."""
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
@@ -236,6 +236,6 @@ class StaticsWithHash(Statics):
 
 @register_pytree_with_keys_class
 class HashTravels(Model):
-    """Node data keeps a hash of texts, which is another one in a new process."""
+    """aux_data keeps a hash of texts, which is another one in a new process."""
 
     KEY = StaticsWithHash

@@ -1,4 +1,4 @@
-"""Node data as it should be: statics that are told apart by value and by type."""
+"""aux_data as it should be: statics that are told apart by value and by type."""
 
 import struct
 from typing import Any
@@ -18,7 +18,7 @@ def exact(value: Any) -> Any:
 
 
 class Statics:
-    """Node data of a correct class. A fault in a subclass is the one method it overrides."""
+    """aux_data of a correct class. A fault in a subclass is the one method it overrides."""
 
     def __init__(self, **values: Any) -> None:
         self.values = values

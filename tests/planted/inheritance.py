@@ -22,7 +22,7 @@ class Shape:
     name: str = dataclasses.field(metadata={"static": True})
 
     def key(self) -> Any:
-        """Return the node data."""
+        """Return the aux_data."""
         return Statics(**{name: getattr(self, name) for name in self.STATIC})
 
     def tree_flatten(self) -> tuple[Any, Any]:

@@ -61,7 +61,7 @@ class SharedDict(Body):
 
 
 class WithOrigin(Statics):
-    """Node data that remembers whose it is, and does not compare it."""
+    """aux_data that remembers whose it is, and does not compare it."""
 
     def __init__(self, origin: Any, **values: Any) -> None:
         super().__init__(**values)
@@ -70,7 +70,7 @@ class WithOrigin(Statics):
 
 @register_pytree_with_keys_class
 class InstanceInAux(Body):
-    """Node data holds the whole instance, arrays and all, uncompared."""
+    """aux_data holds the whole instance, arrays and all, uncompared."""
 
     def key(self) -> Any:
         return WithOrigin(self, name=self.name)

@@ -52,7 +52,7 @@ class OneLess(Body):
 
 @register_pytree_with_keys_class
 class OtherAux(Body):
-    """`flatten_with_keys` has other node data than `flatten`."""
+    """`flatten_with_keys` has other aux_data than `flatten`."""
 
     def tree_flatten_with_keys(self) -> tuple[Any, Any]:
         pairs, _ = super().tree_flatten_with_keys()

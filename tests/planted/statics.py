@@ -23,12 +23,12 @@ class Layer:
         self.act = act
 
     def key(self) -> Any:
-        """Return the node data."""
+        """Return the aux_data."""
         return self.KEY(rate=self.rate, width=self.width, act=self.act)
 
     @staticmethod
     def read(aux: Any) -> dict[str, Any]:
-        """Return the statics that node data stands for."""
+        """Return the statics that aux_data stands for."""
         return dict(aux.values)
 
     def tree_flatten(self) -> tuple[Any, Any]:
@@ -46,7 +46,7 @@ class Layer:
 
 
 class InOrder(Layer):
-    """Not registered: a layer whose node data is its statics in order, and nothing more."""
+    """Not registered: a layer whose aux_data is its statics in order, and nothing more."""
 
     @staticmethod
     def read(aux: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class FirstOneKept(Layer):
 
 @register_pytree_with_keys_class
 class StaticNotInKey(Layer):
-    """A static stays out of the node data and comes back as its default."""
+    """A static stays out of the aux_data and comes back as its default."""
 
     def key(self) -> Any:
         return Statics(rate=self.rate, act=self.act)
@@ -224,7 +224,7 @@ class WithoutAct(Statics):
 
 @register_pytree_with_keys_class
 class EqIgnoresField(Layer):
-    """The node data's == leaves a static out."""
+    """The aux_data's == leaves a static out."""
 
     KEY = WithoutAct
 
@@ -239,7 +239,7 @@ class AlwaysEqual(Statics):
 
 @register_pytree_with_keys_class
 class AllEqual(Layer):
-    """Node data is always equal, to be rid of retraces."""
+    """aux_data is always equal, to be rid of retraces."""
 
     KEY = AlwaysEqual
 
@@ -255,7 +255,7 @@ class OneSided(Statics):
 
 @register_pytree_with_keys_class
 class EqOneSided(Layer):
-    """The node data's == asks whether one covers the other: a == b, and b != a."""
+    """The aux_data's == asks whether one covers the other: a == b, and b != a."""
 
     KEY = OneSided
 
@@ -272,7 +272,7 @@ class Raising(Statics):
 
 @register_pytree_with_keys_class
 class EqRaises(Layer):
-    """The node data's == raises where it should return False."""
+    """The aux_data's == raises where it should return False."""
 
     KEY = Raising
 
@@ -289,7 +289,7 @@ class HashOfTwo(Statics):
 
 @register_pytree_with_keys_class
 class HashIgnoresField(Layer):
-    """The node data's hash leaves a static out."""
+    """The aux_data's hash leaves a static out."""
 
     KEY = HashOfTwo
 
@@ -303,7 +303,7 @@ class HashOfMore(WithoutAct):
 
 @register_pytree_with_keys_class
 class HashKnowsMore(Layer):
-    """The node data's hash has a static that its == leaves out."""
+    """The aux_data's hash has a static that its == leaves out."""
 
     KEY = HashOfMore
 
@@ -317,7 +317,7 @@ class HashOfId(Statics):
 
 @register_pytree_with_keys_class
 class HashById(Layer):
-    """Equal node data has a hash by address."""
+    """Equal aux_data has a hash by address."""
 
     KEY = HashOfId
 
@@ -329,7 +329,7 @@ class NoHash(Statics):
 
 @register_pytree_with_keys_class
 class EqWithoutHash(Layer):
-    """The node data has an == and so, in Python's way, no hash."""
+    """The aux_data has an == and so, in Python's way, no hash."""
 
     KEY = NoHash
 
@@ -344,14 +344,14 @@ class ById(Statics):
 
 @register_pytree_with_keys_class
 class FreshEachTime(Layer):
-    """Node data is a new object at each flatten, and compared by identity."""
+    """aux_data is a new object at each flatten, and compared by identity."""
 
     KEY = ById
 
 
 @register_pytree_with_keys_class
 class FreshLambda(InOrder):
-    """Node data has a lambda that each flatten makes anew."""
+    """aux_data has a lambda that each flatten makes anew."""
 
     def key(self) -> Any:
         act = self.act
@@ -364,7 +364,7 @@ class FreshLambda(InOrder):
 
 @register_pytree_with_keys_class
 class CountsFlattens(Layer):
-    """Flatten counts itself, and the count is in the node data."""
+    """Flatten counts itself, and the count is in the aux_data."""
 
     count: ClassVar[int] = 0
 

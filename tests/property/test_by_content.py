@@ -44,7 +44,7 @@ class Recipe(NamedTuple):
     Attributes:
         operator: What it does with its argument.
         constant: A number in its code.
-        inner: A number in the code of a function inside of it.
+        inner: A number in the code of a function inside it.
         cell: What it closes over.
         default: The default of an argument.
         keyword: The default of a keyword argument.

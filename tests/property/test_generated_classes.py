@@ -60,7 +60,7 @@ def test_tree_map_is_the_identity_on_statics(made: DrawnClass) -> None:
 
 @given(pytree_classes())
 def test_tracers_pass_through(made: DrawnClass) -> None:
-    """Inside of jit the fields hold tracers, and statics are what they were."""
+    """Inside jit the fields hold tracers, and statics are what they were."""
     values = made.values()
     instance = made.construct(values)
 

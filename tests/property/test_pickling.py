@@ -135,7 +135,7 @@ def far(sent: list[Any], seed: int) -> Any:
 
 
 def many_recipes() -> list[Recipe]:
-    """Return recipes of all kinds, each kind also inside of the containers."""
+    """Return recipes of all kinds, each kind also inside the containers."""
     leaves: list[Recipe] = [("named", name) for name in zoo.NAMED if name not in UNPICKLABLE]
     leaves += [("number", kind, number) for kind in zoo.NUMBERS for number in (1, -1)]
     leaves += [("tricky", name) for name in zoo.TRICKY]

@@ -274,7 +274,7 @@ def build(recipe: Recipe) -> Any:
 
 
 def spots(recipe: Recipe) -> list[tuple[int, ...]]:
-    """Return the paths of all recipes inside of a recipe, itself first."""
+    """Return the paths of all recipes inside a recipe, itself first."""
     found: list[tuple[int, ...]] = [()]
     for index, part in enumerate(recipe):
         if isinstance(part, tuple):

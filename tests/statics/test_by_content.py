@@ -139,7 +139,7 @@ VALUES = [1, True, 1.0, -1, "1", b"1", None, (1,), (1.0,), [1], [True], {1}, {"a
 
 @pytest.mark.parametrize("place", ["closure", "default", "keyword default", "attribute", "partial"])
 def test_values_inside_are_compared_type_by_type(place: str) -> None:
-    """Each value inside of a function is a key of its own, the same value the same."""
+    """Each value inside a function is a key of its own, the same value the same."""
 
     def put(value: Any) -> Any:
         if place == "closure":
@@ -430,7 +430,7 @@ def test_code_that_sees_all_globals() -> None:
 
 
 def test_the_hazard_of_a_global_that_no_code_names() -> None:
-    """An import inside of a function, or `getattr` on a module, is not followed: documented."""
+    """An import inside a function, or `getattr` on a module, is not followed: documented."""
     module = types.ModuleType("hidden_settings_of_a_test")
     sys.modules[module.__name__] = module
     module.rate = 2  # type: ignore[attr-defined]
@@ -687,7 +687,7 @@ def test_ids_are_not_mistaken() -> None:
     for i in range(50):
         function = closing(c=type("C", (), {"i": i}))
         p = P(1.0, function)
-        seen.add(jax.tree.structure(p).node_data()[1])
+        seen.add(jax.tree.structure(p).aux_data()[1])
         cell(function).cell_contents = None
     assert len(seen) == 50
 
@@ -791,20 +791,20 @@ def test_what_is_said_of_two_functions_that_differ() -> None:
     (reason,) = found.reasons
     assert reason.path == "args[0].f"
     assert (reason.before, reason.after) == (0.1, 0.2)
-    assert ".__closure__['a'].__closure__['lr']" in reason.advice
+    assert ".__closure__['a'].__closure__['lr']" in reason.fix
     found = lw.explain(lw.signature(before), lw.signature(P(1.0, closing(a=closing(lr=0.1)))))
     assert found.outcome == "reuse"
     assert not found.unsound
     found = lw.explain(lw.signature(P(1.0, recursive(1))), lw.signature(P(1.0, recursive(2))))
-    assert "['by']" in found.reasons[0].advice
+    assert "['by']" in found.reasons[0].fix
 
 
 def test_the_advice_for_a_fresh_function() -> None:
-    """Where functions compare by identity, comparing by content is named as a cure."""
+    """Where functions compare by identity, comparing by content is named as a fix."""
     fresh = [made("f = lambda x: x") for _ in range(2)]
     before, after = (lw.signature(ByIdentity(1.0, each)) for each in fresh)
     (reason,) = lw.explain(before, after).reasons
-    assert 'lw.static_field(by="content")' in reason.advice
+    assert 'lw.static_field(by="content")' in reason.fix
 
 
 def test_the_repr_tells_functions_apart() -> None:

@@ -167,7 +167,7 @@ def test_change_is_noticed(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_off_it_says_nothing(name: str) -> None:
-    """Outside of the block nothing is read again: the hazard itself."""
+    """Outside the block nothing is read again: the hazard itself."""
     value, change = case(name)
     p = P(1.0, value)
     with check_statics():
@@ -244,7 +244,7 @@ def test_rebuilt_instances_are_watched() -> None:
 
 
 def test_nested_instances_are_watched() -> None:
-    """An instance inside of another pytree is watched."""
+    """An instance inside another pytree is watched."""
     box = Box(1)
     tree = {"k": [P(P(1.0, box))]}
     box.v = 2

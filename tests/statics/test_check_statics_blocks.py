@@ -51,7 +51,7 @@ def test_nested_blocks(box: Box) -> None:
 
 
 def test_block_that_raises(box: Box) -> None:
-    """An error inside of the block turns it off all the same, and comes out."""
+    """An error inside the block turns it off all the same, and comes out."""
     p = P(1.0, box)
     with pytest.raises(KeyError), check_statics():
         raise KeyError

@@ -63,7 +63,7 @@ def test_built_anew_for_each_call(name: str) -> None:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_another_number_inside(name: str) -> None:
-    """Another rate inside of a function is another program, however functions are compared."""
+    """Another rate inside a function is another program, however functions are compared."""
     make = MAKERS[name]
     for cls in (Plain, Sound, ByContent):
         found, (first, second) = count(cls, make(0.5), make(0.25))

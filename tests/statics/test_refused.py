@@ -129,7 +129,7 @@ def test_refused_at_construction_by_path(make: Any, error: Any, place: str) -> N
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_tracer_is_refused_at_the_line(place: str) -> None:
-    """A tracer in a static is refused inside of the traced function, at any depth."""
+    """A tracer in a static is refused inside the traced function, at any depth."""
     wrap, path = PLACES[place]
 
     @jax.jit

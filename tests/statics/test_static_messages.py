@@ -93,7 +93,7 @@ def test_tracer_in_full() -> None:
     assert "float32[3]" in lines[1]
     assert lines[2:] == [
         "  fix: make the field dynamic: `act: jax.Array`,",
-        "       or compute the value outside of the traced function",
+        "       or compute the value outside the traced function",
     ]
 
 
@@ -135,7 +135,7 @@ def test_repaired_code_runs(name: str) -> None:
 
 
 def test_repaired_code_names_static_array() -> None:
-    """An array inside of a list is shown as the `lw.StaticArray` it should be."""
+    """An array inside a list is shown as the `lw.StaticArray` it should be."""
     assert "lw.StaticArray([1, 2]" in message([np.array([1, 2])])
 
 

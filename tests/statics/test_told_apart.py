@@ -243,7 +243,7 @@ def is_hashable(value: Any) -> bool:
 @pytest.mark.parametrize("wrap", WRAPPED)
 @pytest.mark.parametrize("name", EQUAL | UNEQUAL)
 def test_told_apart_at_any_depth(wrap: str, name: str) -> None:
-    """What is told apart alone is told apart inside of any container."""
+    """What is told apart alone is told apart inside any container."""
     first, second = (EQUAL | UNEQUAL)[name]
     if wrap in ("frozenset", "frozenset-tuple", "mapping-key") and not is_hashable(first):
         pytest.skip("slices have no hash before Python 3.12")

@@ -148,7 +148,7 @@ def test_a_static_class_redefined() -> None:
 
     first, second = Sound(1.0, define()()), Sound(1.0, define()())
     assert jax.tree.structure(first) != jax.tree.structure(second)
-    keys = [repr(jax.tree.structure(p).node_data()[1]) for p in (first, second)]
+    keys = [repr(jax.tree.structure(p).aux_data()[1]) for p in (first, second)]
     assert keys[0] != keys[1]
 
 
@@ -187,7 +187,7 @@ def test_slots_keep_their_leaves() -> None:
 
 
 def test_a_subclass_that_overrides_a_default_keeps_staticness() -> None:
-    """Overriding a static field in silence is a definition error, not a new leaf."""
+    """Overriding a static field silently is a definition error, not a new leaf."""
     with pytest.raises(lw.DefinitionError, match=r"Silent\.s"):
 
         @lw.pytree

@@ -33,7 +33,7 @@ class Seen:
         self.parts: Counter[str] = Counter()
 
     def __call__(self, instance: Any, part: str = "") -> Any:
-        """Check class and statics of an instance inside of a body, count, and return it."""
+        """Check class and statics of an instance inside a body, count, and return it."""
         self.parts[part] += 1
         return self.check(instance)
 

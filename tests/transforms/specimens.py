@@ -246,7 +246,7 @@ VALUES = Kind("Net", net)
 """The kind whose numbers are compared."""
 
 EAGER = Kind("ManyLayer", _layers(ManyLayer))
-"""The kind that also runs outside of any program."""
+"""The kind that also runs outside any program."""
 
 DIFFERENTIATED = [VALUES, EAGER, Kind("Counter", counter)]
 """The kinds whose derivatives are taken: the others have no leaves of other sorts."""

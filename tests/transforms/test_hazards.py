@@ -1,4 +1,4 @@
-"""What plain JAX takes for the same inside of a transformation, and what it runs again.
+"""What plain JAX takes for the same inside a transformation, and what it runs again.
 
 Each test runs on `jax.tree_util.register_dataclass` too, which shows that it can fail.
 """

@@ -1,7 +1,7 @@
 """Every transformation meets every kind of class: see `rows_*.py` for the rows.
 
 What is only traced costs no compile: so every kind meets every row. One kind compares numbers
-too, and one runs as a user writes it, outside of any program.
+too, and one runs as a user writes it, outside any program.
 """
 
 import functools

@@ -159,7 +159,7 @@ def test_names_that_lead_nowhere(paths: Any, fields: Any, words: list[str]) -> N
 
 
 def test_names_that_meet() -> None:
-    """A field and a path inside of it contradict each other."""
+    """A field and a path inside it contradict each other."""
     with pytest.raises(lw.TreeError, match=r"'encoder' and 'encoder\.w' meet"):
         lw.axes(params(), None, {"encoder.w": 0}, encoder=1)
     with pytest.raises(TypeError, match=r"lw\.axes takes a mapping"):

@@ -274,7 +274,7 @@ def test_elements_of_an_array(array: Any) -> None:
     ],
 )
 def test_changes_that_meet(changes: Any) -> None:
-    """Two changes of one place, or one inside of the other, are refused by both paths."""
+    """Two changes of one place, or one inside the other, are refused by both paths."""
     with pytest.raises(lw.TreeError, match="meet") as caught:
         lw.update(model(), changes)
     texts = [repr(key) for key in changes if isinstance(key, str)]
@@ -381,7 +381,7 @@ class Inherits(DictOfMine):
 
 
 def test_what_cannot_be_copied() -> None:
-    """A class with content outside of its fields and its own constructor is refused."""
+    """A class with content outside its fields and its own constructor is refused."""
     with pytest.raises(TypeError, match="make a new Inherits"):
         lw.update([Inherits("1")], {"[0].a": 2})
 

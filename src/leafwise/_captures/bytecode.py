@@ -1,4 +1,4 @@
-"""What a piece of code reads from outside of itself, where, and whether the value counts.
+"""What a piece of code reads from outside itself, where, and whether the value counts.
 
 The bytecode is followed with a stack of names in place of values: ``config.rate`` becomes one
 read of two steps, and ``traces.append(x)`` no read of what is in the list. What is not

@@ -25,7 +25,7 @@ _LARGE: Final = 2**20
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Capture:
-    """One value that a function reads from outside of its arguments.
+    """One value that a function reads from outside its arguments.
 
     Attributes:
         name: The place, as the code spells it: ``lr``, ``config.rate``, ``self.w``.
@@ -172,7 +172,7 @@ def _as_dict(capture: Capture) -> CapturedValue:
 
 
 def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
-    """Say what a function reads from outside of its arguments, and how JAX treats it.
+    """Say what a function reads from outside its arguments, and how JAX treats it.
 
     JAX looks at these values when it traces the function, and never again. The code is read,
     and nothing of it is run: wrappers (`jax.jit`, `jax.vmap`, `functools.wraps`), partials,

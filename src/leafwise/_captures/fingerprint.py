@@ -45,7 +45,7 @@ class CaptureState(NamedTuple):
         large: The same of a large one, where those were looked into, too.
         words: The value, for messages.
         site: The line that reads it: ``train.py:12``.
-        hidden: Why changes inside of it cannot be seen; empty if they can.
+        hidden: Why changes inside it cannot be seen; empty if they can.
     """
 
     form: Any

@@ -21,7 +21,7 @@ class Way(StrEnum):
     """Its class has to become a pytree class first."""
 
 
-class Cure(NamedTuple):
+class Fix(NamedTuple):
     """How a value may get to a jitted function.
 
     Attributes:
@@ -36,19 +36,19 @@ class Cure(NamedTuple):
 _NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
 
 
-def cure_of(value: Any) -> Cure:
+def fix_of(value: Any) -> Fix:
     """Return how a value can be passed."""
     kind: Any = type(value)
     if value is MISSING or (issubclass(kind, _NUMBERS) and not issubclass(kind, bool | Enum)):
-        return Cure()
+        return Fix()
     if issubclass(kind, type):
-        return Cure(Way.STATIC, "type")
+        return Fix(Way.STATIC, "type")
     try:
         way = Way.PYTREE if hides(value) else _way_of(value)
     except Exception:  # noqa: BLE001  # the user's own code
         way = Way.PYTREE
     named = way is Way.STATIC and is_callable(value)
-    return Cure(way, "Callable[..., Any]" if named else kind.__name__)
+    return Fix(way, "Callable[..., Any]" if named else kind.__name__)
 
 
 def _way_of(value: Any) -> Way:
@@ -56,7 +56,7 @@ def _way_of(value: Any) -> Way:
         return Way.STATIC
     leaves = jax.tree.leaves(value)
     is_leaf = len(leaves) == 1 and leaves[0] is value
-    if not is_leaf and all(cure_of(leaf).way is Way.ARGUMENT for leaf in leaves):
+    if not is_leaf and all(fix_of(leaf).way is Way.ARGUMENT for leaf in leaves):
         return Way.ARGUMENT
     hash(value)
     named = is_callable(value) and not _has_own_class(value)
@@ -68,24 +68,24 @@ def _has_own_class(value: Any) -> bool:
     return not hasattr(value, "__name__") and not hasattr(value, "__wrapped__")
 
 
-def lines_of(cure: Cure, function: str, name: str, *, is_attribute: bool) -> tuple[str, str]:
+def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple[str, str]:
     """Return the two things that can be done about a capture, in words.
 
     Args:
-        cure: How its value can be passed.
+        fix: How its value can be passed.
         function: The name of the jitted function.
         name: The capture, as the code spells it.
         is_attribute: Whether it is an attribute of the object whose method the function is.
     """
     variable = parameter_of(name)
-    field = f"{variable}: {cure.annotation}"
-    if cure.way is Way.PYTREE:
+    field = f"{variable}: {fix.annotation}"
+    if fix.way is Way.PYTREE:
         return (
             f"pass the numbers and arrays that are read of it as arguments: `{function}(..., ...)`",
             f"make it an object of a pytree class (`@lw.pytree`, with `lw.static_field()` for what "
             f"is no array), and pass that as an argument: `{function}(..., {variable})`",
         )
-    is_static = cure.way is Way.STATIC
+    is_static = fix.way is Way.STATIC
     if is_static:
         field += " = lw.static_field()"
         first = (

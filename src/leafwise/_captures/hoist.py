@@ -30,7 +30,7 @@ def hoist(
     of the object that it is bound to, JAX bakes into the program. Here it becomes a tree of
     arguments: it can be changed without a retrace, differentiated, mapped over and donated. The
     function is made again for each call, with other cells and globals, through the functions
-    that it calls; nothing of the user's own is changed. Jit the result: outside of `jax.jit`
+    that it calls; nothing of the user's own is changed. Jit the result: outside `jax.jit`
     each call makes it again.
 
     Args:
@@ -196,7 +196,7 @@ def _add_hint(error: Exception, captured: dict[str, Any]) -> None:
         error.add_note(
             f"{_HINT}: {', '.join(traced)}. What Python reads the value of must stay baked in\n"
             f"  fix: leave it out, as `lw.hoist(fn, ~lw.where({path!r}))` does; part of an array "
-            f"of JAX, as `w[0]`, is traced all the same: take it outside of the function"
+            f"of JAX, as `w[0]`, is traced all the same: take it outside the function"
         )
 
 

@@ -328,7 +328,7 @@ class HoistWalk:
             node, children = opened
             for name, static in zip(node.names, node.values, strict=True):
                 if type(static) not in PLAIN:
-                    fixed = Fixed(static, f"it is inside of the static {where}{name}")
+                    fixed = Fixed(static, f"it is inside the static {where}{name}")
                     part.inside["static", where + name] = fixed
                     self._put(fixed, "value", static, path.of(where + name))
             self._instance_of(node.cls, part)
@@ -337,9 +337,7 @@ class HoistWalk:
 
     def _container(self, value: Any, path: Path) -> None:
         kind = type(value).__name__
-        part = self._add(
-            value, Fixed(value, f"it is inside of a {kind}, which JAX sees no parts of")
-        )
+        part = self._add(value, Fixed(value, f"it is inside a {kind}, which JAX sees no parts of"))
         pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, item in pairs:
             self._put(part, key, item, path.of(f"{path}[{key!r}]"))

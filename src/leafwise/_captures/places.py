@@ -1,4 +1,4 @@
-"""A place outside of a function's arguments where its code finds a value: how to get there."""
+"""A place outside a function's arguments where its code finds a value: how to get there."""
 
 import builtins
 import collections

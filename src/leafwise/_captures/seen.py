@@ -73,7 +73,7 @@ class Large(Exception):  # noqa: N818  # a signal between two functions of this 
 
 
 class Fingerprinter:
-    """One look at a value, and at what is inside of it.
+    """One look at a value, and at what is inside it.
 
     Args:
         kinds: What looks at a value of which types.

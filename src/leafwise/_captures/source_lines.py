@@ -122,7 +122,7 @@ _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambd
 
 
 def _own_nodes(scope: ast.AST | None) -> Iterator[ast.AST]:
-    """Yield the nodes of a scope in order, without those inside of inner scopes."""
+    """Yield the nodes of a scope in order, without those inside inner scopes."""
     pending = [] if scope is None else list(ast.iter_child_nodes(scope))[::-1]
     while pending:
         node = pending.pop()

@@ -513,7 +513,7 @@ class Treatment(StrEnum):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Binding:
-    """One place outside of its arguments that a function reads.
+    """One place outside its arguments that a function reads.
 
     Attributes:
         name: The place, as the code spells it: ``lr``, ``config.rate``, ``self.w``.
@@ -543,7 +543,7 @@ class Binding:
 
 
 def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
-    """Return everything that a function reads from outside of its arguments.
+    """Return everything that a function reads from outside its arguments.
 
     Args:
         fn: Anything callable.

@@ -125,7 +125,7 @@ def has_mark(annotation: Any) -> bool:
 
 
 def has_buried_mark(annotation: Any) -> bool:
-    """Return whether ``Static`` stands inside of another type, where it says nothing."""
+    """Return whether ``Static`` stands inside another type, where it says nothing."""
     parts = typing.get_args(annotation)
     if typing.get_origin(annotation) is Annotated:
         parts = parts[:1]

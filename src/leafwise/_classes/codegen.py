@@ -73,7 +73,7 @@ def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
-_SPREAD: Final = f"{KEY}.spread"
+_HASH_NODE: Final = f"{KEY}.hash_node"
 """Where the extra child of a class with ``many_statics`` is read."""
 
 _BIND: Final = object.__setattr__.__get__
@@ -245,7 +245,7 @@ class Functions:
     ) -> None:
         """Generate the unchecked functions; the checked ones wait until asked for."""
         self.spec = spec
-        names = [*spec.dynamic_names, *([_SPREAD] if spec.spread else [])]
+        names = [*spec.dynamic_names, *([_HASH_NODE] if spec.hash_node else [])]
         paths = tuple(map(jax.tree_util.GetAttrKey, names))
         self._namespace: dict[str, Any] = {
             "__name__": spec.cls.__module__,
@@ -259,7 +259,7 @@ class Functions:
             "_lw_zip": zip,
             "_lw_tuple": tuple,
             **dict(zip((f"_lw_path_{name}" for name in spec.dynamic_names), paths, strict=False)),
-            "_lw_spread_path": paths[-1] if spec.spread else None,
+            "_lw_hash_node_path": paths[-1] if spec.hash_node else None,
         }
         _compile(spec.cls, "flatten", self._flatten(checked=False), self._namespace)
         self.flatten = _take(spec.cls, "flatten", self._namespace)
@@ -271,13 +271,13 @@ class Functions:
         """Return all three functions: compiling them at once is quicker."""
         by_content = ["    _lw_check(self)"] if self.spec.content_names else []
         verify = ["    _lw_verify(self)"] if checked else by_content
-        spread = self.spec.spread is not None
-        read_key = [f"        key = self.{KEY}"] if spread else []
-        key = "key" if spread else f"self.{KEY}"
+        hash_node = self.spec.hash_node is not None
+        read_key = [f"        key = self.{KEY}"] if hash_node else []
+        key = "key" if hash_node else f"self.{KEY}"
         names = self.spec.dynamic_names
-        children = [f"self.{name}" for name in names] + ["key.spread"] * spread
+        children = [f"self.{name}" for name in names] + ["key.hash_node"] * hash_node
         with_keys = [f"(_lw_path_{name}, self.{name})" for name in names]
-        with_keys += ["(_lw_spread_path, key.spread)"] * spread
+        with_keys += ["(_lw_hash_node_path, key.hash_node)"] * hash_node
         return [
             "def flatten(self):",
             *verify,
@@ -304,7 +304,7 @@ class Functions:
         lines = ["def unflatten(_lw_key, _lw_children):", "    _lw_self = _lw_new()"]
         if names:
             taken = [f"v_{name}" for name in names]
-            taken += ["_lw_spread"] if self.spec.spread is not None else []
+            taken += ["_lw_hash_node"] if self.spec.hash_node is not None else []
             lines += [f"    {_tuple(taken)} = _lw_children"]
         pairs = [*((name, f"v_{name}") for name in names), (KEY, "_lw_key")]
         if self._namespace["_lw_set_dict"] is not None:

@@ -217,4 +217,4 @@ def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
     check_all_set(spec, self)
     children = tuple(getattr(self, name) for name in spec.dynamic_names)
     key = current_key(spec, self)
-    return (children if key.spread is None else (*children, key.spread)), key
+    return (children if key.hash_node is None else (*children, key.hash_node)), key

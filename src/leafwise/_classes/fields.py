@@ -281,7 +281,7 @@ def static_field(
     by: By = "identity",
     **arguments: Any,
 ) -> Any:
-    """Declare a static field: its value is aux data, part of the jit cache key.
+    """Declare a static field: its value is aux_data, part of the jit cache key.
 
     The field's metadata gains ``{"static": True, "pytree_node": False}``, which jax,
     equinox, flax, penzai and optree read the same way.

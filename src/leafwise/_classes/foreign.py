@@ -41,7 +41,7 @@ class LazyOwner:
     Attributes:
         cls: The class.
         note: As in `StaticOwner`.
-        spread: As in `StaticOwner`.
+        hash_node: As in `StaticOwner`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class LazyOwner:
         """Know the class, and what finds its static fields."""
         self.cls = cls
         self.note = ""
-        self.spread: Callable[[tuple[Any, ...]], object] | None = None
+        self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         self._find = find
 
     @functools.cached_property

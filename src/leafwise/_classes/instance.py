@@ -102,7 +102,7 @@ def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
             msg = (
                 f"{type(self).__name__}{jax.tree_util.keystr(path)}: == would have to "
                 f"compare traced values ({a} and {b}), which are not known yet\n"
-                f"  fix: compare outside of the traced function, or compare leaves with "
+                f"  fix: compare outside the traced function, or compare leaves with "
                 f"jax.numpy.array_equal"
             )
             raise TracerComparisonError(msg)

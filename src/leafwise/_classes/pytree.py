@@ -352,7 +352,7 @@ def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -
     Args:
         cls: Any class whose instances keep their state in attributes.
         dynamic: The attributes that are children, in the order of the leaves.
-        static: The attributes that are aux data.
+        static: The attributes that are aux_data.
 
     Returns:
         `cls`.

@@ -164,7 +164,7 @@ class Registered:
     static_names: tuple[str, ...]
     dynamic_names: tuple[str, ...]
     note: str = ""
-    spread: Callable[[tuple[Any, ...]], object] | None = None
+    hash_node: Callable[[tuple[Any, ...]], object] | None = None
 
 
 _REGISTERED: Final[ClassMap[Registered]] = ClassMap()
@@ -257,7 +257,7 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         solid = next((b for b in cls.__mro__ if not b.__flags__ & (1 << 9)), object)
         if solid is not object:
             msg = (
-                f"register({name}): a {solid.__name__} keeps its content outside of "
+                f"register({name}): a {solid.__name__} keeps its content outside "
                 f"attributes\n  fix: jax.tree_util.register_pytree_node"
             )
             raise DefinitionError(msg)

@@ -40,7 +40,7 @@ class FieldSpec:
     Attributes:
         owner: The name of the class, for messages.
         name: The field's name.
-        static: Whether it is aux data rather than a child.
+        static: Whether it is aux_data rather than a child.
         options: Converter, check and freezing.
         definition: The `dataclasses.Field`.
     """
@@ -120,7 +120,7 @@ class ClassSpec:
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
         is_redefined: Whether a newer class has taken its name.
-        spread: What picks the extra child by the statics, if the class has ``many_statics``.
+        hash_node: What picks the extra child by the statics, if the class has ``many_statics``.
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class ClassSpec:
         self.empty_key: StaticKey | None = None
         self.has_own_init = has_own_init
         self.is_redefined = False
-        self.spread: Callable[[tuple[Any, ...]], object] | None = None
+        self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         if many_statics:
-            from leafwise._statics.hash_nodes import spread_of  # noqa: PLC0415  # see there
+            from leafwise._statics.hash_nodes import hash_node_of  # noqa: PLC0415  # see there
 
-            self.spread = spread_of
+            self.hash_node = hash_node_of
 
     @property
     def note(self) -> str:
@@ -281,7 +281,7 @@ def contradictions(
         ]
     if annotations.has_buried_mark(annotation):
         return [
-            f"{where}: Static inside of another type says nothing: {written}\n"
+            f"{where}: Static inside another type says nothing: {written}\n"
             f"  fix: `{name}: lw.Static[{annotations.without_marks(written)}]`"
         ]
     return []

@@ -38,8 +38,8 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         if shown in seen or (seen and name == UNNAMED_CONFIG) or jax_equal(mine, its):
             continue
         seen.add(shown)
-        path, advice = f"config.{shown}", fixes.config(shown)
-        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, advice)
+        path, fix = f"config.{shown}", fixes.config(shown)
+        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, fix)
 
 
 def _refused(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -47,15 +47,15 @@ def _refused(before: Signature, after: Signature) -> Iterator[Reason]:
     earlier: dict[str, Leaf] = {}
     for place, leaf in enumerate(after.leaf_records):
         if leaf.kind is LeafKind.INVALID:
-            got, advice = leaf.value, fixes.INVALID
+            got, fix = leaf.value, fixes.INVALID
         elif leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
-            got, advice = leaf, fixes.ABSTRACT
+            got, fix = leaf, fixes.ABSTRACT
         else:
             continue
         path = after.leaf_paths[place]
         earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
         was = Verbatim(earlier[path]) if path in earlier else ABSENT
-        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), advice)
+        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), fix)
 
 
 def _devices(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -75,8 +75,8 @@ def _devices(before: Signature, after: Signature) -> Iterator[Reason]:
     for place, order in orders.items():
         if order != there:
             words = Verbatim(", ".join(map(str, there))), Verbatim(", ".join(map(str, order)))
-            path, advice = after.leaf_paths[place], fixes.DEVICES
-            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *words, advice)
+            path, fix = after.leaf_paths[place], fixes.DEVICES
+            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *words, fix)
 
 
 def _given(call: Signature) -> dict[str, str]:
@@ -116,8 +116,8 @@ def _static_arguments(before: Signature, after: Signature) -> Iterator[Reason]:
         try:
             hash(value)
         except Exception:  # noqa: BLE001  # the value's own code
-            kind, advice = ReasonKind.INVALID, fixes.unhashable(value)
-            yield Reason(path, kind, Outcome.ERROR, mine, value, advice)
+            kind, fix = ReasonKind.INVALID, fixes.unhashable(value)
+            yield Reason(path, kind, Outcome.ERROR, mine, value, fix)
             continue
         if path in earlier:
             equal = same_entry(mine, value) if type(mine) is type(value) else False

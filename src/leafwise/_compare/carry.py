@@ -34,10 +34,10 @@ def loss_of(path: str, leaf: Any, dtype: Any) -> str | None:
             return None
         why = f"{first[0]} would become {first[1]}"
     name = np.dtype(dtype).name
-    cure = f"x.astype('{name}')" if hasattr(leaf, "astype") else f"jnp.{name}({shorten(leaf, 40)})"
+    fix = f"x.astype('{name}')" if hasattr(leaf, "astype") else f"jnp.{name}({shorten(leaf, 40)})"
     return (
         f"{path}: the step makes {name} of {describe_array(aval)}, and {why}\n"
-        f"  fix: convert it yourself, `{cure}`, if that is what you want; or return {old.name} "
+        f"  fix: convert it yourself, `{fix}`, if that is what you want; or return {old.name} "
         f"from the step"
     )
 
@@ -429,8 +429,8 @@ def _placed(spec: _Spec) -> str:
 
 
 def _say(reason: Reason) -> str:
-    """Return a reason, without the advice about calls, of arrays that are only traced here."""
-    text = str(reason._replace(advice=""))
+    """Return a reason, without the fix about calls, of arrays that are only traced here."""
+    text = str(reason._replace(fix=""))
     return text.replace("(tracer)", "(array)").replace("(tracer, ", "(array, ")
 
 

@@ -132,10 +132,10 @@ def compare(
 
 
 def _bare(reason: Reason) -> Reason:
-    """Return a reason without advice on retraces, unless the advice alone tells the two apart."""
+    """Return a reason without fix on retraces, unless the fix alone tells the two apart."""
     if format_value(reason.before) == format_value(reason.after):
         return reason
-    return reason._replace(advice="")
+    return reason._replace(fix="")
 
 
 class _Worded(Leaf):
@@ -194,7 +194,7 @@ class _Exact(Trees):
             yield from _unnamed(path, mine, its)
 
     def unseen(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Yield what only types tell apart; of node data without names as well."""
+        """Yield what only types tell apart; of aux_data without names as well."""
         yield from super().unseen(path, mine, its)
         yield from _unnamed(path, mine, its)
 
@@ -257,7 +257,7 @@ _OF_TYPES: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE}
 
 
 def _unnamed(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Yield node data that JAX takes for equal, of nodes whose statics have no names."""
+    """Yield aux_data that JAX takes for equal, of nodes whose statics have no names."""
     if mine.aux is its.aux or mine.is_keyed or mine.names or its.names:
         return
     if not mine.data.keys() == its.data.keys() != set():

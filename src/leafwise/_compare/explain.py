@@ -81,7 +81,7 @@ def _reason_as_dict(reason: Reason) -> dict[str, str]:
         "outcome": str(reason.outcome),
         "before": format_value(reason.before),
         "after": format_value(reason.after),
-        "advice": reason.advice,
+        "fix": reason.fix,
     }
 
 

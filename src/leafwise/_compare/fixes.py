@@ -23,7 +23,7 @@ MOVED: Final = "Pass it the same way in every call: each way has a program of it
 REDEFINED: Final = "class redefined: make the instances again, from the new class."
 ORDER: Final = "The order of an OrderedDict is part of its structure: insert in one order."
 LENGTH: Final = "Each length is a structure of its own: stack the elements in one array, or pad."
-NODE_DATA: Final = "The node's own data differs."
+AUX_DATA: Final = "The node's own data differs."
 FILTERED: Final = (
     "Under filter_jit an array is traced and anything else is static: pass one of them."
 )
@@ -45,7 +45,7 @@ TRANSFORMED: Final = (
     "Compiled for a transformation of the function, such as `jax.grad` or `jax.vmap`: each has a "
     "program of its own."
 )
-TRACED: Final = "Only traced so far, inside of another function: compiled once on its own."
+TRACED: Final = "Only traced so far, inside another function: compiled once on its own."
 AHEAD_OF_TIME: Final = "Lowered ahead of time (`lower`): perhaps compiled, then nothing is done."
 SHARDED: Final = (
     "The function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
@@ -172,14 +172,14 @@ def static(before: Any, after: Any, by: By | None = None) -> str:
         path, one, other = first_difference(before, after, by=by)
         where = f" (at {path})" if path else ""
         both = _is_function(one) and _is_function(other)
-        cure = "another function: each has a program of its own" if both else _cure(one, other)
-        return f"{cure or 'each new value is traced and compiled'}{where}."
+        fix = "another function: each has a program of its own" if both else _cure(one, other)
+        return f"{fix or 'each new value is traced and compiled'}{where}."
     path, one, other = first_difference(before, after)
     where = f" (at {path})" if path else ""
-    cure = _cure(one, other)
-    if by is not None and cure is not None and cure.startswith("fresh "):
-        cure += ', or declare the field `lw.static_field(by="content")`'
-    return f"{cure or 'each new value is traced and compiled'}{where}."
+    fix = _cure(one, other)
+    if by is not None and fix is not None and fix.startswith("fresh "):
+        fix += ', or declare the field `lw.static_field(by="content")`'
+    return f"{fix or 'each new value is traced and compiled'}{where}."
 
 
 def _cure(one: Any, other: Any) -> str | None:

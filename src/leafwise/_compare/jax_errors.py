@@ -36,7 +36,7 @@ class Explaining(contextlib.ContextDecorator):
         if any(later(func) for later in _LATER):
             msg = (
                 f"explain_errors() cannot decorate {got(func)}: it runs after its call has "
-                f"returned\n  fix: open the block inside of it: with lw.debug.explain_errors():"
+                f"returned\n  fix: open the block inside it: with lw.debug.explain_errors():"
             )
             raise TypeError(msg)
         return super().__call__(func)
@@ -81,8 +81,8 @@ def explanation(error: Exception) -> str:
         if found:
             lines = [f"  {each}" for each in found[:_SHOWN]]
             lines += [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-            cures = [f"  fix: {cure}" for cure in dict.fromkeys(_cures(found, pair))]
-            parts.append("\n".join([pair.check, *lines, *cures]))
+            fixes = [f"  fix: {fix}" for fix in dict.fromkeys(_cures(found, pair))]
+            parts.append("\n".join([pair.check, *lines, *fixes]))
     return _HEADER + "\n".join(parts) if parts else ""
 
 

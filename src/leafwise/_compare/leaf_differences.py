@@ -39,12 +39,12 @@ def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> I
         if lowered or traced:
             return
         if mine.kind is LeafKind.TRACER:
-            kind, words, advice = (
+            kind, words, fix = (
                 ReasonKind.LEAF_KIND,
                 (Verbatim(mine.kind), Verbatim(its.kind)),
                 fixes.TRACED,
             )
-            yield Reason(path, kind, Outcome.RECOMPILE, *words, advice)
+            yield Reason(path, kind, Outcome.RECOMPILE, *words, fix)
         elif not same_dispatch(mine, its):
             yield _dispatch_reason(path, mine, its)
 
@@ -57,15 +57,15 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
         yield Reason(path, ReasonKind.SHAPE, retrace, mine.shape, its.shape, fixes.SHAPE)
     if mine.dtype != its.dtype:
         same = False
-        words, advice = (Verbatim(mine.dtype), Verbatim(its.dtype)), fixes.dtype(mine, its)
-        yield Reason(path, ReasonKind.DTYPE, retrace, *words, advice)
+        words, fix = (Verbatim(mine.dtype), Verbatim(its.dtype)), fixes.dtype(mine, its)
+        yield Reason(path, ReasonKind.DTYPE, retrace, *words, fix)
     elif mine.weak_type != its.weak_type:
         same = False
-        words, advice = (Verbatim(mine), Verbatim(its)), fixes.weak_type(mine, its)
-        yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *words, advice)
+        words, fix = (Verbatim(mine), Verbatim(its)), fixes.weak_type(mine, its)
+        yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *words, fix)
     if _placement(mine) != _placement(its) or same:
-        words, advice = (Verbatim(_where(mine)), Verbatim(_where(its))), fixes.SHARDING
-        yield Reason(path, ReasonKind.SHARDING, retrace, *words, advice)
+        words, fix = (Verbatim(_where(mine)), Verbatim(_where(its))), fixes.SHARDING
+        yield Reason(path, ReasonKind.SHARDING, retrace, *words, fix)
 
 
 def _placement(leaf: Leaf) -> Any:
@@ -87,10 +87,10 @@ def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
     """Name why leaves of one abstract value are lowered differently."""
     words = (Verbatim(_where(mine)), Verbatim(_where(its)))
     if mine.committed == its.committed:
-        kind, advice = ReasonKind.SHARDING, fixes.SHARDING
+        kind, fix = ReasonKind.SHARDING, fixes.SHARDING
     else:
-        kind, advice = ReasonKind.COMMITMENT, fixes.commitment(its)
-    return Reason(path, kind, Outcome.RECOMPILE, *words, advice)
+        kind, fix = ReasonKind.COMMITMENT, fixes.commitment(its)
+    return Reason(path, kind, Outcome.RECOMPILE, *words, fix)
 
 
 def _dispatch_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
@@ -191,7 +191,7 @@ def _data(path: str, leaf: Leaf, value: Any, *, plain: bool) -> "np.ndarray[Any,
     if leaf.kind is LeafKind.TRACER:
         msg = (
             f"{path or 'the tree'}: the value of a tracer is not known while JAX traces: got "
-            f"{got(value)}\n  fix: compare outside of the jitted function, or leave out `values=`"
+            f"{got(value)}\n  fix: compare outside the jitted function, or leave out `values=`"
         )
         raise TracerComparisonError(msg)
     if leaf.kind in _EMPTY:
@@ -313,13 +313,13 @@ def static_reason(
         can be told apart.
     """
     if equal is None:
-        kind, advice = ReasonKind.COMPARISON, fixes.comparison(its)
-        yield Reason(path, kind, Outcome.ERROR, mine, its, advice)
+        kind, fix = ReasonKind.COMPARISON, fixes.comparison(its)
+        yield Reason(path, kind, Outcome.ERROR, mine, its, fix)
     elif not equal:
-        advice = fixes.static(mine, its, by)
+        fix = fixes.static(mine, its, by)
         if by == "content":  # from outside, functions that differ inside look alike
             _, mine, its = fixes.first_difference(mine, its, by=by)
-        yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine, its, advice)
+        yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine, its, fix)
     elif by is None and is_distinct(mine, its):
-        advice = fixes.unsound(mine, its)
-        yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, advice)
+        fix = fixes.unsound(mine, its)
+        yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, fix)

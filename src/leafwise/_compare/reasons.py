@@ -90,7 +90,7 @@ class Reason(NamedTuple):
         outcome: What this alone leads to.
         before: The earlier value.
         after: The value of the call that is explained.
-        advice: What to do about it, if anything.
+        fix: What to do about it, if anything.
     """
 
     path: str
@@ -98,7 +98,7 @@ class Reason(NamedTuple):
     outcome: Outcome
     before: Any
     after: Any
-    advice: str = ""
+    fix: str = ""
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -106,16 +106,16 @@ class Reason(NamedTuple):
         return _PLACES[self.outcome, self.kind]
 
     def __str__(self) -> str:
-        """Return one line: path, kind, what changed, and the advice."""
+        """Return one line: path, kind, what changed, and the fix."""
         line = f"{self.path or 'the tree'}: {self.kind}"
         if not self.before is self.after is ABSENT:
             line += f": {format_value(self.before)} -> {format_value(self.after)}"
-        return f"{line}. {self.advice}" if self.advice else line
+        return f"{line}. {self.fix}" if self.fix else line
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values as text: a function, or a class, may not be found elsewhere."""
         before, after = Verbatim(format_value(self.before)), Verbatim(format_value(self.after))
-        return Reason, (self.path, self.kind, self.outcome, before, after, self.advice)
+        return Reason, (self.path, self.kind, self.outcome, before, after, self.fix)
 
 
 class Verbatim(str):

@@ -79,7 +79,9 @@ class Signature:
             yield path, node
             if isinstance(node, Node):
                 steps = enumerate(zip(node.steps, node.children, strict=True))
-                below = [(path + each[0], each[1]) for at, each in steps if not node.is_spread(at)]
+                below = [
+                    (path + each[0], each[1]) for at, each in steps if not node.is_hash_node(at)
+                ]
                 todo += below[::-1]
 
     def __eq__(self, other: object) -> bool:

@@ -71,8 +71,8 @@ def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield why JAX's answer hangs on more than what was recorded."""
     off = [bool(dict(each.config).get("jax_disable_jit")) for each in (before, after)]
     if any(off):
-        path, advice = "config.jax_disable_jit", fixes.JIT_IS_OFF
-        yield Reason(path, ReasonKind.CONFIG, Outcome.UNKNOWN, off[0], off[1], advice)
+        path, fix = "config.jax_disable_jit", fixes.JIT_IS_OFF
+        yield Reason(path, ReasonKind.CONFIG, Outcome.UNKNOWN, off[0], off[1], fix)
     if _UNDECIDED.isdisjoint(leaf.kind for leaf in (*before.leaf_records, *after.leaf_records)):
         return
     kind, unknown = ReasonKind.INVALID, Outcome.UNKNOWN
@@ -171,8 +171,8 @@ class Trees:
             for step, places, below in _common(mine, its, trees):
                 found += self._place(path + step, *places, below)
         if self.unexplained(mine, its, found):
-            advice = fixes.NODE_DATA
-            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine.aux, its.aux, advice)
+            fix = fixes.AUX_DATA
+            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine.aux, its.aux, fix)
         yield from found
 
     def unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:  # noqa: ARG002
@@ -186,16 +186,16 @@ class Trees:
             yield from _statics(path, mine, its)
             yield from _data(path, mine, its)
         elif is_redefinition(mine.cls, its.cls):
-            words, advice = (mine.cls, its.cls), fixes.REDEFINED
-            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *words, advice)
+            words, fix = (mine.cls, its.cls), fixes.REDEFINED
+            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *words, fix)
         else:
             yield from self.other(path, mine, its)
 
     def other(self, path: str, mine: Place, its: Place) -> Iterator[Reason]:
         """Name two things of different kinds at one place."""
         words = Verbatim(_in_words(self.before, mine)), Verbatim(_in_words(self.after, its))
-        advice = fixes.structure(*words)
-        yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, advice)
+        fix = fixes.structure(*words)
+        yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, fix)
 
     def _same_structure(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
@@ -253,8 +253,8 @@ class Trees:
             equal = same_entry(one.value, other.value)
             yield from static_reason(path, one.value, other.value, equal=equal)
         elif LeafKind.INVALID not in (one.kind, other.kind):
-            words, advice = (Verbatim(one), Verbatim(other)), fixes.FILTERED
-            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
+            words, fix = (Verbatim(one), Verbatim(other)), fixes.FILTERED
+            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, fix)
 
 
 _Pair = tuple[Any, Any]
@@ -268,7 +268,7 @@ def _common(
     later = {step: place for place, step in enumerate(its.steps)}
     for place, step in enumerate(mine.steps):
         other = later.get(step)
-        if other is not None and not mine.is_spread(place):
+        if other is not None and not mine.is_hash_node(place):
             places = mine.children[place], its.children[other]
             yield step, places, (before[place], after[other])
 
@@ -293,13 +293,13 @@ def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         lengths = Verbatim(f"{len(mine.steps)} elements"), Verbatim(f"{len(its.steps)} elements")
         yield Reason(path, kind, retrace, *lengths, fixes.LENGTH)
     else:
-        advice = fixes.missing(mine.cls)
+        fix = fixes.missing(mine.cls)
         for step in mine.steps:
             if step not in new:
-                yield Reason(path + step, kind, retrace, Verbatim("there"), ABSENT, advice)
+                yield Reason(path + step, kind, retrace, Verbatim("there"), ABSENT, fix)
         for step in its.steps:
             if step not in old:
-                yield Reason(path + step, kind, retrace, ABSENT, Verbatim("there"), advice)
+                yield Reason(path + step, kind, retrace, ABSENT, Verbatim("there"), fix)
 
 
 def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:

@@ -243,7 +243,7 @@ thead th { color: var(--faint); font-size: .85em; white-space: nowrap; vertical-
 
 details { border: 1px solid var(--line); border-radius: 8px; margin: .75rem 0;
   padding: .6rem .9rem; }
-/* Inside of its details, so that a link to it opens them. */
+/* Inside its details, so that a link to it opens them. */
 .why { scroll-margin-top: 4rem; }
 details:has(:target) { border-color: var(--again); }
 summary { cursor: pointer; overflow-wrap: anywhere; }
@@ -253,7 +253,7 @@ details[open] > summary { margin-bottom: .5rem; }
 .reasons .kind { white-space: nowrap; }
 .reasons .values { width: 34%; }
 .unsound { color: var(--again); }
-.advice { overflow-wrap: anywhere; }
+.fix { overflow-wrap: anywhere; }
 
 @media (max-width: 640px) {
   .reasons thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px;

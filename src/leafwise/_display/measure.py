@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
-from leafwise._trees.nodes import Node, only_spreads, open_node
+from leafwise._trees.nodes import Node, is_hash_node_type, open_node
 
 _DEEPEST: Final = 10_000
 """Where a class that makes new children whenever it is flattened is given up."""
@@ -127,7 +127,7 @@ class _Measuring:
         part.children = [
             (place, Branch(child, (part.trail, node, place)))
             for place, child in enumerate(values)
-            if not (node.is_keyed and only_spreads(type(child)))
+            if not (node.is_keyed and is_hash_node_type(type(child)))
         ]
 
     def measure_leaf(self, part: Branch, leaf: Leaf) -> None:

@@ -235,7 +235,7 @@ def _reasons(every: list[RepeatReason]) -> str:
     if not every:
         return "<p>No reason was found in the arguments.</p>"
     cells = [_reason(change) for change in every[:MOST_REASONS]]
-    classes = ("path", "kind", "values", "advice")
+    classes = ("path", "kind", "values", "fix")
     table = (
         f'<table class="reasons">{headings(_TITLES, classes)}\n'
         f"<tbody>\n{rows(cells, classes)}\n</tbody></table>"
@@ -254,7 +254,7 @@ def _reason(change: RepeatReason) -> tuple[str, str, str, str]:
     if len(change.values) > MOST_VALUES:
         left = count(len(change.values) - MOST_VALUES, "more change")
         values.append(f'<div class="left-out">and {left}</div>')
-    return code(change.path), kind, "".join(values), safe(change.advice)
+    return code(change.path), kind, "".join(values), safe(change.fix)
 
 
 def _value(text: str) -> str:

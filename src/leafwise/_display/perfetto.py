@@ -121,7 +121,7 @@ def _instant(piece: _Slice, tid: int) -> dict[str, Any]:
 
 
 def _why(explanation: Explained, most: int = _MOST_REASONS) -> dict[str, Any]:
-    """Return outcome, reasons and advice as texts, each advice once."""
+    """Return outcome, reasons and fix as texts, each fix once."""
     first = explanation["nearest"] is None
     args: dict[str, Any] = {"outcome": "first call" if first else cut(explanation["outcome"], 80)}
     reasons, unsound = explanation["reasons"], explanation["unsound"]
@@ -129,9 +129,9 @@ def _why(explanation: Explained, most: int = _MOST_REASONS) -> dict[str, Any]:
     for key, some in zip(("reasons", "unsound"), shown, strict=True):
         if some:
             args[key] = [_line(reason) for reason in some]
-    advice = (reason["advice"] for some in shown for reason in some)
-    if said := list(dict.fromkeys(cut(each, _LONGEST) for each in advice if each)):
-        args["advice"] = said
+    fix = (reason["fix"] for some in shown for reason in some)
+    if said := list(dict.fromkeys(cut(each, _LONGEST) for each in fix if each)):
+        args["fix"] = said
     left_out = len(reasons) + len(unsound) - sum(map(len, shown))
     if left_out:
         args["reasons left out"] = left_out

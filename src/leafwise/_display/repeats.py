@@ -18,21 +18,21 @@ class RepeatReason:
     Attributes:
         path: Where in the arguments.
         kind: What differs there.
-        advices: What to do about it, in order of time.
+        fixes: What to do about it, in order of time.
         unsound: Whether JAX took the two values for equal.
         values: What it was and what it is now, once each, in order of time.
     """
 
     path: str
     kind: str
-    advices: list[str]
+    fixes: list[str]
     unsound: bool
     values: dict[tuple[str, str], None]
 
     @property
-    def advice(self) -> str:
+    def fix(self) -> str:
         """What to do about it: what was said most often, and of these the latest."""
-        counts = Counter(reversed(self.advices))  # the first of equals wins
+        counts = Counter(reversed(self.fixes))  # the first of equals wins
         return counts.most_common(1)[0][0]
 
 
@@ -78,7 +78,7 @@ def changes(explanation: Explained) -> list[RepeatReason]:
         RepeatReason(
             reason["path"],
             reason["kind"],
-            [reason["advice"]],
+            [reason["fix"]],
             unsound,
             {(reason["before"], reason["after"]): None},
         )
@@ -122,7 +122,7 @@ def interval(event: EventRecord) -> Interval:
 def busy(report: Report) -> float:
     """Return for how many seconds JAX was tracing, lowering or compiling.
 
-    A trace inside of another one, or beside one on another thread, counts once.
+    A trace inside another one, or beside one on another thread, counts once.
     """
     return covered(interval(event) for event in report["events"])
 
@@ -154,4 +154,4 @@ def _add(repeat: Repeat, event: EventRecord, explanation: Explained) -> None:
         return
     for change, other in zip(repeat.changes, changes(explanation), strict=True):
         change.values.update(other.values)
-        change.advices.extend(other.advices)
+        change.fixes.extend(other.fixes)

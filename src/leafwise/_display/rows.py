@@ -296,7 +296,7 @@ def _entries(part: Branch) -> list[_Entry]:
 
 
 _ORDERED: Final = (dict, collections.OrderedDict)
-"""Whose node data are the keys, which the steps show."""
+"""Whose aux_data are the keys, which the steps show."""
 
 
 def _statics(node: Node, value: Any) -> Sequence[tuple[str, Any]]:
@@ -312,4 +312,4 @@ def _statics(node: Node, value: Any) -> Sequence[tuple[str, Any]]:
         keys = isinstance(node.aux, tuple) and tuple(f"[{key!r}]" for key in node.aux)
     except Exception:  # noqa: BLE001  # the user's own code
         keys = False
-    return [] if keys == node.steps else [("(aux data)", node.aux)]
+    return [] if keys == node.steps else [("(aux_data)", node.aux)]

@@ -17,7 +17,7 @@ class Seconds(TypedDict):
 class FunctionRecord(TypedDict):
     """What JAX did for one function in all.
 
-    The operations that JAX runs outside of any jitted function are one entry, with ``eager``.
+    The operations that JAX runs outside any jitted function are one entry, with ``eager``.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ReasonRecord(TypedDict):
     outcome: str
     before: str
     after: str
-    advice: str
+    fix: str
 
 
 class Explained(TypedDict):

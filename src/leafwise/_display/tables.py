@@ -96,9 +96,7 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
         table.add_column(name, overflow="fold")
     for change in every[:MOST_REASONS]:
         path = Text(cut(change.path, _LONGEST), "bold")
-        table.add_row(
-            path, _kind(change), Text(_values(change)), Text(cut(change.advice, _LONGEST))
-        )
+        table.add_row(path, _kind(change), Text(_values(change)), Text(cut(change.fix, _LONGEST)))
     if len(every) > MOST_REASONS:
         table.caption = Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}")
     return table
@@ -229,8 +227,8 @@ def _reasons(every: list[RepeatReason]) -> Iterator[Text]:
     for change in every[:MOST_REASONS]:
         path = (cut(change.path, _LONGEST), "bold")
         line = Text.assemble(path, ": ", _kind(change), ": ", _values(change))
-        advice = cut(change.advice, _LONGEST)
-        yield line.append(f". {advice}" if advice else "")
+        fix = cut(change.fix, _LONGEST)
+        yield line.append(f". {fix}" if fix else "")
     if not every:
         yield Text("no reason was found in the arguments")
     if len(every) > MOST_REASONS:

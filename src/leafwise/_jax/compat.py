@@ -75,7 +75,7 @@ def _concrete_mesh() -> Any:
             from jax._src import mesh as internal  # noqa: PLC0415  # after the check
 
             mesh = internal.get_concrete_mesh()
-        else:  # which is refused inside of a trace
+        else:  # which is refused inside a trace
             mesh = jax.sharding.get_mesh()
     return None if mesh is None or mesh.empty else mesh
 

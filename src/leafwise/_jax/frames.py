@@ -56,7 +56,7 @@ def hide_frames(error: BaseException) -> None:
     """Take JAX's frames out of the traceback of an error, and say so, as JAX does."""
     internal, above = _tracebacks(), error.__traceback__
     if internal is None or above is None or _is_under_boundary(above.tb_frame):
-        return  # inside of a function that JAX traces: its boundary does it
+        return  # inside a function that JAX traces: its boundary does it
     last: types.TracebackType | None = None
     boundary: types.TracebackType | None = above
     while boundary is not None and not _is_boundary(boundary.tb_frame):

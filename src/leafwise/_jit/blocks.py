@@ -6,7 +6,7 @@ import weakref
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from leafwise._captures.fixes import Cure, lines_of
+from leafwise._captures.fixes import Fix, lines_of
 from leafwise._objects.call_site import Site, short_file
 from leafwise._objects.text import got
 
@@ -50,7 +50,7 @@ class StaleCapture(NamedTuple):
         before: The value that the program was made with, in words.
         after: The value now, in words.
         call: The line of the user's code that called; None if there is none.
-        cure: How the value can be passed instead.
+        fix: How the value can be passed instead.
     """
 
     function: str
@@ -61,21 +61,21 @@ class StaleCapture(NamedTuple):
     before: str
     after: str
     call: Site | None = None
-    cure: Cure = Cure()
+    fix: Fix = Fix()
 
     def __str__(self) -> str:
-        """Return the message: what changed, where it is read, and the cures."""
+        """Return the message: what changed, where it is read, and the fixes."""
         inside = "" if self.reader.endswith(self.function) else f" in {self.reader}"
         file, _, number = self.line.rpartition(":")
         where = f" ({short_file(file)}:{number}{inside})" if file else inside
         owner = self.name.rpartition(".")[0]
         is_attribute = owner in ("self", "cls") or self.holder == "attribute"
-        cures = lines_of(self.cure, self.function, self.name, is_attribute=is_attribute)
+        fixes = lines_of(self.fix, self.function, self.name, is_attribute=is_attribute)
         return (
             f"{self.function} captures `{self.name}`{where}, which was {self.before} when it was "
             f"traced and is {self.after} now: this call is answered for the old value\n"
-            f"  fix: {cures[0]}\n"
-            f"  or {cures[1]}\n"
+            f"  fix: {fixes[0]}\n"
+            f"  or {fixes[1]}\n"
             f'  or trace again whenever it changes: `lw.jit(..., stale="retrace")`'
         )
 

@@ -1,4 +1,4 @@
-"""The traces that JAX keeps of functions that are called inside of another one.
+"""The traces that JAX keeps of functions that are called inside another one.
 
 It keeps the trace of a loop's body, or of a function under `jax.jit` or `jax.checkpoint`, as long
 as that lives, and any new trace of a function around takes it up. So what these functions captured

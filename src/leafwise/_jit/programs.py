@@ -218,6 +218,6 @@ def _undecided(found: Explanation, why: str) -> Explanation:
 def _unexpected(outcome: Outcome, found: Explanation, signature: Signature) -> Explanation:
     """Explain a program that the arguments do not explain."""
     traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
-    advice = fixes.TRANSFORMED if traced else fixes.NO_DIFFERENCE
-    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, ABSENT, ABSENT, advice)
+    fix = fixes.TRANSFORMED if traced else fixes.NO_DIFFERENCE
+    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, ABSENT, ABSENT, fix)
     return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, cause))

@@ -30,7 +30,7 @@ class Event:
         thread: The name of the thread it happened on.
         thread_id: The identity of that thread, as `threading.get_ident` says it.
         site: The line of the user's code that called; None if there is none.
-        eager: Whether it is an operation of JAX itself, called outside of any jitted function.
+        eager: Whether it is an operation of JAX itself, called outside any jitted function.
         cached: Whether the persistent compilation cache answered a compile.
         explanation: Why it happened, for the first event of a program under `leafwise.jit`.
         fun: The jitted function as it was written; None where it could not be seen.
@@ -182,7 +182,7 @@ def _made(
 
 
 def _say_nested() -> None:
-    """Tell of the traces inside of other traces, of which JAX says nothing."""
+    """Tell of the traces inside other traces, of which JAX says nothing."""
     ran, _HERE.ran = _HERE.ran, []
     for memory, program in ran:
         raw = RawEvent(EventKind.TRACE, memory.name, program.trace_seconds, cached=False)

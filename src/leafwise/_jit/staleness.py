@@ -30,7 +30,7 @@ from leafwise._captures.fingerprint import (
     fingerprint_function,
     words_of_change,
 )
-from leafwise._captures.fixes import Cure, cure_of
+from leafwise._captures.fixes import Fix, fix_of
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim
 from leafwise._jax.compat import dispatch_entries
@@ -51,7 +51,7 @@ from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.methods import JittedFunction
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
-_ADVICE: Final = "Pass it as an argument, or make it a field of a pytree class."
+_FIX: Final = "Pass it as an argument, or make it a field of a pytree class."
 
 
 def told(keys: list[Key], taken: FingerprintedFunction) -> list[Key]:
@@ -74,15 +74,15 @@ def described(
     """Return a change with all that is told of it."""
     (reader, variable, holder, _), (was, now) = key, entries
     before, after = words_of_change(was, now)
-    cure = Cure() if looked is None else cure_of(looked.value)
+    fix = Fix() if looked is None else fix_of(looked.value)
     line = now.site or was.site
-    return StaleCapture(name, variable, reader, holder, line, before, after, site, cure)
+    return StaleCapture(name, variable, reader, holder, line, before, after, site, fix)
 
 
 def reason_of(found: StaleCapture, outcome: Outcome) -> Reason:
     """Return a changed capture as a reason."""
     before, after = Verbatim(found.before), Verbatim(found.after)
-    return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, _ADVICE)
+    return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, _FIX)
 
 
 MOST_WARNINGS: Final = 8

@@ -104,5 +104,5 @@ def _message(owner: str, function: str, reason: Reason, times: int) -> str:
     return (
         f"{owner} has caused {times} traces, the last one of {function}: {cause}, now "
         f"{format_value(reason.after)}. "
-        f"{reason.advice}\n(path: {reason.path}; leafwise.storm_guard(None) turns this off)"
+        f"{reason.fix}\n(path: {reason.path}; leafwise.storm_guard(None) turns this off)"
     )

@@ -108,7 +108,7 @@ class watch:  # noqa: N801  # a context manager, used like a function
     explanations. Blocks can be nested, and used on several threads at once.
 
     Args:
-        eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside of any
+        eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
             jitted function.
 
     Example:
@@ -147,7 +147,7 @@ class budget(ContextDecorator):  # noqa: N801  # as above
             the name. By default all of them count.
         strict: Whether to raise at once, in the call that is over the budget, rather than at
             the end of the block.
-        eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside of any
+        eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
             jitted function.
 
     Raises:

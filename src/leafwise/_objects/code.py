@@ -1,4 +1,4 @@
-"""What a piece of Python code is, and what it reads and writes outside of itself.
+"""What a piece of Python code is, and what it reads and writes outside itself.
 
 Everything here depends on a code object alone, which cannot change: it is found once.
 """

@@ -251,7 +251,7 @@ def _traced(value: Any) -> Finding:
         "StaticArray(value)",
         f"{value!r}",
         "a traced value has no content to keep",
-        "make the field dynamic, or build the array outside of jit",
+        "make the field dynamic, or build the array outside jit",
     )
 
 

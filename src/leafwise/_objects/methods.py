@@ -1,4 +1,4 @@
-"""Bound methods that are pytrees: the instance is the child, the function is aux data.
+"""Bound methods that are pytrees: the instance is the child, the function is aux_data.
 
 Python's own bound methods are leaves that JAX refuses. Those of a pytree class can be
 arguments of a jitted function, which then retraces where the instance's key or avals change.

@@ -271,7 +271,7 @@ def _read_numpy_array(reading: ContentCanonicaliser, value: Any, path: str) -> N
 
 
 def _read_items(reading: _Content, value: Any, path: str) -> None:
-    """Read a list or the like, inside of a function."""
+    """Read a list or the like, inside a function."""
     if not reading.deep:
         _read_other(reading, value, path)
         return

@@ -144,7 +144,7 @@ def _make_dynamic(path: str) -> str:
 
 def traced(path: str, value: Any) -> Refusal:
     """Return the finding for a tracer."""
-    fix = f"{_make_dynamic(path)},\nor compute the value outside of the traced function"
+    fix = f"{_make_dynamic(path)},\nor compute the value outside the traced function"
     reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
     return TracerInStaticError, Finding(path, got(value), reason, fix)
 

@@ -1,6 +1,6 @@
 """Leafless children that carry bits of the statics into the hash of a treedef.
 
-JAX hashes a treedef by the kinds and types of its nodes and leaves the node data out, so
+JAX hashes a treedef by the kinds and types of its nodes and leaves the aux_data out, so
 programs that differ in statics only are searched one by one. The type of a node does
 reach the hash. An instance of a class with ``many_statics=True`` therefore has one more
 child: a node without leaves, whose type is picked by a digest of the statics.
@@ -58,7 +58,7 @@ def _make(number: int) -> HashNode:
 _POOL: Final = tuple(map(_make, range(COUNT)))
 
 
-def spread_of(values: tuple[Any, ...]) -> HashNode:
+def hash_node_of(values: tuple[Any, ...]) -> HashNode:
     """Return the child for these statics."""
     digest = 0
     for part in _parts(values):

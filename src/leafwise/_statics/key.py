@@ -1,6 +1,6 @@
 """The key: one object behind which all statics of an instance stand.
 
-It is the node data that JAX compares. Keys are interned: instances with statics that
+It is the aux_data that JAX compares. Keys are interned: instances with statics that
 cannot be told apart share one key object, so that JAX's comparison is one of identity.
 Statics that can be told apart though they are the same value (frozen dataclasses,
 partials, objects with their own ``==``) get a key of their own, which compares by the
@@ -36,20 +36,20 @@ class Token:
     Attributes:
         form: The canonical form.
         values: The values whose types' and objects' ids stand in the form.
-        spread: The extra child of instances whose class has ``many_statics``. It is one for
-            all keys of this token: equal node data must not come with unequal children.
+        hash_node: The extra child of instances whose class has ``many_statics``. It is one for
+            all keys of this token: equal aux_data must not come with unequal children.
     """
 
-    __slots__ = ("__weakref__", "form", "hash", "spread", "values")
+    __slots__ = ("__weakref__", "form", "hash", "hash_node", "values")
 
     def __init__(
-        self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...], spread: object
+        self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...], hash_node: object
     ) -> None:
         """Keep the form, its hash, and the values alive."""
         self.form = form
         self.hash = hashed
         self.values = values
-        self.spread = spread
+        self.hash_node = hash_node
 
 
 T = TypeVar("T", bound=Token)
@@ -140,7 +140,7 @@ class StaticOwner(Protocol):
         ...
 
     @property
-    def spread(self) -> Callable[[tuple[Any, ...]], object] | None:
+    def hash_node(self) -> Callable[[tuple[Any, ...]], object] | None:
         """What picks the extra child of an instance by its statics, if it has one."""
         ...
 
@@ -218,8 +218,8 @@ class StaticKey(Token):
         reading: Canonicaliser | None,
     ) -> None:
         """Keep what `reading` found of `values`; none was needed for plain ones."""
-        spread = None if owner.spread is None else owner.spread(values)
-        super().__init__(form, hash(form), values, spread)
+        hash_node = None if owner.hash_node is None else owner.hash_node(values)
+        super().__init__(form, hash(form), values, hash_node)
         self.owner = owner
         self.rest_fixed = reading is None or reading.fixed
         self.guards: Sequence[tuple[Guards, Guards]] = () if reading is None else reading.guards
@@ -418,9 +418,9 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
             return key
     else:
         own = OwnStaticKey(owner, values, form, reading)
-        make_token = functools.partial(Token, form, own.hash, values, own.spread)
+        make_token = functools.partial(Token, form, own.hash, values, own.hash_node)
         own.token = intern(table.tokens, form, own.hash, make_token)
-        own.spread = own.token.spread
+        own.hash_node = own.token.hash_node
         key = _with_snapshot(own, reading)
     with LOCK:
         # Another thread may have made the key of the same objects meanwhile.

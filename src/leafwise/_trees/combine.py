@@ -10,7 +10,7 @@ import jax
 
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import jax_equal
-from leafwise._trees.nodes import Node, only_spreads, open_node
+from leafwise._trees.nodes import Node, is_hash_node_type, open_node
 from leafwise._trees.paths import Steps, name_in
 from leafwise._trees.requests import Request, by_place, nowhere, only, requests_of
 from leafwise.errors import TreeError
@@ -110,7 +110,7 @@ def _difference(one: Any, node: Node | None, other: Any, its: Node | None) -> st
     if node.steps != its.steps:
         return f"one has {', '.join(node.steps)}, the other {', '.join(its.steps)}"
     if jax_equal(node.aux, its.aux) is not True:
-        return f"node data {shorten(node.aux)} in one, {shorten(its.aux)} in another"
+        return f"aux_data {shorten(node.aux)} in one, {shorten(its.aux)} in another"
     return None
 
 
@@ -128,7 +128,7 @@ def mismatch(prefix: Any, tree: Any, root: Any, path: Steps = ()) -> str | None:
         return f"{name_in(root, path)}: {reason}"
     pairs = zip(mine[0].steps, mine[1], theirs[1] if theirs is not None else (), strict=True)
     for step, part, whole in pairs:
-        if not only_spreads(type(part)):
+        if not is_hash_node_type(type(part)):
             found = mismatch(part, whole, root, (*path, step))
             if found is not None:
                 return found
@@ -201,7 +201,7 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
 
 def _shown(node: Node, children: Sequence[Any]) -> list[str]:
     pairs = zip(node.steps, children, strict=True)
-    return [step for step, child in pairs if not only_spreads(type(child))]
+    return [step for step, child in pairs if not is_hash_node_type(type(child))]
 
 
 def _paths(tree: Any) -> Iterator[Steps]:
@@ -213,4 +213,6 @@ def _paths(tree: Any) -> Iterator[Steps]:
         if opened is not None:
             node, children = opened
             pairs = zip(node.steps, children, strict=True)
-            todo += [((*path, step), part) for step, part in pairs if not only_spreads(type(part))]
+            todo += [
+                ((*path, step), part) for step, part in pairs if not is_hash_node_type(type(part))
+            ]

@@ -69,7 +69,7 @@ class AtPath:
         wrong, path, part = search.furthest
         here: list[str] = []
         if isinstance(part, Node):
-            here = [step for place, step in enumerate(part.steps) if not part.is_spread(place)]
+            here = [step for place, step in enumerate(part.steps) if not part.is_hash_node(place)]
         paths = (steps for steps, _ in places.walk())
         meant = nearest(self.steps, wrong, here, paths)
         at = show(self.steps[: wrong + 1]) or "*"
@@ -129,7 +129,7 @@ class _Search:
 
     def _visit_children(self, part: Node, path: Steps, at: int) -> None:
         for place, child in enumerate(part.children):
-            if not part.is_spread(place):
+            if not part.is_hash_node(place):
                 self.visit(child, (*path, part.steps[place]), at)
 
 

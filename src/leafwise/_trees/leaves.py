@@ -27,7 +27,7 @@ class LeafKind(StrEnum):
     SHAPE_DTYPE_STRUCT = "ShapeDtypeStruct"
     """A shape and a dtype, which `lower` and `eval_shape` take."""
     TRACER = "tracer"
-    """A value of a trace: the call is made inside of another function's."""
+    """A value of a trace: the call is made inside another function's."""
     REF = "ref"
     """A mutable array."""
     OTHER = "other"

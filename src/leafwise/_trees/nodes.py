@@ -27,9 +27,9 @@ class Node:
 
     Attributes:
         cls: Its class.
-        aux: Its node data, which JAX compares with ``!=``.
+        aux: Its aux_data, which JAX compares with ``!=``.
         values: Its statics.
-        data: What its node data says of the values by name, for a node without statics.
+        data: What its aux_data says of the values by name, for a node without statics.
         children: Nodes, and the places of leaves among the leaves of the whole tree.
         start: The place of its first leaf.
         stop: The place behind its last leaf.
@@ -79,7 +79,7 @@ class Node:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether its node data is a key of leafwise, which compares types, too."""
+        """Whether its aux_data is a key of leafwise, which compares types, too."""
         return isinstance(self.aux, StaticKey)
 
     def compared_by(self, name: str) -> By | None:
@@ -88,13 +88,13 @@ class Node:
             return None
         return "content" if name[1:] in content_names(self.aux.owner) else "identity"
 
-    def is_spread(self, place: int) -> bool:
+    def is_hash_node(self, place: int) -> bool:
         """Whether a child only carries bits of the statics (``many_statics=True``)."""
         child = self.children[place]
-        return isinstance(child, Node) and only_spreads(child.cls)
+        return isinstance(child, Node) and is_hash_node_type(child.cls)
 
 
-def only_spreads(cls: type) -> bool:
+def is_hash_node_type(cls: type) -> bool:
     """Return whether nodes of a class only carry bits of their parent's statics."""
     return cls.__module__ == "leafwise._statics.hash_nodes"
 
@@ -172,7 +172,7 @@ def _node(  # noqa: PLR0917  # as `Node` itself
 
 
 def _named_data(value: Any, aux: Any) -> Data | None:
-    """Return the attributes that node data lists with their names, as that of flax.nnx does.
+    """Return the attributes that aux_data lists with their names, as that of flax.nnx does.
 
     It has them as pairs, or as a tuple of names before a tuple of values. What is no attribute
     of that value is no name.
@@ -309,7 +309,7 @@ class FlatTree:
                 todo += [
                     ((*path, steps[place]), child)
                     for place, child in enumerate(part.children)
-                    if not part.is_spread(place)
+                    if not part.is_hash_node(place)
                 ][::-1]
 
     def name(self, steps: Steps) -> str:

@@ -23,7 +23,7 @@ class Names(NamedTuple):
 
     Attributes:
         static: Those that are no part of any leaf. Of a class that declares no fields, only
-            those that its constructor takes or that are in the node data: others are caches.
+            those that its constructor takes or that are in the aux_data: others are caches.
         dynamic: Those that are children, or in them.
     """
 
@@ -87,7 +87,7 @@ def _parameters(cls: Any) -> frozenset[str]:
 
 
 def is_kept(instance: Any, name: str) -> bool:
-    """Return whether an attribute is in the node data: it comes back, or changes that.
+    """Return whether an attribute is in the aux_data: it comes back, or changes that.
 
     A class that does not take an object in its place, and says so, has it there.
     """
@@ -164,7 +164,7 @@ def duplicate(base: Any) -> Any:
     """Return another instance with the same attributes; no code of its class runs."""
     cls = type(base)
     solid = next((each for each in cls.__mro__ if not each.__flags__ & _MADE_IN_PYTHON), object)
-    if solid is not object:  # a dict, say, with content outside of attributes
+    if solid is not object:  # a dict, say, with content outside attributes
         return copy.copy(base)
     made = object.__new__(cls)
     for name in _filled_slots(base):

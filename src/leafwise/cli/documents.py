@@ -129,7 +129,7 @@ def in_words(warning: Caution) -> str:
     calls = [*warning.calls, *([warning.truth] if warning.truth else [])]
     lines = [warning.message, *warning.program.splitlines()]
     lines += [f"{call.text} -> {call.result}" for call in calls]
-    return "\n".join([*lines, *(["cure:", warning.cure] if warning.cure else [])])
+    return "\n".join([*lines, *(["fix:", warning.fix] if warning.fix else [])])
 
 
 # ------------------------------------------------------------------------ SARIF

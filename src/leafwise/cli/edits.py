@@ -48,7 +48,7 @@ def edits(builder: Builder) -> Iterator[FieldEdit]:
 def edits_of(builder: Builder, name: str, names: Names) -> Iterator[FieldEdit]:
     """Yield all changes of one field.
 
-    One that is neither a child nor in the node data is lost; if it was given to the
+    One that is neither a child nor in the aux_data is lost; if it was given to the
     constructor, no child, it should have been a static.
     """
     if name in names.dynamic:

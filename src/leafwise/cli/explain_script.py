@@ -304,7 +304,7 @@ def _jitted_anew(events: Sequence[Event]) -> list[str]:
                 made.setdefault((event.name, file, line), {})[id(event.fun)] = event
     return [
         f"{name} ({file}:{line}) was made and jitted {len(each)} times, and traced each time: "
-        "make it, and call jax.jit, once, outside of the loop"
+        "make it, and call jax.jit, once, outside the loop"
         for (name, file, line), each in made.items()
         if len(each) >= _OFTEN
     ]

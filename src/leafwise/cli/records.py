@@ -83,7 +83,7 @@ class Caution:
         program: The code that the calls need.
         calls: Both calls, and what they returned.
         truth: The call that returns what the second one should have; None if it is plain.
-        cure: The class in the spelling of leafwise, which has not got this fault.
+        fix: The class in the spelling of leafwise, which has not got this fault.
     """
 
     law: str
@@ -92,7 +92,7 @@ class Caution:
     program: str = ""
     calls: tuple[Call, ...] = ()
     truth: Call | None = None
-    cure: str = ""
+    fix: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

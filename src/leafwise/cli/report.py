@@ -195,7 +195,7 @@ def _warned(report: ClassReport, shown: dict[tuple[str, str], str] | None) -> It
 
 
 def _warning_lines(warning: Caution) -> list[Text]:
-    """Return a warning: both calls and both results, what is right, and the cure."""
+    """Return a warning: both calls and both results, what is right, and the fix."""
     lines = [Text(f"warning: law {warning.law}, {warning.path}", "yellow")]
     lines.extend(Text(f"  {line}") for line in warning.message.splitlines())
     lines.extend(Text(f"    {line}") for line in warning.program.splitlines())
@@ -205,9 +205,9 @@ def _warning_lines(warning: Caution) -> list[Text]:
         right = call is warning.truth
         style = "green" if right else "yellow" if call is warning.calls[-1] else ""
         lines.append(Text.assemble(f"    {call.text:<{width}}  -> ", (call.result, style)))
-    if warning.cure:
-        lines.append(Text("  cure:"))
-        lines.extend(Text(f"    {line}", "green") for line in warning.cure.splitlines())
+    if warning.fix:
+        lines.append(Text("  fix:"))
+        lines.extend(Text(f"    {line}", "green") for line in warning.fix.splitlines())
     return lines
 
 

@@ -43,7 +43,7 @@ M = TypeVar("M", bound="Module")
 _CHECK_INIT: Final = "__check_init__"
 _GET: Final = "__getattribute__"
 _WRAPPED: Final[ClassMap[dict[str, Any]]] = ClassMap()
-"""What equinox puts into the node data of an instance that has it, by class."""
+"""What equinox puts into the aux_data of an instance that has it, by class."""
 
 
 # mypy takes the specifiers of fields from the base class, pyright from its metaclass.
@@ -236,7 +236,7 @@ def _check_flattened(cls: Any, dynamic: list[str]) -> None:
 
 
 def _seal(self: Any) -> None:
-    # With all of these on the instance there is no sentinel in its node data, which would
+    # With all of these on the instance there is no sentinel in its aux_data, which would
     # not survive pickling, and nothing that a cached_property changes. JAX prints them.
     cls = type(self)
     state: dict[str, Any] = object.__getattribute__(self, "__dict__")

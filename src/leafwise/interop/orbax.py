@@ -62,7 +62,7 @@ class Handler(_OrbaxHandler):
 
         Args:
             checksums: Whether to write checksums of all files, and to compare them before
-                anything is restored: orbax itself restores some damaged arrays in silence.
+                anything is restored: orbax itself restores some damaged arrays silently.
                 Each process reads all files once for it.
         """
         self._arrays = ocp.handlers.PyTreeCheckpointHandler()

@@ -79,7 +79,7 @@ def render(self: Any, path: str | None, subtree_renderer: Any) -> Any:
     )
     if not static:
         return node
-    # At the end of its line: inside of a line that is folded treescope leaves it out.
+    # At the end of its line: inside a line that is folded treescope leaves it out.
     return rendering_parts.siblings_with_annotations(node, extra_annotations=[_key(self)])
 
 

@@ -78,7 +78,7 @@ def _exactly(who: str, kind: EventKind, number: int, of: Function | None) -> _Ex
 def assert_traces(number: int, *, of: Function | None = None) -> _Exactly:
     """Assert that JAX traces exactly so often, in a block or in each call of a function.
 
-    Operations of JAX itself that are called outside of any jitted function do not count.
+    Operations of JAX itself that are called outside any jitted function do not count.
 
     Args:
         number: How often.
@@ -101,7 +101,7 @@ def assert_compiles(number: int, *, of: Function | None = None) -> _Exactly:
     """Assert that JAX compiles exactly so often, in a block or in each call of a function.
 
     Compiles that the persistent cache answers count. Operations of JAX itself that are called
-    outside of any jitted function do not.
+    outside any jitted function do not.
 
     Args:
         number: How often.
@@ -123,7 +123,7 @@ def assert_compiles(number: int, *, of: Function | None = None) -> _Exactly:
 def assert_no_retrace(*, of: Function | None = None) -> budget:
     """Assert that JAX neither traces, lowers nor compiles, in a block or in a function.
 
-    As `leafwise.no_retrace`, without the operations of JAX itself that are called outside of
+    As `leafwise.no_retrace`, without the operations of JAX itself that are called outside
     any jitted function.
 
     Args:

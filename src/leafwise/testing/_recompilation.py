@@ -124,7 +124,7 @@ _FIXES: Final = {
     (
         Outcome.REUSE,
         True,
-    ): "keep it out of the aux data; under `equinox.filter_jit` a Python number is static",
+    ): "keep it out of the aux_data; under `equinox.filter_jit` a Python number is static",
     (Outcome.REUSE, False): "make it dynamic, or claim that it retraces",
 }
 

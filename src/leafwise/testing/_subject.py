@@ -51,7 +51,7 @@ class Subject:
         if not self._filtered:
             self.jitted.clear_cache()
             return self
-        # The programs are those of a function inside of it: another one has none.
+        # The programs are those of a function inside it: another one has none.
         import equinox  # noqa: PLC0415  # the function is of it, so it is there
 
         plain = self.plain

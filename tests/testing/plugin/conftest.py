@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-# A run inside of this process forgets the modules that it was the first to import.
+# A run inside this process forgets the modules that it was the first to import.
 import leafwise._jit.jit
 import leafwise._jit.staleness
 import leafwise.cli.cautions

@@ -55,7 +55,7 @@ settings.register_profile("ci", settings.get_profile("ci"), max_examples=7)
 
 
 def test_a_profile_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable that names no profile is an error, not another profile in silence."""
+    """A variable that names no profile is an error, not another profile silently."""
     program = "import hypothesis.errors\ntry:\n    "
     program += REGISTER.replace("\n", "\n    ").rstrip()
     program += "\nexcept hypothesis.errors.InvalidArgument as error:\n    print(error)"

@@ -87,7 +87,7 @@ def test_the_file(project: Project) -> None:
 
 
 def test_one_entry_for_operations_of_jax(project: Project) -> None:
-    """All operations outside of any jitted function are one row."""
+    """All operations outside any jitted function are one row."""
     project.test(
         "def test_it(): jnp.ones((3, 1, 4, 1, 5, 9)).sum(axis=(0, 3))",
         "--leafwise-report=report.json",

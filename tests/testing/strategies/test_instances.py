@@ -287,7 +287,7 @@ def test_what_cannot_be_built() -> None:
 
 
 def test_classes_without_instances() -> None:
-    """What has no values, and no known subclass, is named with both cures."""
+    """What has no values, and no known subclass, is named with both fixes."""
 
     class Empty:
         def __new__(cls) -> Any:
@@ -305,7 +305,7 @@ def test_classes_without_instances() -> None:
 
 
 def test_a_class_that_refuses_everything() -> None:
-    """It is given up before Hypothesis gives up, with the reason and both cures."""
+    """It is given up before Hypothesis gives up, with the reason and both fixes."""
     text = error_of(instances(Never))
     for words in ("Never: no drawn values", "ValueError: not today", "instances(Never, n=...)"):
         assert words in text
@@ -392,7 +392,7 @@ def test_a_strategy_registered_for_its_own_class() -> None:
 @settings(max_examples=30)
 @given(st.data())
 def test_drawn_within_a_test(data: st.DataObject) -> None:
-    """A strategy may be made and drawn from inside of a test; nothing of it is nested."""
+    """A strategy may be made and drawn from inside a test; nothing of it is nested."""
     picky = data.draw(instances(Picky))
     assert picky.n == 77
     made = data.draw(st.lists(instances(Params, w=arrays((2,))), min_size=1, max_size=3))

@@ -224,7 +224,7 @@ def test_lengths_that_cannot_be_computed() -> None:
 
 
 def test_double_precision() -> None:
-    """A float64 is an error that names the cure, and is drawn where JAX has it."""
+    """A float64 is an error that names the fix, and is drawn where JAX has it."""
 
     @dataclasses.dataclass
     class Double:

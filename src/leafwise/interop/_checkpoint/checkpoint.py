@@ -215,7 +215,7 @@ def unpack(target: T, saved: Description, where: str, read: Read, migrate: Migra
     _refuse_problems(described)
     wanted, root = described.description, described.root
     if migrate is None:
-        check_alike(saved, wanted, root, where, _ADVICE)
+        check_alike(saved, wanted, root, where, _FIX)
         shardings = {path: sharding_of(leaf) for path, leaf in described.arrays.items()}
         values = _checked(read(shardings), saved, where)
     else:
@@ -225,7 +225,7 @@ def unpack(target: T, saved: Description, where: str, read: Read, migrate: Migra
             msg = f"migrate: it changes what it is given, in place, but returned {answer!r}"
             raise CheckpointError(msg)
         saved = tree.describe()
-        check_alike(saved, wanted, root, f"{where}, after migrate", _MIGRATE_ADVICE)
+        check_alike(saved, wanted, root, f"{where}, after migrate", _MIGRATE_FIX)
         values = {path: _plain(leaf) for path, leaf in tree.leaves.items()}
     leaves = [
         leaf if path is None else _restored(values[path], saved.leaves[path], leaf, root + path)
@@ -235,11 +235,11 @@ def unpack(target: T, saved: Description, where: str, read: Read, migrate: Migra
     return made
 
 
-_ADVICE: Final = (
+_FIX: Final = (
     "restore into a target that is made like the saved tree, or pass migrate=, a function "
     "that changes what was saved"
 )
-_MIGRATE_ADVICE: Final = "let migrate settle these, too: with rename, drop, put, and statics"
+_MIGRATE_FIX: Final = "let migrate settle these, too: with rename, drop, put, and statics"
 
 
 def sharding_of(leaf: Any) -> Any:

@@ -184,7 +184,7 @@ class _TreeReader:
         if not node.names and _has_own_data(node):
             self._static(node.aux, f"{path}.<static>")
         for place, (step, child) in enumerate(zip(node.steps, node.children, strict=True)):
-            if not node.is_spread(place):
+            if not node.is_hash_node(place):
                 self.read(child, path + step)
 
     def _class(self, node: Node, path: str) -> Json:
@@ -219,7 +219,7 @@ _CONTAINERS: Final = (list, tuple, dict, type(None))
 
 
 def _has_own_data(node: Node) -> bool:
-    """Return whether a node of an unknown class has node data that makes a difference."""
+    """Return whether a node of an unknown class has aux_data that makes a difference."""
     if node.aux is None or isinstance(node.aux, StaticKey) or issubclass(node.cls, dict):
         return False
     if dataclasses.is_dataclass(node.cls):  # whose fields say all, if children have their names
@@ -235,7 +235,7 @@ def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
     if is_tracer(leaf):
         return (
             "a traced value exists only while JAX traces: it can be neither saved nor restored\n"
-            "  fix: save and restore outside of the traced function"
+            "  fix: save and restore outside the traced function"
         )
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
         return None
@@ -309,9 +309,7 @@ def differences(saved: Description, target: Description, root: str) -> tuple[Dif
     return tuple(found)
 
 
-def check_alike(
-    saved: Description, target: Description, root: str, where: str, advice: str
-) -> None:
+def check_alike(saved: Description, target: Description, root: str, where: str, fix: str) -> None:
     """Refuse to restore one tree into another.
 
     Raises:
@@ -320,7 +318,7 @@ def check_alike(
     found = differences(saved, target, root)
     if found:
         lines = "".join(f"\n  {each}" for each in found)
-        msg = f"{where}: what was saved does not fit the target{lines}\n  fix: {advice}"
+        msg = f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}"
         raise CheckpointMismatchError(msg, found)
 
 

@@ -77,14 +77,14 @@ class Case:
         """
         where = place(self.cls, path)
         text = describe_instance(self.instance)
-        cure = fix or self.law.fix
+        fix = fix or self.law.fix
         if not (fix or is_decorated(self.cls) or registered_names(self.cls)):
-            cure += "; or decorate the class with `@leafwise.pytree`"
+            fix += "; or decorate the class with `@leafwise.pytree`"
         lines = [
             f"{where}: breaks the law {self.law}: {self.law.statement}",
             f"got: {got}",
             f"wanted: {wanted}",
-            f"fix: {cure}",
+            f"fix: {fix}",
             f"instance: {text}",
         ]
         owner = owner_at(self.instance, path)

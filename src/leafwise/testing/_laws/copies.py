@@ -92,7 +92,7 @@ def fresh_process(case: Case) -> None:
         return
     module = case.cls.__module__
     aux = b""
-    with contextlib.suppress(Exception):  # node data need not pickle
+    with contextlib.suppress(Exception):  # aux_data need not pickle
         aux = pickle.dumps(_REGISTRY.flatten_one_level(x)[1])
     needed = _modules_in(first, second, aux)
     if "__main__" in needed:

@@ -163,7 +163,7 @@ def _typed(value: Any) -> str:
 
 
 def static_hash(case: Case) -> None:
-    """Hash node data, that of an equal instance, and that of some with other statics."""
+    """Hash aux_data, that of an equal instance, and that of some with other statics."""
     x = case.instance
     level: Any = _REGISTRY.flatten_one_level(x)
     if level is None:
@@ -174,18 +174,18 @@ def static_hash(case: Case) -> None:
     except Exception as error:  # noqa: BLE001  # the user's own code
         path, value = _blamed(x, str(error))
         what = f"{short(value)} ({type(value).__name__})" if path else short(mine)
-        case.fail(path, f"{what}, of which hash() raised {error}", "aux data with a hash")
+        case.fail(path, f"{what}, of which hash() raised {error}", "aux_data with a hash")
     for path, other in _with_fresh_statics(x):
         its: Any = _REGISTRY.flatten_one_level(other)
-        equal = bool(case.attempt("== of aux data", operator.eq, mine, its[1], path=path))
+        equal = bool(case.attempt("== of aux_data", operator.eq, mine, its[1], path=path))
         if equal and hash(its[1]) != first:
-            got = f"equal aux data with two hashes: {short(mine)}"
+            got = f"equal aux_data with two hashes: {short(mine)}"
             case.fail(path, got, "equal values have equal hashes", fix="hash what == compares")
-    _check_spread(case, mine)
+    _check_hash_node(case, mine)
 
 
 def _blamed(x: Any, error: str) -> tuple[str, Any]:
-    """Return the static on whose account node data has no hash: the error speaks of its type."""
+    """Return the static on whose account aux_data has no hash: the error speaks of its type."""
     for name in names_of(x).static:
         value = getattr(x, name)
         try:
@@ -196,7 +196,7 @@ def _blamed(x: Any, error: str) -> tuple[str, Any]:
     return "", None
 
 
-def _check_spread(case: Case, mine: Any) -> None:
+def _check_hash_node(case: Case, mine: Any) -> None:
     """See whether the hash depends on one static, which is drawn."""
     own = [spot for spot in spots(case.instance) if spot.name and spot.holder is case.cls]
     options = options_of(own, (EditKind.STATIC_VALUE,)).get(EditKind.STATIC_VALUE)
@@ -210,10 +210,10 @@ def _check_spread(case: Case, mine: Any) -> None:
     hashes = {first}
     for edit in edits:
         level: Any = _REGISTRY.flatten_one_level(edit.edited)
-        hashed = case.attempt("hash of aux data", hash, level[1], path=spot.path)
+        hashed = case.attempt("hash of aux_data", hash, level[1], path=spot.path)
         hashes.add(hashed)
-        if hashed != first and case.attempt("== of aux data", operator.eq, mine, level[1]):
-            got = f"{edit.change}: equal aux data with two hashes"
+        if hashed != first and case.attempt("== of aux_data", operator.eq, mine, level[1]):
+            got = f"{edit.change}: equal aux_data with two hashes"
             case.fail(spot.path, got, "equal values have equal hashes", fix="hash what == compares")
     if len(hashes) > 1 or not _are_many(values):
         return

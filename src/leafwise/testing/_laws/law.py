@@ -41,27 +41,27 @@ class Law(StrEnum):
     EQUALITY = (
         "equality",
         "comparing treedefs never raises, and equal ones have equal hashes",
-        "let aux data be a tuple of hashable, comparable values; arrays are children",
+        "let aux_data be a tuple of hashable, comparable values; arrays are children",
     )
     STATIC_VALUES = (
         "static-values",
         "equal statics give equal treedefs, other statics give others",
-        "put every static in the aux data, and compare all of them",
+        "put every static in the aux_data, and compare all of them",
     )
     STATIC_TYPES = (
         "static-types",
         "statics are told apart by type and value, not by == alone",
-        "put each static's type into the aux data, too",
+        "put each static's type into the aux_data, too",
     )
     STATIC_HASH = (
         "static-hash",
-        "aux data has a hash that agrees with == and depends on every static",
-        "let aux data be hashable: tuples for lists, `leafwise.freeze` for the rest",
+        "aux_data has a hash that agrees with == and depends on every static",
+        "let aux_data be hashable: tuples for lists, `leafwise.freeze` for the rest",
     )
     STABLE_KEY = (
         "stable-key",
         "reading or flattening an instance does not change its treedef",
-        "make aux data of the declared statics alone: no caches, no fresh objects",
+        "make aux_data of the declared statics alone: no caches, no fresh objects",
     )
     KEY_PATHS = (
         "key-paths",
@@ -111,5 +111,5 @@ class Law(StrEnum):
     RECOMPILATION = (
         "recompilation",
         "a change traces and compiles as predicted, and as claimed",
-        "look at the aux data: see `leafwise.explain` for what JAX compares",
+        "look at the aux_data: see `leafwise.explain` for what JAX compares",
     )

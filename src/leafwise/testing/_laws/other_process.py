@@ -27,7 +27,7 @@ class UnpickleRequest(NamedTuple):
         module: The class's module.
         pickles: Pickles of one instance: before it was hashed, and after.
         names: Its static attributes.
-        aux: A pickle of its node data, as it was here; empty if that does not pickle.
+        aux: A pickle of its aux_data, as it was here; empty if that does not pickle.
     """
 
     paths: list[str]

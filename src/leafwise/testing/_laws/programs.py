@@ -42,7 +42,7 @@ def _watched(case: Case, what: str, names: Names) -> Function:
         found = difference(case.instance, traced, names, names.static)
         if found is not None:
             path, got, wanted = found
-            case.fail(path, f"{got} inside of {what}", wanted)
+            case.fail(path, f"{got} inside {what}", wanted)
         return traced
 
     return identity
@@ -134,7 +134,7 @@ _LINES: Final = 4
 
 
 def no_leaks(case: Case) -> None:
-    """Flatten and unflatten inside of a trace, and see whether a tracer stays behind."""
+    """Flatten and unflatten inside a trace, and see whether a tracer stays behind."""
     x = case.instance
     leaves = case.flatten(x)[0]
     if not all(map(is_numeric, leaves)):

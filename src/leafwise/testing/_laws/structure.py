@@ -265,7 +265,7 @@ def _codes_of(cls: type, name: str) -> list[CodeType]:
 
 
 def state(case: Case) -> None:
-    """Look for what is neither a child nor in the node data."""
+    """Look for what is neither a child nor in the aux_data."""
     x = case.instance
     names = names_of(x)
     _check_declared(case, x, names)
@@ -289,4 +289,4 @@ def _check_declared(case: Case, x: Any, names: Names) -> None:
         if said is True and field.name in names.dynamic:
             case.fail(field.name, "it is declared static, and flattened as a child", "a static")
         if said is False and field.name in names.static and is_kept(x, field.name):
-            case.fail(field.name, "it is declared dynamic, and kept in the aux data", "a child")
+            case.fail(field.name, "it is declared dynamic, and kept in the aux_data", "a child")

@@ -61,7 +61,7 @@ class Recorder:
         }
 
     def _take_stock(self) -> None:
-        """Add up for how long JAX was busy: a trace inside of another one counts once."""
+        """Add up for how long JAX was busy: a trace inside another one counts once."""
         intervals, self._intervals = self._intervals, []
         seconds = covered(intervals)
         self._seconds += seconds

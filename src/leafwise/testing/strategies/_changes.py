@@ -242,7 +242,7 @@ _RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any], Strategy | N
     (lambda value: isinstance(value, np.generic), _scalars),
     (lambda value: isinstance(value, np.ndarray | jax.Array), _raw_arrays),
     (lambda value: isinstance(value, type), _from(np.float32, np.int32, int)),
-    # A named tuple, a dataclass or a partial: changes are made inside of it.
+    # A named tuple, a dataclass or a partial: changes are made inside it.
     (lambda value: hasattr(type(value), "_fields"), lambda _value: None),
     (lambda value: isinstance(value, functools.partial), lambda _value: st.just(_FUNCTIONS[0])),
     (callable, _from(*_FUNCTIONS)),

@@ -1,4 +1,4 @@
-"""Searching for a value outside of a test."""
+"""Searching for a value outside a test."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -36,7 +36,7 @@ class JittedFunction:
     Attributes:
         function: What ``jax.jit`` or ``leafwise.jit`` returned.
         maker: Which of them: ``"jax.jit"`` or ``"lw.jit"``.
-        composition: What stands around the function inside of it: ``""``, ``"grad"``,
+        composition: What stands around the function inside it: ``""``, ``"grad"``,
             ``"vmap"``, ``"jit"``, ``"checkpoint"`` or ``"scan"``.
         options: What the maker was given.
     """

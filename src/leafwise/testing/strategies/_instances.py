@@ -26,7 +26,7 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
     The class may be of any library, or written by hand: what counts is its constructor,
     and the annotations of its fields. A field with a default has it in about half of the
     instances. Axes that jaxtyping annotations name (``Float[Array, "batch dim"]``) have one
-    length throughout an instance; an instance inside of it has its own. Arguments that the
+    length throughout an instance; an instance inside it has its own. Arguments that the
     class refuses are drawn again. A strategy that `hypothesis.register_type_strategy` knows
     is used, for the class itself as well unless there are overrides.
 
@@ -37,7 +37,7 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
             default; ``...`` for the annotation, never the default.
 
     Returns:
-        A strategy for instances; it can be drawn from inside of a test. Annotations are
+        A strategy for instances; it can be drawn from inside a test. Annotations are
         read at the first draw, so that they may name what is defined later.
 
     Raises:

@@ -142,7 +142,7 @@ def _put_child(put: Put, structure: Any, children: list[Any], place: int, new: A
 def _static_spots(
     value: Any, path: str, put: Put, owner: _Owner, depth: int
 ) -> Iterator[EditPosition]:
-    """Yield a static, and the statics inside of it."""
+    """Yield a static, and the statics inside it."""
     yield EditPosition(path, Role.STATIC, value, put, *owner)
     if not depth:
         return

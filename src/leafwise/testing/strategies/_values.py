@@ -95,7 +95,7 @@ def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
 
 
 def _resolved(kind: Any, where: FieldContext) -> Any:
-    """Return what a name inside of an annotation stands for: ``list["Node"]``.
+    """Return what a name inside an annotation stands for: ``list["Node"]``.
 
     Raises:
         CannotBuildError: It cannot be found.
