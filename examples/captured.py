@@ -153,7 +153,7 @@ def what_leafwise_says() -> str:
         warnings.simplefilter("always")
         watched(Fit())
     (warning,) = caught
-    assert warning.category is lw.StaleCaptureWarning
+    assert warning.category is lw.errors.StaleCaptureWarning
     return str(warning.message)
 
 

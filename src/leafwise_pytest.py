@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from leafwise import Log
     from leafwise.testing._plugin.budgets import Budgets
     from leafwise.testing._plugin.counts import Recorder
+    from leafwise.types import Log
 
 _CALLING: Final = pytest.StashKey[bool]()
 _LOG: Final = pytest.StashKey["Log"]()
@@ -146,7 +146,7 @@ def _load(name: str) -> Any:
 
 @pytest.fixture
 def traces(request: pytest.FixtureRequest) -> "Log":
-    """A `leafwise.Log` of what JAX traces, lowers and compiles while the test itself runs.
+    """A `leafwise.types.Log` of what JAX traces, lowers and compiles while the test itself runs.
 
     Operations of JAX itself, outside any jitted function, are left out. If the test fails, the
     report shows the log, with reasons for functions under `leafwise.jit`.

@@ -9,9 +9,9 @@ import leafwise as lw
 
 def compared(x: jax.Array) -> None:
     found = lw.diff({"w": x}, [x], values=True, rtol=1e-6)
-    assert_type(found, lw.Diff)
-    assert_type(found[0], lw.Reason)
-    assert_type(found[0].kind, lw.ReasonKind)
+    assert_type(found, lw.types.Diff)
+    assert_type(found[0], lw.types.Reason)
+    assert_type(found[0].kind, lw.types.ReasonKind)
     lw.diff(x)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
@@ -19,7 +19,7 @@ def asserted(x: jax.Array) -> None:
     lw.assert_same_structure(x, x, shapes=True, dtypes=True, weak_types=True)
     try:
         lw.assert_same_structure(x, x, shape=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    except lw.StructureMismatchError as error:
+    except lw.errors.StructureMismatchError as error:
         assert_type(str(error), str)
 
 

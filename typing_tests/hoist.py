@@ -28,9 +28,9 @@ lw.hoist(step, "w", "scalars")  # type: ignore[call-arg, arg-type]  # pyright: i
 
 carry, changes = lw.stable_carry(step, state, x)
 assert_type(carry, State)
-assert_type(changes, tuple[lw.CarryChange, ...])
+assert_type(changes, tuple[lw.types.CarryChange, ...])
 assert_type(changes[0].path, str)
-assert_type(changes[0].before, lw.Leaf)
-assert_type(changes[0].outcome, lw.Outcome)
+assert_type(changes[0].before, lw.types.Leaf)
+assert_type(changes[0].outcome, lw.types.Outcome)
 lw.stable_carry(step, state, has_aux="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 lw.stable_carry(step)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

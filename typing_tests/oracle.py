@@ -27,7 +27,7 @@ def checked(x: jax.Array) -> None:
     assert_type(fresh(x), jax.Array)
     assert_type(lw.jit(fresh, stale="raise")(x), jax.Array)
     with lw.debug.check_captures(stale="ignore") as found:
-        assert_type(found.stale, list[lw.StaleCapture])
+        assert_type(found.stale, list[lw.types.StaleCapture])
     lw.jit(fresh, stale="never")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
@@ -46,38 +46,38 @@ def bound(trainer: Trainer, x: jax.Array) -> None:
 def asked(x: jax.Array) -> None:
     assert_type(double(x), jax.Array)
     assert_type(triple(x, times=2), jax.Array)
-    assert_type(double.traces[-1], lw.Program)
-    assert_type(double.traces[1:], list[lw.Program])
-    assert_type(double.traces[0].explanation, lw.Explanation)
-    assert_type(double.recompiles, lw.Programs)
-    assert_type(double.explain(x), lw.Explanation)
-    assert_type(double.signature(x, times=2), lw.Signature)
+    assert_type(double.traces[-1], lw.types.Program)
+    assert_type(double.traces[1:], list[lw.types.Program])
+    assert_type(double.traces[0].explanation, lw.types.Explanation)
+    assert_type(double.recompiles, lw.types.Programs)
+    assert_type(double.explain(x), lw.types.Explanation)
+    assert_type(double.signature(x, times=2), lw.types.Signature)
     assert_type(double.cache_size(), int)
-    assert_type(double.stale(x), tuple[lw.StaleCapture, ...])
+    assert_type(double.stale(x), tuple[lw.types.StaleCapture, ...])
     double("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     double.explain(x, rate=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def compared(x: jax.Array) -> None:
     before = lw.signature(x, 1.0, static_argnums=1, rate=2)
-    assert_type(before, lw.Signature)
-    assert_type(before.leaves, Mapping[str, lw.Leaf])
+    assert_type(before, lw.types.Signature)
+    assert_type(before.leaves, Mapping[str, lw.types.Leaf])
     assert_type(before.statics, Mapping[str, Any])
     answer = lw.explain([before, before], before)
-    assert_type(answer.outcome, lw.Outcome)
-    assert_type(answer.reasons[0], lw.Reason)
+    assert_type(answer.outcome, lw.types.Outcome)
+    assert_type(answer.reasons[0], lw.types.Reason)
     assert_type(answer.nearest, int | None)
     lw.explain(before, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def watched() -> None:
     with lw.watch(eager=False) as log:
-        assert_type(log, lw.Log)
-        assert_type(log.traces, list[lw.Event])
-        assert_type(log.events[0].site, lw.Site | None)
-        assert_type(log.events[0].kind, lw.EventKind)
+        assert_type(log, lw.types.Log)
+        assert_type(log.traces, list[lw.types.Event])
+        assert_type(log.events[0].site, lw.types.Site | None)
+        assert_type(log.events[0].kind, lw.types.EventKind)
     with lw.budget(traces=1, compiles=1, of=double, strict=True) as within:
-        assert_type(within, lw.Log)
+        assert_type(within, lw.types.Log)
     with lw.no_retrace(of="double"):
         pass
     lw.budget(traces="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

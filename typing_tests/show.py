@@ -16,8 +16,8 @@ class Params:
 
 def shown(params: Params, anything: Any) -> None:
     diagram = lw.show(params, depth=2, children=10, width=80)
-    assert_type(diagram, lw.Diagram)
-    assert_type(lw.show(anything), lw.Diagram)
+    assert_type(diagram, lw.types.Diagram)
+    assert_type(lw.show(anything), lw.types.Diagram)
     assert_type(diagram.text(width=60, ascii=True), str)
     assert_type(diagram.html(), str)
     assert_type(diagram.svg(), str)

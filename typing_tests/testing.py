@@ -39,7 +39,7 @@ def guarded(params: Params, x: jax.Array) -> None:
 
 def counted() -> None:
     with testing.assert_traces(1, of="step") as log:
-        assert_type(log, lw.Log)
+        assert_type(log, lw.types.Log)
     with testing.assert_compiles(1), testing.assert_no_retrace(of=step):
         pass
     testing.assert_traces("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

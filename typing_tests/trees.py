@@ -18,9 +18,9 @@ class Params:
 
 params = Params(jnp.ones(3), jnp.zeros(3))
 
-assert_type(lw.where("w"), lw.Where)
-assert_type(lw.where("w", Params, jnp.isrealobj, trainable=False), lw.Where)
-assert_type(lw.where("w") & ~lw.where("b") | lw.where(Params), lw.Where)
+assert_type(lw.where("w"), lw.types.Where)
+assert_type(lw.where("w", Params, jnp.isrealobj, trainable=False), lw.types.Where)
+assert_type(lw.where("w") & ~lw.where("b") | lw.where(Params), lw.types.Where)
 lw.where("w") & "b"  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
 
 assert_type(lw.partition(params, "w"), tuple[Params, Params])

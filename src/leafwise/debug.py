@@ -57,7 +57,7 @@ def check_captures(stale: "Staleness" = "raise") -> "Generator[CaptureChecks, No
             ``"warn"``, ``"retrace"``, or ``"ignore"``: then it is noted only.
 
     Yields:
-        What was found so far: ``.stale``, a list of `leafwise.StaleCapture`, and
+        What was found so far: ``.stale``, a list of `leafwise.types.StaleCapture`, and
         ``.not_compared``, a dict of the captures that change unseen, with the reasons.
 
     Raises:

@@ -8,6 +8,34 @@ import functools
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+__all__ = [
+    "ArrayInStaticError",
+    "CarryError",
+    "CheckpointError",
+    "CheckpointMismatchError",
+    "DefinitionError",
+    "FieldCheckError",
+    "FieldNotSetError",
+    "FrozenInstanceError",
+    "HoistError",
+    "InconsistentHashError",
+    "LawViolation",
+    "LeafwiseError",
+    "PathError",
+    "RetraceError",
+    "RetraceStormWarning",
+    "StaleCaptureError",
+    "StaleCaptureWarning",
+    "StaticFieldError",
+    "StaticMutatedError",
+    "StructureMismatchError",
+    "TracerComparisonError",
+    "TracerInStaticError",
+    "TreeError",
+    "UndecoratedSubclassError",
+    "UnhashableStaticError",
+]
+
 
 class LeafwiseError(Exception):
     """Base class of every error that leafwise raises on its own account."""
@@ -85,7 +113,7 @@ class StaleCaptureError(LeafwiseError, RuntimeError):
     The program was traced with the old value, and would have gone on answering for it.
 
     Attributes:
-        captures: What changed, as `leafwise.StaleCapture`.
+        captures: What changed, as `leafwise.types.StaleCapture`.
     """
 
     def __init__(self, message: str, captures: tuple[Any, ...] = ()) -> None:

@@ -148,9 +148,9 @@ def test_top_level_is_lazy_and_typed() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert ran.stdout.strip() == "[]"
     found = lw.captures(rated)
-    assert isinstance(found, lw.Captures)
-    assert isinstance(found[0], lw.Capture)
-    assert found[0].treatment is lw.Treatment.LITERAL
+    assert isinstance(found, lw.types.Captures)
+    assert isinstance(found[0], lw.types.Capture)
+    assert found[0].treatment is lw.types.Treatment.LITERAL
 
 
 KINDS: dict[str, tuple[Any, str]] = {

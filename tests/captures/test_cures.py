@@ -100,7 +100,7 @@ def stale(fun: Any, change: Callable[[], None]) -> str:
     jitted = jit(fun, stale="raise")
     jitted(jnp.ones(2))
     change()
-    with pytest.raises(lw.StaleCaptureError) as info:
+    with pytest.raises(lw.errors.StaleCaptureError) as info:
         jitted(jnp.ones(2))
     assert len(info.value.captures) == 1
     return str(info.value)

@@ -150,7 +150,7 @@ def test_dicts_of_the_users(kind: Any, read: str) -> None:
     for _ in range(2):
         step(ONES)
     (config["inner"] if read == "inner" else config)["rate"] = 0.5
-    with pytest.raises(lw.StaleCaptureError):
+    with pytest.raises(lw.errors.StaleCaptureError):
         step(ONES)
 
 
@@ -192,8 +192,8 @@ INNER: dict[str, tuple[Any, Any, tuple[str, str, str]]] = {
     "removed": (Thing(q=1, r=[2]), Thing(q=1), (".r", "[2]", "nothing")),
     "class": (Thing(q=int), Thing(q=float), (".q", "int", "float")),
     "enum": (
-        Thing(q=lw.Outcome.REUSE),
-        Thing(q=lw.Outcome.RETRACE),
+        Thing(q=lw.types.Outcome.REUSE),
+        Thing(q=lw.types.Outcome.RETRACE),
         (".q", "Outcome.REUSE", "Outcome.RETRACE"),
     ),
     "partial": (
@@ -236,7 +236,9 @@ def test_the_message_names_the_part() -> None:
 
     function(ONES)
     thing.p = 2
-    with pytest.raises(lw.StaleCaptureError, match=r"was <Thing> with `\.p` 1 .* `\.p` 2 now"):
+    with pytest.raises(
+        lw.errors.StaleCaptureError, match=r"was <Thing> with `\.p` 1 .* `\.p` 2 now"
+    ):
         function(ONES)
 
 
@@ -275,7 +277,7 @@ def test_what_the_code_converts_in_place_is_no_change() -> None:
     schedule = converting(100)
     assert np.array_equal(jitted(ONES), [100, 100])
     schedule = converting(200)
-    with pytest.raises(lw.StaleCaptureError):
+    with pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
 
 
@@ -297,7 +299,7 @@ def test_schedules_of_optax() -> None:
         held = make(0.1)
         jitted(ONES)
         held = make(0.2)
-        with pytest.raises(lw.StaleCaptureError):
+        with pytest.raises(lw.errors.StaleCaptureError):
             jitted(ONES)
 
 
@@ -320,12 +322,12 @@ def test_modules_of_nnx() -> None:
         assert found.not_compared == {}
         kept = net.layers[3].kernel[...]
         net.layers[3].kernel[...] = jnp.zeros((2, 2))
-        with pytest.raises(lw.StaleCaptureError):
+        with pytest.raises(lw.errors.StaleCaptureError):
             jitted(ONES)
         net.layers[3].kernel[...] = kept
         jitted(ONES)
         net.layers[1].kernel = other
-        with pytest.raises(lw.StaleCaptureError):
+        with pytest.raises(lw.errors.StaleCaptureError):
             jitted(ONES)
 
 

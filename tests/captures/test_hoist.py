@@ -308,7 +308,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
 def test_what_cannot_be_hoisted_is_refused_by_name(kind: str) -> None:
     """Nothing stays behind silently: an error names it, and can be told to leave it."""
     fn, message = REFUSED[kind]
-    with pytest.raises(lw.HoistError, match=message) as caught:
+    with pytest.raises(lw.errors.HoistError, match=message) as caught:
         lw.hoist(fn)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301  # our own
     fix = str(caught.value).rpartition("lw.hoist(fn, ")[2].removesuffix(")`")
@@ -372,7 +372,7 @@ def test_captures_are_selected_as_leaves_are(where: Any, names: set[str]) -> Non
 
 def test_no_such_capture() -> None:
     """A name that nothing has is an error, with the nearest one; so is what is no function."""
-    with pytest.raises(lw.PathError, match="'V' leads nowhere"):
+    with pytest.raises(lw.errors.PathError, match="'V' leads nowhere"):
         lw.hoist(helper, "V")
     with pytest.raises(TypeError, match=r"hoist takes a function, got 3 \(int\)"):
         lw.hoist(3)  # type: ignore[arg-type]
@@ -383,7 +383,9 @@ def test_the_first_argument_must_be_the_captures() -> None:
     hoisted, _ = lw.hoist(lambda x: W * layer.w * x)
     with pytest.raises(TypeError, match="captures first, a dict of W, layer: got float32"):
         hoisted(X, X)
-    with pytest.raises(lw.TreeError, match=r"captured has another structure: .* is wanted, got"):
+    with pytest.raises(
+        lw.errors.TreeError, match=r"captured has another structure: .* is wanted, got"
+    ):
         hoisted({"W": W}, X)
     with pytest.raises(TypeError, match="captured"):
         hoisted()

@@ -63,7 +63,7 @@ TEXT = {
 @pytest.mark.parametrize("name", TEXT)
 def test_text_must_be_static(name: str) -> None:
     """A field of text, enum or dtype that is not static is an error that names the fix."""
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: JAX cannot trace a") as error:
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace a") as error:
         make(TEXT[name])
     assert "lw.Static[" in str(error.value)
     assert "lw.static_field()" in str(error.value)
@@ -80,7 +80,7 @@ def test_text_that_is_static(name: str) -> None:
 
 def test_list_of_text_names_a_fix_that_works() -> None:
     """A list of texts is refused too, with a fix under which a value can be given."""
-    with pytest.raises(lw.DefinitionError, match=r"P\.a") as error:
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a") as error:
         make(list[str])
     assert "tuple[str, ...]" in str(error.value) or "freeze=True" in str(error.value)
 
@@ -108,11 +108,13 @@ ARRAYS = {
 def test_array_must_be_dynamic(name: str) -> None:
     """A static field annotated as an array is an error that names both ways out."""
     kind = ARRAYS[name]
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: a static field cannot hold an array") as e:
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"P\.a: a static field cannot hold an array"
+    ) as e:
         make(kind, lw.static_field())
     assert "make it dynamic" in str(e.value)
     assert "lw.StaticArray" in str(e.value)
-    with pytest.raises(lw.DefinitionError, match="cannot hold an array"):
+    with pytest.raises(lw.errors.DefinitionError, match="cannot hold an array"):
         make(lw.Static[kind] if not isinstance(kind, str) else f"lw.Static[{kind}]")
     assert len(jax.tree.leaves(make(kind)(jnp.ones(3)))) == 1
 
@@ -142,7 +144,9 @@ BURIED = {
 def test_static_inside_of_another_type(name: str) -> None:
     """`Optional[Static[...]]` is refused with the right spelling, which itself works."""
     annotation, fix = BURIED[name]
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: Static inside another type") as error:
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"P\.a: Static inside another type"
+    ) as error:
         make(annotation)
     assert f"`a: {fix}`" in str(error.value)
     cls = make(fix)
@@ -168,7 +172,7 @@ def test_static_of_anything() -> None:
 def test_all_problems_are_reported_together() -> None:
     """One error names every field that is declared wrongly."""
     body = {"__annotations__": {"a": str, "b": lw.Static[jax.Array], "c": list[lw.Static[int]]}}
-    with pytest.raises(lw.DefinitionError) as error:
+    with pytest.raises(lw.errors.DefinitionError) as error:
         lw.pytree(type("P", (), body))
     for name in ("P.a:", "P.b:", "P.c:"):
         assert name in str(error.value)
@@ -207,6 +211,6 @@ def test_generic_subclass() -> None:
 def test_a_finding_is_not_a_leaf() -> None:
     """A class whose definition was refused is not left half registered."""
     cls = type("P", (), {"__annotations__": {"a": str}})
-    with pytest.raises(lw.DefinitionError):
+    with pytest.raises(lw.errors.DefinitionError):
         lw.pytree(cls)
     assert not jax.tree_util.is_tree_node(cls)

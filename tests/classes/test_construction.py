@@ -45,7 +45,7 @@ def test_own_init() -> None:
     p = P(3, a=7)
     assert (p.x.shape, p.a, p.d) == ((3,), 7, 5)
     assert len(jax.tree.leaves(p)) == 2
-    with pytest.raises(lw.UnhashableStaticError, match=r"P\.a"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.a"):
         P(3, a=[])
 
 
@@ -107,11 +107,11 @@ def test_frozen_error_names_the_way_out() -> None:
     class P:
         x: Any
 
-    with pytest.raises(lw.FrozenInstanceError, match=r"P\.x: .*frozen") as error:
+    with pytest.raises(lw.errors.FrozenInstanceError, match=r"P\.x: .*frozen") as error:
         P(1.0).x = 2.0
     assert "lw.replace(obj, x=...)" in str(error.value)
     assert isinstance(error.value, AttributeError)
-    with pytest.raises(lw.FrozenInstanceError):
+    with pytest.raises(lw.errors.FrozenInstanceError):
         del P(1.0).x
 
 
@@ -125,7 +125,7 @@ def test_frozen_within_methods() -> None:
         def grow(self) -> None:
             self.x = self.x + 1
 
-    with pytest.raises(lw.FrozenInstanceError):
+    with pytest.raises(lw.errors.FrozenInstanceError):
         P(1.0).grow()
 
 
@@ -142,7 +142,7 @@ def test_frozen_after_a_failed_method_call_in_another_construction() -> None:
                 self.other.x = 5
 
     first = P(1.0)
-    with pytest.raises(lw.FrozenInstanceError):
+    with pytest.raises(lw.errors.FrozenInstanceError):
         P(2.0, first)
     assert first.x == 1.0
 
@@ -157,7 +157,7 @@ def test_what_is_no_field_cannot_be_assigned() -> None:
         def __post_init__(self) -> None:
             self.cache = {}
 
-    with pytest.raises(lw.FrozenInstanceError, match=r"P\.cache is not a field") as error:
+    with pytest.raises(lw.errors.FrozenInstanceError, match=r"P\.cache is not a field") as error:
         P(1.0)
     assert "P has x" in str(error.value)
     assert "`cache: ...`" in str(error.value)
@@ -187,7 +187,7 @@ def test_field_without_a_value() -> None:
         y: Any = lw.field(init=False)
         a: Any = lw.static_field(init=False)
 
-    with pytest.raises(lw.FieldNotSetError, match=r"P\.x: the field has no value") as error:
+    with pytest.raises(lw.errors.FieldNotSetError, match=r"P\.x: the field has no value") as error:
         P()
     assert "y, a" in str(error.value)
     assert isinstance(error.value, TypeError)
@@ -204,7 +204,7 @@ def test_own_init_that_forgets_a_field() -> None:
         def __init__(self) -> None:
             self.x = 1
 
-    with pytest.raises(lw.FieldNotSetError, match=r"P\.a"):
+    with pytest.raises(lw.errors.FieldNotSetError, match=r"P\.a"):
         P()
 
 
@@ -303,7 +303,7 @@ def test_property_with_a_setter_works_during_construction() -> None:
             self.half = 5.0
 
     assert P(1.0).x == 10.0
-    with pytest.raises(lw.FrozenInstanceError):
+    with pytest.raises(lw.errors.FrozenInstanceError):
         P(1.0).half = 3.0
 
 

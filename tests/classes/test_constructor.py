@@ -88,7 +88,7 @@ def test_own_constructor_keeps_its_globals() -> None:
     class Undecorated(Own):
         pass
 
-    with pytest.raises(lw.UndecoratedSubclassError):
+    with pytest.raises(lw.errors.UndecoratedSubclassError):
         Undecorated(1)
 
 
@@ -111,7 +111,9 @@ def test_wrapped_inherited_constructor() -> None:
     class Base:
         x: Any
 
-    with pytest.raises(lw.DefinitionError, match=r"(?s)Sub: a decorator below @lw\.pytree .*Base"):
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"(?s)Sub: a decorator below @lw\.pytree .*Base"
+    ):
 
         @lw.pytree
         @wrapped

@@ -125,9 +125,11 @@ def test_check_that_answers_false(declare: Any) -> None:
         x: Any = declare(check=positive)
 
     assert P(1).x == 1
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: its check positive refused -1 \(int\)"):
+    with pytest.raises(
+        lw.errors.FieldCheckError, match=r"P\.x: its check positive refused -1 \(int\)"
+    ):
         P(-1)
-    assert issubclass(lw.FieldCheckError, ValueError)
+    assert issubclass(lw.errors.FieldCheckError, ValueError)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_every_kind_of_false(verdict: Any) -> None:
     class P:
         x: Any = lw.field(check=lambda _: verdict)
 
-    with pytest.raises(lw.FieldCheckError):
+    with pytest.raises(lw.errors.FieldCheckError):
         P(1)
 
 
@@ -169,7 +171,7 @@ def test_array_of_answers_is_refused(verdict: Any) -> None:
     class P:
         x: Any = lw.field(check=lambda _: verdict)
 
-    with pytest.raises(lw.FieldCheckError, match=r"add \.all\(\)") as error:
+    with pytest.raises(lw.errors.FieldCheckError, match=r"add \.all\(\)") as error:
         P(1.0)
     assert "P.x" in "".join(error.value.__notes__)
 
@@ -221,5 +223,5 @@ def test_converter_makes_a_static_hashable() -> None:
         a: Any = lw.static_field(converter=tuple)
 
     assert P([1, 2]).a == (1, 2)
-    with pytest.raises(lw.UnhashableStaticError):
+    with pytest.raises(lw.errors.UnhashableStaticError):
         P([[1]])

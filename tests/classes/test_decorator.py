@@ -97,9 +97,9 @@ def test_replace_runs_converters_checks_and_validation() -> None:
         a: lw.Static[Any] = lw.static_field(default=1, check=lambda a: a != 3)
 
     assert isinstance(lw.replace(P(1.0), x=2.0).x, jax.Array)
-    with pytest.raises(lw.FieldCheckError):
+    with pytest.raises(lw.errors.FieldCheckError):
         lw.replace(P(1.0), a=3)
-    with pytest.raises(lw.UnhashableStaticError):
+    with pytest.raises(lw.errors.UnhashableStaticError):
         lw.replace(P(1.0), a=[])
 
 
@@ -165,7 +165,7 @@ def test_order_keeps_leafwise_equality() -> None:
 
     assert P(jnp.ones(3)) == P(jnp.ones(3))
     assert hash(P(jnp.ones(3))) == hash(P(jnp.zeros(3)))
-    with pytest.raises(lw.DefinitionError, match="order=True needs eq=True"):
+    with pytest.raises(lw.errors.DefinitionError, match="order=True needs eq=True"):
         lw.pytree(order=True, eq=False)(type("Q", (), {}))
 
 
@@ -205,7 +205,7 @@ def test_init_false() -> None:
         pass
 
     assert jax.tree.leaves(P(1.0)) == [1.0]
-    with pytest.raises(lw.UnhashableStaticError, match=r"P\.a"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.a"):
         P(1.0, a=[])
 
 
@@ -232,7 +232,7 @@ def test_methods_of_the_class_win() -> None:
 
 def test_frozen_false_says_why() -> None:
     """There is no mutable variant, and the error says why and what to do."""
-    with pytest.raises(lw.DefinitionError) as error:
+    with pytest.raises(lw.errors.DefinitionError) as error:
         lw.pytree(frozen=False)  # type: ignore[call-overload]
     assert "there is no mutable pytree class" in str(error.value)
     assert "stale program" in str(error.value)
@@ -249,14 +249,14 @@ def test_decorating_twice_is_idempotent() -> None:
 @pytest.mark.parametrize("made", [lambda: 1, 3, "text"])
 def test_only_classes(made: object) -> None:
     """What is no class is refused by name."""
-    with pytest.raises(lw.DefinitionError, match="pytree decorates a class"):
+    with pytest.raises(lw.errors.DefinitionError, match="pytree decorates a class"):
         lw.pytree(made)  # type: ignore[type-var]
 
 
 def test_dataclass_is_refused() -> None:
     """A finished dataclass has lost what its declarations said."""
     plain = dataclasses.make_dataclass("Plain", ["x"], frozen=True)
-    with pytest.raises(lw.DefinitionError, match="remove @dataclass"):
+    with pytest.raises(lw.errors.DefinitionError, match="remove @dataclass"):
         lw.pytree(plain)
 
 
@@ -267,21 +267,21 @@ def test_registered_class_is_refused() -> None:
         pass
 
     jax.tree_util.register_pytree_node(P, lambda p: ((), None), lambda aux, _: P())
-    with pytest.raises(lw.DefinitionError, match="already registered"):
+    with pytest.raises(lw.errors.DefinitionError, match="already registered"):
         lw.pytree(P)
 
 
 @pytest.mark.parametrize("base", [int, tuple, dict, list, Exception])
 def test_subclass_of_builtin_is_refused(base: type) -> None:
     """A builtin's content is in no field, so its subclass is refused."""
-    with pytest.raises(lw.DefinitionError, match=f"a subclass of {base.__name__}"):
+    with pytest.raises(lw.errors.DefinitionError, match=f"a subclass of {base.__name__}"):
         lw.pytree(type("P", (base,), {"__annotations__": {"x": Any}}))
 
 
 @pytest.mark.parametrize("method", ["__setattr__", "__delattr__"])
 def test_own_setattr_is_refused(method: str) -> None:
     """A frozen class cannot have its own `__setattr__` or `__delattr__`."""
-    with pytest.raises(lw.DefinitionError, match=method):
+    with pytest.raises(lw.errors.DefinitionError, match=method):
         lw.pytree(type("P", (), {method: lambda *_: None}))
 
 

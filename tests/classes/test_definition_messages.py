@@ -21,7 +21,7 @@ class Base:
 
 def refused(name: str, bases: tuple[type, ...] = (), **fields: Any) -> str:
     """Return the message for a class with these annotations."""
-    with pytest.raises(lw.DefinitionError) as error:
+    with pytest.raises(lw.errors.DefinitionError) as error:
         lw.pytree(type(name, bases, {"__annotations__": fields}))
     return str(error.value)
 
@@ -68,7 +68,7 @@ def test_undecorated_in_full() -> None:
     class Sub(Base):
         pass
 
-    with pytest.raises(lw.UndecoratedSubclassError) as error:
+    with pytest.raises(lw.errors.UndecoratedSubclassError) as error:
         Sub(1.0)
     assert str(error.value) == textwrap.dedent("""\
         Sub is a subclass of the pytree class Base, but is not decorated itself: JAX would see its instances as opaque leaves
@@ -78,7 +78,7 @@ def test_undecorated_in_full() -> None:
 
 def test_frozen_in_full() -> None:
     """Assigning to an instance: why not, and the replacement."""
-    with pytest.raises(lw.FrozenInstanceError) as error:
+    with pytest.raises(lw.errors.FrozenInstanceError) as error:
         Base(1.0).x = 2
     assert str(error.value) == textwrap.dedent("""\
         Base.x: a pytree class is frozen once constructed, since JAX keeps programs for what it was
@@ -87,7 +87,7 @@ def test_frozen_in_full() -> None:
 
 def test_comparison_in_full() -> None:
     """Comparing tracers: where, and what to do instead."""
-    with pytest.raises(lw.TracerComparisonError) as error:
+    with pytest.raises(lw.errors.TracerComparisonError) as error:
         jax.jit(lambda v: Base({"k": v}) == Base({"k": v + 1}))(jnp.ones(3))
     lines = str(error.value).splitlines()
     assert lines[0].startswith("Base.x['k']: == would have to compare traced values (")
@@ -111,18 +111,22 @@ def test_fix_of_a_definition_is_code_that_works() -> None:
 
 
 HIERARCHY: dict[type, tuple[type, ...]] = {
-    lw.DefinitionError: (lw.LeafwiseError, TypeError),
-    lw.UndecoratedSubclassError: (lw.LeafwiseError, TypeError),
-    lw.FieldNotSetError: (lw.LeafwiseError, TypeError),
-    lw.FieldCheckError: (lw.LeafwiseError, ValueError),
-    lw.FrozenInstanceError: (lw.LeafwiseError, dataclasses.FrozenInstanceError, AttributeError),
-    lw.TracerComparisonError: (lw.LeafwiseError, TypeError),
-    lw.StaticMutatedError: (lw.LeafwiseError,),
-    lw.StaticFieldError: (lw.LeafwiseError, TypeError),
-    lw.UnhashableStaticError: (lw.StaticFieldError,),
-    lw.ArrayInStaticError: (lw.StaticFieldError,),
-    lw.TracerInStaticError: (lw.StaticFieldError,),
-    lw.InconsistentHashError: (lw.StaticFieldError,),
+    lw.errors.DefinitionError: (lw.LeafwiseError, TypeError),
+    lw.errors.UndecoratedSubclassError: (lw.LeafwiseError, TypeError),
+    lw.errors.FieldNotSetError: (lw.LeafwiseError, TypeError),
+    lw.errors.FieldCheckError: (lw.LeafwiseError, ValueError),
+    lw.errors.FrozenInstanceError: (
+        lw.LeafwiseError,
+        dataclasses.FrozenInstanceError,
+        AttributeError,
+    ),
+    lw.errors.TracerComparisonError: (lw.LeafwiseError, TypeError),
+    lw.errors.StaticMutatedError: (lw.LeafwiseError,),
+    lw.errors.StaticFieldError: (lw.LeafwiseError, TypeError),
+    lw.errors.UnhashableStaticError: (lw.errors.StaticFieldError,),
+    lw.errors.ArrayInStaticError: (lw.errors.StaticFieldError,),
+    lw.errors.TracerInStaticError: (lw.errors.StaticFieldError,),
+    lw.errors.InconsistentHashError: (lw.errors.StaticFieldError,),
 }
 
 

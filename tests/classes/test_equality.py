@@ -201,7 +201,7 @@ def test_tracers_are_a_clear_error(which: str) -> None:
         two = P([v + 1] if which == "nested" else v + 1 if which != "left" else jnp.ones(()))
         return one == two
 
-    with pytest.raises(lw.TracerComparisonError, match=r"P\.x") as error:
+    with pytest.raises(lw.errors.TracerComparisonError, match=r"P\.x") as error:
         jax.jit(inside)(jnp.ones(()))
     assert "fix: compare outside the traced function" in str(error.value)
     assert isinstance(error.value, TypeError)
@@ -312,6 +312,6 @@ def test_equality_asks_no_static_for_its_eq_twice() -> None:
             return 1
 
     keep = P(1.0, Picky(1))
-    with pytest.raises(lw.InconsistentHashError, match="picky"):
+    with pytest.raises(lw.errors.InconsistentHashError, match="picky"):
         P(1.0, Picky(2))
     assert keep == keep  # noqa: PLR0124

@@ -79,7 +79,7 @@ def test_metadata_is_copied() -> None:
 )
 def test_static_field_with_dynamic_metadata(metadata: dict[str, Any]) -> None:
     """`static_field` whose metadata says dynamic is refused where it is written."""
-    with pytest.raises(lw.DefinitionError, match="contradicts itself"):
+    with pytest.raises(lw.errors.DefinitionError, match="contradicts itself"):
         lw.static_field(metadata=metadata)
 
 
@@ -90,13 +90,13 @@ def test_static_field_with_dynamic_metadata(metadata: dict[str, Any]) -> None:
 def test_contradicting_metadata(metadata: dict[str, Any]) -> None:
     """Metadata that says both is a definition error that names the field."""
     declared = dataclasses.field(metadata=metadata)
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: its metadata contradicts itself"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: its metadata contradicts itself"):
         lw.pytree(type("P", (), {"__annotations__": {"a": int}, "a": declared}))
 
 
 def test_annotation_against_metadata() -> None:
     """`Static[...]` on a field that metadata calls dynamic is a definition error."""
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: the annotation says static"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: the annotation says static"):
 
         @lw.pytree
         class P:
@@ -110,7 +110,7 @@ def test_metadata_of_a_plain_base_is_judged_too() -> None:
     class Base:
         a: int = dataclasses.field(default=1, metadata={"static": True, "pytree_node": True})
 
-    with pytest.raises(lw.DefinitionError, match="contradicts itself"):
+    with pytest.raises(lw.errors.DefinitionError, match="contradicts itself"):
 
         @lw.pytree
         class P(Base):

@@ -59,7 +59,9 @@ def test_subclass_and_base_never_share_a_treedef() -> None:
 def test_override_of_a_static_field_must_say_so(annotation: Any) -> None:
     """Overriding a static field without saying static or dynamic is a definition error."""
     body = {"__annotations__": {"a": annotation}, "a": 3}
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: overrides a static field of Base") as e:
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"P\.a: overrides a static field of Base"
+    ) as e:
         lw.pytree(type("P", (Base,), body))
     assert "lw.static_field(...)" in str(e.value)
     assert "lw.field(...)" in str(e.value)
@@ -116,7 +118,7 @@ OVERRIDES = {
 @pytest.mark.parametrize("field", ["a", "x"])
 def test_override_without_an_annotation(field: str, name: str) -> None:
     """Assigning a field's name in a subclass changes no default, so it is refused."""
-    with pytest.raises(lw.DefinitionError, match=rf"P\.{field}\b"):
+    with pytest.raises(lw.errors.DefinitionError, match=rf"P\.{field}\b"):
         lw.pytree(type("P", (Base,), {field: OVERRIDES[name]}))
 
 
@@ -138,7 +140,7 @@ def test_fields_of_a_plain_frozen_base() -> None:
     class Text:
         name: str
 
-    with pytest.raises(lw.DefinitionError, match="JAX cannot trace a str"):
+    with pytest.raises(lw.errors.DefinitionError, match="JAX cannot trace a str"):
 
         @lw.pytree
         class Q(Text):
@@ -152,7 +154,9 @@ def test_base_that_is_not_frozen() -> None:
     class Open:
         x: Any
 
-    with pytest.raises(lw.DefinitionError, match="its base Open is a dataclass that is not frozen"):
+    with pytest.raises(
+        lw.errors.DefinitionError, match="its base Open is a dataclass that is not frozen"
+    ):
 
         @lw.pytree
         class P(Open):
@@ -190,7 +194,7 @@ def test_super_init_chain() -> None:
     made = C("c")
     assert (made.x, made.y, made.a, made.c) == (2.0, 3.0, 3, "c")
     assert jax.tree.leaves(made) == [2.0, 3.0]
-    with pytest.raises(lw.UnhashableStaticError, match=r"C\.c"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"C\.c"):
         C([])
 
 

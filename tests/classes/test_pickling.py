@@ -114,7 +114,7 @@ def test_pickle(protocol: int, name: str) -> None:
     assert again == p
     assert hash(again) == hash(p)
     assert jax.tree.structure(again) == jax.tree.structure(p)
-    with pytest.raises(lw.FrozenInstanceError):
+    with pytest.raises(lw.errors.FrozenInstanceError):
         again.x = 1
 
 
@@ -176,9 +176,9 @@ def test_deepcopy_keeps_shared_children_shared() -> None:
 def test_loading_validates() -> None:
     """What cannot be static is refused at loading as at construction."""
     rebuild, arguments = P(1.0).__reduce__()[:2]
-    with pytest.raises(lw.UnhashableStaticError):
+    with pytest.raises(lw.errors.UnhashableStaticError):
         rebuild(arguments[0], {"x": 1.0, "a": []})
-    with pytest.raises(lw.FieldNotSetError):
+    with pytest.raises(lw.errors.FieldNotSetError):
         rebuild(arguments[0], {"a": 1})
 
 
@@ -245,13 +245,13 @@ assert repr(jax.tree.map(lambda v: v, model)).startswith("Model(x=f32[2]")
 for bad in ({"n": []}, {"n": True and {}}):
     try:
         Model(model.x, **bad)
-    except lw.UnhashableStaticError as error:
+    except lw.errors.UnhashableStaticError as error:
         assert "Model.n" in str(error)
     else:
         raise AssertionError
 try:
     model.x = 1
-except lw.FrozenInstanceError:
+except lw.errors.FrozenInstanceError:
     pass
 else:
     raise AssertionError
@@ -302,13 +302,13 @@ ERRORS: dict[str, Exception] = {
     kind.__name__: kind("P.a: what\n  fix: that")
     for kind in (
         lw.LeafwiseError,
-        lw.DefinitionError,
-        lw.UndecoratedSubclassError,
-        lw.FieldNotSetError,
-        lw.FieldCheckError,
-        lw.FrozenInstanceError,
-        lw.TracerComparisonError,
-        lw.StaticMutatedError,
+        lw.errors.DefinitionError,
+        lw.errors.UndecoratedSubclassError,
+        lw.errors.FieldNotSetError,
+        lw.errors.FieldCheckError,
+        lw.errors.FrozenInstanceError,
+        lw.errors.TracerComparisonError,
+        lw.errors.StaticMutatedError,
     )
 }
 
@@ -329,14 +329,14 @@ def test_static_field_errors_survive(way: Any) -> None:
     def bad() -> Any:
         return P({"k": jnp.ones(2)}, ([1], np.ones(2)))
 
-    with pytest.raises(lw.StaticFieldError) as caught:
+    with pytest.raises(lw.errors.StaticFieldError) as caught:
         bad()
     error = caught.value
     error.add_note("a note")
     again = way(error)
     assert type(again) is type(error)
-    assert isinstance(again, lw.UnhashableStaticError)
-    assert isinstance(again, lw.ArrayInStaticError)
+    assert isinstance(again, lw.errors.UnhashableStaticError)
+    assert isinstance(again, lw.errors.ArrayInStaticError)
     assert again.findings == error.findings
     assert str(again) == str(error)
     assert again.__notes__ == ["a note"]

@@ -146,11 +146,11 @@ def test_statics_are_validated(name: str) -> None:
     """A static that is no key is refused at the flatten, by class and attribute."""
     make = CLASSES[name]
     kind = type(make(1, 1)).__name__
-    with pytest.raises(lw.UnhashableStaticError, match=rf"{kind}\.a\[0\]: a list"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=rf"{kind}\.a\[0\]: a list"):
         jax.tree.leaves(make(1.0, ([],)))
-    with pytest.raises(lw.ArrayInStaticError, match=rf"{kind}\.a"):
+    with pytest.raises(lw.errors.ArrayInStaticError, match=rf"{kind}\.a"):
         jax.jit(lambda p: p)(make(1.0, np.ones(2)))
-    with pytest.raises(lw.TracerInStaticError, match=rf"{kind}\.a"):
+    with pytest.raises(lw.errors.TracerInStaticError, match=rf"{kind}\.a"):
         jax.jit(lambda v: jax.tree.leaves(make(1.0, v)))(1.0)
 
 
@@ -270,14 +270,14 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
 def test_refusals(name: str) -> None:
     """What cannot be registered as asked is a `DefinitionError` that says why."""
     cls, arguments, message = BAD[name]
-    with pytest.raises(lw.DefinitionError, match=message):
+    with pytest.raises(lw.errors.DefinitionError, match=message):
         lw.register(cls, **arguments)
 
 
 def test_refused_class_can_be_registered_rightly() -> None:
     """After a refusal, the right call works."""
     cls = local()
-    with pytest.raises(lw.DefinitionError):
+    with pytest.raises(lw.errors.DefinitionError):
         lw.register(cls, dynamic=["x"], static=["x"])
     lw.register(cls, dynamic=["x", "y"])
     assert jax.tree.leaves(cls()) == [1, 1]
@@ -287,7 +287,7 @@ def test_refused_class_can_be_registered_rightly() -> None:
 def test_attrs_field_lost() -> None:
     """An attrs class declares its attributes, so a forgotten one is noticed."""
     cls = attrs.make_class("P", ["x", "y"])
-    with pytest.raises(lw.DefinitionError, match="'y' is neither dynamic nor static"):
+    with pytest.raises(lw.errors.DefinitionError, match="'y' is neither dynamic nor static"):
         lw.register(cls, dynamic=["x"])
 
 

@@ -74,7 +74,7 @@ def test_everything_else_works() -> None:
         *(pickle.loads(pickle.dumps(made, p)) for p in range(pickle.HIGHEST_PROTOCOL + 1)),  # noqa: S301
     ):
         assert again == made
-    with pytest.raises(lw.FrozenInstanceError):
+    with pytest.raises(lw.errors.FrozenInstanceError):
         made.a = 1
     with pytest.raises(AttributeError):
         made.new = 1
@@ -206,7 +206,7 @@ def test_mixed_inheritance(base_slots: bool, slots: bool) -> None:
     assert (made.x, made.a, made.y, made.b) == (1.0, 2, 3.0, 4)
     assert jax.tree.structure(B(1.0, 2, 3.0, 4)) != jax.tree.structure(B(1.0, 2, 3.0, 5))
     assert pickle_free_copy(made) == made
-    with pytest.raises(lw.FrozenInstanceError):
+    with pytest.raises(lw.errors.FrozenInstanceError):
         made.x = 1
 
 
@@ -221,7 +221,7 @@ def test_undecorated_subclass_with_slots() -> None:
     class Loose(Slotted):
         __slots__ = ()
 
-    with pytest.raises(lw.UndecoratedSubclassError):
+    with pytest.raises(lw.errors.UndecoratedSubclassError):
         Loose(1.0)
 
 

@@ -35,7 +35,7 @@ def test_tracebacks_show_generated_lines() -> None:
     """An error that passes through generated code shows the line it came from."""
     try:
         Params(1.0, depth=[1])  # type: ignore[arg-type]
-    except lw.UnhashableStaticError as error:
+    except lw.errors.UnhashableStaticError as error:
         text = "".join(traceback.format_exception(error))
     assert "_lw_found = _lw_key_of(_lw_table, (depth,))" in text
     assert jax.tree.leaves(Params(1.0)) == [1.0]

@@ -123,7 +123,7 @@ def test_local_types_in_annotations() -> None:
     class Local(str):
         __slots__ = ()
 
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: JAX cannot trace"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace"):
 
         @lw.pytree
         class P:
@@ -144,7 +144,7 @@ def test_name_for_type_checkers_only() -> None:
 
 def test_mark_that_cannot_be_found() -> None:
     """A field that says `Static` through an unknown name is an error, not a leaf."""
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: cannot tell whether it is static"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: cannot tell whether it is static"):
 
         @lw.pytree
         class P:
@@ -153,13 +153,15 @@ def test_mark_that_cannot_be_found() -> None:
 
 def test_text_in_strings_must_be_static() -> None:
     """The rules for text and arrays hold for string annotations."""
-    with pytest.raises(lw.DefinitionError, match=r"P\.a: JAX cannot trace a str"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace a str"):
 
         @lw.pytree
         class P:
             a: str
 
-    with pytest.raises(lw.DefinitionError, match=r"Q\.a: a static field cannot hold an array"):
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"Q\.a: a static field cannot hold an array"
+    ):
 
         @lw.pytree
         class Q:
@@ -168,7 +170,9 @@ def test_text_in_strings_must_be_static() -> None:
 
 def test_buried_mark_in_a_string() -> None:
     """`Optional[Static[...]]` is refused in a string too."""
-    with pytest.raises(lw.DefinitionError, match=r"`a: lw.Static\[typing.Optional\[str\]\]`"):
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"`a: lw.Static\[typing.Optional\[str\]\]`"
+    ):
 
         @lw.pytree
         class P:

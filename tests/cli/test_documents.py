@@ -24,8 +24,8 @@ WORST = "\x00\x1b[31m<a href=\"x\">&amp;]]> \ud800 \ufffe 'é'\n\t\U0001f600"
 
 def row(kind: str, verdict: Verdict, note: str = "") -> CheckedRow:
     """Return a row."""
-    return CheckedRow("n", static=True, kind=kind, change=f"2 -> {WORST}", predicted="reuse", traces=0,
-               compiles=0, verdict=verdict, note=note, seconds=0.25)  # fmt: skip
+    return CheckedRow("n", static=True, kind=kind, change=f"2 -> {WORST}", predicted="reuse",
+               traces=0, compiles=0, verdict=verdict, note=note, seconds=0.25)  # fmt: skip
 
 
 CAUTION = Caution(

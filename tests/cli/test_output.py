@@ -25,10 +25,10 @@ Check = Callable[..., Outcome]
 ROWS = (
     CheckedRow("width", static=True, kind="value", change="2 -> 3", predicted="retrace", traces=7,
         compiles=8, verdict=Verdict.OK),
-    CheckedRow("x", static=False, kind="value", change="float32[3], other elements", predicted="reuse",
-        traces=1, compiles=1, verdict=Verdict.MISMATCH, note="predicted 0 traces"),
-    CheckedRow("x", static=False, kind="shape", change=":heart: [bold]a[/bold] \\", predicted="retrace",
-        traces=1, compiles=1, verdict=Verdict.VIOLATION, note="no [retrace]"),
+    CheckedRow("x", static=False, kind="value", change="float32[3], other elements",
+        predicted="reuse", traces=1, compiles=1, verdict=Verdict.MISMATCH, note="predicted 0 traces"),
+    CheckedRow("x", static=False, kind="shape", change=":heart: [bold]a[/bold] \\",
+        predicted="retrace", traces=1, compiles=1, verdict=Verdict.VIOLATION, note="no [retrace]"),
     CheckedRow("y", static=False, kind="structure", change="no leaf", predicted="", traces=0,
         compiles=0, verdict=Verdict.SKIPPED),
 )  # fmt: skip

@@ -23,8 +23,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Seen:
     """What JAX did with the second of two calls, and what leafwise says of it."""
 
-    outcome: lw.Outcome
-    predicted: lw.Explanation
+    outcome: lw.types.Outcome
+    predicted: lw.types.Explanation
     equal: bool
 
 
@@ -39,7 +39,7 @@ def everything(*args: Any, **kwargs: Any) -> list[Any]:
     ]
 
 
-def observed(function: Any, arguments: Arguments) -> lw.Outcome:
+def observed(function: Any, arguments: Arguments) -> lw.types.Outcome:
     """Make a call; return what JAX did, by its own count."""
     args, kwargs = arguments
     entries = function._cache_size()
@@ -47,12 +47,12 @@ def observed(function: Any, arguments: Arguments) -> lw.Outcome:
         try:
             function(*args, **kwargs)
         except Exception:  # noqa: BLE001  # whatever JAX raises
-            return lw.Outcome.ERROR
+            return lw.types.Outcome.ERROR
     if counts.traces:
-        return lw.Outcome.RETRACE
+        return lw.types.Outcome.RETRACE
     if counts.lowerings or counts.compiles:
-        return lw.Outcome.RECOMPILE
-    return lw.Outcome.DISPATCH if function._cache_size() > entries else lw.Outcome.REUSE
+        return lw.types.Outcome.RECOMPILE
+    return lw.types.Outcome.DISPATCH if function._cache_size() > entries else lw.types.Outcome.REUSE
 
 
 def two_calls(

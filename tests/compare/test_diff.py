@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise import ReasonKind
+from leafwise.types import ReasonKind
 
 
 @lw.pytree
@@ -272,7 +272,9 @@ def test_tracers() -> None:
         assert not lw.diff(Params(x), Params(jnp.ones(3)))
         assert not lw.diff(Params(x), Params(x), values=True)
         assert str(lw.diff(Params(x), Params(jnp.ones(2)))).startswith("w: shape: (3,) -> (2,)")
-        with pytest.raises(lw.TracerComparisonError, match=r"(?s)w: the value of a tracer.*fix:"):
+        with pytest.raises(
+            lw.errors.TracerComparisonError, match=r"(?s)w: the value of a tracer.*fix:"
+        ):
             lw.diff(Params(x), Params(jnp.ones(3)), values=True)
         return x
 
@@ -314,12 +316,12 @@ def test_assert_same_structure() -> None:
         ("dtypes", "w: dtype"),
         ("weak_types", "opt.lr: w"),
     ):
-        with pytest.raises(lw.StructureMismatchError) as caught:
+        with pytest.raises(lw.errors.StructureMismatchError) as caught:
             lw.assert_same_structure(a, b, **{asked: True})
         assert [str(each)[: len(path)] for each in caught.value.differences] == [path]
     with pytest.raises(AssertionError) as wrong:
         lw.assert_same_structure(a, Params(None, Opt(0.1, True)), shapes=True)
-    assert isinstance(wrong.value, lw.TreeError)
+    assert isinstance(wrong.value, lw.errors.TreeError)
     assert str(wrong.value) == (
         "Params: the trees differ in 2 places (first -> second)\n"
         "  w: structure: float32[3] (jax array) -> None\n"
@@ -334,7 +336,7 @@ def test_chex_does_not_see_what_is_seen_here() -> None:
     """chex compares structures as JAX does: a class and the type of a static pass."""
     for a, b in ((A(1.0), B(1.0)), (A(1.0, 1), A(1.0, True))):
         chex.assert_trees_all_equal_structs(a, b)
-        with pytest.raises(lw.StructureMismatchError):
+        with pytest.raises(lw.errors.StructureMismatchError):
             lw.assert_same_structure(a, b)
     with pytest.raises(AssertionError) as theirs:
         chex.assert_trees_all_equal_structs(A(1.0, 1), A(1.0, 2))

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from leafwise import Outcome, ReasonKind
+from leafwise.types import Outcome, ReasonKind
 
 from .pairs import Arguments, call, two_calls
 

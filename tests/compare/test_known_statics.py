@@ -19,7 +19,7 @@ import optax
 import pytest
 
 import leafwise as lw
-from leafwise import Outcome, ReasonKind
+from leafwise.types import Outcome, ReasonKind
 
 from .pairs import call, two_calls
 

@@ -196,14 +196,14 @@ def test_weak_types_raise_nothing() -> None:
         carry, _ = lax.scan(lambda p, _: (Params(p.x * 1.5), None), Params(1), None, length=2)
         assert lax.cond(jnp.array(True), lambda: 1.0, lambda: jnp.float32(1)) == 1
     assert jnp.issubdtype(carry.x.dtype, jnp.floating)
-    assert [each.kind for each in lw.diff(Params(1), carry)] == [lw.ReasonKind.DTYPE]
+    assert [each.kind for each in lw.diff(Params(1), carry)] == [lw.types.ReasonKind.DTYPE]
 
 
 def test_what_jax_does_not_check() -> None:
     """Where JAX compares no structures, the statics of what a function returns are lost."""
     summed = lax.associative_scan(lambda a, b: Params(a.x + b.x, 3), many(Params))
     assert summed.a == 2
-    with pytest.raises(lw.StructureMismatchError, match=r"a: static: 2 -> 3"):
+    with pytest.raises(lw.errors.StructureMismatchError, match=r"a: static: 2 -> 3"):
         lw.assert_same_structure(summed, two(Params))
 
 

@@ -19,8 +19,8 @@ import optax
 import pytest
 
 import leafwise as lw
-from leafwise import LeafKind, Outcome
 from leafwise._jax.events import count_events
+from leafwise.types import LeafKind, Outcome
 
 pytestmark = pytest.mark.oracle
 

@@ -140,11 +140,11 @@ def test_changes_are_said_by_path() -> None:
         jax.jit(train), State(np.ones(3, np.float32), 0.5), jnp.ones(3)
     )
     assert [(each.path, each.outcome) for each in changes] == [
-        ("state.w", lw.Outcome.DISPATCH),
-        ("state.rate", lw.Outcome.RETRACE),
-        ("state.count", lw.Outcome.DISPATCH),
+        ("state.w", lw.types.Outcome.DISPATCH),
+        ("state.rate", lw.types.Outcome.RETRACE),
+        ("state.count", lw.types.Outcome.DISPATCH),
     ]
-    assert changes[1].before.kind is lw.LeafKind.PYTHON_SCALAR
+    assert changes[1].before.kind is lw.types.LeafKind.PYTHON_SCALAR
     assert not changes[1].after.weak_type
     assert str(changes[1]) == (
         "state.rate: float32[] (Python scalar, weakly typed) -> float32[] (jax array). "
@@ -235,9 +235,11 @@ def test_x64_is_another_fixed_point() -> None:
         carry, changes = lw.stable_carry(lambda c, x: c + x, 0.5, np.float64(1))
         assert (str(carry.dtype), carry.weak_type) == ("float64", False)
         assert "float64[] (Python scalar, weakly typed) -> float64[] (jax array)" in str(changes[0])
-        with pytest.raises(lw.CarryError, match="9007199254740993 would become 9007"):
+        with pytest.raises(lw.errors.CarryError, match="9007199254740993 would become 9007"):
             lw.stable_carry(lambda c, x: c + x, 2**53 + 1, np.float64(1))
-        with pytest.raises(lw.CarryError, match=r"float32 of float64(.|\n)*jnp.float32\(0.1\)"):
+        with pytest.raises(
+            lw.errors.CarryError, match=r"float32 of float64(.|\n)*jnp.float32\(0.1\)"
+        ):
             lw.stable_carry(lambda c, x: c * x, 0.1, jnp.float32(1))
 
 
@@ -300,7 +302,7 @@ REFUSED: dict[str, tuple[Step, Any, dict[str, Any], str]] = {
 def test_no_fixed_point_is_said_by_path(kind: str) -> None:
     """Where there is no carry, the error says where, what goes in, what comes out, and a fix."""
     step, start, options, message = REFUSED[kind]
-    with pytest.raises(lw.CarryError, match=message) as caught:
+    with pytest.raises(lw.errors.CarryError, match=message) as caught:
         lw.stable_carry(step, start, **options)
     assert "fix: " in str(caught.value) or kind == "no pair"
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
@@ -323,7 +325,7 @@ def test_a_class_that_jax_takes_for_another_is_refused() -> None:
 
     end, _ = lax.scan(lambda a, _: (B(a.x), None), A(jnp.ones(())), None, length=1)
     assert isinstance(end, B)
-    with pytest.raises(lw.CarryError, match=r"a: structure: .*A -> .*B"):
+    with pytest.raises(lw.errors.CarryError, match=r"a: structure: .*A -> .*B"):
         lw.stable_carry(lambda a: B(a.x), A(jnp.ones(())))
 
 
@@ -346,7 +348,7 @@ def test_inside_of_a_trace_no_value_is_guessed() -> None:
         return inside(jnp.zeros((), dtype), jnp.ones(3))
 
     assert run("int16") == 3.0
-    with pytest.raises(lw.CarryError, match=r"c: .* and its value is not known here"):
+    with pytest.raises(lw.errors.CarryError, match=r"c: .* and its value is not known here"):
         run("int32")
 
 

@@ -74,11 +74,13 @@ def test_accepts() -> None:
 def test_refuses(arguments: dict[str, Any], field: str, said: str) -> None:
     """The error names class and field, keeps chex's message and error, and says what it got."""
     given = {"w": jnp.ones((2, 3)), **arguments}
-    with pytest.raises(lw.FieldCheckError, match=rf"^Params\.{field}: \[Chex\].*{said}") as error:
+    with pytest.raises(
+        lw.errors.FieldCheckError, match=rf"^Params\.{field}: \[Chex\].*{said}"
+    ) as error:
         Params(**given)
     assert isinstance(error.value.__cause__, AssertionError)
     assert "\n  got: " in str(error.value)
-    with pytest.raises(lw.FieldCheckError, match=rf"Params\.{field}: "):
+    with pytest.raises(lw.errors.FieldCheckError, match=rf"Params\.{field}: "):
         lw.replace(Params(jnp.ones((2, 3))), **arguments)
 
 
@@ -87,7 +89,7 @@ def test_what_chex_cannot_look_at() -> None:
     """chex takes `.shape` of what has none: that is a refusal too, with its cause."""
     cls = of_one_field(chex_check(chex.assert_tree_shape_prefix, (2,)))
     with pytest.raises(
-        lw.FieldCheckError, match=r"P\.x: 'float' object has.*\n  got: 1\.5"
+        lw.errors.FieldCheckError, match=r"P\.x: 'float' object has.*\n  got: 1\.5"
     ) as error:
         cls(1.5)
     assert isinstance(error.value.__cause__, AttributeError)
@@ -101,10 +103,10 @@ def through_pickle(value: Any) -> Any:
 @pytest.mark.parametrize("again", [through_pickle, copy.copy])
 def test_error_travels(again: Callable[[Exception], Exception]) -> None:
     """The error comes back whole from another process."""
-    with pytest.raises(lw.FieldCheckError) as error:
+    with pytest.raises(lw.errors.FieldCheckError) as error:
         Params(jnp.ones(3))
     back = again(error.value)
-    assert type(back) is lw.FieldCheckError
+    assert type(back) is lw.errors.FieldCheckError
     assert str(back) == str(error.value)
     assert back.__notes__ == error.value.__notes__
 
@@ -140,7 +142,9 @@ def test_traced(transform: Callable[[Any], Any]) -> None:
     run = transform(lambda x: Params(x).w)
     run(jnp.ones((2, 3)))
     run = transform(lambda x: Params(x).w)
-    with pytest.raises(lw.FieldCheckError, match=r"^Params\.w: .* has rank 1.*expected 2\.\n"):
+    with pytest.raises(
+        lw.errors.FieldCheckError, match=r"^Params\.w: .* has rank 1.*expected 2\.\n"
+    ):
         run(jnp.ones(3))
 
 
@@ -151,11 +155,11 @@ def test_unknown_values(number: str) -> None:
     made = jax.jit(lambda w, lr: Params(w, lr))(NAN, -1.0)
     assert bool(jnp.isnan(made.w).all())
     assert made.lr == -1.0
-    with pytest.raises(lw.FieldCheckError, match=r"Params\.w: .*non-finite"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Params\.w: .*non-finite"):
         lw.replace(made, lr=1.0)
     # What is known while tracing is checked while tracing.
     bad = {"lr": -1.0, "depth": 10}[number]
-    with pytest.raises(lw.FieldCheckError, match=rf"Params\.{number}: "):
+    with pytest.raises(lw.errors.FieldCheckError, match=rf"Params\.{number}: "):
         jax.jit(lambda w: Params(w, **{number: bad}))(jnp.ones((2, 3)))
 
 
@@ -170,7 +174,7 @@ def test_replace_under_jit() -> None:
     params = Params(jnp.ones((2, 3)))
     with assert_traces(1):
         params = step(step(params))
-    with pytest.raises(lw.FieldCheckError, match="must be positive"):
+    with pytest.raises(lw.errors.FieldCheckError, match="must be positive"):
         lw.replace(params, lr=-0.1)
 
 
@@ -196,7 +200,7 @@ def test_chexified(async_check: bool) -> None:
     message = r"Custom message: Params\.lr: chex\.assert_scalar_positive\."
     with pytest.raises(AssertionError, match=message):
         run(jnp.ones((2, 3)), -2.0)
-    with pytest.raises(lw.FieldCheckError, match=r"^Params\.w: .* rank 1"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"^Params\.w: .* rank 1"):
         total(jnp.ones(3), 2.0)
 
 
@@ -231,18 +235,18 @@ def test_numbers(assertion: Any, args: tuple[Any, ...], good: Any, bad: Any) -> 
     checked(good)
     if bad is not None:
         jax.jit(lambda x: cls(x).x)(bad)
-        with pytest.raises(lw.FieldCheckError, match=r"P\.x: .*\[why\]"):
+        with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*\[why\]"):
             cls(bad)
         with pytest.raises(AssertionError, match=rf"P\.x: chex\.{assertion.__name__}: why"):
             checked(bad)
-    with pytest.raises((lw.FieldCheckError, ValueError)):
+    with pytest.raises((lw.errors.FieldCheckError, ValueError)):
         cls(jnp.ones(3))
 
 
 @works("chex", UNKNOWN)
 def test_a_vector_is_no_number() -> None:
     """A traced vector is refused where a number is asserted: its shape is known."""
-    with pytest.raises(lw.FieldCheckError, match=r"Params\.lr: .*must be a scalar"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Params\.lr: .*must be a scalar"):
         jax.jit(lambda lr: Params(jnp.ones((2, 3)), lr))(jnp.ones(3))
 
 
@@ -251,7 +255,7 @@ def test_devices() -> None:
     """Where a traced value will lie is not known."""
     cls = of_one_field(chex_check(chex.assert_tree_is_on_device, platform="gpu"))
     assert jax.jit(lambda x: cls(x).x)(1.0) == 1.0
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: "):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: "):
         cls(jnp.ones(3))
 
 
@@ -266,7 +270,7 @@ def test_ulp() -> None:
     cls = of_one_field(chex_check(chex.assert_trees_all_close_ulp, one))
     checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
     assert checked(3.0) == 3.0
-    with pytest.raises(lw.FieldCheckError, match="ULP"):
+    with pytest.raises(lw.errors.FieldCheckError, match="ULP"):
         cls(np.float32(1.1))
 
 
@@ -275,7 +279,7 @@ def test_chex_is_left_as_it_was() -> None:
     before = checkify.check
     cls = of_one_field(chex_check(chex.assert_trees_all_close, jnp.ones(3)))
     checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: "):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: "):
         checked(jnp.ones(4))
     assert checkify.check is before
 
@@ -287,7 +291,7 @@ def test_optional() -> None:
     cls = of_one_field(check)
     assert cls(None).x is None
     jax.jit(cls)(jnp.ones((2, 2)))
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: .*rank 1"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*rank 1"):
         jax.jit(cls)(jnp.ones(2))
 
 
@@ -305,7 +309,7 @@ def test_other_classes(kind: str) -> None:
     else:
         cls = types.new_class("Net", (equinox.Module,), {}, lambda space: space.update(body))
     assert cls(jnp.ones((2, 2))).x.shape == (2, 2)
-    with pytest.raises(lw.FieldCheckError, match=r"^Net\.x: \[Chex\]"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"^Net\.x: \[Chex\]"):
         cls(jnp.ones(2))
 
 
@@ -315,7 +319,9 @@ def test_abstract_values() -> None:
     struct = jax.ShapeDtypeStruct
     abstract = Params(struct((2, 3), jnp.float32), struct((), jnp.float32))
     assert abstract.w.shape == (2, 3)
-    with pytest.raises(lw.FieldCheckError, match=r"Params\.w: .*rank 1.*\n  got: ShapeDtypeStruct"):
+    with pytest.raises(
+        lw.errors.FieldCheckError, match=r"Params\.w: .*rank 1.*\n  got: ShapeDtypeStruct"
+    ):
         Params(struct((3,), jnp.float32))
     checked = chex.chexify(jax.jit(lambda _: Params(struct((2, 3), jnp.float32)).depth), False)
     assert checked(1.0) == 2
@@ -327,9 +333,9 @@ def test_trees() -> None:
     like = {"a": jnp.ones(3), "b": jnp.ones(2)}
     cls = of_one_field(chex_check(chex.assert_trees_all_equal_shapes, like))
     cls(like)
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: .*differ in leaves 'b'"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*differ in leaves 'b'"):
         cls({**like, "b": jnp.ones(3)})
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: .*trees 0 and 1 do not match"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: .*trees 0 and 1 do not match"):
         jax.jit(cls)({"a": jnp.ones(3)})
 
 
@@ -342,9 +348,9 @@ def test_both() -> None:
     kind = chex_check(chex.assert_type, jnp.float32)
     cls = of_one_field(finite & rank & kind)
     cls(jnp.ones((2, 3)))
-    with pytest.raises(lw.FieldCheckError, match="has rank 1"):
+    with pytest.raises(lw.errors.FieldCheckError, match="has rank 1"):
         jax.jit(cls)(jnp.ones(3))
-    with pytest.raises(lw.FieldCheckError, match="assert_type"):
+    with pytest.raises(lw.errors.FieldCheckError, match="assert_type"):
         cls(np.ones((2, 3), np.int32))
     assert repr(finite & rank) == "chex_check(chex.assert_tree_all_finite) & " + repr(rank)
     with pytest.raises(TypeError):
@@ -362,9 +368,9 @@ def test_own_function() -> None:
 
     cls = of_one_field(chex_check(is_square, size=2))
     cls(jnp.ones((2, 2)))
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: a float32, please"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: a float32, please"):
         cls(jnp.ones((2, 2), int))
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: \[Chex\] Assertion assert_shape"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: \[Chex\] Assertion assert_shape"):
         jax.jit(cls)(jnp.ones((2, 3)))
 
 
@@ -391,7 +397,7 @@ def test_own_function_reads_a_traced_value() -> None:
 
     cls = of_one_field(chex_check(is_small))
     jax.jit(cls)(jnp.ones(2))
-    with pytest.raises(lw.FieldCheckError):
+    with pytest.raises(lw.errors.FieldCheckError):
         cls(jnp.full(2, 4.0))
 
 
@@ -409,7 +415,7 @@ def test_custom_message() -> None:
     """chex's own options go through; chexify's message has field and words."""
     message = {"custom_message": "of {}", "custom_message_format_vars": ("us",)}
     cls = of_one_field(chex_check(chex.assert_rank, 1, include_default_message=False, **message))
-    with pytest.raises(lw.FieldCheckError, match=r"P\.x: \[Chex\] Error in rank.*\[of us\]"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"P\.x: \[Chex\] Error in rank.*\[of us\]"):
         cls(1.0)
     cls = of_one_field(chex_check(chex.assert_tree_all_finite, custom_message="mine"))
     checked = chex.chexify(jax.jit(lambda x: cls(x).x), async_check=False)
@@ -421,7 +427,7 @@ def test_without_a_field() -> None:
     """A check can be called; what it says is the same, but for the field."""
     check = chex_check(chex.assert_rank, 1)
     assert check(jnp.ones(2)) is None  # type: ignore[func-returns-value]
-    with pytest.raises(lw.FieldCheckError, match=r"^the value: \[Chex\]"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"^the value: \[Chex\]"):
         check(1.0)
 
 
@@ -434,7 +440,7 @@ def test_disabled() -> None:
         chex.chexify(jax.jit(lambda lr: Params(NAN, lr).lr), async_check=False)(-1.0)
     finally:
         chex.enable_asserts()
-    with pytest.raises(lw.FieldCheckError):
+    with pytest.raises(lw.errors.FieldCheckError):
         Params(jnp.ones(3))
 
 
@@ -446,7 +452,7 @@ def test_inherited() -> None:
     class Sub(Params):
         extra: Any = None
 
-    with pytest.raises(lw.FieldCheckError, match=r"^Sub\.w: "):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"^Sub\.w: "):
         Sub(jnp.ones(3))
 
 
@@ -507,13 +513,15 @@ def test_cloudpickled_class() -> None:
 )
 def test_refused_at_definition(arguments: tuple[Any, ...], said: str) -> None:
     """What cannot be an assertion about a value is refused before there is a value."""
-    with pytest.raises(lw.DefinitionError, match=said):
+    with pytest.raises(lw.errors.DefinitionError, match=said):
         chex_check(*arguments)
 
 
 def test_refused_keywords() -> None:
     """Unknown keywords are refused, and so is another type of error."""
-    with pytest.raises(lw.DefinitionError, match=r"unexpected keyword argument 'ranks'\n  fix: "):
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"unexpected keyword argument 'ranks'\n  fix: "
+    ):
         chex_check(chex.assert_rank, 2, ranks=2)
-    with pytest.raises(lw.DefinitionError, match="leave exception_type= out"):
+    with pytest.raises(lw.errors.DefinitionError, match="leave exception_type= out"):
         chex_check(chex.assert_rank, 2, exception_type=KeyError)

@@ -135,7 +135,7 @@ def test_as_a_static() -> None:
         run(Norm(2.0, act=Plain(mean=1)))
     with assert_traces(1):
         run(Norm(1.0, act=Plain(mean=True)))
-    with pytest.raises(lw.UnhashableStaticError, match=r"Norm\.act: .*not frozen"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Norm\.act: .*not frozen"):
         Norm(1.0, act=Moments(mean=1))
 
 
@@ -218,7 +218,7 @@ def test_statics_are_keys() -> None:
         total(made(w=jnp.zeros(3), act="re" + "lu"))
     with assert_traces(1):
         total(made(w=jnp.ones(3), act="tanh"))
-    with pytest.raises(lw.UnhashableStaticError, match=r"Params\.act"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Params\.act"):
         made(w=1.0, act=["relu"])
     arrays = st.sampled_from([np.ones(3, np.float32), np.zeros(3, np.float32)])
     drawn = st.builds(made, w=arrays, act=ACTS)
@@ -239,9 +239,9 @@ def test_declared_statics() -> None:
         lr: Any = lw.field(default=1.0, check=chex_check(chex.assert_scalar_positive))
 
     assert len(jax.tree.leaves(Layer(w=1.0))) == 2
-    with pytest.raises(lw.FieldCheckError, match=r"Layer\.depth"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Layer\.depth"):
         Layer(w=1.0, depth=0)
-    with pytest.raises(lw.FieldCheckError, match=r"Layer\.lr"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Layer\.lr"):
         Layer(w=1.0, lr=0.0)
 
 
@@ -371,7 +371,7 @@ def test_frozen() -> None:
     """A mutable class is not mutable any more; the error says what to write."""
     old, new = Moments(mean=1.0), from_chex(Moments)(mean=1.0)
     old.mean = 2.0
-    with pytest.raises(lw.FrozenInstanceError, match=r"lw\.replace\(obj, mean=\.\.\.\)"):
+    with pytest.raises(lw.errors.FrozenInstanceError, match=r"lw\.replace\(obj, mean=\.\.\.\)"):
         new.mean = 2.0
 
 
@@ -729,30 +729,34 @@ def test_refused(cls: Any, said: str) -> None:
     """What is no class of chex is refused, with what to do instead."""
     if cls is None:
         cls = ()
-    with pytest.raises(lw.DefinitionError, match=said):
+    with pytest.raises(lw.errors.DefinitionError, match=said):
         from_chex(cls)
 
 
 def test_refused_names() -> None:
     """Names are checked, and text that is left dynamic is refused with the way out."""
-    with pytest.raises(lw.DefinitionError, match=r"no field 'atc' \(did you mean 'act'\?\)"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"no field 'atc' \(did you mean 'act'\?\)"):
         from_chex(Params, static=["atc"])
-    with pytest.raises(lw.DefinitionError, match=r"name fields in a list: \['act'\]"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"name fields in a list: \['act'\]"):
         from_chex(Params, static="act")
-    with pytest.raises(lw.DefinitionError, match=r"Params\.act: JAX cannot trace a str") as error:
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"Params\.act: JAX cannot trace a str"
+    ) as error:
         from_chex(Params)
     assert "from_chex(Params, static=[...])" in error.value.__notes__[0]
-    with pytest.raises(lw.DefinitionError, match="'scale' is dynamic"):
+    with pytest.raises(lw.errors.DefinitionError, match="'scale' is dynamic"):
         from_chex(Norm, static=["scale"])
     assert from_chex(Norm, static=["act"]) is Norm
-    with pytest.raises(lw.DefinitionError, match="name fields in a list"):
+    with pytest.raises(lw.errors.DefinitionError, match="name fields in a list"):
         from_chex(Params, static=[3])  # type: ignore[list-item]
 
 
 def test_refused_field_names() -> None:
     """Written in the place of chex.dataclass, a field cannot have the name of a method."""
     for name in ("items", "replace", "to_tuple"):
-        with pytest.raises(lw.DefinitionError, match=rf"a field '{name}' would hide the method"):
+        with pytest.raises(
+            lw.errors.DefinitionError, match=rf"a field '{name}' would hide the method"
+        ):
             from_chex(type("P", (), {"__annotations__": {name: Any}}))
 
     @chex.dataclass
@@ -828,14 +832,16 @@ def test_refused_bodies() -> None:
         def __setattr__(self, name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-    with pytest.raises(lw.DefinitionError, match=r"Mutable\.__setattr__"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"Mutable\.__setattr__"):
         from_chex(Mutable)
 
     @chex.dataclass
     class OfMutable(NotOfChex):
         y: Any = 1.0
 
-    with pytest.raises(lw.DefinitionError, match="NotOfChex is a dataclass that is not frozen"):
+    with pytest.raises(
+        lw.errors.DefinitionError, match="NotOfChex is a dataclass that is not frozen"
+    ):
         from_chex(OfMutable)
 
     @from_chex
@@ -846,5 +852,7 @@ def test_refused_bodies() -> None:
         def __post_init__(self) -> None:
             self.cache = 1
 
-    with pytest.raises(lw.FrozenInstanceError, match=r"Sets\.cache is not a field, so JAX would"):
+    with pytest.raises(
+        lw.errors.FrozenInstanceError, match=r"Sets\.cache is not a field, so JAX would"
+    ):
         Sets(x=1.0)

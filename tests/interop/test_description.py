@@ -296,7 +296,7 @@ def test_two_places_of_one_path_are_refused() -> None:
         def __repr__(self) -> str:
             return "Key"
 
-    with pytest.raises(lw.CheckpointError, match=r"dict\[Key\]: two places of the tree"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"dict\[Key\]: two places of the tree"):
         describe_tree({Key(1): 1.0, Key(2): 2.0})
 
 
@@ -309,7 +309,7 @@ def test_a_mutated_static_is_refused() -> None:
 
     tree = P(1.0, Box())
     tree.a.items.append(2)
-    with pytest.raises(lw.StaticMutatedError, match=r"P\.a"):
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.a"):
         describe_tree([tree])
 
 
@@ -355,20 +355,20 @@ def test_a_description_that_is_none_is_refused(damage: str) -> None:
     """What is not a description of this version, or is damaged, is an error that names it."""
     content = json.loads(described(P(jnp.ones(2))).to_json())
     changes, message = DAMAGES[damage]
-    with pytest.raises(lw.CheckpointError, match=f"the file: .*{message}"):
+    with pytest.raises(lw.errors.CheckpointError, match=f"the file: .*{message}"):
         Description.from_json(json.dumps(content | changes), "the file")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"format": "leafwise tree"}', b"\xff"])
 def test_a_text_that_is_none_is_refused(text: str | bytes) -> None:
     """Any other text is an error that names the file, too."""
-    with pytest.raises(lw.CheckpointError, match=r"the file: .*damaged"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"the file: .*damaged"):
         Description.from_json(text, "the file")
 
 
 def test_errors_survive_pickling() -> None:
     """The error, its message and its differences arrive whole in another process."""
-    error = lw.CheckpointMismatchError("no", (lw.Difference("P.a", "1", "2"),))
+    error = lw.errors.CheckpointMismatchError("no", (lw.types.Difference("P.a", "1", "2"),))
     again = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
     assert (str(again), again.differences) == ("no", error.differences)
     assert str(again.differences[0]) == "P.a: saved 1, target 2"

@@ -95,7 +95,7 @@ def test_a_change_in_place(cls: Callable[..., Any], use: str) -> None:
     changed = cls(1.0, scaled_by(rates))
     USES[use](changed)
     rates[0] = 8.0
-    with pytest.raises(lw.StaticMutatedError, match=r"\.f.*changed in place"):
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"\.f.*changed in place"):
         USES[use](changed)
     fresh = cls(1.0, changed.f)
     USES[use](fresh)
@@ -111,7 +111,7 @@ def test_no_program_answers_for_another() -> None:
     rates[0] = 8.0
     program = jax.jit(lambda m: m.f(m.x))
     for module in (first, other):
-        with pytest.raises(lw.StaticMutatedError, match=r"M\.f"):
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"M\.f"):
             program(module)
     assert program(M(1.0, scaled_by([7.5]))) == 7.5
     assert program(M(1.0, scaled_by(rates))) == 8
@@ -146,9 +146,9 @@ def test_check_statics_and_back() -> None:
     with lw.debug.check_statics():
         jax.tree.leaves(module)
         rates[0] = 8.0
-        with pytest.raises(lw.StaticMutatedError):
+        with pytest.raises(lw.errors.StaticMutatedError):
             jax.tree.leaves(module)
-    with pytest.raises(lw.StaticMutatedError):
+    with pytest.raises(lw.errors.StaticMutatedError):
         jax.tree.leaves(module)
 
 
@@ -162,7 +162,7 @@ def test_copies_and_traced_modules() -> None:
         assert jax.tree.structure(each) == jax.tree.structure(module)
     rates[0] = 8.0
     for each in copies:
-        with pytest.raises(lw.StaticMutatedError):
+        with pytest.raises(lw.errors.StaticMutatedError):
             jax.tree.leaves(each)
 
 

@@ -73,13 +73,13 @@ def test_statics_are_static() -> None:
 @pytest.mark.parametrize(
     ("value", "error"),
     [
-        ([1], lw.UnhashableStaticError),
-        ({"a": 1}, lw.UnhashableStaticError),
-        ((1, [2]), lw.UnhashableStaticError),
-        (bytearray(b"a"), lw.UnhashableStaticError),
-        (jnp.ones(2), lw.ArrayInStaticError),
-        ((0, jnp.ones(2)), lw.ArrayInStaticError),
-        (Net(1.0), lw.ArrayInStaticError),
+        ([1], lw.errors.UnhashableStaticError),
+        ({"a": 1}, lw.errors.UnhashableStaticError),
+        ((1, [2]), lw.errors.UnhashableStaticError),
+        (bytearray(b"a"), lw.errors.UnhashableStaticError),
+        (jnp.ones(2), lw.errors.ArrayInStaticError),
+        ((0, jnp.ones(2)), lw.errors.ArrayInStaticError),
+        (Net(1.0), lw.errors.ArrayInStaticError),
     ],
     ids=["list", "dict", "in a tuple", "bytearray", "array", "array in a tuple", "module"],
 )
@@ -105,7 +105,7 @@ def test_tracers_are_refused() -> None:
         jax.jit(lambda x: Holder(wrap(x)))(1.0)
 
     for wrap in (lambda x: x, lambda x: (x,), lambda x: lambda: x):
-        with pytest.raises(lw.TracerInStaticError, match=r"Holder\.static"):
+        with pytest.raises(lw.errors.TracerInStaticError, match=r"Holder\.static"):
             hold(wrap)
 
 
@@ -116,9 +116,11 @@ def test_checks_and_converters_that_fail() -> None:
     class Below(Net):
         extra: int = lw.static_field(default=1, converter=int)
 
-    with pytest.raises(lw.FieldCheckError, match=r"Net\.depth: its check positive refused 0"):
+    with pytest.raises(
+        lw.errors.FieldCheckError, match=r"Net\.depth: its check positive refused 0"
+    ):
         Net(1.0, depth=0)
-    with pytest.raises(lw.FieldCheckError, match=r"Net\.rate"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Net\.rate"):
         Below(1.0, rate=-1.0)
     with pytest.raises(ValueError, match="invalid literal") as info:
         Below(1.0, extra="x")
@@ -147,7 +149,7 @@ def test_written_constructor() -> None:
     jax.tree.map(lambda x: x, own)
     jax.jit(lambda own: own)(own)
     assert len(calls) == 2
-    with pytest.raises(lw.ArrayInStaticError, match=r"Own\.depth"):
+    with pytest.raises(lw.errors.ArrayInStaticError, match=r"Own\.depth"):
         Own(jnp.ones(1))  # pyright: ignore[reportArgumentType]
 
 
@@ -193,7 +195,7 @@ def test_by_content_in_plain_module() -> None:
     class Plain(eqx.Module):
         optimizer: Any = lw.static_field(by="content")
 
-    with pytest.raises(lw.DefinitionError, match=r"Plain\.optimizer") as info:
+    with pytest.raises(lw.errors.DefinitionError, match=r"Plain\.optimizer") as info:
         Plain(optax.sgd(0.1))
     assert "leafwise.interop.equinox.Module" in str(info.value)
 

@@ -156,14 +156,14 @@ def test_plain_module_is_not_sound() -> None:
 @pytest.mark.parametrize(
     ("value", "error"),
     [
-        ([1], lw.UnhashableStaticError),
-        ({"a": 1}, lw.UnhashableStaticError),
-        ({1}, lw.UnhashableStaticError),
-        ((1, [2]), lw.UnhashableStaticError),
-        (np.ones(2), lw.ArrayInStaticError),
-        (jnp.ones(2), lw.ArrayInStaticError),
-        (functools.partial(operator.add, jnp.ones(2)), lw.ArrayInStaticError),
-        (Net(jnp.ones(2)), lw.ArrayInStaticError),
+        ([1], lw.errors.UnhashableStaticError),
+        ({"a": 1}, lw.errors.UnhashableStaticError),
+        ({1}, lw.errors.UnhashableStaticError),
+        ((1, [2]), lw.errors.UnhashableStaticError),
+        (np.ones(2), lw.errors.ArrayInStaticError),
+        (jnp.ones(2), lw.errors.ArrayInStaticError),
+        (functools.partial(operator.add, jnp.ones(2)), lw.errors.ArrayInStaticError),
+        (Net(jnp.ones(2)), lw.errors.ArrayInStaticError),
     ],
     ids=["list", "dict", "set", "in a tuple", "numpy", "jax", "in a partial", "module"],
 )
@@ -185,7 +185,7 @@ def test_refused_in_own_constructor() -> None:
             self.first = first
             self.second = 3
 
-    with pytest.raises(lw.UnhashableStaticError, match=r"Own\.first\[1\]"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Own\.first\[1\]"):
         Own((1, [2]))
     assert (Own(1).first, Own(1).second) == (1, 3)
 
@@ -216,7 +216,7 @@ def test_tracers_are_refused(cls: Callable[..., Any]) -> None:
         def make(x: jax.Array, wrap: Any = wrap) -> Any:
             return cls(1.0, wrap(x))
 
-        with pytest.raises(lw.TracerInStaticError, match=r"\.static"):
+        with pytest.raises(lw.errors.TracerInStaticError, match=r"\.static"):
             jax.jit(make)(1.0)
     assert jax.jit(lambda x: cls(x, 3))(1.0).static == 3
 
@@ -251,9 +251,9 @@ def test_mutation_is_found() -> None:
     jax.tree.leaves(net)  # outside the block nothing looks
     with lw.debug.check_statics():
         for changed in (net, other):
-            with pytest.raises(lw.StaticMutatedError, match=r"Net\.static"):
+            with pytest.raises(lw.errors.StaticMutatedError, match=r"Net\.static"):
                 jax.tree.leaves(changed)
-            with pytest.raises(lw.StaticMutatedError, match=r"Net\.static"):
+            with pytest.raises(lw.errors.StaticMutatedError, match=r"Net\.static"):
                 jax.jit(lambda net: net.w)({"nested": changed}["nested"])
         assert jax.tree.leaves(Net(1.0, 3)) == [1.0]
     jax.tree.leaves(net)

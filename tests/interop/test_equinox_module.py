@@ -145,7 +145,7 @@ def test_mixed_bases() -> None:
     assert jax.tree.structure(Keyed(1)) != jax.tree.structure(Keyed(True))
     nan = [jax.tree.structure(Keyed(float("nan"))) for _ in range(2)]
     assert nan[0] == nan[1]
-    with pytest.raises(lw.UnhashableStaticError, match=r"Keyed\.kind"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Keyed\.kind"):
         Keyed([1])
 
 
@@ -208,29 +208,29 @@ def test_wrappers() -> None:
 def test_definition_errors() -> None:
     """The error names class and field, when the class is made."""
     with pytest.raises(
-        lw.DefinitionError, match=r"Below\.depth: overrides a static field of Layer"
+        lw.errors.DefinitionError, match=r"Below\.depth: overrides a static field of Layer"
     ):
 
         class Below(Layer):
             depth: int = 3
 
-    with pytest.raises(lw.DefinitionError, match=r"Buried\.n: Static inside another type"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"Buried\.n: Static inside another type"):
 
         class Buried(Module):
             n: list[lw.Static[int]]
 
-    with pytest.raises(lw.DefinitionError, match=r"Torn\.n: the annotation says static"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"Torn\.n: the annotation says static"):
 
         class Torn(Module):
             n: lw.Static[int] = dataclasses.field(metadata={"static": False})
 
-    with pytest.raises(lw.DefinitionError, match=r"Slots: .*lose x"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"Slots: .*lose x"):
 
         class Slots(Module):
             __slots__ = ("x",)
             x: int
 
-    with pytest.raises(lw.DefinitionError, match=r"Hiding\.act: a property hides"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"Hiding\.act: a property hides"):
 
         class Hiding(Layer):
             @property
@@ -253,9 +253,9 @@ def test_decorated_module() -> None:
     class Plain(eqx.Module):
         x: int
 
-    with pytest.raises(lw.DefinitionError, match=r"leafwise\.interop\.equinox\.Module"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"leafwise\.interop\.equinox\.Module"):
         lw.pytree(Plain)
-    with pytest.raises(lw.DefinitionError, match=r"leafwise\.interop\.equinox\.Module"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"leafwise\.interop\.equinox\.Module"):
         lw.pytree(Layer)
 
 
@@ -267,7 +267,9 @@ def test_string_annotations() -> None:
         name: "lw.Static[kind]" = "a"
 
     assert jax.tree.leaves(Text("b")) == []
-    with pytest.raises(lw.DefinitionError, match=r"Lost\.name: cannot tell whether it is static"):
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"Lost\.name: cannot tell whether it is static"
+    ):
 
         class Lost(Module):
             name: "Missing.Static[str]" = "a"  # noqa: F821  # nobody knows it

@@ -120,7 +120,7 @@ def test_flax_class_in_a_static_field() -> None:
     assert jax.tree.structure(Holder(0, State(None, 1))) == jax.tree.structure(
         Holder(0, State(None, 1))
     )
-    with pytest.raises(lw.ArrayInStaticError, match=r"Holder\.config\.count"):
+    with pytest.raises(lw.errors.ArrayInStaticError, match=r"Holder\.config\.count"):
         Holder(0, State(None, jnp.ones(2)))
 
 
@@ -135,7 +135,7 @@ def test_field_metadata() -> None:
 
     assert len(jax.tree.leaves(Mixed(jnp.ones(2)))) == 1
     assert jax.tree.structure(Mixed(1)) != jax.tree.structure(Mixed(1, "gelu"))
-    with pytest.raises(lw.UnhashableStaticError, match=r"Mixed\.act"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Mixed\.act"):
         Mixed(jnp.ones(2), ["relu"])  # type: ignore[arg-type]
 
 
@@ -153,13 +153,13 @@ def test_static_field_in_flax() -> None:
 
 def test_subclass_of_a_flax_class() -> None:
     """A subclass of flax's is refused: it is registered with JAX, by flax."""
-    with pytest.raises(lw.DefinitionError, match="already"):
+    with pytest.raises(lw.errors.DefinitionError, match="already"):
 
         @lw.pytree
         class Sub(Node):
             more: int = 1
 
-    with pytest.raises(lw.DefinitionError, match="already a dataclass"):
+    with pytest.raises(lw.errors.DefinitionError, match="already a dataclass"):
         lw.pytree(State)
 
 
@@ -177,7 +177,7 @@ def test_frozen_dicts() -> None:
     assert structure({"a": 1, "b": {"c": 2}}) == structure({"a": 1, "b": {"c": 2}})
     assert structure({"a": 1}) != structure({"a": True})
     assert structure({"a": 1, "b": 2}) != structure({"b": 2, "a": 1})
-    with pytest.raises(lw.StaticFieldError, match=r"Holder\.config: .* 'list'"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Holder\.config: .* 'list'"):
         structure({"a": [1]})
     frozen = flax.core.freeze({"a": Scale(jnp.ones(2))})
     assert flax.core.unfreeze(frozen)["a"].power == 2

@@ -57,5 +57,5 @@ def test_captures_of_other_libraries_become_arguments(kind: str) -> None:
 
 def test_filter_jit_is_refused() -> None:
     """equinox keeps the function of `filter_jit` in a static, where no array can be put."""
-    with pytest.raises(lw.HoistError, match=r"W: .* inside the static"):
+    with pytest.raises(lw.errors.HoistError, match=r"W: .* inside the static"):
         lw.hoist(eqx.filter_jit(lambda x: W * x))

@@ -198,7 +198,7 @@ def test_converters(checker: Any) -> None:
 
     made = Converted(Y, [1.0, 2.0], sizes=[1, 2])  # type: ignore[arg-type]
     assert (made.y.shape, made.sizes) == ((2,), (1, 2))
-    with pytest.raises(lw.FieldCheckError, match=r"Converted\.y: its check fits refused"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Converted\.y: its check fits refused"):
         Converted(Y, [1.0, 2.0, 3.0])  # type: ignore[arg-type]
     with pytest.raises(TypeCheckError, match="parameter 'z'"):
         Converted(Y, Y, {1.0})  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def test_replace_with_an_own_constructor() -> None:
             self.x = self.y = x
 
     assert lw.replace(Own(Y), x="text").x == "text"
-    with pytest.raises(lw.FieldCheckError, match=r"Own\.y"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Own\.y"):
         lw.replace(Own(Y), y="text")
 
 
@@ -431,7 +431,7 @@ def test_wrong_order_on_a_subclass() -> None:
     class Base:
         x: Float[Array, " n"]
 
-    with pytest.raises(lw.DefinitionError) as raised:
+    with pytest.raises(lw.errors.DefinitionError) as raised:
 
         @lw.pytree
         @jaxtyped(typechecker=beartype.beartype)

@@ -215,7 +215,7 @@ def test_the_difference_is_told() -> None:
 )
 def test_a_jitted_schedule_is_refused() -> None:
     """A jitted function inside an optimizer is refused by its path."""
-    with pytest.raises(lw.StaticFieldError, match=r"Train\.opt.*PjitFunction"):
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Train\.opt.*PjitFunction"):
         structure(optax.adam(jax.jit(lambda step: 0.1 / (step + 1))))
 
 

@@ -127,7 +127,7 @@ def test_checkpointers_take_the_handler(checkpointer: Any, tmp_path: Path) -> No
     assert (back["net"], back["n"].sum()) == (net(), 0)
     assert lob.Handler().metadata(tmp_path / "tree").statics["['net'].depth"] == 2
     target = {"net": net(depth=2.0), "n": numbers}
-    with pytest.raises(lw.CheckpointMismatchError, match=r"dict\['net'\]\.depth: saved 2"):
+    with pytest.raises(lw.errors.CheckpointMismatchError, match=r"dict\['net'\]\.depth: saved 2"):
         checkpointer.restore(tmp_path / "tree", args=lob.Restore(target))
 
 
@@ -145,7 +145,7 @@ def test_the_manager_finds_the_handler(tmp_path: Path) -> None:
         step = manager.latest_step()
         back = manager.restore(step, args=lob.Restore(jax.eval_shape(net)))
         assert back.layers == net(fill=2.0).layers
-        with pytest.raises(lw.CheckpointMismatchError, match=r"Net\.layers\[1\]\.act"):
+        with pytest.raises(lw.errors.CheckpointMismatchError, match=r"Net\.layers\[1\]\.act"):
             manager.restore(step, args=lob.Restore(net(act="gelu")))
     assert lob.restore(net(), tmp_path / "2" / "default") == net(fill=2.0)
 
@@ -191,7 +191,7 @@ def test_differences_are_refused_by_path(tmp_path: Path) -> None:
     first, _ = net().layers
     target = Net((first, lw.replace(first, act="gelu", b=jnp.ones(4))), jnp.ones(2), True)
     before = jax.tree.leaves(target)
-    with pytest.raises(lw.CheckpointMismatchError) as caught:
+    with pytest.raises(lw.errors.CheckpointMismatchError) as caught:
         lob.restore(target, tmp_path / "tree")
     assert [str(each) for each in caught.value.differences] == [
         "Net.depth: saved 2, target True",
@@ -218,7 +218,7 @@ def test_migrate_settles_differences(tmp_path: Path) -> None:
     back = lob.restore(target, tmp_path / "tree", migrate=migrate)
     assert back == {"new": net(depth=3), "ema": net(fill=2.0), "steps": 3}
     target["new"] = net(depth=4)
-    with pytest.raises(lw.CheckpointMismatchError, match="after migrate") as caught:
+    with pytest.raises(lw.errors.CheckpointMismatchError, match="after migrate") as caught:
         lob.restore(target, tmp_path / "tree", migrate=migrate)
     assert [each.path for each in caught.value.differences] == ["dict['new'].depth"]
 
@@ -250,7 +250,7 @@ def test_shardings_are_honoured(tmp_path: Path) -> None:
 def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     """All leaves and statics that cannot be saved are named before anything is written."""
     tree = Net(({"a": object()},), jax.ShapeDtypeStruct((2,), "f4"), depth=lambda: 1)
-    with pytest.raises(lw.CheckpointError) as caught:
+    with pytest.raises(lw.errors.CheckpointError) as caught:
         lob.save(tree, tmp_path / "tree")
     for place in (
         "Net.layers[0]['a']: it has no",
@@ -258,12 +258,12 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
         "Net.depth: it has no",
     ):
         assert place in str(caught.value)
-    with pytest.raises(lw.CheckpointError), ocp.CheckpointManager(tmp_path / "m") as manager:
+    with pytest.raises(lw.errors.CheckpointError), ocp.CheckpointManager(tmp_path / "m") as manager:
         manager.save(0, args=lob.Save(tree))
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     lob.save(net(depth=lambda: 1), tmp_path / "tree", allow_opaque=True)
     assert lob.restore(net(depth=lambda: 2), tmp_path / "tree").depth() == 2
-    with pytest.raises(lw.CheckpointMismatchError, match=r"Net\.depth: saved opaque"):
+    with pytest.raises(lw.errors.CheckpointMismatchError, match=r"Net\.depth: saved opaque"):
         lob.restore(net(), tmp_path / "tree")
 
 
@@ -275,7 +275,7 @@ def test_tracers_and_mutated_statics_are_refused(tmp_path: Path) -> None:
         lob.save(tree, tmp_path / "tree")
         return tree
 
-    with pytest.raises(lw.CheckpointError, match=r"Net\.layers\[0\]\.w: a traced value"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"Net\.layers\[0\]\.w: a traced value"):
         jax.jit(inside)(net())
 
     class Box:
@@ -284,7 +284,7 @@ def test_tracers_and_mutated_statics_are_refused(tmp_path: Path) -> None:
 
     tree = net(depth=Box())
     tree.depth.items.append(2)
-    with pytest.raises(lw.StaticMutatedError, match=r"Net\.depth"):
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"Net\.depth"):
         lob.save(tree, tmp_path / "tree", allow_opaque=True)
     assert not list(tmp_path.iterdir())
 
@@ -297,7 +297,7 @@ def test_modules_and_optimizer_states(tmp_path: Path) -> None:
     lob.save(tree, tmp_path / "tree")
     assert eqx.tree_equal(lob.restore(tree, tmp_path / "tree"), tree)
     changed = (eqx.nn.Lambda(jax.nn.gelu), tree[1])
-    with pytest.raises(lw.CheckpointMismatchError, match=r"tuple\[0\]\.fn: .*relu.*gelu"):
+    with pytest.raises(lw.errors.CheckpointMismatchError, match=r"tuple\[0\]\.fn: .*relu.*gelu"):
         lob.restore(changed, tmp_path / "tree")
 
 
@@ -308,12 +308,14 @@ def test_what_is_no_checkpoint_of_leafwise_says_so(tmp_path: Path) -> None:
     with ocp.CheckpointManager(tmp_path / "m") as manager:
         manager.save(7, args=lob.Save(net()))
     for path in ("plain", "m", "m/7"):
-        with pytest.raises(lw.CheckpointError, match=r"no checkpoint of leafwise.interop.orbax"):
+        with pytest.raises(
+            lw.errors.CheckpointError, match=r"no checkpoint of leafwise.interop.orbax"
+        ):
             lob.restore({"w": jnp.ones(2)}, tmp_path / path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         lob.restore({"w": jnp.ones(2)}, tmp_path / "nowhere")
     (tmp_path / "file").write_text("text")
-    with pytest.raises(lw.CheckpointError, match="file: no checkpoint of leafwise"):
+    with pytest.raises(lw.errors.CheckpointError, match="file: no checkpoint of leafwise"):
         lob.restore({"w": jnp.ones(2)}, tmp_path / "file")
 
 
@@ -333,7 +335,7 @@ def test_every_damaged_file_is_found(tmp_path: Path) -> None:
             path.unlink() if damaged is None else path.write_bytes(damaged)
             try:
                 back = lob.restore(target, folder)
-            except lw.CheckpointError as error:
+            except lw.errors.CheckpointError as error:
                 assert str(folder) in str(error)  # noqa: PT017  # an error is one of two answers
                 refused += 1
             else:  # what orbax writes about the checkpoint as a whole is not needed
@@ -356,7 +358,7 @@ def test_orbax_alone_restores_a_flipped_bit(tmp_path: Path) -> None:
     with ocp.Checkpointer(lob.Handler(checksums=False)) as trusting:
         back = trusting.restore(folder, args=lob.Restore({"w": array}))
     assert not np.array_equal(back["w"], array)
-    with pytest.raises(lw.CheckpointError, match="damaged: not what was written"):
+    with pytest.raises(lw.errors.CheckpointError, match="damaged: not what was written"):
         lob.restore({"w": array}, folder)
 
 
@@ -385,7 +387,7 @@ def test_a_crash_leaves_nothing_that_restores(tmp_path: Path) -> None:
         lob.restore(target, tmp_path / "tree")
     (left,) = tmp_path.iterdir()
     assert (left / "leafwise.json").exists()
-    with pytest.raises(lw.CheckpointError, match="half-written"):
+    with pytest.raises(lw.errors.CheckpointError, match="half-written"):
         lob.restore(target, left)
     lob.save(target, tmp_path / "tree")
     assert not lob.restore(target, tmp_path / "tree")["w"].any()

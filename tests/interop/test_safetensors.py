@@ -152,7 +152,7 @@ def test_differences_are_refused_by_path(tmp_path: Path) -> None:
     first, _ = net().layers
     target = Net((first, lw.replace(first, act="gelu", b=jnp.ones(4))), 0.5, True)
     before = jax.tree.leaves(target)
-    with pytest.raises(lw.CheckpointMismatchError) as caught:
+    with pytest.raises(lw.errors.CheckpointMismatchError) as caught:
         lst.load(target, tmp_path / "file")
     assert [str(each) for each in caught.value.differences] == [
         "Net.depth: saved 2, target True",
@@ -180,7 +180,7 @@ def test_differences_are_refused_by_path(tmp_path: Path) -> None:
 def test_another_target_is_refused(target: Any, place: str, tmp_path: Path) -> None:
     """Another class, container, leaf or static is a difference at its path."""
     lst.save(net(), tmp_path / "file")
-    with pytest.raises(lw.CheckpointMismatchError) as caught:
+    with pytest.raises(lw.errors.CheckpointMismatchError) as caught:
         lst.load(target, tmp_path / "file")
     assert place in str(caught.value)
 
@@ -193,7 +193,7 @@ def test_the_target_says_the_kind_of_a_scalar(tmp_path: Path) -> None:
     lst.save({"x": 0.5, "n": 300}, tmp_path / "file")
     back = lst.load({"x": jnp.float32(0), "n": np.int64(0)}, tmp_path / "file")
     assert (back["x"].dtype, back["x"], back["n"]) == (jnp.float32, 0.5, 300)
-    with pytest.raises(lw.CheckpointError, match=r"dict\['n'\]: 300 does not fit"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"dict\['n'\]: 300 does not fit"):
         lst.load({"x": 0.5, "n": jnp.int8(0)}, tmp_path / "file")
     lst.save({"x": jnp.float32(0.5), "n": jnp.int8(3)}, tmp_path / "file")
     assert lst.load({"x": 0.0, "n": 0}, tmp_path / "file") == {"x": 0.5, "n": 3}
@@ -205,7 +205,9 @@ def test_a_dtype_that_jax_would_narrow_is_refused(tmp_path: Path) -> None:
     with jax.enable_x64(True):
         target = jax.eval_shape(lambda: {"x": jnp.ones(2)})
         assert lst.load(target, tmp_path / "file")["x"].dtype == np.float64
-    with pytest.raises(lw.CheckpointError, match=r"dict\['x'\]: JAX makes float32 .*\n.*x64"):
+    with pytest.raises(
+        lw.errors.CheckpointError, match=r"dict\['x'\]: JAX makes float32 .*\n.*x64"
+    ):
         lst.load(target, tmp_path / "file")
 
 
@@ -257,7 +259,7 @@ def test_migrate_settles_differences(tmp_path: Path) -> None:
 
     back = lst.load(target, tmp_path / "file", migrate=migrate)
     assert back == New(old.weight.T, old.layers, target.ema)
-    with pytest.raises(lw.CheckpointMismatchError, match="after migrate") as caught:
+    with pytest.raises(lw.errors.CheckpointMismatchError, match="after migrate") as caught:
         lst.load(lw.replace(target, rate=0.2), tmp_path / "file", migrate=migrate)
     assert [each.path for each in caught.value.differences] == ["New.rate"]
 
@@ -272,11 +274,11 @@ def test_migrate_is_checked(tmp_path: Path) -> None:
         load(migrate=lambda saved: saved.rename("['a']", "['b']"))
     with pytest.raises(KeyError, match="nothing was saved at"):
         load(migrate=lambda saved: saved.drop("['c']"))
-    with pytest.raises(lw.CheckpointError, match="in place, but returned 3"):
+    with pytest.raises(lw.errors.CheckpointError, match="in place, but returned 3"):
         load(migrate=lambda _: 3)
-    with pytest.raises(lw.CheckpointError, match=r"migrate: \['a'\]: it is no array"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"migrate: \['a'\]: it is no array"):
         load(migrate=lambda saved: saved.leaves.__setitem__("['a']", "text"))
-    with pytest.raises(lw.CheckpointError, match=r"\['a'\]: it is no array"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"\['a'\]: it is no array"):
         load(migrate=lambda saved: saved.leaves.__setitem__("['a']", ABSTRACT))
 
 
@@ -290,9 +292,13 @@ def test_modules_and_optimizer_states(tmp_path: Path) -> None:
     back, _ = lst.load((filled(mlp, 0.0), state), tmp_path / "file")
     assert eqx.tree_equal(back, model)
     changed = filled(functools.partial(mlp, activation=jax.nn.gelu), 0.0)
-    with pytest.raises(lw.CheckpointMismatchError, match=r"tuple\[0\]\.activation: .*relu.*gelu"):
+    with pytest.raises(
+        lw.errors.CheckpointMismatchError, match=r"tuple\[0\]\.activation: .*relu.*gelu"
+    ):
         lst.load((changed, state), tmp_path / "file")
-    with pytest.raises(lw.CheckpointError, match=r"MLP\.final_activation: it has no description"):
+    with pytest.raises(
+        lw.errors.CheckpointError, match=r"MLP\.final_activation: it has no description"
+    ):
         lst.save(filled(functools.partial(eqx.nn.MLP, 2, 1, 4, 1), 1.0), tmp_path / "file")
 
 
@@ -331,7 +337,7 @@ def test_what_cannot_be_saved_is_refused(name: str, tmp_path: Path) -> None:
     """A leaf that cannot be saved is an error at its path; no file appears, none is lost."""
     leaf, message = bad_leaves()[name]
     lst.save(net(), tmp_path / "file")
-    with pytest.raises(lw.CheckpointError, match=rf"Net\.scale\[1\]: .*{message}"):
+    with pytest.raises(lw.errors.CheckpointError, match=rf"Net\.scale\[1\]: .*{message}"):
         lst.save(Net((), (1.0, leaf)), tmp_path / "file")
     assert files(tmp_path) == ["file"]
     assert lst.load(net(fill=2.0), tmp_path / "file") == net()
@@ -340,13 +346,13 @@ def test_what_cannot_be_saved_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.works("safetensors", "what cannot be saved is refused by path, and nothing is written")
 def test_opaque_statics_are_refused_unless_allowed(tmp_path: Path) -> None:
     """A lambda is refused by Class.field; allowed, it is compared by its type and name."""
-    with pytest.raises(lw.CheckpointError) as caught:
+    with pytest.raises(lw.errors.CheckpointError) as caught:
         lst.save(net(act=lambda x: x, depth=(object(),)), tmp_path / "file")
     assert "Net.layers[0].act: it has no description" in str(caught.value)
     assert "Net.depth[0]: it has no description" in str(caught.value)
     lst.save(net(act=lambda x: x), tmp_path / "file", allow_opaque=True)
     assert lst.load(net(act=lambda x: -x), tmp_path / "file").layers[0].w.sum() == 6
-    with pytest.raises(lw.CheckpointMismatchError, match=r"Net\.layers\[0\]\.act"):
+    with pytest.raises(lw.errors.CheckpointMismatchError, match=r"Net\.layers\[0\]\.act"):
         lst.load(net(act=object()), tmp_path / "file")
 
 
@@ -359,11 +365,11 @@ def test_tracers_are_refused(tmp_path: Path) -> None:
         lst.save(tree, tmp_path / "file")
         return tree
 
-    with pytest.raises(lw.CheckpointError, match=r"Net\.layers\[0\]\.w: a traced value"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"Net\.layers\[0\]\.w: a traced value"):
         inside(net())
     assert not files(tmp_path)
     lst.save(net(), tmp_path / "file")
-    with pytest.raises(lw.CheckpointError, match=r"Net\.layers\[0\]\.w: a traced value"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"Net\.layers\[0\]\.w: a traced value"):
         jax.jit(lambda tree: lst.load(tree, tmp_path / "file"))(net())
 
 
@@ -384,7 +390,7 @@ def test_a_mutated_static_is_refused(tmp_path: Path) -> None:
     tree = net(depth=Box())
     lst.save(tree, tmp_path / "file")
     tree.depth.items.append(2)
-    with pytest.raises(lw.StaticMutatedError, match=r"Net\.depth"):
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"Net\.depth"):
         lst.save(tree, tmp_path / "file")
 
 
@@ -404,7 +410,7 @@ def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path) -> None:
             path.write_bytes(damaged)
             try:
                 back = lst.load(target, path)
-            except lw.CheckpointError as error:
+            except lw.errors.CheckpointError as error:
                 assert str(path) in str(error)  # noqa: PT017  # an error is one of two answers
             else:
                 assert (back["w"] == tree["w"]).all(), place
@@ -415,7 +421,7 @@ def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path) -> None:
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     """A file of safetensors that leafwise did not write says what to do; none is not found."""
     safetensors.numpy.save_file({"w": np.ones(2)}, tmp_path / "file")
-    with pytest.raises(lw.CheckpointError, match=r"file: not written by leafwise"):
+    with pytest.raises(lw.errors.CheckpointError, match=r"file: not written by leafwise"):
         lst.load({"w": jnp.ones(2)}, tmp_path / "file")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         lst.load({"w": jnp.ones(2)}, tmp_path / "nowhere")

@@ -77,10 +77,14 @@ def test_what_equinox_takes_silently() -> None:
     tree = net()
     selected, rest = lw.partition(tree, eqx.is_array)
     assert same(eqx.combine(tree, tree), tree)
-    with pytest.raises(lw.TreeError, match=r"Net\.mlp\.layers\[0\]\.weight: two trees have a leaf"):
+    with pytest.raises(
+        lw.errors.TreeError, match=r"Net\.mlp\.layers\[0\]\.weight: two trees have a leaf"
+    ):
         lw.combine(tree, tree)
     other = lw.update(rest, {"mlp.layers[1].use_bias": False})
-    with pytest.raises(lw.TreeError, match=r"Net.mlp.layers\[1\].*static Linear.use_bias is True"):
+    with pytest.raises(
+        lw.errors.TreeError, match=r"Net.mlp.layers\[1\].*static Linear.use_bias is True"
+    ):
         lw.combine(selected, other)
 
 
@@ -121,9 +125,9 @@ def test_selections_in_modules() -> None:
     frozen = lw.where("scale.offset") | lw.where("frozen")
     assert same(lw.mask(tree, lw.where(trainable=False)), lw.mask(tree, frozen))
     assert same(eqx.filter(tree, mask), lw.partition(tree, mask)[0])
-    with pytest.raises(lw.PathError, match=r"nearest: 'mlp.layers\[1\].weight'"):
+    with pytest.raises(lw.errors.PathError, match=r"nearest: 'mlp.layers\[1\].weight'"):
         lw.mask(tree, "mlp.layers[2].weight")
-    with pytest.raises(lw.PathError, match=r"Linear\.use_bias is static"):
+    with pytest.raises(lw.errors.PathError, match=r"Linear\.use_bias is static"):
         lw.mask(tree, "mlp.layers[0].use_bias")
 
 
@@ -170,7 +174,7 @@ def test_update_deep_in_modules() -> None:
     assert (made.scale.power, made.name, tree.name) == (3, "other", "net")
     assert made.mlp.layers[1] is tree.mlp.layers[1]
     assert made.frozen is tree.frozen
-    with pytest.raises(lw.PathError, match=r"nearest: 'mlp.layers\[0\].weight'"):
+    with pytest.raises(lw.errors.PathError, match=r"nearest: 'mlp.layers\[0\].weight'"):
         lw.update(tree, {"mlp.layers[0].wieght": new})
 
 
@@ -213,7 +217,7 @@ def test_update_of_modules_with_sound_keys() -> None:
     assert jax.tree.structure(made) == jax.tree.structure(again)
     assert jax.tree.structure(made) != jax.tree.structure(Keyed(2))
     assert jax.tree.structure(made) != jax.tree.structure(lw.update(Keyed(2), {"n": True}))
-    with pytest.raises(lw.UnhashableStaticError, match=r"Keyed\.n"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Keyed\.n"):
         lw.update(Keyed(2), {"n": [3]})
 
 

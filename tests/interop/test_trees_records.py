@@ -55,7 +55,7 @@ def check(record: Any) -> None:
     assert lw.combine(rest, selected) == tree
     assert lw.mask(tree, type(record))["k"][0].x is True
     assert lw.axes(record, None, x=0).x == 0
-    with pytest.raises(lw.PathError, match=r"nearest: \"\['k'\]\[0\].x\""):
+    with pytest.raises(lw.errors.PathError, match=r"nearest: \"\['k'\]\[0\].x\""):
         lw.update(tree, {"['k'][0].xx": 1})
 
 
@@ -75,9 +75,11 @@ def test_flax_struct() -> None:
     assert lw.mask(record, lw.where(trainable=False)) == FlaxRecord(False, True, n=3)
     with pytest.raises(ValueError, match="n below zero"):
         lw.update(record, {"n": -1})
-    with pytest.raises(lw.TreeError, match=r"the static FlaxRecord\.n is 3 in one, 4 in another"):
+    with pytest.raises(
+        lw.errors.TreeError, match=r"the static FlaxRecord\.n is 3 in one, 4 in another"
+    ):
         lw.combine(record, FlaxRecord(None, None, n=4))
-    with pytest.raises(lw.PathError, match=r"FlaxRecord\.n is static"):
+    with pytest.raises(lw.errors.PathError, match=r"FlaxRecord\.n is static"):
         lw.mask(record, "n")
 
 

@@ -41,7 +41,7 @@ def test_configuration_is_seen(jax_version: str, context: Any) -> None:
         function(x)
     assert counts.traces == 1
     found = lw.explain(before, after)
-    assert found.outcome is lw.Outcome.RETRACE
+    assert found.outcome is lw.types.Outcome.RETRACE
     assert all(reason.path.startswith("config.jax_") for reason in found.reasons)
 
 
@@ -95,7 +95,7 @@ def test_recompile_without_trace(jax_version: str) -> None:
     function = lw.jit(lambda x: x - 1)
     x = jnp.ones(3)
     function(x)
-    with lw.watch() as log, contextlib.suppress(lw.RetraceError), lw.no_retrace():
+    with lw.watch() as log, contextlib.suppress(lw.errors.RetraceError), lw.no_retrace():
         function(jax.device_put(x, jax.devices()[0]))
     assert (len(log.traces), len(log.lowerings), len(log.compiles)) == (0, 1, 1)
     if jax_version == "known":

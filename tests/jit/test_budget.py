@@ -61,7 +61,7 @@ def test_counts_are_exact(jit: Any, allowed: Any, words: str | None) -> None:
             call_it(step)
         return
     with (
-        pytest.raises(lw.RetraceError, match=re.escape(f"over budget of step: {words}")),
+        pytest.raises(lw.errors.RetraceError, match=re.escape(f"over budget of step: {words}")),
         lw.budget(**allowed, of="step"),
     ):
         call_it(step)
@@ -78,7 +78,7 @@ def test_the_error_names_function_line_and_reason() -> None:
             step(arguments[1])
 
     line = inspect.getsourcelines(block)[1] + 3
-    with pytest.raises(lw.RetraceError) as caught:
+    with pytest.raises(lw.errors.RetraceError) as caught:
         block()
     text = str(caught.value)
     assert "trace of step" in text
@@ -95,10 +95,10 @@ def test_the_error_can_be_pickled() -> None:
     """It comes back from another process with its text and its explanations."""
     step = lw.jit(lambda x, act: x, static_argnames="act")
     step(1.0, act=lambda x: x)
-    with pytest.raises(lw.RetraceError) as caught, lw.no_retrace(of=step):
+    with pytest.raises(lw.errors.RetraceError) as caught, lw.no_retrace(of=step):
         step(1.0, act=lambda x: x)
     back = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
-    assert type(back) is lw.RetraceError
+    assert type(back) is lw.errors.RetraceError
     assert str(back) == str(caught.value)
     assert "act" in str(back)
     (mine,), (its,) = back.explanations, caught.value.explanations
@@ -120,7 +120,7 @@ def test_strict_raises_in_the_call(jit: Any, kind: str) -> None:
             step(argument)
             reached.append("after")
 
-    with pytest.raises(lw.RetraceError, match=f"1 {kind[:-1]}, 0 allowed"):
+    with pytest.raises(lw.errors.RetraceError, match=f"1 {kind[:-1]}, 0 allowed"):
         block()
     assert reached == ["before"]
     assert recorder._watchers == ()
@@ -129,7 +129,7 @@ def test_strict_raises_in_the_call(jit: Any, kind: str) -> None:
         step(argument)
     assert counts.traces == counts.compiles == 0
     if jit is lw.jit:
-        assert step.explain(argument).outcome is lw.Outcome.REUSE
+        assert step.explain(argument).outcome is lw.types.Outcome.REUSE
 
 
 def test_strict_that_was_swallowed_is_raised_at_the_end() -> None:
@@ -137,10 +137,10 @@ def test_strict_that_was_swallowed_is_raised_at_the_end() -> None:
     step = lw.jit(lambda x: x * 2)
 
     def block() -> None:
-        with lw.budget(traces=0, of=step, strict=True), pytest.raises(lw.RetraceError):
+        with lw.budget(traces=0, of=step, strict=True), pytest.raises(lw.errors.RetraceError):
             step(1.0)
 
-    with pytest.raises(lw.RetraceError, match="1 trace, 0 allowed"):
+    with pytest.raises(lw.errors.RetraceError, match="1 trace, 0 allowed"):
         block()
 
 
@@ -189,7 +189,10 @@ def test_of_one_function(jit: Any, of: Any, make: Any) -> None:
 
     with lw.no_retrace(of=wanted):
         jit(other_name)(1.0)
-    with pytest.raises(lw.RetraceError, match="1 trace, 0 allowed"), lw.no_retrace(of=wanted):
+    with (
+        pytest.raises(lw.errors.RetraceError, match="1 trace, 0 allowed"),
+        lw.no_retrace(of=wanted),
+    ):
         jitted(1.0)
     with lw.no_retrace(of=wanted):
         jitted(2.0)
@@ -215,7 +218,7 @@ def test_of_other_callables(jit: Any, kind: str) -> None:
         "filter_jit by name": (eqx.filter_jit(plain), "plain"),
     }
     function, of = made[kind]
-    with pytest.raises(lw.RetraceError), lw.no_retrace(of=of):
+    with pytest.raises(lw.errors.RetraceError), lw.no_retrace(of=of):
         function(1.0)
     with lw.no_retrace(of=of):
         function(1.0)
@@ -228,7 +231,7 @@ def test_no_retrace_sees_a_commitment(jit: Any) -> None:
     argument = jnp.ones(3)
     committed = jax.device_put(argument, jax.devices()[0])
     step(argument)
-    with pytest.raises(lw.RetraceError) as caught, lw.no_retrace(of=step):
+    with pytest.raises(lw.errors.RetraceError) as caught, lw.no_retrace(of=step):
         step(committed)
     text = str(caught.value)
     assert "1 lowering, 0 allowed; 1 compile, 0 allowed" in text
@@ -240,7 +243,7 @@ def test_no_retrace_sees_a_commitment(jit: Any) -> None:
 
 def test_eager_operations() -> None:
     """They count, unless they are left out."""
-    with pytest.raises(lw.RetraceError, match=r"trace of \w+ from"), lw.no_retrace():
+    with pytest.raises(lw.errors.RetraceError, match=r"trace of \w+ from"), lw.no_retrace():
         jnp.full((2, 3, 5, 7), 1.5)
     with lw.no_retrace(eager=False):
         jnp.full((2, 3, 5, 8), 1.5)
@@ -261,7 +264,7 @@ def test_other_threads_count() -> None:
         block()
     assert len(log.compiles) == 1
     step.clear_cache()
-    with pytest.raises(lw.RetraceError), lw.no_retrace(of=step):
+    with pytest.raises(lw.errors.RetraceError), lw.no_retrace(of=step):
         block()
 
 
@@ -276,7 +279,7 @@ def test_nested_budgets_are_independent() -> None:
                 step(1)
             assert (len(outer.traces), len(inner.traces)) == (2, 1)
 
-    with pytest.raises(lw.RetraceError, match="2 traces, 1 allowed"):
+    with pytest.raises(lw.errors.RetraceError, match="2 traces, 1 allowed"):
         block()
 
 
@@ -323,5 +326,5 @@ def test_as_a_decorator() -> None:
 
     once()
     once()
-    with pytest.raises(lw.RetraceError, match="1 trace"):
+    with pytest.raises(lw.errors.RetraceError, match="1 trace"):
         never()

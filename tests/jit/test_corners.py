@@ -33,7 +33,7 @@ def seen(function: Callable[[], object]) -> tuple[int, int, int]:
 def test_strict_budget_leaves_jax_whole(jit: Any, limits: dict[str, int]) -> None:
     """After an error at once, the function compiles one time more, and then never again."""
     function = jit(lambda x: x * 2)
-    with pytest.raises(lw.RetraceError), lw.budget(strict=True, **limits):
+    with pytest.raises(lw.errors.RetraceError), lw.budget(strict=True, **limits):
         function(x)
     function(x)
     assert seen(lambda: function(x)) == (0, 0, 0)
@@ -57,7 +57,7 @@ def tripled(q: Any) -> Any:
 def test_budget_of_a_wrapped_function(make: Callable[[], tuple[Any, Any]], of: str) -> None:
     """A budget of a function sees it behind `filter_jit`, and behind a partial."""
     function, wanted = make()
-    with pytest.raises(lw.RetraceError), lw.no_retrace(of=wanted):
+    with pytest.raises(lw.errors.RetraceError), lw.no_retrace(of=wanted):
         function(jnp.ones(np.random.default_rng().integers(4, 10_000)))
 
 
@@ -84,7 +84,7 @@ def test_budget_inside_of_itself() -> None:
                 pass
             jax.jit(lambda x: x + 32)(1.0)
 
-    with pytest.raises(lw.RetraceError):
+    with pytest.raises(lw.errors.RetraceError):
         nested()
 
 
@@ -94,17 +94,17 @@ def test_shardings_of_the_function_decide() -> None:
     function = lw.jit(lambda x: x + 1, in_shardings=there)
     function(x)
     answer = function.explain(jax.device_put(x, jax.devices()[-1]))
-    assert answer.outcome is lw.Outcome.UNKNOWN
-    assert function.explain(jnp.ones(4)).outcome is lw.Outcome.RETRACE
-    assert function.explain(x).outcome is lw.Outcome.REUSE
+    assert answer.outcome is lw.types.Outcome.UNKNOWN
+    assert function.explain(jnp.ones(4)).outcome is lw.types.Outcome.RETRACE
+    assert function.explain(x).outcome is lw.types.Outcome.REUSE
 
 
 def test_ahead_of_time() -> None:
     """A function that was lowered ahead of time may be compiled, or not."""
     function = lw.jit(lambda x: x * 7)
     function.lower(x).compile()
-    assert function.explain(x).outcome is lw.Outcome.UNKNOWN
-    assert function.explain(jnp.ones(4)).outcome is lw.Outcome.RETRACE
+    assert function.explain(x).outcome is lw.types.Outcome.UNKNOWN
+    assert function.explain(jnp.ones(4)).outcome is lw.types.Outcome.RETRACE
     assert seen(lambda: function(x)) == (0, 0, 0)
 
 
@@ -124,10 +124,10 @@ def test_many_programs() -> None:
             function(1.0, n=n)
     finally:
         lw.storm_guard()
-    assert function.explain(1.0, n=3).outcome is lw.Outcome.REUSE
-    assert function.explain(np.float32(1.0), n=3).outcome is lw.Outcome.RETRACE
+    assert function.explain(1.0, n=3).outcome is lw.types.Outcome.REUSE
+    assert function.explain(np.float32(1.0), n=3).outcome is lw.types.Outcome.RETRACE
     answer = function.explain(1.0, n=300)
-    assert (answer.outcome, answer.nearest) == (lw.Outcome.RETRACE, 299)
+    assert (answer.outcome, answer.nearest) == (lw.types.Outcome.RETRACE, 299)
 
 
 @pytest.mark.parametrize(("before", "after"), [(8, 3), (3, 20)])
@@ -144,7 +144,7 @@ def test_storm_guard_is_set_anew(before: int, after: int) -> None:
             function(1.0, n=n)
 
     try:
-        with pytest.warns(lw.RetraceStormWarning) as caught:
+        with pytest.warns(lw.errors.RetraceStormWarning) as caught:
             call()
     finally:
         lw.storm_guard()
@@ -194,7 +194,7 @@ def test_function_named_like_one_of_jax() -> None:
     def mean(q: Any) -> Any:
         return q * 2
 
-    with pytest.raises(lw.RetraceError), lw.budget(compiles=0, eager=False):
+    with pytest.raises(lw.errors.RetraceError), lw.budget(compiles=0, eager=False):
         jax.jit(mean).lower(x).compile()
 
 
@@ -240,7 +240,7 @@ def test_abstract_argument_is_no_array() -> None:
 def test_odd_arrays_are_unknown(odd: Any) -> None:
     """JAX takes such an array only where a plain one has paved the way."""
     answer = lw.explain(lw.signature(np.ones(3, "float32")), lw.signature(odd))
-    assert answer.outcome is lw.Outcome.UNKNOWN
+    assert answer.outcome is lw.types.Outcome.UNKNOWN
 
 
 def test_generator_functions_are_refused() -> None:
@@ -258,8 +258,8 @@ def test_uncommitted_array_elsewhere() -> None:
     function = jax.jit(lambda x: x + 1)
     function(x)
     answer = lw.explain(lw.signature(x), lw.signature(there))
-    assert answer.outcome is lw.Outcome.DISPATCH
-    assert [reason.kind for reason in answer.reasons] == [lw.ReasonKind.SHARDING]
+    assert answer.outcome is lw.types.Outcome.DISPATCH
+    assert [reason.kind for reason in answer.reasons] == [lw.types.ReasonKind.SHARDING]
     entries = function._cache_size()
     assert seen(lambda: function(there)) == (0, 0, 0)
     assert function._cache_size() == entries + 1
@@ -279,12 +279,12 @@ def test_numpy_scalar_beside_a_tuple() -> None:
         x: Any
         n: Any = lw.static_field()
 
-    for cls, expected in ((Plain, lw.Outcome.ERROR), (Ours, lw.Outcome.RETRACE)):
+    for cls, expected in ((Plain, lw.types.Outcome.ERROR), (Ours, lw.types.Outcome.RETRACE)):
         function = jax.jit(lambda tree: tree.x)
         first, second = cls(x, np.int64(1)), cls(x, (1, 2))
         function(first)
         assert lw.explain(lw.signature(first), lw.signature(second)).outcome is expected
-        if expected is lw.Outcome.ERROR:
+        if expected is lw.types.Outcome.ERROR:
             with pytest.raises(ValueError, match="equality"):
                 function(second)
         else:
@@ -300,16 +300,16 @@ def test_cheapest_earlier_call_is_the_nearest() -> None:
     earlier = [lw.signature(jnp.ones(4), there), lw.signature(x, x)]
     answer = lw.explain(earlier, lw.signature(there, there))
     # One shape, and one commitment, from the first call; two commitments from the second one.
-    assert (answer.outcome, answer.nearest) == (lw.Outcome.RECOMPILE, 1)
+    assert (answer.outcome, answer.nearest) == (lw.types.Outcome.RECOMPILE, 1)
     assert [reason.path for reason in answer.reasons] == ["args[0]", "args[1]"]
     assert seen(lambda: function(there, there)) == (0, 1, 1)
     earlier = [lw.signature(jnp.ones(4), x), lw.signature(x, x)]
     # One reason to trace against two to compile.
     answer = lw.explain(earlier, lw.signature(jax.device_put(x, jax.devices()[0]), there))
-    assert (answer.outcome, answer.nearest) == (lw.Outcome.RECOMPILE, 1)
+    assert (answer.outcome, answer.nearest) == (lw.types.Outcome.RECOMPILE, 1)
     three = [lw.signature(jnp.ones(4), x, 1.0), lw.signature(there, there, 1.0)]
     answer = lw.explain(three, lw.signature(x, x, 1.0))
-    assert (answer.outcome, answer.nearest) == (lw.Outcome.RECOMPILE, 1)
+    assert (answer.outcome, answer.nearest) == (lw.types.Outcome.RECOMPILE, 1)
     assert len(answer.reasons) == 2
     assert len(lw.explain(three[0], lw.signature(x, x, 1.0)).reasons) == 1
 
@@ -327,7 +327,7 @@ def test_trace_inside_of_another() -> None:
     (event,) = log.of(inner)
     assert event.site is not None
     assert event.site.file == __file__
-    with pytest.raises(lw.RetraceError), lw.budget(traces=0, of=inner):
+    with pytest.raises(lw.errors.RetraceError), lw.budget(traces=0, of=inner):
         jax.vmap(traced)(jnp.ones((2, 5)))
 
 
@@ -363,7 +363,7 @@ def test_functions_whose_truth_raises() -> None:
         jax.jit(odd)(x)
     assert len(log.of(odd)) == 3
     assert log.of(Odd()) == []
-    with pytest.raises(lw.RetraceError), lw.no_retrace(of=odd):
+    with pytest.raises(lw.errors.RetraceError), lw.no_retrace(of=odd):
         jax.jit(odd)(jnp.ones(7))
 
 
@@ -380,7 +380,7 @@ def test_what_cannot_be_read_is_called_all_the_same() -> None:
     assert function(2.0, act=wrapped_by_itself()) == 4.0
     assert function(2.0, act=wrapped_by_itself()) == 4.0
     first, second = function.traces
-    assert first.explanation.outcome is lw.Outcome.RETRACE
-    assert second.explanation.outcome is lw.Outcome.UNKNOWN
+    assert first.explanation.outcome is lw.types.Outcome.RETRACE
+    assert second.explanation.outcome is lw.types.Outcome.UNKNOWN
     assert "wrapper loop" in str(second.explanation)
     assert second.trace_seconds > 0

@@ -70,7 +70,7 @@ def test_a_helper_that_was_traced_before(kind: str, held: str) -> None:
     rate = 2.0
     for stale in ("raise", "retrace"):
         assert np.array_equal(jit(make(), stale=stale)(ONES), [3, 3])
-    with pytest.raises(lw.StaleCaptureError, match=r"was 1\.0 when .* and is 2\.0 now"):
+    with pytest.raises(lw.errors.StaleCaptureError, match=r"was 1\.0 when .* and is 2\.0 now"):
         first(ONES)
 
 

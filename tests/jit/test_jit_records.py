@@ -14,7 +14,7 @@ import pytest
 from tests.compare.pairs import Arguments, call, everything, observed
 
 import leafwise as lw
-from leafwise import Outcome, ReasonKind
+from leafwise.types import Outcome, ReasonKind
 
 pytestmark = pytest.mark.oracle
 

@@ -240,17 +240,17 @@ def test_a_change_is_seen(make: Callable[[], tuple[Any, Change, str]]) -> None:
         change()
         action = make_jit.keywords["stale"] if isinstance(make_jit, functools.partial) else ""
         if action == "raise":
-            with pytest.raises(lw.StaleCaptureError, match="captures") as info:
+            with pytest.raises(lw.errors.StaleCaptureError, match="captures") as info:
                 jitted(ONES)
             assert [each.name for each in info.value.captures] == [name]
         elif action == "warn":
-            with pytest.warns(lw.StaleCaptureWarning, match="captures"):
+            with pytest.warns(lw.errors.StaleCaptureWarning, match="captures"):
                 assert np.array_equal(jitted(ONES), old)
             assert np.array_equal(quiet(jitted, ONES), old)  # it was said
         elif action == "retrace":
             assert np.array_equal(quiet(jitted, ONES), 2 * old)
             reason = jitted.traces[-1].explanation.reasons[0]
-            assert (reason.kind, reason.path) == (lw.ReasonKind.CAPTURE, name)
+            assert (reason.kind, reason.path) == (lw.types.ReasonKind.CAPTURE, name)
         else:
             assert np.array_equal(quiet(jitted, ONES), old)
 
@@ -296,7 +296,7 @@ def test_what_is_equal_is_no_change() -> None:
         jitted(ONES)
     assert counts.traces == 0
     settings.rate = 1.0
-    with pytest.raises(lw.StaleCaptureError, match="was nan"):
+    with pytest.raises(lw.errors.StaleCaptureError, match="was nan"):
         jitted(ONES)
 
 
@@ -311,7 +311,7 @@ def test_types_and_signs_count(before: Any, after: Any) -> None:
     jitted = jit(lambda x: (x, str(value))[0], stale="raise")
     jitted(ONES)
     value = after
-    with pytest.raises(lw.StaleCaptureError):
+    with pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
 
 
@@ -340,11 +340,11 @@ def test_a_call_that_is_traced_is_right() -> None:
     value = 2.0
     for _ in range(2):
         assert np.array_equal(quiet(jitted, jnp.ones(3)), [2, 2, 2])
-    with pytest.raises(lw.StaleCaptureError, match=r"was 1\.0 when .* and is 2\.0 now"):
+    with pytest.raises(lw.errors.StaleCaptureError, match=r"was 1\.0 when .* and is 2\.0 now"):
         jitted(ONES)
     value = 1.0
     assert np.array_equal(quiet(jitted, ONES), [1, 1])
-    with pytest.raises(lw.StaleCaptureError, match=r"was 2\.0 when .* and is 1\.0 now"):
+    with pytest.raises(lw.errors.StaleCaptureError, match=r"was 2\.0 when .* and is 1\.0 now"):
         jitted(jnp.ones(3))
 
 
@@ -381,7 +381,7 @@ def test_the_message() -> None:
         "1.0",
         "0.5",
     )
-    with pytest.raises(lw.StaleCaptureError) as info:
+    with pytest.raises(lw.errors.StaleCaptureError) as info:
         step(ONES)
     assert str(info.value).splitlines() == [
         f"step captures `settings.rate` ({short_file(__file__)}:{line}), which was 1.0 when it was "
@@ -421,10 +421,12 @@ def test_explanations_say_it() -> None:
     assert warns.explain(ONES).unsound == ()
     value = 2.0
     said = warns.explain(ONES)
-    assert (said.outcome, said.reasons) == (lw.Outcome.REUSE, ())
-    assert [(each.path, each.kind) for each in said.unsound] == [("value", lw.ReasonKind.CAPTURE)]
+    assert (said.outcome, said.reasons) == (lw.types.Outcome.REUSE, ())
+    assert [(each.path, each.kind) for each in said.unsound] == [
+        ("value", lw.types.ReasonKind.CAPTURE)
+    ]
     assert "unsound" in said.sentence
-    assert retraces.explain(ONES).outcome is lw.Outcome.RETRACE
+    assert retraces.explain(ONES).outcome is lw.types.Outcome.RETRACE
     assert warns.explain(jnp.ones(3)).unsound == ()
     assert [each.name for each in warns.captures if not each.is_of_package] == ["value"]
 
@@ -449,10 +451,10 @@ def test_what_is_large_is_checked_in_a_block(action: Any) -> None:
         quiet(jitted, ONES)
         array2[1], items[1], deep.rate[3].rate[4].rate = 3, 8, 4
         if action == "raise":
-            with pytest.raises(lw.StaleCaptureError):
+            with pytest.raises(lw.errors.StaleCaptureError):
                 jitted(ONES)
         elif action == "warn":
-            with pytest.warns(lw.StaleCaptureWarning):
+            with pytest.warns(lw.errors.StaleCaptureWarning):
                 jitted(ONES)
         else:
             jitted(ONES)
@@ -476,7 +478,7 @@ def test_blocks_nest_and_end() -> None:
             jitted(ONES)
         assert [each.after for each in inner.stale] == ["2.0"]
         value[0] = 3.0
-        with pytest.raises(lw.StaleCaptureError):
+        with pytest.raises(lw.errors.StaleCaptureError):
             jitted(ONES)
     quiet(jitted, ONES)
     with pytest.raises(ValueError, match="one of 'warn', 'raise', 'retrace', 'ignore', got 'no'"):
@@ -492,7 +494,7 @@ def test_what_cannot_be_compared_is_named_once() -> None:
     jitted(ONES)
     generator.random()
     quiet(jitted, ONES)
-    said = pytest.warns(lw.StaleCaptureWarning, match="`generator`.* cannot be compared")
+    said = pytest.warns(lw.errors.StaleCaptureWarning, match="`generator`.* cannot be compared")
     with said, lw.debug.check_captures() as found:
         jitted(ONES)
         jitted(ONES)
@@ -519,7 +521,7 @@ def test_code_of_the_users_that_raises_does_not_break_a_call() -> None:
     for _ in range(2):
         jitted(ONES)
     awkward = Raising()
-    with pytest.raises(lw.StaleCaptureError, match="awkward"):
+    with pytest.raises(lw.errors.StaleCaptureError, match="awkward"):
         jitted(ONES)
 
 
@@ -529,7 +531,7 @@ def test_an_emptied_cell() -> None:
     jitted = jit(lambda x: x * value, stale="raise")
     jitted(ONES)
     del value
-    with pytest.raises(lw.StaleCaptureError, match="is nothing now"):
+    with pytest.raises(lw.errors.StaleCaptureError, match="is nothing now"):
         jitted(ONES)
     value = 1.0
     quiet(jitted, ONES)
@@ -560,7 +562,7 @@ def test_under_transformations(wrap: Any) -> None:
     wrap(jitted)(x)
     quiet(wrap(jitted), x)
     value = 2.0
-    with pytest.raises(lw.StaleCaptureError):
+    with pytest.raises(lw.errors.StaleCaptureError):
         wrap(lambda y: jitted(y))(x)
 
 
@@ -598,10 +600,10 @@ def test_so_many_captures_are_checked() -> None:
     jitted(ONES)
     space[names[-1]] = 2.0
     quiet(jitted, ONES)
-    with lw.debug.check_captures(), pytest.raises(lw.StaleCaptureError):
+    with lw.debug.check_captures(), pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
     space[names[0]] = 3.0
-    with pytest.raises(lw.StaleCaptureError):
+    with pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
 
 
@@ -680,7 +682,7 @@ def test_copies_and_pickles() -> None:
         assert np.array_equal(other(ONES), ONES)
     assert copy.deepcopy(jitted).__wrapped__ is module_level
     globals()["rate"] = 2.0
-    with pytest.raises(lw.StaleCaptureError):
+    with pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
 
 
@@ -697,7 +699,7 @@ def test_two_jits_of_one_function() -> None:
     assert counts.traces == 0
     value = 2.5
     third = jit(function, stale="raise")  # which JAX has programs for
-    with pytest.raises(lw.StaleCaptureError):
+    with pytest.raises(lw.errors.StaleCaptureError):
         third(ONES)
     second.clear_cache()
     value = 3.0

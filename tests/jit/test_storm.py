@@ -53,7 +53,7 @@ def storm(make: Callable[[int], Any], calls: int, jitted: Any = None) -> list[st
         with warnings.catch_warnings(record=True) as given:
             warnings.simplefilter("always")
             jitted(make(number))
-        assert all(each.category is lw.RetraceStormWarning for each in given)
+        assert all(each.category is lw.errors.RetraceStormWarning for each in given)
         found += [f"{number}: {each.message}" for each in given]
     return found
 
@@ -118,7 +118,7 @@ def test_it_warns_at_the_line_that_called() -> None:
     jitted = lw.jit(lambda x: x)
     for size in range(1, 9):
         jitted(jnp.ones(size))
-    with pytest.warns(lw.RetraceStormWarning) as given:
+    with pytest.warns(lw.errors.RetraceStormWarning) as given:
         jitted(jnp.ones(9))
     assert [Path(each.filename).name for each in given] == ["test_storm.py"]
 
@@ -152,7 +152,7 @@ def test_a_warning_that_is_an_error_does_not_break_the_function() -> None:
     for size in range(1, 9):
         jitted(jnp.ones(size))
     argument = jnp.ones(9)
-    with pytest.raises(lw.RetraceStormWarning):
+    with pytest.raises(lw.errors.RetraceStormWarning):
         jitted(argument)
     assert jitted(argument).shape == (9,)
     assert jitted(jnp.ones(10)).shape == (10,)

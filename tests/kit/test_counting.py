@@ -26,18 +26,22 @@ def test_exact_numbers() -> None:
         step(jnp.ones(3))
         step(jnp.ones(3))
         step(jnp.ones(4))
-    with pytest.raises(lw.RetraceError, match=r"0 traces, 1 wanted"), assert_traces(1):
+    with pytest.raises(lw.errors.RetraceError, match=r"0 traces, 1 wanted"), assert_traces(1):
         step(jnp.ones(3))
-    with pytest.raises(lw.RetraceError, match=r"1 compile, 0 wanted\n  compile of step from "):  # noqa: SIM117
-        with assert_compiles(0):
-            step(jnp.ones(5))
+    with (
+        pytest.raises(
+            lw.errors.RetraceError, match=r"1 compile, 0 wanted\n  compile of step from "
+        ),
+        assert_compiles(0),
+    ):
+        step(jnp.ones(5))
 
 
 def test_why() -> None:
     """Of a function under `lw.jit` the error says why, and carries the explanation."""
     step = lw.jit(lambda x: x + 2)
     step(jnp.ones(3))
-    with pytest.raises(lw.RetraceError, match=r"x: shape: \(3,\) -> \(4,\)") as caught:  # noqa: SIM117
+    with pytest.raises(lw.errors.RetraceError, match=r"x: shape: \(3,\) -> \(4,\)") as caught:  # noqa: SIM117
         with assert_traces(0):
             step(jnp.ones(4))
     (explanation,) = caught.value.explanations
@@ -56,7 +60,7 @@ def test_of_one_function() -> None:
     with assert_traces(1, of=step), assert_traces(1, of="step"), assert_traces(2):
         step(jnp.ones(3))
         other(jnp.ones(3))
-    with pytest.raises(lw.RetraceError, match=r"1 trace of .*step, 0 wanted"):  # noqa: SIM117
+    with pytest.raises(lw.errors.RetraceError, match=r"1 trace of .*step, 0 wanted"):  # noqa: SIM117
         with assert_traces(0, of=step.__wrapped__):
             step(jnp.ones(6))
     with assert_no_retrace(of=step):
@@ -87,7 +91,7 @@ def test_as_decorators() -> None:
         call()
 
     never(lambda: None)
-    with pytest.raises(lw.RetraceError):
+    with pytest.raises(lw.errors.RetraceError):
         never(once)
     never(lambda: None)
 
@@ -100,7 +104,7 @@ def test_an_exception_goes_through() -> None:
     block = assert_traces(0)
     with block:
         pass
-    with pytest.raises(lw.RetraceError), block:
+    with pytest.raises(lw.errors.RetraceError), block:
         step(jnp.ones(4))
     with block:
         pass

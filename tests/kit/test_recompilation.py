@@ -204,14 +204,18 @@ def test_calls_are_held_to_it(wrap: Any, plain: Any) -> None:
     assert step(Config(0.5), X) == 3.0
     assert step(Config(1.0), X) == 6.0
     assert step(Config(1.0, depth=3), X) == 9.0
-    with pytest.raises(lw.RetraceError, match=r"only on config.depth; it did so on\n  x: shape: "):
+    with pytest.raises(
+        lw.errors.RetraceError, match=r"only on config.depth; it did so on\n  x: shape: "
+    ):
         step(Config(1.0), jnp.ones(4))
-    with pytest.raises(lw.RetraceError, match=r"config.act: static: 'tanh' -> 'relu'") as caught:
+    with pytest.raises(
+        lw.errors.RetraceError, match=r"config.act: static: 'tanh' -> 'relu'"
+    ) as caught:
         step(Config(1.0, depth=3, act="relu"), X)
     (explanation,) = caught.value.explanations
     assert explanation.outcome == "retrace"
     step(Config(1.0, depth=3, act="relu"), X)  # now it is there
-    with pytest.raises(lw.RetraceError, match=r"x: commitment"):
+    with pytest.raises(lw.errors.RetraceError, match=r"x: commitment"):
         step(Config(0.5), jax.device_put(X, jax.devices()[0]))
 
 
@@ -220,7 +224,7 @@ def test_filter_jit_is_known(plain: Any) -> None:
     step = recompiles_only_on("config.depth")(eqx.filter_jit(plain))
     step(Config(0.5), X)
     step(Config(0.5, depth=3), X)
-    with pytest.raises(lw.RetraceError, match=r"config\.lr: "):
+    with pytest.raises(lw.errors.RetraceError, match=r"config\.lr: "):
         step(Config(1.0), X)
 
 
@@ -235,7 +239,7 @@ def test_static_arguments_are_known() -> None:
     assert power(2.0) == 4.0
     assert power(3.0, n=3) == 27.0
     assert power(3.0, 4) == 81.0
-    with pytest.raises(lw.RetraceError, match=r"x: dtype"):
+    with pytest.raises(lw.errors.RetraceError, match=r"x: dtype"):
         power(2)
 
 
@@ -244,7 +248,7 @@ def test_no_paths_at_all() -> None:
     step = recompiles_only_on()(lambda x: x + 1)
     step(X)
     step(2 * X)
-    with pytest.raises(lw.RetraceError, match=r"only on nothing at all"):
+    with pytest.raises(lw.errors.RetraceError, match=r"only on nothing at all"):
         step(jnp.ones(4))
 
 
@@ -252,7 +256,7 @@ def test_the_paths_alone_decide(plain: Any) -> None:
     """A call is right if it differs from any earlier one in the paths alone."""
     step = recompiles_only_on("config.depth")(plain)
     step(Config(1.0), X)
-    with pytest.raises(lw.RetraceError):
+    with pytest.raises(lw.errors.RetraceError):
         step(Config(1.0, act="a"), X)
     step(Config(1.0, depth=5, act="a"), X)
 
@@ -351,7 +355,7 @@ def test_errors_pickle() -> None:
     """The error of a guarded call travels to another process."""
     step = recompiles_only_on()(lambda x: x + 1)
     step(X)
-    with pytest.raises(lw.RetraceError) as caught:
+    with pytest.raises(lw.errors.RetraceError) as caught:
         step(jnp.ones(4))
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
 
@@ -368,7 +372,7 @@ def test_dataclasses_are_arguments_too() -> None:
     step = recompiles_only_on("settings.size")(lambda settings, x: settings.rate * x)
     step(Settings(1.0), X)
     step(Settings(1.0, 2), X)
-    with pytest.raises(lw.RetraceError, match=r"settings.rate: weak type"):
+    with pytest.raises(lw.errors.RetraceError, match=r"settings.rate: weak type"):
         step(Settings(jnp.float32(1)), X)
 
 

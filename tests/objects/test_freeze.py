@@ -167,16 +167,16 @@ def test_tracers_inside_are_reported_by_field() -> None:
         a: Any = lw.static_field(freeze=True)
         b: lw.Static[Any] = None
 
-    with pytest.raises(lw.TracerInStaticError, match=r"Q\.a\['k'\]\[1\]"):
+    with pytest.raises(lw.errors.TracerInStaticError, match=r"Q\.a\['k'\]\[1\]"):
         jax.jit(lambda v: Q({"k": [1, v]}))(1.0)
-    with pytest.raises(lw.TracerInStaticError, match=r"Q\.b: a list") as error:
+    with pytest.raises(lw.errors.TracerInStaticError, match=r"Q\.b: a list") as error:
         jax.jit(lambda v: Q({"k": [1, v]}, []))(1.0)
-    assert isinstance(error.value, lw.UnhashableStaticError)
+    assert isinstance(error.value, lw.errors.UnhashableStaticError)
 
 
 def test_what_freeze_cannot_convert_is_still_refused() -> None:
     """An object that freezing leaves as it is meets validation as usual."""
-    with pytest.raises(lw.UnhashableStaticError, match=r"P\.a\[0\]"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"P\.a\[0\]"):
         P(1.0, [types.SimpleNamespace(a=1)])
 
 

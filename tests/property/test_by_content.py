@@ -199,7 +199,7 @@ def test_a_list_in_a_cell_is_watched(held: list[Any], data: st.DataObject) -> No
     held[place] = data.draw(numbers)
     try:
         structure = jax.tree.structure(step)
-    except lw.StaticMutatedError:
+    except lw.errors.StaticMutatedError:
         assert exact(held) != exact(before)
         assert jax.tree.structure(Step(1.0, make(held))) != jax.tree.structure(
             Step(1.0, make(before))

@@ -8,8 +8,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise import ReasonKind
 from leafwise.testing.strategies import pytrees
+from leafwise.types import ReasonKind
 
 from . import zoo
 from .calls import CallRecipe, context

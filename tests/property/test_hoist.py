@@ -21,7 +21,7 @@ def test_hoisted_functions_have_no_constants(drawn: tuple[Callable[..., Any], st
     fn, source = drawn
     try:
         hoisted, captured = lw.hoist(fn)
-    except lw.HoistError as error:
+    except lw.errors.HoistError as error:
         assert "class" in str(error), f"{source}\n{error}"  # noqa: PT017  # which is one outcome of two
         return
     before, after = fn(1.0), hoisted(captured, 1.0)

@@ -100,7 +100,7 @@ def test_a_failed_construction_leaves_nothing() -> None:
     for i in range(5):
         static = Own((i,))
         watched = weakref.ref(static)
-        with pytest.raises(lw.UnhashableStaticError):
+        with pytest.raises(lw.errors.UnhashableStaticError):
             Params(1.0, (static, [i]))
         del static
         gc.collect()

@@ -128,9 +128,9 @@ class Freshness(RuleBasedStateMachine):
     def set_openly(self, data: st.DataObject) -> None:
         if self.cls is not Foreign:
             name = data.draw(st.sampled_from([*sorted(self.model), "unknown"]))
-            with pytest.raises(lw.FrozenInstanceError):
+            with pytest.raises(lw.errors.FrozenInstanceError):
                 setattr(self.instance, name, 1)
-            with pytest.raises(lw.FrozenInstanceError):
+            with pytest.raises(lw.errors.FrozenInstanceError):
                 delattr(self.instance, name)
 
     @rule()

@@ -505,7 +505,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
 def test_refused_by_path(name: str) -> None:
     """What cannot be compared is refused, by its path, with the reason and a way out."""
     make, path, reason = REFUSED[name]
-    with pytest.raises(lw.StaticFieldError, match=path) as error:
+    with pytest.raises(lw.errors.StaticFieldError, match=path) as error:
         P(1.0, make())
     message = str(error.value)
     assert reason in message
@@ -522,14 +522,14 @@ def test_tracers_are_refused() -> None:
         P(1.0, closing(a=(x,)))
         return x
 
-    with pytest.raises(lw.TracerInStaticError, match=r"P\.f\.__closure__\['a'\]\[0\]"):
+    with pytest.raises(lw.errors.TracerInStaticError, match=r"P\.f\.__closure__\['a'\]\[0\]"):
         program(1.0)
 
 
 def test_outside_of_functions_nothing_changes() -> None:
     """A list, a dict or an array that is no part of a function is refused as ever."""
     for value in ([1], {"a": 1}, {1}, jnp.ones(2), np.ones(2), ([1],)):
-        with pytest.raises(lw.StaticFieldError):
+        with pytest.raises(lw.errors.StaticFieldError):
             P(1.0, value)
     assert not same(1, True)
     assert same((1, "a"), (1, "a"))
@@ -635,9 +635,9 @@ def test_a_change_in_place_is_seen_at_the_next_flatten(name: str) -> None:
     before = jax.tree.structure(p)
     assert jax.tree.structure(p) == before
     change()
-    with pytest.raises(lw.StaticMutatedError, match=r"P\.f.*changed in place"):
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.f.*changed in place"):
         jax.tree.structure(p)
-    with pytest.raises(lw.StaticMutatedError, match=r"P\.f"), lw.debug.check_statics():
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.f"), lw.debug.check_statics():
         jax.tree.structure(p)
     assert structure(function) != before
 
@@ -647,7 +647,9 @@ def test_the_message_of_a_change_names_the_cell() -> None:
     function, change = changed_cell()
     p = P(1.0, function)
     change()
-    with pytest.raises(lw.StaticMutatedError, match=r"P\.f\.__closure__\['lr'\] was 1, now 2"):
+    with pytest.raises(
+        lw.errors.StaticMutatedError, match=r"P\.f\.__closure__\['lr'\] was 1, now 2"
+    ):
         jax.tree.leaves(p)
 
 
@@ -675,7 +677,7 @@ def test_no_program_of_a_changed_function_answers_for_another() -> None:
     first = P(jnp.ones(2), times_first(held))
     assert program(first)[0] == 2
     held[0] = 3.0
-    with pytest.raises(lw.StaticMutatedError):
+    with pytest.raises(lw.errors.StaticMutatedError):
         program(first)
     fresh = P(jnp.ones(3), times_first([2.0]))
     assert program(fresh)[0] == 2

@@ -159,7 +159,7 @@ def test_change_is_noticed(name: str) -> None:
             lambda: jax.tree_util.tree_leaves_with_path(p),
             lambda: jax.tree.map(lambda v: v, p),
         ):
-            with pytest.raises(lw.StaticMutatedError, match=r"^P\.a") as error:
+            with pytest.raises(lw.errors.StaticMutatedError, match=r"^P\.a") as error:
                 flatten()
     assert "changed in place" in str(error.value)
     assert "fix:" in str(error.value)
@@ -191,7 +191,7 @@ def test_registered_classes_are_watched(name: str) -> None:
     with check_statics():
         jax.tree.leaves(made)
         change()
-        with pytest.raises(lw.StaticMutatedError, match=r"^R\.a"):
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"^R\.a"):
             jax.tree.leaves(made)
     assert structure is not None
 
@@ -203,7 +203,7 @@ def test_message_says_what_changed() -> None:
     with check_statics():
         jax.tree.leaves(p)
         box.v["k"] = 2
-        with pytest.raises(lw.StaticMutatedError) as error:
+        with pytest.raises(lw.errors.StaticMutatedError) as error:
             jax.tree.leaves(p)
     assert "P.a[1].v['k'] was 1, now 2" in str(error.value)
 
@@ -213,7 +213,7 @@ def test_change_before_the_block() -> None:
     value, change = case("list in a closure")
     p = P(1.0, value)
     change()
-    with check_statics(), pytest.raises(lw.StaticMutatedError):
+    with check_statics(), pytest.raises(lw.errors.StaticMutatedError):
         jax.tree.leaves(p)
 
 
@@ -229,7 +229,7 @@ def test_constructed_inside_of_the_block() -> None:
         made = Inside(box)
         jax.tree.leaves(made)
         box.v = 2
-        with pytest.raises(lw.StaticMutatedError, match=r"Inside\.a"):
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"Inside\.a"):
             jax.tree.leaves(made)
     assert jax.tree.leaves(made) == []
 
@@ -239,7 +239,7 @@ def test_rebuilt_instances_are_watched() -> None:
     box = Box(1)
     p = jax.tree.map(lambda v: v + 1, P(1.0, box))
     box.v = 2
-    with check_statics(), pytest.raises(lw.StaticMutatedError):
+    with check_statics(), pytest.raises(lw.errors.StaticMutatedError):
         jax.tree.leaves(p)
 
 
@@ -248,7 +248,7 @@ def test_nested_instances_are_watched() -> None:
     box = Box(1)
     tree = {"k": [P(P(1.0, box))]}
     box.v = 2
-    with check_statics(), pytest.raises(lw.StaticMutatedError, match=r"P\.a"):
+    with check_statics(), pytest.raises(lw.errors.StaticMutatedError, match=r"P\.a"):
         jax.tree.leaves(tree)
 
 
@@ -260,7 +260,7 @@ def test_inside_of_jit() -> None:
         p.a.v = 2
         return p
 
-    with check_statics(), pytest.raises(lw.StaticMutatedError):
+    with check_statics(), pytest.raises(lw.errors.StaticMutatedError):
         jax.jit(change)(P(1.0, box))
 
 
@@ -329,5 +329,5 @@ def test_a_hash_that_depends_on_something_else() -> None:
     with lw.debug.check_statics():
         jax.tree.leaves(holder)
         world["mood"] = 2
-        with pytest.raises(lw.StaticMutatedError, match="Holder"):
+        with pytest.raises(lw.errors.StaticMutatedError, match="Holder"):
             jax.tree.leaves(holder)

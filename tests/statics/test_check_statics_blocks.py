@@ -45,7 +45,7 @@ def test_nested_blocks(box: Box) -> None:
         with check_statics():
             pass
         box.v = 2
-        with pytest.raises(lw.StaticMutatedError):
+        with pytest.raises(lw.errors.StaticMutatedError):
             jax.tree.leaves(p)
     assert jax.tree.leaves(p) == [1.0]
 
@@ -63,7 +63,7 @@ def test_as_a_decorator(box: Box) -> None:
     """Like any `contextlib` manager it can decorate a function, which runs checked."""
     p = P(1.0, box)
     box.v = 2
-    with pytest.raises(lw.StaticMutatedError):
+    with pytest.raises(lw.errors.StaticMutatedError):
         check_statics()(jax.tree.leaves)(p)
     assert jax.tree.leaves(p) == [1.0]
 
@@ -77,7 +77,7 @@ def test_covers_all_threads(box: Box) -> None:
     def other() -> None:
         try:
             jax.tree.leaves(p)
-        except lw.StaticMutatedError as error:
+        except lw.errors.StaticMutatedError as error:
             caught.append(error)
 
     with check_statics():
@@ -101,7 +101,7 @@ def test_blocks_in_many_threads(box: Box) -> None:
             with check_statics():
                 try:
                     jax.tree.leaves(p)
-                except lw.StaticMutatedError:
+                except lw.errors.StaticMutatedError:
                     continue
                 missed.append(1)
 
@@ -157,7 +157,7 @@ with lw.debug.check_statics():
     pass
 try:
     jax.tree.leaves(p)
-except lw.StaticMutatedError as error:
+except lw.errors.StaticMutatedError as error:
     assert "P.a" in str(error)
     print("raised")
 else:

@@ -116,7 +116,7 @@ def test_failed_constructions_keep_nothing() -> None:
     thing = Thing()
     reference = weakref.ref(thing)
     for bad in ([], np.ones(2)):
-        with pytest.raises(lw.StaticFieldError):
+        with pytest.raises(lw.errors.StaticFieldError):
             P(1.0, (thing, bad))
     del thing
     gc.collect()

@@ -190,7 +190,7 @@ def test_a_new_instance_from_a_changed_static(kind: str) -> None:
     assert program(kept) == 1
     change(static)
     assert read(static) == 2
-    with pytest.raises(lw.StaticMutatedError, match=r"Sound\.s"):
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"Sound\.s"):
         Sound(1.0, static)
     assert isinstance(kept, Sound)
 
@@ -203,7 +203,7 @@ def test_a_change_that_keeps_the_hash() -> None:
     object.__setattr__(static, "value", -2)
     try:
         after = Sound(1.0, static)
-    except lw.StaticMutatedError:
+    except lw.errors.StaticMutatedError:
         return
     assert jax.tree.structure(after) != structure
     assert jax.tree.structure(after) == jax.tree.structure(Sound(1.0, Config(-2)))
@@ -243,7 +243,7 @@ def test_check_statics_sees_every_change(kind: str, again: str) -> None:
     with lw.debug.check_statics():
         assert program(instance) == 1
         change(static)
-        with pytest.raises(lw.StaticMutatedError, match=r"Sound\.s"):
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"Sound\.s"):
             program(instance if again == "same instance" else Sound(1.0, static))
     del instance
 
@@ -269,9 +269,9 @@ def test_check_statics_is_off_outside_of_its_blocks() -> None:
         with lw.debug.check_statics():
             jax.tree.leaves(instance)
         static.value = 2
-        with pytest.raises(lw.StaticMutatedError):
+        with pytest.raises(lw.errors.StaticMutatedError):
             jax.tree.leaves(instance)
-        with pytest.raises(lw.StaticMutatedError):
+        with pytest.raises(lw.errors.StaticMutatedError):
             jax.tree.leaves_with_path(instance)
     assert jax.tree.leaves(instance) == [1.0]
 
@@ -295,7 +295,7 @@ jax.tree.leaves(p)
 thing.value = 2
 try:
     jax.tree.leaves(p)
-except lw.StaticMutatedError as error:
+except lw.errors.StaticMutatedError as error:
     print(error)
 """
     for value, expected in (("1", "P.s"), ("0", ""), ("", "")):

@@ -72,7 +72,7 @@ def test_building_from_a_changed_object(name: str, nested: str) -> None:
     }[nested]
     first = P(1.0, place(value))
     object.__setattr__(value, "v", 2)
-    with pytest.raises(lw.StaticMutatedError, match=r"P\.a.*changed in place") as error:
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.a.*changed in place") as error:
         P(2.0, place(value))
     assert isinstance(error.value, RuntimeError)
     assert "build a new value instead" in str(error.value)
@@ -100,7 +100,7 @@ def test_partial_whose_keywords_changed() -> None:
     part = functools.partial(print, sep="a")
     first = P(1.0, part)
     part.keywords["sep"] = "b"
-    with pytest.raises(lw.StaticMutatedError, match=r"P\.a"):
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.a"):
         P(1.0, part)
     assert first.a is part
 
@@ -117,7 +117,7 @@ def test_changed_and_changed_back() -> None:
     value = Value(1)
     first = P(1.0, value)
     value.v = 2
-    with pytest.raises(lw.StaticMutatedError):
+    with pytest.raises(lw.errors.StaticMutatedError):
         P(1.0, value)
     value.v = 1
     assert jax.tree.structure(P(2.0, value)) == jax.tree.structure(first)
@@ -151,6 +151,6 @@ def test_registered_classes_notice_too() -> None:
     value = Value(1)
     structure = jax.tree.structure(R(value))
     value.v = 2
-    with pytest.raises(lw.StaticMutatedError, match=r"R\.a"):
+    with pytest.raises(lw.errors.StaticMutatedError, match=r"R\.a"):
         jax.tree.leaves(R(value))
     assert structure == structure  # noqa: PLR0124  # it keeps the key alive

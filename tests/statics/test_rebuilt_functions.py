@@ -81,7 +81,7 @@ def test_a_cell_that_changes(cls: Any) -> None:
     assert program(p) == 2
     held[0] = 3.0
     if cls is ByContent:
-        with pytest.raises(lw.StaticMutatedError, match=r"ByContent\.s\.__closure__\['a'\]"):
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"ByContent\.s\.__closure__\['a'\]"):
             program(p)
         assert program(cls(jnp.float32(1.0), function)) == 3
     else:

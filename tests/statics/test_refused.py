@@ -107,9 +107,9 @@ PLACES: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 KINDS = [
-    *((name, make, lw.UnhashableStaticError) for name, make in MUTABLE.items()),
-    *((name, make, lw.ArrayInStaticError) for name, make in ARRAYS.items()),
-    *((name, make, lw.InconsistentHashError) for name, make in HASHES.items()),
+    *((name, make, lw.errors.UnhashableStaticError) for name, make in MUTABLE.items()),
+    *((name, make, lw.errors.ArrayInStaticError) for name, make in ARRAYS.items()),
+    *((name, make, lw.errors.InconsistentHashError) for name, make in HASHES.items()),
 ]
 
 
@@ -137,7 +137,7 @@ def test_a_tracer_is_refused_at_the_line(place: str) -> None:
         Sound(1.0, wrap(x))
         return x
 
-    with pytest.raises(lw.TracerInStaticError) as caught:
+    with pytest.raises(lw.errors.TracerInStaticError) as caught:
         program(1.0)
     assert caught.value.findings[0].path.startswith(path)
     assert "program" in [entry.name for entry in caught.traceback]
@@ -161,7 +161,7 @@ def test_a_hidden_tracer_is_refused(kind: str) -> None:
         Sound(1.0, hide(x))
         return x
 
-    with pytest.raises(lw.TracerInStaticError, match=r"Sound\.s"):
+    with pytest.raises(lw.errors.TracerInStaticError, match=r"Sound\.s"):
         program(1.0)
 
 
@@ -228,7 +228,7 @@ def test_a_list_made_inside_of_jit_never_gets_out() -> None:
     first = plain(1.0)
     first.s.append(2)
     assert plain(1.0).s == [1, 2], "this is the hazard"
-    with pytest.raises(lw.UnhashableStaticError, match=r"Sound\.s"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Sound\.s"):
         jax.jit(lambda x: Sound(x, [1]))(1.0)
 
 
@@ -241,11 +241,15 @@ def test_all_bad_fields_are_reported_at_once() -> None:
         b: Any = lw.static_field()
         c: Any = lw.static_field()
 
-    with pytest.raises(lw.StaticFieldError) as caught:
+    with pytest.raises(lw.errors.StaticFieldError) as caught:
         Many([1], 2, (np.ones(2), NoHash()))
     paths = [finding.path for finding in caught.value.findings]
     assert paths == ["Many.a", "Many.c[0]", "Many.c[1]"]
-    for kind in (lw.UnhashableStaticError, lw.ArrayInStaticError, lw.InconsistentHashError):
+    for kind in (
+        lw.errors.UnhashableStaticError,
+        lw.errors.ArrayInStaticError,
+        lw.errors.InconsistentHashError,
+    ):
         assert isinstance(caught.value, kind)
 
 

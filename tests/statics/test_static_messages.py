@@ -54,7 +54,7 @@ class BadRepr:
 
 def message(*values: Any) -> str:
     """Return the message for these statics."""
-    with pytest.raises(lw.StaticFieldError) as error:
+    with pytest.raises(lw.errors.StaticFieldError) as error:
         Params(1.0, *values)
     return str(error.value)
 
@@ -82,7 +82,7 @@ def test_array_in_full() -> None:
 
 def test_tracer_in_full() -> None:
     """The whole message for a tracer: why it cannot be, and what to do."""
-    with pytest.raises(lw.TracerInStaticError) as error:
+    with pytest.raises(lw.errors.TracerInStaticError) as error:
         jax.jit(lambda v: Params(1.0, act=v).x)(jnp.ones(3))
     lines = str(error.value).splitlines()
     assert lines[0] == (
@@ -205,7 +205,7 @@ def test_mutated_in_full() -> None:
     held = Held(1)
     first = Params(1.0, held)
     object.__setattr__(held, "n", 2)
-    with pytest.raises(lw.StaticMutatedError) as error:
+    with pytest.raises(lw.errors.StaticMutatedError) as error:
         Params(1.0, held)
     lines = str(error.value).splitlines()
     assert lines[0].startswith(
@@ -218,10 +218,10 @@ def test_mutated_in_full() -> None:
 
 def test_findings_are_data() -> None:
     """Path, value, reason and fix can be read one by one."""
-    with pytest.raises(lw.StaticFieldError) as error:
+    with pytest.raises(lw.errors.StaticFieldError) as error:
         Params(1.0, [])
     (finding,) = error.value.findings
-    assert isinstance(finding, lw.Finding)
+    assert isinstance(finding, lw.types.Finding)
     assert finding.path == "Params.layers"
     assert finding.got == "[] (list)"
     assert finding.reason == "a list can change in place and has no hash"

@@ -162,7 +162,7 @@ def test_an_undecorated_subclass_is_refused() -> None:
         @abc.abstractmethod
         def method(self) -> None: ...
 
-    with pytest.raises(lw.UndecoratedSubclassError, match=r"@lw\.pytree"):
+    with pytest.raises(lw.errors.UndecoratedSubclassError, match=r"@lw\.pytree"):
         Forgotten(1.0, "a")
 
     class PlainForgotten(Plain):
@@ -188,7 +188,7 @@ def test_slots_keep_their_leaves() -> None:
 
 def test_a_subclass_that_overrides_a_default_keeps_staticness() -> None:
     """Overriding a static field silently is a definition error, not a new leaf."""
-    with pytest.raises(lw.DefinitionError, match=r"Silent\.s"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"Silent\.s"):
 
         @lw.pytree
         class Silent(Sound):
@@ -203,7 +203,7 @@ def test_a_subclass_that_overrides_a_default_keeps_staticness() -> None:
 
 def test_optional_static_is_refused() -> None:
     """``Optional[Static[...]]`` would be a leaf; the error has the right spelling."""
-    with pytest.raises(lw.DefinitionError, match=r"lw\.Static\[str \| None\]"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"lw\.Static\[str \| None\]"):
 
         @lw.pytree
         class Buried:
@@ -214,7 +214,7 @@ def test_optional_static_is_refused() -> None:
 def test_a_forgotten_static_is_refused(kind: Any) -> None:
     """A field that JAX could not trace must say that it is static."""
     made = type("Forgot", (), {"__annotations__": {"s": kind}})
-    with pytest.raises(lw.DefinitionError, match=r"Forgot\.s"):
+    with pytest.raises(lw.errors.DefinitionError, match=r"Forgot\.s"):
         lw.pytree(made)
 
 
@@ -249,7 +249,7 @@ def test_equality_is_one_bool(cls: Any, sound: bool) -> None:
     assert hash(pairs[0]) == hash(pairs[1]) == hash(pairs[2])
     nan = cls(jnp.array([jnp.nan]), "a")
     assert nan == cls(jnp.array([jnp.nan]), "a")
-    with pytest.raises(lw.TracerComparisonError):
+    with pytest.raises(lw.errors.TracerComparisonError):
         jax.jit(lambda p, q: p == q)(pairs[0], pairs[1])
 
 

@@ -134,10 +134,10 @@ INCONSISTENT: dict[str, Callable[[], Any]] = {
     "int subclass": lambda: IntEqWithoutHash(1),
     "str subclass": lambda: StrEqWithoutHash("a"),
 }
-ROWS: dict[str, tuple[Callable[[], Any], type[lw.StaticFieldError]]] = {
-    **{name: (make, lw.UnhashableStaticError) for name, make in UNHASHABLE.items()},
-    **{name: (make, lw.ArrayInStaticError) for name, make in ARRAY.items()},
-    **{name: (make, lw.InconsistentHashError) for name, make in INCONSISTENT.items()},
+ROWS: dict[str, tuple[Callable[[], Any], type[lw.errors.StaticFieldError]]] = {
+    **{name: (make, lw.errors.UnhashableStaticError) for name, make in UNHASHABLE.items()},
+    **{name: (make, lw.errors.ArrayInStaticError) for name, make in ARRAY.items()},
+    **{name: (make, lw.errors.InconsistentHashError) for name, make in INCONSISTENT.items()},
 }
 POSITIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "itself": (lambda v: v, ""),
@@ -170,7 +170,7 @@ def test_row(row: str, position: str) -> None:
     assert finding.reason
     assert finding.fix
     assert str(error.value) == str(finding)
-    assert isinstance(error.value, lw.StaticFieldError)
+    assert isinstance(error.value, lw.errors.StaticFieldError)
     assert isinstance(error.value, TypeError)
 
 
@@ -217,7 +217,7 @@ def test_tracer(position: str) -> None:
         reached.append("after")
         return made.x
 
-    with pytest.raises(lw.TracerInStaticError, match=r"^P\.a") as error:
+    with pytest.raises(lw.errors.TracerInStaticError, match=r"^P\.a") as error:
         jax.jit(traced)(1.0)
     assert reached == ["before"]
     assert error.value.findings[0].path == f"P.a{path}"
@@ -230,7 +230,7 @@ def test_tracer(position: str) -> None:
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad], ids=["jit", "vmap", "grad"])
 def test_tracers_of_every_transformation(transform: Any) -> None:
     """Tracers of jit, vmap and grad alike are no static values."""
-    with pytest.raises(lw.TracerInStaticError):
+    with pytest.raises(lw.errors.TracerInStaticError):
         transform(lambda v: P(v, v).x)(jnp.ones(3) if transform is jax.vmap else 1.0)
 
 
@@ -284,16 +284,16 @@ def test_several_fields_are_reported_together() -> None:
         c: lw.Static[Any] = 1
         d: lw.Static[Any] = None
 
-    with pytest.raises(lw.StaticFieldError) as error:
+    with pytest.raises(lw.errors.StaticFieldError) as error:
         jax.jit(lambda v: Q([1], (np.ones(2), ({},)), v, RaisingHash()))(1.0)
     found = error.value
     paths = [finding.path for finding in found.findings]
     assert paths == ["Q.a", "Q.b[0]", "Q.b[1][0]", "Q.c", "Q.d"]
     for kind in (
-        lw.UnhashableStaticError,
-        lw.ArrayInStaticError,
-        lw.TracerInStaticError,
-        lw.InconsistentHashError,
+        lw.errors.UnhashableStaticError,
+        lw.errors.ArrayInStaticError,
+        lw.errors.TracerInStaticError,
+        lw.errors.InconsistentHashError,
     ):
         assert isinstance(found, kind)
     assert str(found) == "\n".join(map(str, found.findings))
@@ -301,9 +301,9 @@ def test_several_fields_are_reported_together() -> None:
 
 def test_one_kind_several_times() -> None:
     """Several findings of one kind are an error of just that kind."""
-    with pytest.raises(lw.UnhashableStaticError) as error:
+    with pytest.raises(lw.errors.UnhashableStaticError) as error:
         P(1.0, ([], {}))
-    assert type(error.value) is lw.UnhashableStaticError
+    assert type(error.value) is lw.errors.UnhashableStaticError
     assert len(error.value.findings) == 2
 
 
@@ -311,7 +311,7 @@ def test_cycles() -> None:
     """A container that contains itself is refused, not read forever."""
     holder = Holder(None)
     object.__setattr__(holder, "held", (holder,))
-    with pytest.raises(lw.UnhashableStaticError, match="contains itself"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match="contains itself"):
         P(1.0, holder)
 
 
@@ -323,9 +323,9 @@ def test_shared_parts_are_no_cycle() -> None:
 
 def test_validated_at_every_way_of_construction() -> None:
     """Constructor, `replace`, defaults and `__post_init__` all end in validation."""
-    with pytest.raises(lw.UnhashableStaticError):
+    with pytest.raises(lw.errors.UnhashableStaticError):
         lw.replace(P(1.0), a=[])
-    with pytest.raises(lw.UnhashableStaticError):
+    with pytest.raises(lw.errors.UnhashableStaticError):
         dataclasses.replace(P(1.0), a=[])
 
     @lw.pytree
@@ -336,7 +336,7 @@ def test_validated_at_every_way_of_construction() -> None:
         def __post_init__(self) -> None:
             self.b = {}
 
-    with pytest.raises(lw.UnhashableStaticError) as error:
+    with pytest.raises(lw.errors.UnhashableStaticError) as error:
         Q()
     assert [finding.path for finding in error.value.findings] == ["Q.a", "Q.b"]
 
@@ -345,7 +345,7 @@ def test_failed_construction_is_forgotten() -> None:
     """After a refused value, good values work, and the bad one is refused again."""
     bad: list[int] = []
     for _ in range(3):
-        with pytest.raises(lw.UnhashableStaticError):
+        with pytest.raises(lw.errors.UnhashableStaticError):
             P(1.0, (1, bad))
         assert P(1.0, (1, 2)).a == (1, 2)
 

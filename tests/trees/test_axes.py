@@ -153,14 +153,14 @@ def test_shard_map() -> None:
 )
 def test_names_that_lead_nowhere(paths: Any, fields: Any, words: list[str]) -> None:
     """Unknown and static names are refused, with the nearest valid path."""
-    with pytest.raises(lw.PathError) as caught:
+    with pytest.raises(lw.errors.PathError) as caught:
         lw.axes(params(), None, paths, **fields)
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
 
 
 def test_names_that_meet() -> None:
     """A field and a path inside it contradict each other."""
-    with pytest.raises(lw.TreeError, match=r"'encoder' and 'encoder\.w' meet"):
+    with pytest.raises(lw.errors.TreeError, match=r"'encoder' and 'encoder\.w' meet"):
         lw.axes(params(), None, {"encoder.w": 0}, encoder=1)
     with pytest.raises(TypeError, match=r"lw\.axes takes a mapping"):
         lw.axes(params(), None, 3)  # type: ignore[arg-type]
@@ -187,5 +187,5 @@ def test_other_nodes() -> None:
     assert made == {"a": (None, 0), "b": [Many(1, 5)]}
     assert lw.axes(3, 4) == 4
     assert lw.axes(None, 4) is None
-    with pytest.raises(lw.PathError, match="it has x\n"):
+    with pytest.raises(lw.errors.PathError, match="it has x\n"):
         lw.axes(Many(1), y=0)

@@ -86,7 +86,7 @@ def test_what_is_read(text: str, steps: tuple[str, ...]) -> None:
 )
 def test_what_is_no_path(text: str) -> None:
     """What is no path is refused, with the place where it stops being one."""
-    with pytest.raises(lw.PathError, match="is no path") as caught:
+    with pytest.raises(lw.errors.PathError, match="is no path") as caught:
         parse(text)
     assert repr(text) in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
@@ -141,7 +141,7 @@ def test_two_keys_that_print_alike_are_not_mixed_up() -> None:
 
     tree = collections.OrderedDict({Key(0): 1, Key(1): 2})
     for ask in (lambda: lw.mask(tree, "['k']"), lambda: lw.update(tree, {"['k']": 3})):
-        with pytest.raises(lw.PathError, match="2 parts"):
+        with pytest.raises(lw.errors.PathError, match="2 parts"):
             ask()
 
 

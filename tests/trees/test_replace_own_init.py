@@ -43,9 +43,9 @@ def test_no_change_is_equal() -> None:
 def test_changed_fields_are_converted_checked_and_validated() -> None:
     """What changes is treated as in construction; errors name the field."""
     assert lw.replace(LAYER, n=4.0).n == 4
-    with pytest.raises(lw.FieldCheckError, match=r"Layer\.n"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Layer\.n"):
         lw.replace(LAYER, n=-1)
-    with pytest.raises(lw.UnhashableStaticError, match=r"Layer\.runs"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Layer\.runs"):
         lw.replace(LAYER, runs=[1])
     with pytest.raises(TypeError, match=r"no field 'rusn' \(did you mean 'runs'\?\)"):
         lw.replace(LAYER, rusn=1)
@@ -60,14 +60,16 @@ def test_plain_dataclasses_replace_fails() -> None:
 
 def test_unknown_attribute_of_a_finished_instance() -> None:
     """Assigning what is no field says so, and suggests no replace that would fail."""
-    with pytest.raises(lw.FrozenInstanceError, match="no such field: it has w, n, runs") as error:
+    with pytest.raises(
+        lw.errors.FrozenInstanceError, match="no such field: it has w, n, runs"
+    ) as error:
         LAYER.other = 1  # type: ignore[attr-defined]
     assert "lw.replace" not in str(error.value)
 
 
 def test_fix_keeps_the_default() -> None:
     """The repaired declaration of a text field has the default that it had."""
-    with pytest.raises(lw.DefinitionError) as error:
+    with pytest.raises(lw.errors.DefinitionError) as error:
 
         @lw.pytree
         class P:

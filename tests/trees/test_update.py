@@ -163,11 +163,11 @@ def test_converters_checks_and_statics() -> None:
     tree = [Checked(1)]
     made = lw.update(tree, {"[0].x": 3, "[0].t": [1, 2]})[0]
     assert (made.x, type(made.x), made.t) == (3.0, float, (1, 2))
-    with pytest.raises(lw.FieldCheckError, match=r"Checked\.n"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Checked\.n"):
         lw.update(tree, {"[0].n": 0})
-    with pytest.raises(lw.UnhashableStaticError, match=r"Layer\.act"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Layer\.act"):
         lw.update(model(), {"encoder.act": ["relu"]})
-    with pytest.raises(lw.ArrayInStaticError, match=r"Model\.config"):
+    with pytest.raises(lw.errors.ArrayInStaticError, match=r"Model\.config"):
         lw.update(model(), {"config.depth": jnp.ones(2)})
 
 
@@ -185,7 +185,7 @@ def test_a_constructor_written_by_hand_does_not_run() -> None:
     made = lw.update([Own(2)], {"[0].n": 3})[0]
     assert (made.x, made.n) == (2.0, 3)
     assert lw.update([Own(2)], {"[0].x": 4})[0].x == 4.0
-    with pytest.raises(lw.FieldCheckError, match=r"Own\.n"):
+    with pytest.raises(lw.errors.FieldCheckError, match=r"Own\.n"):
         lw.update([Own(2)], {"[0].n": 0})
 
 
@@ -250,7 +250,7 @@ def test_init_only_arguments() -> None:
 )
 def test_a_path_that_leads_nowhere(changes: Any, words: list[str]) -> None:
     """The message says where the path went wrong, what is there, and what is nearest."""
-    with pytest.raises(lw.PathError) as caught:
+    with pytest.raises(lw.errors.PathError) as caught:
         lw.update(model(), changes)
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
 
@@ -258,7 +258,7 @@ def test_a_path_that_leads_nowhere(changes: Any, words: list[str]) -> None:
 @pytest.mark.parametrize("array", [np.ones(2), jnp.ones(2)])
 def test_elements_of_an_array(array: Any) -> None:
     """An array has no parts: the message has JAX's own way to change elements."""
-    with pytest.raises(lw.PathError, match=r"no parts; .*`x.at\[0\].set"):
+    with pytest.raises(lw.errors.PathError, match=r"no parts; .*`x.at\[0\].set"):
         lw.update({"x": array}, {"['x'][0]": 1.0})
 
 
@@ -275,7 +275,7 @@ def test_elements_of_an_array(array: Any) -> None:
 )
 def test_changes_that_meet(changes: Any) -> None:
     """Two changes of one place, or one inside the other, are refused by both paths."""
-    with pytest.raises(lw.TreeError, match="meet") as caught:
+    with pytest.raises(lw.errors.TreeError, match="meet") as caught:
         lw.update(model(), changes)
     texts = [repr(key) for key in changes if isinstance(key, str)]
     assert all(text in str(caught.value) for text in texts)
@@ -283,7 +283,7 @@ def test_changes_that_meet(changes: Any) -> None:
 
 def test_what_is_no_change() -> None:
     """Patterns, and what is no mapping from paths, are refused."""
-    with pytest.raises(lw.PathError, match="not a pattern"):
+    with pytest.raises(lw.errors.PathError, match="not a pattern"):
         lw.update(model(), {"layers[*].w": 1})
     for changes in (None, [("encoder.w", 1)], "encoder.w"):
         with pytest.raises(TypeError, match="takes a mapping from paths to values"):
@@ -296,7 +296,7 @@ def test_the_tree_itself() -> None:
     """The empty path is the tree, also as JAX's key path of a tree that is one leaf."""
     assert lw.update(1, {(): 2}) == 2
     assert lw.update(model(), {"": 2}) == 2  # type: ignore[comparison-overlap]
-    with pytest.raises(lw.PathError, match="which has no parts"):
+    with pytest.raises(lw.errors.PathError, match="which has no parts"):
         lw.update(1, {"x": 2})
 
 
@@ -364,7 +364,7 @@ def test_static_values_of_every_kind() -> None:
     with pytest.raises(ValueError, match="must be < 10"):
         lw.update(old, {"shown": 30})
     for whole in (Color.RED, "text", 1, int, abs, frozenset({1})):
-        with pytest.raises(lw.PathError, match="which has no parts"):
+        with pytest.raises(lw.errors.PathError, match="which has no parts"):
             lw.update([whole], {"[0].a": 1})
 
 
@@ -396,7 +396,7 @@ def test_registered_classes() -> None:
     lw.register(Foreign, dynamic=["x"], static=["unit"])
     made = lw.update([Foreign(1)], {"[0].unit": "m"})[0]
     assert (made.x, made.unit) == (1, "m")
-    with pytest.raises(lw.UnhashableStaticError, match=r"Foreign\.unit"):
+    with pytest.raises(lw.errors.UnhashableStaticError, match=r"Foreign\.unit"):
         lw.update([Foreign(1)], {"[0].unit": ["m"]})
 
     @functools.partial(jax.tree_util.register_dataclass, data_fields=["x"], meta_fields=["n"])
@@ -445,7 +445,7 @@ def test_subclasses_slots_and_generics() -> None:
 
     made = lw.update([Child(1)], {"[0].n": 5, "[0].y": 6, "[0].k": "z"})[0]
     assert (type(made), made.x, made.n, made.y, made.k) == (Child, 1, 5, 6, "z")
-    with pytest.raises(lw.PathError, match="it has x, n, y, k"):
+    with pytest.raises(lw.errors.PathError, match="it has x, n, y, k"):
         lw.update(Child(1), {"z": 1})
 
 
@@ -478,5 +478,5 @@ def test_under_jit() -> None:
 
 def test_a_tracer_in_a_static() -> None:
     """A traced value cannot become static, however deep it is put."""
-    with pytest.raises(lw.TracerInStaticError, match=r"Model\.config\.depth"):
+    with pytest.raises(lw.errors.TracerInStaticError, match=r"Model\.config\.depth"):
         jax.jit(lambda n: lw.update(model(), {"config.depth": n}))(1)

@@ -161,7 +161,7 @@ def test_a_path_that_leads_nowhere(where: str, words: list[str]) -> None:
     """A typo selects not nothing, but is an error: where it went wrong, and what is nearest."""
     selections = [where, ~lw.where(where), lw.where("encoder") | lw.where(where)]
     for selection in selections:
-        with pytest.raises(lw.PathError) as caught:
+        with pytest.raises(lw.errors.PathError) as caught:
             lw.mask(model(), selection)
         missing = [word for word in words if word not in str(caught.value)]
         assert not missing, str(caught.value)
@@ -177,7 +177,7 @@ def test_nothing_to_match_is_no_typo() -> None:
 def test_metadata_that_no_field_has() -> None:
     """An entry that no field has selects nothing, but one that is nearly there is a typo."""
     assert chosen(lw.where(group="x")) == []
-    with pytest.raises(lw.PathError, match="'trainabel'\n  nearest: 'trainable'"):
+    with pytest.raises(lw.errors.PathError, match="'trainabel'\n  nearest: 'trainable'"):
         lw.mask(model(), lw.where(trainabel=False))
 
 
@@ -306,7 +306,7 @@ def test_a_mask_selects_as_itself() -> None:
 )
 def test_a_tree_of_bools_that_does_not_fit(prefix: Any, words: str) -> None:
     """A tree that is no prefix is refused by the path at which it differs."""
-    with pytest.raises(lw.TreeError, match="is no prefix of the tree") as caught:
+    with pytest.raises(lw.errors.TreeError, match="is no prefix of the tree") as caught:
         lw.mask({"a": 1, "b": [2, 3]}, prefix)
     assert words in str(caught.value)
 
@@ -328,9 +328,9 @@ def test_labels() -> None:
 
 def test_labels_that_meet() -> None:
     """Two labels for a leaf, or none, are errors that name the leaf."""
-    with pytest.raises(lw.TreeError, match=r"Model.encoder.w has two labels, 'a' and 'b'"):
+    with pytest.raises(lw.errors.TreeError, match=r"Model.encoder.w has two labels, 'a' and 'b'"):
         lw.labels(model(), {"a": "encoder", "b": "**.w"}, "c")
-    with pytest.raises(lw.TreeError, match=r"Model.layers\[0\].w has no label"):
+    with pytest.raises(lw.errors.TreeError, match=r"Model.layers\[0\].w has no label"):
         lw.labels(model(), {"a": "encoder"})
     for label in (None, ("a",)):
         with pytest.raises(TypeError, match="a label is a leaf"):
@@ -433,7 +433,7 @@ def test_trees_that_do_not_fit() -> None:
     ]
     for other, words in cases:
         for trees in ((one, other), (other, one)):
-            with pytest.raises(lw.TreeError) as caught:
+            with pytest.raises(lw.errors.TreeError) as caught:
                 lw.combine(*trees)
             message = str(caught.value)
             assert words in message or trees[0] is other, message
@@ -447,7 +447,7 @@ def test_statics_are_compared_with_their_types() -> None:
         x: Any
         n: Any = lw.static_field()
 
-    with pytest.raises(lw.TreeError, match=r"P\.n is 1 in one, True in another"):
+    with pytest.raises(lw.errors.TreeError, match=r"P\.n is 1 in one, True in another"):
         lw.combine(P(1.0, 1), P(None, True))
 
 
@@ -519,7 +519,7 @@ def test_many_statics() -> None:
     tree = [Many(1), Many(2, 5)]
     assert chosen("[*].*", tree) == ["[0].x", "[1].x"]
     assert lw.combine(*lw.partition(tree, "[0]")) == tree
-    with pytest.raises(lw.PathError, match="it has x\n"):
+    with pytest.raises(lw.errors.PathError, match="it has x\n"):
         lw.mask(tree, "[0].y")
-    with pytest.raises(lw.TreeError, match=r"the static Many\.n is 1 in one, 2 in another"):
+    with pytest.raises(lw.errors.TreeError, match=r"the static Many\.n is 1 in one, 2 in another"):
         lw.combine([Many(1)], [Many(None, 2)])

@@ -19,7 +19,8 @@ from leafwise.errors import StructureMismatchError
 class Diff(tuple[Reason, ...]):
     """The differences between two trees: a tuple that is empty if there are none.
 
-    Each is a `leafwise.Reason`: its ``before`` is the first tree's, its ``after`` the second's,
+    Each is a `leafwise.types.Reason`: its ``before`` is the first tree's, its ``after`` the
+    second's,
     and its ``outcome`` what JAX makes of it if a jitted function gets the one after the other.
     Printed, it has a line for each.
     """

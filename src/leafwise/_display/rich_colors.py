@@ -23,7 +23,7 @@ def colored(lines: Iterable[list[Span]]) -> Iterator[Text]:
     """Yield the lines of a diagram in colour.
 
     Args:
-        lines: The lines, as `leafwise.Diagram` lays them out.
+        lines: The lines, as `leafwise.types.Diagram` lays them out.
 
     Yields:
         One `rich.text.Text` a line; whether colours show is for rich's console to say.

@@ -41,7 +41,7 @@ class SiteRecord(TypedDict):
 
 
 class ReasonRecord(TypedDict):
-    """One difference between two calls: a `leafwise.Reason` as words."""
+    """One difference between two calls: a `leafwise.types.Reason` as words."""
 
     path: str
     kind: str
@@ -100,7 +100,7 @@ class Report(TypedDict):
 
 
 class StaleCall(TypedDict):
-    """A call that was answered for the old value of a capture: a `leafwise.StaleCapture`."""
+    """A call that was answered for the old value of a capture: a `leafwise.types.StaleCapture`."""
 
     name: str
     reader: str
@@ -111,7 +111,7 @@ class StaleCall(TypedDict):
 
 
 class CapturedValue(TypedDict):
-    """One value that a function closes over: a `leafwise.Capture` as words."""
+    """One value that a function closes over: a `leafwise.types.Capture` as words."""
 
     name: str
     treatment: str

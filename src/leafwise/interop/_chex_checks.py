@@ -175,7 +175,7 @@ def _load_part(assertion: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 class ChexCheck(NamedCheck):
     """One or more assertions as the check of a field; `chex_check` makes it.
 
-    It is called with the value, returns None, and raises `leafwise.FieldCheckError`.
+    It is called with the value, returns None, and raises `leafwise.errors.FieldCheckError`.
     ``first & second`` runs both, in this order.
     """
 

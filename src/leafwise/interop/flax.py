@@ -45,12 +45,13 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
 
     What the statics were is written as well, as the keys of dicts without leaves, so that
     ``jax.tree.map`` over a state dict still meets nothing but arrays. A state dict of another
-    static configuration is refused with a `leafwise.CheckpointMismatchError`, and so is one that
+    static configuration is refused with a `leafwise.errors.CheckpointMismatchError`, and so is one
+    that
     lacks a field or has another one. A state dict that says nothing of statics (one made by
     hand) is taken.
 
     A static that means nothing to another process (a lambda, a local function, so also an
-    optimizer of optax) is refused with a `leafwise.CheckpointError`, to save and to restore.
+    optimizer of optax) is refused with a `leafwise.errors.CheckpointError`, to save and to restore.
 
     Pytree classes are those of `leafwise.pytree`, the subclasses of
     `leafwise.interop.equinox.Module`, bound methods of the former (whose function counts as a

@@ -254,7 +254,7 @@ def test_other_outcomes_stay(project: Project) -> None:
             step(jnp.ones(4))
             pytest.skip("not today")
 
-        @pytest.mark.xfail(raises=lw.RetraceError, strict=True)
+        @pytest.mark.xfail(raises=lw.errors.RetraceError, strict=True)
         def test_expected():
             step(jnp.ones(5))
 
