@@ -13,6 +13,8 @@ import pytest
 
 from leafwise import _watching, cli
 
+pytestmark = pytest.mark.slow  # a process of its own for each script
+
 Done = subprocess.CompletedProcess[str]
 
 

@@ -206,6 +206,7 @@ def in_terminal(arguments: list[str], width: int, **environment: str) -> tuple[i
 ONE = "@lw.pytree\nclass P:\n    n: lw.Static[int] = 2\n"
 
 
+@pytest.mark.slow
 def test_on_a_terminal(write: Write) -> None:
     """On a terminal: its width, colours, and progress on standard error that goes away."""
     code, out, err = in_terminal([write(ONE)], 70)
@@ -218,6 +219,7 @@ def test_on_a_terminal(write: Write) -> None:
     assert err.rstrip().endswith("\x1b[2K"), "the line is wiped at the end"
 
 
+@pytest.mark.slow
 def test_on_a_terminal_without_colours(write: Write) -> None:
     """NO_COLOR is honoured on a terminal."""
     code, out, _ = in_terminal([write(ONE)], 100, NO_COLOR="1")

@@ -22,6 +22,7 @@ MODULES = sorted(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
     """Every example prints what its docstring says."""
