@@ -4,7 +4,9 @@
 # ///
 """Every check of leafwise: `nox -s tests` runs all that a change must pass.
 
-What follows `--` goes to the session's tool: `nox -s tests -- tests/statics -k key`.
+`nox -s quick` is the inner loop, `nox -s nightly` what takes too long for each change, and
+`nox -l` lists the rest. What follows `--` goes to the session's tool:
+`nox -s quick -- tests/statics -k key`.
 """
 
 import os
@@ -58,11 +60,18 @@ PYTHONS = SUPPORTED if AVAILABLE else [f"{sys.version_info[0]}.{sys.version_info
 WORKERS = ("-n", "logical", "--maxprocesses=4")  # each worker compiles with threads of its own
 OLDEST, NEWEST = (AVAILABLE or PYTHONS)[0], (AVAILABLE or PYTHONS)[-1]
 ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
-PROPERTIES = ("property", "kit", "planted", "strategies")
-# What depends little on Python and JAX, and the kit, which tests/interop tries on both ends.
-ON_NEWEST = ("bench", "check", "docs", "examples", "kit", "meta", "plugin", "report", "strategies")
-# What depends on JAX more than on Python, and runs with the same JAX on the newest.
-AS_ON_NEWEST = ("hazards", "messages", "oracle", "transforms")
+
+# What runs on which Python, by the markers of pyproject.toml. On the newest, `tests` leaves
+# the laws to `properties`; what no session of `nox -s tests` runs, `nightly` does.
+LAWS = "property and not nightly"
+QUICK = "(unit or hazard or message) and not slow"
+CHOSEN = {
+    NEWEST: "not (property or downstream or no_extras or nightly)",
+    OLDEST: "unit or hazard or message or oracle or transforms",
+}
+BETWEEN = "(unit or message) and not slow"
+# What depends on neither Python nor JAX, or needs what is installed for the newest alone.
+ON_NEWEST = "interop or downstream or no_extras or examples or docs or bench"
 
 
 def _floors(*names: str, groups: tuple[str, ...] = ()) -> list[str]:
@@ -84,33 +93,53 @@ def _install(session: nox.Session, *groups: str, project: str = "", pins: list[s
     session.install("-e", project or ".", *wanted, *pins)
 
 
+def _chosen(python: str) -> str:
+    """Return the markers of what `tests` runs on a Python."""
+    return f"({CHOSEN.get(python, BETWEEN)})"
+
+
+def _pins(python: str) -> list[str]:
+    """Pin the oldest JAX, on the oldest Python supported."""
+    return _floors("jax", "jaxlib") if python == SUPPORTED[0] else []
+
+
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests on each Python, with the oldest JAX on the oldest, and then every check."""
-    if not session.posargs:  # a narrowed run stays narrow
-        ecosystem = [f"downstream-{python}" for python in ENDS]
-        for check in ("properties", *ecosystem, "lint", "types", "docs", "demo"):
-            session.notify(check, posargs=[])
-    pins = _floors("jax", "jaxlib") if session.python == SUPPORTED[0] else []
+    """Run the tests on each Python, with the oldest JAX on the oldest, and then every check.
+
+    Nothing runs twice; `nightly` runs what is left out. `-- tests/statics` runs that on each
+    Python, and no other check.
+    """
+    python = str(session.python)
+    newest = python == NEWEST
     # The pages, which run on the newest, show the libraries around leafwise.
-    groups = ("test", "interop") if session.python == NEWEST else ("test",)
-    _install(session, *groups, pins=pins)
-    extra: list[str] = []
-    if not session.posargs:
-        left_out = ["downstream", "interop", "planted"]  # sessions of their own run these
-        if session.python != OLDEST:
-            left_out += PROPERTIES
-        if session.python != NEWEST:
-            left_out += ON_NEWEST
-        if session.python not in (OLDEST, NEWEST):
-            left_out += AS_ON_NEWEST
-        extra = [f"--ignore=tests/{folder}" for folder in left_out]
-        extra.append("--ignore=tests/examples/test_scripts.py")  # the demo runs them
-        if session.python != NEWEST:
-            extra.append("--ignore=tests/oracle/test_explain_command.py")
-    if not session.posargs and session.python == NEWEST and not os.environ.get("CI"):
-        extra.append("--cov")  # a quarter slower: for people to read
-    session.run("pytest", *WORKERS, *extra, *session.posargs)
+    _install(session, "test", *(["interop"] if newest else []), pins=_pins(python))
+    if session.posargs:  # a narrowed run stays narrow
+        session.run("pytest", *WORKERS, *session.posargs)
+        return
+    for check in ("properties", "no_extras", "lint", "types", "docs"):
+        session.notify(check, posargs=[])
+    session.notify("demo", posargs=["--smoke"])  # tests/examples runs the examples
+    if not newest:
+        session.run("pytest", *WORKERS, "-m", _chosen(python))
+        return
+    found = Path(session.create_tmp(), "works.json").absolute()
+    extra = [] if os.environ.get("CI") else ["--cov"]  # a quarter slower: for people to read
+    folders = ("tests", "tests/interop")  # named, since it has an option of its own
+    session.run(
+        *("pytest", *folders, *WORKERS, "-m", _chosen(python), "--works", str(found), *extra)
+    )
+    session.run("python", "tests/interop/table.py", str(found))
+
+
+@nox.session(python=NEWEST, default=False)
+def quick(session: nox.Session) -> None:
+    """Run what is fast, in under a minute: unit tests, hazards and messages.
+
+    `pytest tests/statics`, or another wing, takes seconds.
+    """
+    _install(session, "test", pins=[])
+    session.run("pytest", *WORKERS, "-m", QUICK, *session.posargs)
 
 
 @nox.session(python=NEWEST)
@@ -121,11 +150,39 @@ def properties(session: nox.Session) -> None:
     """
     _install(session, "test", pins=[])
     arguments = session.posargs or ["--hypothesis-profile=ci"]
-    folders = [f"tests/{folder}" for folder in PROPERTIES]
-    session.run("pytest", *folders, *WORKERS, *arguments)
+    session.run("pytest", *WORKERS, "-m", LAWS, *arguments)
 
 
-@nox.session(python=ENDS)
+@nox.session(python=PYTHONS, default=False)
+def nightly(session: nox.Session) -> None:
+    """Run what `tests` leaves out, and hold each test to its budget of CPU.
+
+    On the newest Python the other seeds of the planted faults, each example as a script and the
+    benchmark's tests; on the others the properties and whatever else `tests` runs on the newest
+    alone; then `downstream` on both ends, and `minimums`. It takes hours with
+    `-- --hypothesis-profile=thorough`.
+    """
+    python = str(session.python)
+    if not session.posargs:
+        for check in (*(f"downstream-{end}" for end in ENDS), "minimums"):
+            session.notify(check, posargs=[])
+    _install(session, "test", pins=_pins(python))
+    left_out = "nightly" if python == NEWEST else f"not {_chosen(python)} and not ({ON_NEWEST})"
+    arguments = ["--hold-budget", *(session.posargs or ["--hypothesis-profile=ci"])]
+    session.run("pytest", *WORKERS, "-m", left_out, *arguments)
+
+
+@nox.session(python=NEWEST)
+def no_extras(session: nox.Session) -> None:
+    """Try leafwise with nothing but what it depends on.
+
+    The core works, and what needs an extra names the `pip install` that brings it.
+    """
+    session.install("-e", ".", "pytest>=9")
+    session.run("pytest", "--noconftest", "tests/no_extras", *session.posargs)
+
+
+@nox.session(python=ENDS, default=False)
 def downstream(session: nox.Session) -> None:
     """Try leafwise with the libraries around it, the oldest that it supports and the newest.
 
@@ -180,10 +237,12 @@ def minimums(session: nox.Session) -> None:
 
 @nox.session(python=NEWEST)
 def lint(session: nox.Session) -> None:
-    """Check style and format (`-- --fix` repairs what it can)."""
+    """Check style, format and which wing imports which (`-- --fix` repairs what it can)."""
     session.install(*nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]))
+    if "importlinter" in PYPROJECT["tool"]:
+        session.run("lint-imports", env={"PYTHONPATH": "src"})
 
 
 @nox.session(python=NEWEST)
@@ -211,19 +270,24 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=NEWEST)
 def demo(session: nox.Session) -> None:
-    """Run every example, then `leafwise check` and `leafwise explain` over them."""
+    """Run every example, then `leafwise check` and `leafwise explain` over them.
+
+    `-- --smoke` leaves the examples to tests/examples.
+    """
+    smoke = "--smoke" in session.posargs
+    arguments = [each for each in session.posargs if each != "--smoke"]
     _install(session, "examples", project=".[cli]", pins=[])
     examples = sorted(str(path) for path in Path("examples").glob("*.py"))
     if not examples:
         session.error("examples/ holds no script")
     churn = str(Path("examples/churn.py"))  # it has no class of its own, and much to explain
     for example in examples:
-        if example != churn:
+        if example != churn and not smoke:
             session.run("python", "-W", "error", example)
     # Instances with a network to compile, and those that only go through a loop.
     left_out = ("churn", "equinox_mlp", "branches", "loops")
     checked = [example for example in examples if Path(example).stem not in left_out]
-    session.run("leafwise", "check", "--examples", "3", *checked, *session.posargs)
+    session.run("leafwise", "check", "--examples", "3", *checked, *arguments)
     session.run("leafwise", "explain", churn)
 
 

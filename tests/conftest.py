@@ -1,4 +1,4 @@
-"""What holds for all tests: their kinds, eight devices, the profiles of Hypothesis, `pytester`.
+"""What holds for all tests: their kinds, their budget, eight devices, Hypothesis, `pytester`.
 
 `--hypothesis-profile` wins, then the variable `HYPOTHESIS_PROFILE`, then `ci` where `CI`
 is set and `dev` elsewhere.
@@ -6,7 +6,10 @@ is set and `dev` elsewhere.
 
 import functools
 import gc
+import itertools
 import os
+import re
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -22,39 +25,75 @@ pytest_plugins = ["pytester"]
 
 register_profiles()
 
+# --------------------------------------------------------------------------- kinds
 
 TESTS = Path(__file__).parent
-# The kind of each test in a folder; a `pytestmark` in a file comes first. What is not here is the
-# folder of a wing, which holds unit tests.
+# The kind of all tests in a folder or file. Other folders are wings, whose tests are unit tests
+# where no `pytestmark` says otherwise.
 KINDS = {
     "transforms": "transforms",
     "property": "property",
     "planted": "property",
     "kit": "property",
     "testing/strategies": "property",
+    # `leafwise check` tries classes on many examples, too.
+    **dict.fromkeys(
+        (
+            "cli/test_annotations.py",
+            "cli/test_construction.py",
+            "cli/test_laws.py",
+            "cli/test_libraries.py",
+            "cli/test_not_built.py",
+            "cli/test_planted.py",
+            "cli/test_warnings.py",
+        ),
+        "property",
+    ),
     "interop": "interop",
     "downstream": "downstream",
     "examples": "examples",
     "docs": "docs",
     "bench": "bench",
+    "no_extras": "no_extras",
 }
+IN_WINGS = {"unit", "hazard", "message", "oracle"}
+WHEN = {"slow", "nightly"}
+
+
+@functools.cache
+def _kinds_of(path: Path) -> set[str]:
+    """Return the kinds that tests in a file or folder may have."""
+    if not path.is_relative_to(TESTS):
+        return set()
+    inner = path.relative_to(TESTS)
+    names = [each.as_posix() for each in (inner, *inner.parents)]
+    of_all = [KINDS[name] for name in names if name in KINDS]
+    return set(of_all[:1]) or (IN_WINGS if path.suffix else {*IN_WINGS, *KINDS.values()})
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its kind, by which the sessions of the noxfile choose."""
     for item in items:
-        if item.path.is_relative_to(TESTS) and not any(map(item.get_closest_marker, ALL_KINDS)):
-            item.add_marker(_kind_of(item.path))
+        kinds = _kinds_of(item.path)
+        if kinds and not any(map(item.get_closest_marker, kinds)):
+            item.add_marker("unit" if kinds is IN_WINGS else next(iter(kinds)))
 
 
-ALL_KINDS = {"unit", "hazard", "message", "oracle", *KINDS.values()}
-
-
-@functools.cache
-def _kind_of(path: Path) -> str:
-    folders = [each.as_posix() for each in path.relative_to(TESTS).parents]
-    return next((KINDS[folder] for folder in folders if folder in KINDS), "unit")
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import a file of a kind that `-m` leaves out."""
+    chosen: str = config.option.markexpr
+    kinds = _kinds_of(collection_path)
+    names = set(re.findall(r"\w+", chosen)) - {"and", "or", "not"}
+    if not kinds or not names or not names <= {*KINDS.values(), *IN_WINGS, *WHEN}:
+        return None
+    marks = (
+        {name: name in each for name in names}
+        for kind in kinds
+        for each in ((kind,), (kind, "slow"), (kind, "nightly"), (kind, *WHEN))
+    )
+    # An expression of pytest's, of nothing but such names, is one of Python's.
+    return None if any(eval(chosen, {}, each) for each in marks) else True  # noqa: S307
 
 
 class Scheduling(LoadScopeScheduling):
@@ -79,3 +118,60 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+# --------------------------------------------------------------------------- budget
+
+BUDGET = 1.0  # seconds of CPU that a test may take, its processes included, if it is not `slow`
+# Where it is held: what a second is worth, and which test pays for a late import, varies.
+TOLERANCE = 3
+SPENT = "seconds of CPU"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that makes the budget more than advice."""
+    parser.addoption("--hold-budget", action="store_true", help="fail if a test is far too slow")
+
+
+def _cpu() -> float:
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Note what a test has spent, if that is too much."""
+    before = _cpu()
+    try:
+        return (yield)
+    finally:
+        spent = _cpu() - before
+        if spent > BUDGET and not any(map(item.get_closest_marker, WHEN)):
+            item.user_properties.append((SPENT, spent))
+
+
+def _over_budget(config: pytest.Config) -> dict[str, float]:
+    """Return what was noted, also by workers: reports bring it from there."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reports = itertools.chain.from_iterable(reporter.stats.values()) if reporter else ()
+    return {
+        report.nodeid: spent
+        for report in reports
+        for name, spent in getattr(report, "user_properties", ())
+        if name == SPENT
+    }
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests that want the mark `slow`."""
+    if over := _over_budget(terminalreporter.config):
+        terminalreporter.section(f"over {BUDGET} s of CPU, and not marked slow")
+        for nodeid, spent in sorted(over.items()):
+            terminalreporter.write_line(f"{spent:5.1f} s {nodeid}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if a test took far more than its budget, where that was asked for."""
+    held = session.config.getoption("--hold-budget")
+    if held and any(each > TOLERANCE * BUDGET for each in _over_budget(session.config).values()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -142,6 +142,7 @@ def outer(x: Any) -> Any:
     return rated(x) * CONFIG.rate
 
 
+@pytest.mark.slow
 def test_top_level_is_lazy_and_typed() -> None:
     """`lw.captures` returns records; nothing of it is loaded with the package."""
     code = "import sys, leafwise; print([m for m in sys.modules if 'captur' in m])"
@@ -543,6 +544,7 @@ def operator_itemgetter() -> Any:
     return operator.itemgetter(1)
 
 
+@pytest.mark.slow
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Endless and huge containers, and endless chains of functions, come to an end."""
     loop: list[Any] = [1.0]
@@ -616,6 +618,7 @@ def test_the_stack_is_followed() -> None:
     assert wrong <= returns // 100
 
 
+@pytest.mark.slow
 def test_nothing_that_is_loaded_makes_jax_trace_again() -> None:
     """No module of leafwise changes JAX's configuration, as `jax.extend.core` does."""
     code = """

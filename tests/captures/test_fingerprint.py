@@ -303,6 +303,7 @@ def test_schedules_of_optax() -> None:
             jitted(ONES)
 
 
+@pytest.mark.slow
 def test_modules_of_nnx() -> None:
     """A parameter that is changed in place, or bound anew, is seen, also deep inside."""
     with warnings.catch_warnings():

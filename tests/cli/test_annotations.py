@@ -297,6 +297,7 @@ def test_dtypes(dtype: str, module: Any) -> None:
     assert dtype in rows["value"].change
 
 
+@pytest.mark.slow
 def test_jaxtyping() -> None:
     """Shapes and dtypes of jaxtyping annotations are those of the values drawn."""
     jaxtyping = pytest.importorskip("jaxtyping")

@@ -196,6 +196,7 @@ def test_json_of_odd_text(write: Write, check: Check) -> None:
     assert "\x1b" not in change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["rich"], ["hypothesis"], ["hypothesis", "rich"]])
 def test_without_the_extra(names: list[str], write: Write) -> None:
     """Without rich or Hypothesis the message names the extra; there is no traceback."""
@@ -208,6 +209,7 @@ def test_without_the_extra(names: list[str], write: Write) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_help_and_version_without_the_extra() -> None:
     """Help and version need nothing but leafwise."""
     source = WITHOUT.format(names=["hypothesis", "rich"], argv=["--version"])
@@ -215,6 +217,7 @@ def test_help_and_version_without_the_extra() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, lw.__version__)
 
 
+@pytest.mark.slow
 def test_as_a_module(write: Write, tmp_path: Path) -> None:
     """``python -m leafwise`` is the command; away from a terminal it is plain and quiet.
 
@@ -256,6 +259,7 @@ class Untraceable:
 """
 
 
+@pytest.mark.slow
 def test_the_same_in_every_process(write: Write) -> None:
     """Two processes with different hash seeds print the same, addresses and all."""
     file = write(RESTLESS, "shadows/json.py")
@@ -276,6 +280,7 @@ def test_the_same_twice(write: Write, check: Check) -> None:
     assert check(file) == check(file)
 
 
+@pytest.mark.slow
 def test_double_precision(write: Write) -> None:
     """With ``JAX_ENABLE_X64`` everything holds as well."""
     file = write(
@@ -303,6 +308,7 @@ def test_double_precision(write: Write) -> None:
     assert any("float64" in row["change"] for row in rows)
 
 
+@pytest.mark.slow
 def test_streams_that_cannot_take_all_characters(write: Write) -> None:
     """A value that the output cannot encode is written in another way."""
     file = write("@lw.pytree\nclass Odd:\n    s: lw.Static[str] = 'é'\n")
@@ -311,6 +317,7 @@ def test_streams_that_cannot_take_all_characters(write: Write) -> None:
     assert "Odd(s=" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early(write: Write) -> None:
     """``leafwise check ... | head -0`` ends without a traceback."""
     code = (

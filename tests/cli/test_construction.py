@@ -124,6 +124,7 @@ class RaisingRepr:
         raise ValueError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cls",
     [

@@ -130,6 +130,7 @@ def made(builder: Builder) -> list[FieldEdit]:
         return [edit for edit in edits(builder) if edit.edited is not None]
 
 
+@pytest.mark.slow
 @given(x=TREES, s=STATICS, y=TREES, t=STATICS)
 def test_an_edit_changes_its_field_alone(x: Any, s: Any, y: Any, t: Any) -> None:
     """The field of an edit differs from before; no other field does."""

@@ -14,6 +14,8 @@ import pytest
 from leafwise._jit import recorder
 from leafwise.cli import main
 
+pytestmark = pytest.mark.slow  # a process of its own for each script
+
 Done = subprocess.CompletedProcess[str]
 
 

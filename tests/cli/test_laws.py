@@ -153,6 +153,7 @@ def test_usage_errors(arguments: list[str], words: str, two: Callable[..., Outco
     assert "Traceback" not in outcome.err
 
 
+@pytest.mark.slow
 def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
     """A field need not be in every class; a class that was not built may have it."""
     outcome = check_all(write(SOURCE), "--field", "y", "--json")
@@ -348,6 +349,7 @@ def test_instances_that_take_long(
     assert slow.passed
 
 
+@pytest.mark.slow
 def test_a_static_that_only_its_copy_makes_unfit(write: Write, check_all: Check) -> None:
     """A copy that by="content" refuses is no counterexample: `copy.deepcopy(jnp.tanh)` is one."""
     file = write("""

@@ -239,6 +239,7 @@ def test_a_repr_that_raises(write: Write, check: Check) -> None:
         assert "Mute whose repr raises ValueError" in outcome.out
 
 
+@pytest.mark.slow
 def test_modules_of_real_libraries(check: Check) -> None:
     """Optimizer states, train states, frozen dicts: nothing crashes, nothing is found wrong."""
     for module, expected in (

@@ -76,6 +76,7 @@ def test_a_registered_strategy_is_used(annotation: Any) -> None:
     assert "0x" not in str(report)
 
 
+@pytest.mark.slow
 def test_a_strategy_for_the_class_itself() -> None:
     """The fix that the message names for a class that refuses all values does help."""
 

@@ -26,7 +26,8 @@ ROWS = (
     CheckedRow("width", static=True, kind="value", change="2 -> 3", predicted="retrace", traces=7,
         compiles=8, verdict=Verdict.OK),
     CheckedRow("x", static=False, kind="value", change="float32[3], other elements",
-        predicted="reuse", traces=1, compiles=1, verdict=Verdict.MISMATCH, note="predicted 0 traces"),
+        predicted="reuse", traces=1, compiles=1, verdict=Verdict.MISMATCH,
+        note="predicted 0 traces"),
     CheckedRow("x", static=False, kind="shape", change=":heart: [bold]a[/bold] \\",
         predicted="retrace", traces=1, compiles=1, verdict=Verdict.VIOLATION, note="no [retrace]"),
     CheckedRow("y", static=False, kind="structure", change="no leaf", predicted="", traces=0,
@@ -206,6 +207,7 @@ def in_terminal(arguments: list[str], width: int, **environment: str) -> tuple[i
 ONE = "@lw.pytree\nclass P:\n    n: lw.Static[int] = 2\n"
 
 
+@pytest.mark.slow
 def test_on_a_terminal(write: Write) -> None:
     """On a terminal: its width, colours, and progress on standard error that goes away."""
     code, out, err = in_terminal([write(ONE)], 70)
@@ -218,6 +220,7 @@ def test_on_a_terminal(write: Write) -> None:
     assert err.rstrip().endswith("\x1b[2K"), "the line is wiped at the end"
 
 
+@pytest.mark.slow
 def test_on_a_terminal_without_colours(write: Write) -> None:
     """NO_COLOR is honoured on a terminal."""
     code, out, _ = in_terminal([write(ONE)], 100, NO_COLOR="1")

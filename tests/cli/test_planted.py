@@ -213,6 +213,7 @@ def test_inside_of_checks_of_statics() -> None:
         assert report_of(Sound).passed
 
 
+@pytest.mark.slow
 def test_twenty_classes(write: Write, check: Check) -> None:
     """All classes of a file are checked, in order of definition."""
     source = "\n".join(

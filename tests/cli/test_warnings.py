@@ -290,6 +290,7 @@ def test_a_fault_of_a_part_that_is_no_known_one(monkeypatch: pytest.MonkeyPatch)
         assert (report.passed, report.warnings) == (False, ())
 
 
+@pytest.mark.slow
 def test_equinox_parts(write: Write, check_all: Check) -> None:
     """A layer of equinox in a class of leafwise: its fault, its name, and equinox's fix."""
     pytest.importorskip("equinox")

@@ -93,6 +93,7 @@ def said(text: str) -> str:
     return " ".join("".join(Reader(text).text).split())
 
 
+@pytest.mark.slow
 def test_tags_are_in_balance(any_report: Report) -> None:
     """Every element of the page is closed, in the right order, and it can be encoded."""
     text = page(any_report)
@@ -100,6 +101,7 @@ def test_tags_are_in_balance(any_report: Report) -> None:
     assert text.encode().decode() == text
 
 
+@pytest.mark.slow
 def test_nothing_comes_from_outside(any_report: Report) -> None:
     """The page loads nothing: no script, no address but places of its own that are there."""
     read = Reader(page(any_report))
@@ -112,12 +114,14 @@ def test_nothing_comes_from_outside(any_report: Report) -> None:
     assert "@import" not in style
 
 
+@pytest.mark.slow
 def test_ids_are_unique(any_report: Report) -> None:
     """No two elements have the same id, so that a link leads to one."""
     ids = Reader(page(any_report)).values("id")
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["usual", "hostile", "crowded", "no functions", "no time"])
 def test_timeline_is_xml(name: str) -> None:
     """The timeline is well-formed XML, and no bar of it has a negative width or leaves it."""
@@ -248,6 +252,7 @@ def test_long_labels_are_cut() -> None:
     assert len(label) <= 40
 
 
+@pytest.mark.slow
 def test_crowd_is_cut_and_said_so() -> None:
     """Of thousands of events a bounded number is shown, and all numbers add up."""
     text = page(crowded())
@@ -265,6 +270,7 @@ def test_crowd_is_cut_and_said_so() -> None:
     assert "and 2,400 more lines with 2,400 calls" in words
 
 
+@pytest.mark.slow
 def test_every_lane_of_a_crowd_has_bars() -> None:
     """A lane is never drawn empty, however many events others have."""
     for lane in drawing(page(crowded())).findall("g[@class='lane']"):

@@ -212,6 +212,7 @@ def test_abstract_values_and_tracers() -> None:
     assert seen[1] == "float32[2]  traced  8 B"
 
 
+@pytest.mark.slow
 def test_placement() -> None:
     """Sharding and device are shown where they are not the default, and bytes are the whole's."""
     code = """
@@ -338,6 +339,7 @@ def test_one_child_is_not_elided() -> None:
     assert names(drawn([0] * 6, children=4))[3] == "… 2 more"
 
 
+@pytest.mark.slow
 def test_deep_tree_is_cut() -> None:
     """A thousand levels raise no RecursionError, by default or when all are asked for."""
     tree: Any = jnp.ones(2)

@@ -144,6 +144,7 @@ def test_exit_and_warnings_are_last() -> None:
     assert "the program ended" not in printed(usual())
 
 
+@pytest.mark.slow
 def test_crowd_is_cut_and_said_so() -> None:
     """Of thousands of repeats some are shown, and lines count the rest of everything."""
     text = printed(crowded())

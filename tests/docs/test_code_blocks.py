@@ -60,6 +60,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     return sum(example.evaluate() is None for example in document)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python block of the page runs, and fails only where it says so."""

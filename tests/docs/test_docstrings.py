@@ -5,7 +5,7 @@ They may use every public name, `lw`, `jax`, `jnp` and `np` without importing it
 
 import doctest
 import importlib
-import pkgutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +14,16 @@ import pytest
 
 import leafwise
 
+SOURCE = Path(leafwise.__file__).parent
 MODULES = sorted(
-    found.name
-    for found in pkgutil.walk_packages(leafwise.__path__, "leafwise.")
-    if not found.name.endswith("__main__")
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in SOURCE.rglob("*.py")
+    if ">>>" in path.read_text(encoding="utf-8")
 )
 
 
-@pytest.mark.parametrize("name", ["leafwise", *MODULES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
     """Every example prints what its docstring says."""
     module = importlib.import_module(name)

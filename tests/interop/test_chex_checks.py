@@ -486,6 +486,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.slow
 def test_cloudpickled_class() -> None:
     """A class made in `__main__` or a function travels by value, its checks with it."""
     both = chex_check(chex.assert_rank, 2) & chex_check(chex.assert_tree_all_finite)

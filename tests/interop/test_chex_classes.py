@@ -208,6 +208,7 @@ def test_kept() -> None:
     assert isinstance(Params.zeros(3), Params)
 
 
+@pytest.mark.slow
 @works("chex", KEPT)
 def test_statics_are_keys() -> None:
     """What was made static is in the key, by type and value."""
@@ -659,6 +660,7 @@ print(value["act"], len(jax.tree.leaves(made)), made.total())
 """
 
 
+@pytest.mark.slow
 @works("chex", "a class of `from_chex` in `__main__` through cloudpickle")
 def test_cloudpickle() -> None:
     """A class made in a function works in another process."""

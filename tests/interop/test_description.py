@@ -230,6 +230,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_a_description_is_the_same_in_another_process() -> None:
     """Neither the seed of hashes nor addresses reach a description."""
     processes = [

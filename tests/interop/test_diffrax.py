@@ -40,6 +40,7 @@ class State:
     unit: lw.Static[str] = "m"
 
 
+@pytest.mark.slow
 @pytest.mark.works("diffrax", "leafwise classes as state, arguments and vector field of a solve")
 def test_diffrax() -> None:
     """The solution has the class of the state, and is traced once for equal statics."""
@@ -68,6 +69,7 @@ def test_diffrax() -> None:
     assert jnp.allclose(grown.ys.x[0], y0.x * jnp.exp(0.5), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.works("diffrax", "gradients of a solve with respect to a leafwise class")
 def test_diffrax_gradient() -> None:
     """The gradient is an instance with the statics of the arguments."""
@@ -113,6 +115,7 @@ class Solver(Module):
         return ys[0]
 
 
+@pytest.mark.slow
 @pytest.mark.works("diffrax", "a solver as a static of `leafwise.interop.equinox.Module`")
 def test_solver_as_static() -> None:
     """A solver made anew is the same static: one trace; another solver is another program."""

@@ -260,6 +260,7 @@ def test_mutation_is_found() -> None:
     assert "__getattribute__" not in Module.__dict__
 
 
+@pytest.mark.slow
 @works("`leafwise.testing.check_pytree` with all laws on `leafwise.interop.equinox.Module`")
 def test_laws() -> None:
     """All laws of pytrees hold, for drawn instances."""
@@ -271,6 +272,7 @@ def test_laws() -> None:
     check_pytree(drawn, without=without, settings=settings(max_examples=10))
 
 
+@pytest.mark.slow
 @works("`check_recompilation` on `leafwise.interop.equinox.Module`")
 def test_recompilation() -> None:
     """Statics retrace, and leaves do not."""

@@ -46,6 +46,7 @@ def checkpointed_gradients_work() -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [Carry, ModuleCarry])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.works("equinox", "the loops of `eqx.internal` that diffrax uses, as carry")

@@ -55,6 +55,7 @@ def test_construction() -> None:
     assert lw.replace(layer, act="gelu").act == "gelu"
 
 
+@pytest.mark.slow
 @works(f"{KEEPS} `filter_jit`, `filter_grad`, `filter_vmap`, `tree_at`, serialisation")
 def test_transformations() -> None:
     """Filtered transformations give instances back, and equal statics are one trace."""

@@ -79,6 +79,7 @@ def check_same_kind(one: Any, other: Any) -> None:
     assert one.net.params.power == other.net.params.power
 
 
+@pytest.mark.slow
 @works("`filter_jit`")
 def test_filter_jit() -> None:
     """Values and classes come back, and one trace serves all instances of equal statics."""
@@ -128,6 +129,7 @@ def test_filter_grad() -> None:
     assert float(loss_of(stepped, X)) < float(value)
 
 
+@pytest.mark.slow
 @works("`filter_vmap`")
 def test_filter_vmap() -> None:
     """An ensemble is made and mapped over; statics are one for all of it."""
@@ -254,6 +256,7 @@ def test_filter_closure_convert() -> None:
     assert isinstance(converted, eqx.Module)
 
 
+@pytest.mark.slow
 @works("`filter_hessian`, `filter_jacfwd` and `filter_jacrev`")
 def test_jacobians() -> None:
     """Derivatives with respect to a leafwise class are instances of it."""

@@ -83,6 +83,7 @@ class Layer(Module):
 """
 
 
+@pytest.mark.slow
 @works("instances and tree definitions that travel to another process, key included")
 def test_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a new process they have the key that equal instances have there."""
@@ -100,6 +101,7 @@ def test_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.stdout.decode().split() == ["0.0", "0.0"]
 
 
+@pytest.mark.slow
 @works(
     "a class that cloudpickle pickles by value",
     cannot="equinox has looked for fields before: refused",

@@ -177,6 +177,7 @@ def test_train_state() -> None:
     assert state.step == 60
 
 
+@pytest.mark.slow
 @pytest.mark.works("flax", "a leafwise class that holds a `TrainState`")
 def test_holding_a_train_state() -> None:
     """A train state is a dynamic field; its `apply_fn` and `tx` stay flax's own statics."""
@@ -217,6 +218,7 @@ def test_train_state_needs_a_mapping() -> None:
         state.apply_gradients(grads=params)
 
 
+@pytest.mark.slow
 @pytest.mark.works("flax", "linen modules as statics, trained with optax, jitted once")
 def test_training_with_a_static_module() -> None:
     """A class of variables, module and optimizer state is trained by one program."""

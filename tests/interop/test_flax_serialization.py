@@ -362,6 +362,7 @@ assert nnx.is_data(After(1)) and Model(After(nnx.Param(jnp.ones(())))).p.x[...] 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.works("flax", "one call makes all classes known to flax, later ones included")
 def test_registration_is_asked_for() -> None:
     """Nothing is registered before it is asked for; then, classes of before and after are."""

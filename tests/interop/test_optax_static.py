@@ -108,6 +108,7 @@ def _is_made(function: Any, arguments: tuple[Any, ...]) -> bool:
     return isinstance(made, optax.GradientTransformation) or callable(made)
 
 
+@pytest.mark.slow
 @pytest.mark.works("optax", "every public factory of optimizers and schedules, by content")
 @pytest.mark.parametrize("module", [optax, optax.contrib], ids=["optax", "contrib"])
 def test_every_public_factory(module: Any) -> None:
@@ -123,6 +124,7 @@ def test_every_public_factory(module: Any) -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.works("optax", REBUILT)
 @pytest.mark.parametrize("name", ["adam", "cosine schedule", "inject", "multi steps"])
 def test_training_with_an_optimizer_built_in_each_step(name: str) -> None:

@@ -223,6 +223,7 @@ def test_migrate_settles_differences(tmp_path: Path) -> None:
     assert [each.path for each in caught.value.differences] == ["dict['new'].depth"]
 
 
+@pytest.mark.slow
 @pytest.mark.works("orbax", "shardings of the target are honoured")
 @pytest.mark.filterwarnings("ignore:Sharding info not provided:UserWarning")
 def test_shardings_are_honoured(tmp_path: Path) -> None:
@@ -372,6 +373,7 @@ CRASH = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.works("orbax", "a crash while saving leaves nothing that restores")
 def test_a_crash_leaves_nothing_that_restores(tmp_path: Path) -> None:
     """A process that dies before orbax commits leaves no checkpoint, and a half-written folder."""

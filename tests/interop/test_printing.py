@@ -287,6 +287,7 @@ def test_treescope_shows_what_cannot_be_flattened() -> None:
     assert texts[0].endswith("# key: none: FieldNotSetError")
 
 
+@pytest.mark.slow
 @pytest.mark.works("treescope", "as the display of a notebook")
 def test_treescope_goes_first_in_a_notebook() -> None:
     """It neither adds our page below its own, nor steps back from it as the default display."""
@@ -404,6 +405,7 @@ def test_methods_are_no_fields() -> None:
     assert html_of(slotted(1)) is not None
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_for_it() -> None:
     """To decorate a class and print its repr loads none of the libraries."""
     code = """

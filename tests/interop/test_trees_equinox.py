@@ -43,6 +43,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(eqx.tree_equal(one, other))
 
 
+@pytest.mark.slow
 @pytest.mark.works("equinox", PARTS)
 @pytest.mark.parametrize(
     "where", ["mlp.layers[*].weight", Scale, eqx.is_inexact_array, lw.where(trainable=False)]

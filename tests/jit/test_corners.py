@@ -115,6 +115,7 @@ def test_cloudpickle() -> None:
     assert loaded(2.0) == 3.0
 
 
+@pytest.mark.slow
 def test_many_programs() -> None:
     """With hundreds of programs, all of them are still known, and the nearest is a late one."""
     lw.storm_guard(None)
@@ -165,6 +166,7 @@ def run(script: Path, *options: str, read: bool = True) -> tuple[int, str, str]:
     return process.returncode, printed or "", errors
 
 
+@pytest.mark.slow
 def test_reader_that_leaves(tmp_path: Path) -> None:
     """The files are written and the exit code is the script's, though nobody reads the report."""
     script = tmp_path / "piped.py"
@@ -175,6 +177,7 @@ def test_reader_that_leaves(tmp_path: Path) -> None:
     assert (tmp_path / "report.json").exists()
 
 
+@pytest.mark.slow
 def test_script_that_goes_elsewhere(tmp_path: Path) -> None:
     """A script may change the directory: files stay where they were asked for, and so it is."""
     script = tmp_path / "goes.py"
@@ -331,6 +334,7 @@ def test_trace_inside_of_another() -> None:
         jax.vmap(traced)(jnp.ones((2, 5)))
 
 
+@pytest.mark.slow
 def test_keyword_only_under_filter_jit(tmp_path: Path) -> None:
     """A script with an argument that goes by keyword alone runs, and the argument is named."""
     script = tmp_path / "named.py"

@@ -165,6 +165,7 @@ def test_wrong_thresholds(wrong: Any) -> None:
         lw.storm_guard(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "expected"), [(None, "8"), ("3", "3"), ("0", ""), ("nonsense", "8")], ids=str
 )

@@ -287,6 +287,7 @@ def run_alone(script: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_jax_is_left_as_it_was(tmp_path: Path) -> None:
     """With no watch and no function under `lw.jit`, JAX has no listener of ours."""
     said = run_alone(
@@ -313,6 +314,7 @@ def test_jax_is_left_as_it_was(tmp_path: Path) -> None:
     assert said.split() == ["1", "0", "1", "2", "0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", ["jax.jit", "lw.jit"])
 def test_hits_of_the_persistent_cache(jit: str, tmp_path: Path) -> None:
     """What the compilation cache on disk answers is a compile, and marked as a hit."""

@@ -399,6 +399,7 @@ def test_as_a_static() -> None:
         Uses(make().by)
 
 
+@pytest.mark.slow
 def test_travels() -> None:
     """Copied, pickled, or sent to a new process, it does what it did."""
     p = make()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +136,7 @@ def test_one_key_exactly_if_the_content_is_the_same(one: Recipe, other: Recipe) 
     assert same(first, build(one))
 
 
+@pytest.mark.slow
 @FEW
 @given(recipes, st.sampled_from(Recipe._fields), st.data())
 def test_each_part_counts(recipe: Recipe, part: str, data: st.DataObject) -> None:
@@ -165,6 +167,7 @@ def test_each_part_counts(recipe: Recipe, part: str, data: st.DataObject) -> Non
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 @FEW
 @given(st.lists(recipes, min_size=1, max_size=4), st.data())
 def test_a_shared_program_gives_what_an_own_one_gives(

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import given
 from jax.extend.core import Literal
 
@@ -53,6 +54,7 @@ def _reported(found: Captures) -> tuple[list[Any], list[Any]]:
     return list(constants.values()), literals
 
 
+@pytest.mark.slow
 @given(functions())
 def test_reports_agree_with_jaxprs(drawn: tuple[Callable[..., Any], str]) -> None:
     """The constants and literals of a jaxpr are those that the report names, and no others."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def nodes(tree: Any) -> Iterator[tuple[type, tuple[Any, ...]]]:
             yield from nodes(child)
 
 
+@pytest.mark.slow
 @given(edited_calls())
 def test_trees_of_all_libraries(edit: tuple[CallRecipe, CallRecipe, set[str]]) -> None:
     """Structure, classes and statics differ for `diff` exactly if they do."""
@@ -76,6 +78,7 @@ def test_statics_of_every_kind(pair: tuple[zoo.Recipe, zoo.Recipe]) -> None:
         assert structural({"a": first}, {"a": again}) is unequal(first, again)
 
 
+@pytest.mark.slow
 @given(pytrees(), st.data())
 def test_trees_that_we_ship(tree: Any, data: st.DataObject) -> None:
     """A tree that is taken apart and put together has no differences; another one has."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_tree_map_is_the_identity_on_statics(made: DrawnClass) -> None:
         assert getattr(mapped, field.name) == expected
 
 
+@pytest.mark.slow
 @given(pytree_classes())
 def test_tracers_pass_through(made: DrawnClass) -> None:
     """Inside jit the fields hold tracers, and statics are what they were."""

@@ -125,6 +125,7 @@ def test_a_cycle_through_a_static_is_collected() -> None:
     assert [ref() for ref in watched] == [None] * 20
 
 
+@pytest.mark.slow
 @given(st.lists(recipes, min_size=1, max_size=6))
 def test_equal_statics_share_what_jax_compares(drawn: list[Recipe]) -> None:
     """However many equal and other instances come and go, treedefs follow the values."""
@@ -219,6 +220,7 @@ def test_threads_agree_on_treedefs(kind: str) -> None:
     assert all(a != b for i, a in enumerate(distinct) for b in distinct[:i])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager_switching")
 def test_threads_that_make_and_drop() -> None:
     """Keys that die in one thread while another makes them again never mix values up."""

@@ -190,6 +190,7 @@ def test_freshness(cls: Any) -> None:
     run_state_machine_as_test(machine, settings=settings(stateful_step_count=15))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", CLASSES)
 def test_freshness_while_statics_are_checked(cls: Any) -> None:
     """The same while every static is read again at every flatten."""

@@ -102,6 +102,7 @@ def test_prediction_is_what_jax_does(edit: tuple[CallRecipe, CallRecipe, set[str
     assert named <= paths | {"devices"} | fresh_paths(before) | fresh_paths(after), str(explanation)
 
 
+@pytest.mark.slow
 @given(histories())
 def test_history_decides(history: list[CallRecipe]) -> None:
     """Of several earlier calls the least costly decides, and `lw.jit` remembers enough to say."""

@@ -836,6 +836,7 @@ sys.stdout.buffer.write(cloudpickle.dumps((treedef, p)))
 """
 
 
+@pytest.mark.slow
 def test_pickled_to_another_process_and_back() -> None:
     """Instance and structure travel to another process and back, and still agree."""
     p = P(1.0, closing(lr=0.1))

@@ -241,6 +241,7 @@ assert treedef.num_nodes == 4
 """
 
 
+@pytest.mark.slow
 def test_by_value_to_another_process() -> None:
     """A class that cloudpickle carries along keeps its option."""
 

@@ -81,6 +81,7 @@ def test_no_growth_over_many_keys() -> None:
     assert keep.a == -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "rounds", "at_once"),
     [(lambda i: i, 10, 100_000), (lambda i: ("a", (i, 0.5)), 2, 10_000), (Value, 2, 10_000)],

@@ -276,6 +276,7 @@ def test_check_statics_is_off_outside_of_its_blocks() -> None:
     assert jax.tree.leaves(instance) == [1.0]
 
 
+@pytest.mark.slow
 def test_check_statics_by_environment_variable() -> None:
     """``LEAFWISE_CHECK_STATICS=1`` turns it on for a whole process."""
     code = """

@@ -27,6 +27,7 @@ KEYS = st.one_of(
 STEPS = st.one_of(NAMES.map(lambda name: f".{name}"), KEYS.map(lambda key: f"[{key!r}]"))
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS | st.sampled_from([ANY, DEEP]), max_size=6).map(tuple))
 def test_a_printed_path_is_read_back(steps: tuple[str, ...]) -> None:
     """Printing a path and reading it gives the same steps, whatever the keys of dicts are."""

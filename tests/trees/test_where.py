@@ -352,6 +352,7 @@ def same(one: Any, other: Any) -> bool:
     return mine[1] == its[1] and all(a is b for a, b in leaves)
 
 
+@pytest.mark.slow
 @given(trees_with_masks())
 def test_combine_undoes_partition(drawn: tuple[Any, Any]) -> None:
     """The halves hold each leaf once and nothing else; together they are the tree again."""
@@ -367,6 +368,7 @@ def test_combine_undoes_partition(drawn: tuple[Any, Any]) -> None:
         assert all(a is b for a, b in zip(held, expected, strict=True))
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_combine_undoes_partition_of_drawn_classes(data: st.DataObject) -> None:
     """Instances of generated classes come back with their statics, whatever they are."""
@@ -377,6 +379,7 @@ def test_combine_undoes_partition_of_drawn_classes(data: st.DataObject) -> None:
     assert type(selected) is type(rest) is type(instance)
 
 
+@pytest.mark.slow
 @given(trees_with_masks(), st.data())
 def test_selections_are_a_boolean_algebra(drawn: tuple[Any, Any], data: st.DataObject) -> None:
     """Masks of combined selections are the combined masks, leaf by leaf."""

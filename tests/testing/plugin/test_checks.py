@@ -101,6 +101,7 @@ def collected(project: Project, *options: str) -> list[str]:
     return [line for line in result.outlines if line.startswith("leafwise::")]
 
 
+@pytest.mark.slow
 def test_one_item_for_each_class_and_law(models: Project) -> None:
     """A plain run has the checks, behind the tests, in the order of the module."""
     result = models.run("--collect-only", "-q")
@@ -254,6 +255,7 @@ def test_an_error_of_the_users_code(models: Project) -> None:
     result.stdout.fnmatch_lines(["*in flatten*"])
 
 
+@pytest.mark.slow
 def test_modules_that_cannot_be_imported(models: Project) -> None:
     """A broken module is an error that names it and shows its line; others go on."""
     models.write("mypkg/broken.py", "import math\nmath.nothing")
@@ -292,6 +294,7 @@ def test_a_law_that_is_not_there(models: Project) -> None:
     result.stdout.fnmatch_lines(["leafwise_laws: there is no law 'round-trap'; there are round-*"])
 
 
+@pytest.mark.slow
 def test_without_hypothesis(models: Project) -> None:
     """Without the extra there is one error that says what to install; the rest works."""
     models.write(
@@ -312,6 +315,7 @@ def test_without_hypothesis(models: Project) -> None:
     result.stdout.fnmatch_lines(["leafwise_check needs Hypothesis", "*pip install 'leafwise*"])
 
 
+@pytest.mark.slow
 def test_the_last_failed(models: Project) -> None:
     """`--lf` runs the checks that failed, and nothing else."""
     models.write("pytest.ini", SETTINGS.replace("-p no:cacheprovider", ""))
@@ -321,6 +325,7 @@ def test_the_last_failed(models: Project) -> None:
     models.run("--lf", *options).assert_outcomes(failed=1, deselected=2)
 
 
+@pytest.mark.slow
 def test_workers(models: Project) -> None:
     """pytest-xdist hands the checks to its workers, chosen ones too."""
     models.write("mypkg/models.py", UNBUILDABLE)
@@ -329,6 +334,7 @@ def test_workers(models: Project) -> None:
     result.assert_outcomes(passed=1, failed=1, skipped=1)
 
 
+@pytest.mark.slow
 def test_strict_project(models: Project) -> None:
     """With everything strict, warnings errors and importlib mode, nothing changes."""
     models.write(

@@ -5,6 +5,7 @@ from .project import Project
 HEAVY = ("jax", "jaxlib", "numpy", "hypothesis", "leafwise")
 
 
+@pytest.mark.slow
 def test_loading_imports_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that uses nothing of the plugin imports pytest and the standard library alone."""
     # Other plugins import what they like.
@@ -23,6 +24,7 @@ def test_loading_imports_nothing(project: Project, monkeypatch: pytest.MonkeyPat
     project.run_apart("-p", "leafwise_pytest", "--collect-only").assert_outcomes()
 
 
+@pytest.mark.slow
 def test_a_conftest_comes_first(project: Project) -> None:
     """What `conftest.py` sets before it imports JAX holds, whatever of the plugin is used."""
     project.write("sub/conftest.py", "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax")
@@ -54,6 +56,7 @@ def test_a_conftest_comes_first(project: Project) -> None:
     project.run_apart(*options, "-o", "pythonpath=.").assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_turned_off(project: Project) -> None:
     """`-p no:leafwise` turns everything off; pytest then warns of what it does not know."""
     project.write(

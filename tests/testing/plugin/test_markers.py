@@ -56,6 +56,7 @@ def test_a_compile_without_a_trace(project: Project) -> None:
     result.stdout.fnmatch_lines(["    x: commitment: *", "  allowed by *"])
 
 
+@pytest.mark.slow
 def test_whose_events_count(project: Project) -> None:
     """`of` is a name or a function; operations of JAX itself count if they are handed over."""
     result = project.test("""
@@ -108,6 +109,7 @@ def test_both_kinds(project: Project) -> None:
     result.assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 def test_the_closest_holds(project: Project) -> None:
     """Of markers that count the same thing that on the test holds, then its class's."""
     result = project.test("""
@@ -321,6 +323,7 @@ def test_misspelt(project: Project) -> None:
     result.stdout.fnmatch_lines(["*did you mean 'step'?*"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_listed")
 def test_no_false_alarm(project: Project) -> None:
     """A function that is warm, not called, or not even made yet has a name all the same."""

@@ -23,6 +23,7 @@ def run(program: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> st
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
@@ -40,6 +41,7 @@ def test_which_is_loaded(
     assert run(REGISTER + REGISTER + SHOW, monkeypatch, **environment) == expected
 
 
+@pytest.mark.slow
 def test_the_users_own_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A profile that was registered before keeps its numbers, one of Hypothesis' own does not."""
     before = """
@@ -54,6 +56,7 @@ settings.register_profile("ci", settings.get_profile("ci"), max_examples=7)
     assert run(after + SHOW, monkeypatch).startswith("dev 4 ")
 
 
+@pytest.mark.slow
 def test_a_profile_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable that names no profile is an error, not another profile silently."""
     program = "import hypothesis.errors\ntry:\n    "

@@ -104,6 +104,7 @@ def test_nothing_compiled(project: Project) -> None:
     result.stdout.fnmatch_lines([TITLE, "nothing"])
 
 
+@pytest.mark.slow
 def test_a_long_table_is_cut(project: Project) -> None:
     """The table shows some functions, or all with `-v`."""
     source = """
@@ -164,6 +165,7 @@ def test_what_modules_compile(project: Project) -> None:
     assert report["tests"] == []
 
 
+@pytest.mark.slow
 def test_workers(project: Project) -> None:
     """Under pytest-xdist the counts of the workers come together."""
     project.write(
@@ -190,6 +192,7 @@ def test_workers(project: Project) -> None:
     assert len(report["tests"]) == 6
 
 
+@pytest.mark.slow
 def test_a_crashed_worker(project: Project) -> None:
     """A worker that dies takes its counts with it, and the report says so."""
     project.write(

@@ -78,6 +78,7 @@ def test_only_the_test_itself_is_in_it(project: Project) -> None:
     result.assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_a_long_log_is_cut(project: Project) -> None:
     """A report shows some events and says how many more there are."""
     result = project.test("""

@@ -293,6 +293,7 @@ def depth_of(node: Any) -> int:
     return 1 + max((depth_of(each) for each in inner if each is not None), default=0)
 
 
+@pytest.mark.slow
 def test_recursion() -> None:
     """A class that holds its own kind is drawn to some depth, and shrinks to none."""
     strategy = instances(Node)

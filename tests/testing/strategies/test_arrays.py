@@ -25,6 +25,7 @@ def test_the_usual_array() -> None:
     assert max(max(value.shape, default=0) for value in values) == 3
 
 
+@pytest.mark.slow
 def test_the_simplest_array() -> None:
     """Arrays shrink to zeros of no axes, and to few elements that differ."""
     simplest = minimal(arrays())
@@ -80,6 +81,7 @@ def test_elements() -> None:
     assert {each for value in values for each in value.tolist()} == {7, 9}
 
 
+@pytest.mark.slow
 def test_special_values() -> None:
     """NaN, infinities and negative zero come on request, and else never."""
 

@@ -84,6 +84,7 @@ def test_classes_of_every_make(cls: Any) -> None:
         assert jax.tree.structure(out) == jax.tree.structure(each)
 
 
+@pytest.mark.slow
 def test_other_libraries() -> None:
     """Classes of equinox, flax, chex, jax_dataclasses and attrs are read as well."""
     attrs = pytest.importorskip("attrs")
@@ -136,6 +137,7 @@ def test_other_libraries() -> None:
     assert {type(each) for each in layers} == {eqx.nn.Linear}
 
 
+@pytest.mark.slow
 def test_defaults_come_about_half_of_the_time() -> None:
     """A default is met, and so are other values; a factory makes one for each instance."""
     numbers = itertools.count()
@@ -334,6 +336,7 @@ class Unforgiving:
             raise ValueError(msg)
 
 
+@pytest.mark.slow
 def test_checks_are_respected() -> None:
     """Fields that refuse most values are drawn one by one, and a whole instance again."""
     for made in drawn(instances(Picky), 20):
@@ -383,12 +386,14 @@ class Linked:
 st.register_type_strategy(Linked, instances(Linked))
 
 
+@pytest.mark.slow
 def test_a_strategy_registered_for_its_own_class() -> None:
     """``register_type_strategy(Linked, instances(Linked))`` is no endless loop."""
     assert_reaches(instances(Linked), lambda made: made.next is not None)
     assert_reaches(st.from_type(Linked), lambda made: made.next is not None)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.data())
 def test_drawn_within_a_test(data: st.DataObject) -> None:
@@ -435,6 +440,7 @@ class Late:
     n: int
 
 
+@pytest.mark.slow
 def test_local_classes_that_name_themselves() -> None:
     """A class in a function can hold its own kind."""
 
@@ -452,6 +458,7 @@ def test_repr() -> None:
     assert text == "instances(Params, depth=integers(min_value=1, max_value=2))"
 
 
+@pytest.mark.slow
 def test_no_health_check_of_hypothesis() -> None:
     """Under Hypothesis' own settings nothing is slow, large or filtered away."""
 

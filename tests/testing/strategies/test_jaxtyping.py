@@ -78,6 +78,7 @@ class Wide:
     spread: Float[Array, "*#batch"]
 
 
+@pytest.mark.slow
 def test_every_kind_of_axis() -> None:
     """Names, several axes, any axes, fixed ones, expressions and broadcasting fit together."""
     values = drawn(instances(Wide), 100)
@@ -165,6 +166,7 @@ def test_unions_trees_and_keys() -> None:
     assert len(structures) > 3
 
 
+@pytest.mark.slow
 def test_overrides_decide_lengths() -> None:
     """The other fields fit an override, and a default that is used."""
     for made in drawn(instances(Linear, w=arrays((5, 7))), 30):
@@ -239,6 +241,7 @@ def test_double_precision() -> None:
         assert {str(made.x.dtype) for made in drawn(instances(Double))} == {"float64"}
 
 
+@pytest.mark.slow
 def test_simplest_shapes() -> None:
     """Axes shrink to one, several axes to none, and elements to zero."""
     made = minimal(instances(Wide))

@@ -52,6 +52,7 @@ def test_static_values_are_accepted(value: Any) -> None:
     jax.tree.structure(Holder(value))
 
 
+@pytest.mark.slow
 def test_static_values_of_every_kind() -> None:
     """Each kind that the documentation names is met, and the values that get confused."""
 
@@ -79,6 +80,7 @@ def test_static_values_of_every_kind() -> None:
         assert type(minimal(static_values(), of(slice))) is slice
 
 
+@pytest.mark.slow
 def test_static_values_are_equal_and_of_other_types() -> None:
     """Among the values are some that are equal and of another type."""
     kinds = collections.defaultdict(set)
@@ -107,6 +109,7 @@ def test_trees_round_trip(tree: Any) -> None:
         jax.typeof(leaf)
 
 
+@pytest.mark.slow
 def test_trees_of_every_node() -> None:
     """Each kind of node is met, and each kind of leaf."""
 
@@ -149,6 +152,7 @@ def test_nodes_can_be_pickled() -> None:
 # ----------------------------------------------------------------------------- functions
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(jitted_functions(), pytrees())
 def test_functions_compute_the_total(function: JittedFunction, tree: Any) -> None:
@@ -192,6 +196,7 @@ def test_functions_of_every_make() -> None:
 # ------------------------------------------------------------------------------- classes
 
 
+@pytest.mark.slow
 def test_classes_of_every_shape() -> None:
     """What the documentation says of fields and classes is met."""
 
@@ -224,6 +229,7 @@ def test_classes_of_every_shape() -> None:
     )
 
 
+@pytest.mark.slow
 @given(pytree_classes(), st.data())
 def test_classes_have_instances(made: DrawnClass, data: st.DataObject) -> None:
     """Instances are constructed from given values, from defaults, and from annotations."""
@@ -262,6 +268,7 @@ def test_limits_of_classes() -> None:
             pytree_classes(**limits)
 
 
+@pytest.mark.slow
 def test_simplest_class() -> None:
     """A class shrinks to the fields that matter, plainly written."""
     assert minimal(pytree_classes()).source == "@lw.pytree\nclass Drawn:\n    ..."
@@ -269,6 +276,7 @@ def test_simplest_class() -> None:
     assert found.source == "@lw.pytree\nclass Drawn:\n    a: lw.Static[Any]"
 
 
+@pytest.mark.slow
 def test_equal_code_is_one_class() -> None:
     """JAX keeps every class for ever, so that equal code must not make another one."""
     before = _drawn_classes()
