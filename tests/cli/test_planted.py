@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax._src import monitoring  # noqa: TID251  # the only place that lists the listeners
+from jax._src import monitoring  # the only place that lists the listeners
 
 import leafwise as lw
 from leafwise._classes import registry

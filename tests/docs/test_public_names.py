@@ -16,16 +16,20 @@ from leafwise.testing import Law
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+API = (DOCS / "reference" / "api.md").read_text()
+KIT = (DOCS / "reference" / "testing.md").read_text()
 PAGES = {
-    "leafwise": (DOCS / "reference" / "api.md").read_text(),
-    "leafwise.testing": (DOCS / "reference" / "testing.md").read_text(),
-    "leafwise.testing.strategies": (DOCS / "reference" / "testing.md").read_text(),
+    "leafwise": API,
+    "leafwise.errors": API + KIT,
+    "leafwise.types": API,
+    "leafwise.testing": KIT,
+    "leafwise.testing.strategies": KIT,
 }
 NAMES = [
     (module, name)
     for module in PAGES
     for name in importlib.import_module(module).__all__
-    if name not in ("__version__", "strategies")
+    if name not in ("errors", "strategies", "types")  # modules, whose names are listed
 ]
 
 
