@@ -66,8 +66,8 @@ ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 LAWS = "property and not nightly"
 QUICK = "(unit or hazard or message) and not slow"
 CHOSEN = {
-    NEWEST: "not (property or downstream or no_extras or nightly)",
-    OLDEST: "unit or hazard or message or oracle or transforms",
+    NEWEST: "not (property or downstream or no_extras or bench or nightly)",
+    OLDEST: "(unit or hazard or message or oracle or transforms) and not slow",
 }
 BETWEEN = "(unit or message) and not slow"
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.
@@ -158,8 +158,8 @@ def nightly(session: nox.Session) -> None:
     """Run what `tests` leaves out, and hold each test to its budget of CPU.
 
     On the newest Python the other seeds of the planted faults, each example as a script and the
-    benchmark's tests; on the others the properties and whatever else `tests` runs on the newest
-    alone; then `downstream` on both ends, and `minimums`. It takes hours with
+    benchmark's tests, and again what is fast, to hold it to its budget; on the others the
+    properties, what is slow, and whatever else `tests` runs on the newest alone; then `downstream` on both ends, and `minimums`. It takes hours with
     `-- --hypothesis-profile=thorough`.
     """
     python = str(session.python)
@@ -167,7 +167,9 @@ def nightly(session: nox.Session) -> None:
         for check in (*(f"downstream-{end}" for end in ENDS), "minimums"):
             session.notify(check, posargs=[])
     _install(session, "test", pins=_pins(python))
-    left_out = "nightly" if python == NEWEST else f"not {_chosen(python)} and not ({ON_NEWEST})"
+    left_out = f"not {_chosen(python)} and not ({ON_NEWEST})"
+    if python == NEWEST:
+        left_out = f"nightly or bench or ({QUICK})"
     arguments = ["--hold-budget", *(session.posargs or ["--hypothesis-profile=ci"])]
     session.run("pytest", *WORKERS, "-m", left_out, *arguments)
 

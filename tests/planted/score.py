@@ -29,6 +29,6 @@ def score(outcomes: Iterable[tuple[str, str, bool]]) -> str:
     blamed = sum(not all(passed) for passed in correct.values())
     seeds = min(map(len, faults.values()), default=0)
     return (
-        f"leafwise.testing: {found} of {len(faults)} planted faults found ({seeds} seeds each), "
+        f"leafwise.testing: {found} of {len(faults)} planted faults found ({seeds} seed{'s' * (seeds != 1)} each), "
         f"{blamed} false alarms in {len(correct)} correct classes"
     )
