@@ -169,7 +169,7 @@ def nightly(session: nox.Session) -> None:
     _install(session, "test", pins=_pins(python))
     left_out = f"not {_chosen(python)} and not ({ON_NEWEST})"
     if python == NEWEST:
-        left_out = f"nightly or bench or ({QUICK})"
+        left_out = f"(nightly or bench or {QUICK}) and not (interop or downstream)"
     arguments = ["--hold-budget", *(session.posargs or ["--hypothesis-profile=ci"])]
     session.run("pytest", *WORKERS, "-m", left_out, *arguments)
 
