@@ -44,12 +44,14 @@ OTHERS: list[tuple[Any, set[Law]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", OURS)
 def test_our_classes_keep_all_laws(cls: Any) -> None:
     """A leafwise class of any shape keeps every law."""
     check_pytree(cls, settings=FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "broken"), OTHERS, ids=lambda each: getattr(each, "__name__", ""))
 def test_other_libraries(cls: Any, broken: set[Law]) -> None:
     """Classes of other libraries break the laws that their libraries break, and no other."""
@@ -217,6 +219,7 @@ def test_no_such_law() -> None:
         check_pytree(Params, settings=5)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_laws_can_be_left_out() -> None:
     """A class of another library passes without the laws that its library does not keep."""
     check_pytree(specimens.Flax, without=["static-types", Law.TOLD_APART], settings=FEW)
@@ -242,6 +245,7 @@ def test_an_error_of_the_users() -> None:
         check_pytree(Raising, laws=["round-trip"], settings=FEW)
 
 
+@pytest.mark.slow
 def test_hypothesis_is_loaded_when_asked_for() -> None:
     """Counting traces needs no Hypothesis; checking laws loads it."""
     program = (

@@ -325,7 +325,7 @@ def test_the_last_failed(models: Project) -> None:
     models.run("--lf", *options).assert_outcomes(failed=1, deselected=2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_workers(models: Project) -> None:
     """pytest-xdist hands the checks to its workers, chosen ones too."""
     models.write("mypkg/models.py", UNBUILDABLE)
