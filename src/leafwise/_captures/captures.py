@@ -15,8 +15,9 @@ from leafwise._display import captured
 from leafwise._display.shape import Captured, CapturedValue
 from leafwise._display.words import count
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
-from leafwise._objects.code import MISSING, is_installed_module
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._trees.nodes import open_node
 
