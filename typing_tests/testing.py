@@ -38,14 +38,14 @@ def guarded(params: Params, x: jax.Array) -> None:
 
 
 def counted() -> None:
-    with testing.assert_traces(1, of="step") as log:
+    with lw.budget(traces=1, exact=True, of="step") as log:
         assert_type(log, lw.types.Log)
-    with testing.assert_compiles(1), testing.assert_no_retrace(of=step):
+    with lw.budget(compiles=1, exact=True), lw.no_retrace(of=step, eager=False):
         pass
-    testing.assert_traces("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lw.budget(exact="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-@testing.assert_traces(1)
+@lw.budget(traces=1, exact=True)
 def decorated(x: int) -> str:
     return str(x)
 

@@ -249,7 +249,7 @@ def test_an_error_of_the_users() -> None:
 def test_hypothesis_is_loaded_when_asked_for() -> None:
     """Counting traces needs no Hypothesis; checking laws loads it."""
     program = (
-        "import sys, leafwise.testing as t; t.assert_traces; t.LawViolation; "
+        "import sys, leafwise.testing as t; t.Law; t.LawViolation; "
         "before = 'hypothesis' in sys.modules; t.check_pytree; "
         "print(before, 'hypothesis' in sys.modules)"
     )
