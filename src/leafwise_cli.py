@@ -80,7 +80,6 @@ def _add_check(commands: Any) -> None:
     check.add_argument("--strict", action="store_true", help="let warnings fail")
     check.add_argument("-v", "--verbose", action="store_true", help="show each change")
     check.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    check.add_argument("--junit", metavar="FILE", help="write the report as JUnit XML")
     check.add_argument("--sarif", metavar="FILE", help="write what is wrong as SARIF")
 
 

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -30,11 +29,9 @@ def check(options: argparse.Namespace) -> int:
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
     from leafwise.cli import documents, records, run, targets  # noqa: PLC0415
 
-    files = [name for name in (options.junit, options.sarif) if name]
-    if problem := _unwritable(files):
+    if problem := _unwritable([options.sarif] if options.sarif else []):
         return _refuse("check", problem)
     here = Path.cwd()  # a module may change it
-    started = time.perf_counter()
     try:
         # Standard output is for the report: what modules and constructors print is not.
         with contextlib.redirect_stdout(sys.stderr):
@@ -42,8 +39,6 @@ def check(options: argparse.Namespace) -> int:
             found = run.run_checks(targets.find_targets(options.targets), chosen)
     except (targets.TargetError, records.UsageError) as error:
         return _refuse("check", str(error))
-    if options.junit:
-        _write(here / options.junit, documents.as_junit(found, time.perf_counter() - started))
     if options.sarif:
         _write(here / options.sarif, documents.as_sarif(found))
     if not _print_check(options, found):
