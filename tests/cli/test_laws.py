@@ -295,7 +295,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
 
     monkeypatch.setattr(run_module, "check_class", interrupted)
     file = write(SOURCE)
-    outcome = check_all(file, "--fields", "--junit", "out.xml")
+    outcome = check_all(file, "--fields")
     assert outcome.code == 130
     assert "interrupted, 1 class to go" in outcome.out
     assert "P(x=" in outcome.out
