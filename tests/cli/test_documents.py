@@ -47,7 +47,7 @@ REPORTS = (
         laws=(
             LawResult("round-trip", Verdict.OK, seconds=1.5),
             LawResult("copies", Verdict.VIOLATION, "P.n", f"P.n: lost\n  got: {WORST}"),
-            LawResult("equality", Verdict.ERROR, "", "RuntimeError: deep"),
+            LawResult("treedef-equality", Verdict.ERROR, "", "RuntimeError: deep"),
             LawResult("static-types", Verdict.WARNING, "P.n", "P.n: shared"),
         ),
         warnings=(CAUTION,),
@@ -93,7 +93,7 @@ def test_junit_counts() -> None:
         ("m.py:P", "field n"): ["error"],
         ("m.py:P", "law round-trip"): [],
         ("m.py:P", "law copies"): ["failure"],
-        ("m.py:P", "law equality"): ["error"],
+        ("m.py:P", "law treedef-equality"): ["error"],
         ("m.py:P", "law static-types"): ["system-out"],
         ("m.py:Q", "build"): ["error"],
         ("m.py:R", "build"): ["skipped"],
@@ -172,7 +172,7 @@ def test_sarif_results() -> None:
         ("field-change", "error"),
         ("field-change", "error"),
         ("copies", "error"),
-        ("equality", "error"),
+        ("treedef-equality", "error"),
         ("static-types", "warning"),
         ("not-checked", "error"),
     ]

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import difflib
 import importlib.util
 import io
 import json
@@ -84,15 +83,12 @@ def _add_check(commands: Any) -> None:
 
 
 def _law(text: str) -> Any:
-    from leafwise.testing._laws.law import Law  # noqa: PLC0415  # when asked for
+    from leafwise.testing._laws.law import Law, unknown_law  # noqa: PLC0415  # when asked for
 
-    laws = {str(law): law for law in Law}
-    if text in laws:
-        return laws[text]
-    close = difflib.get_close_matches(text, list(laws), 1, 0.5)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(laws)}"
-    msg = f"there is no law {text!r}; {hint}"
-    raise argparse.ArgumentTypeError(msg)
+    for law in Law:
+        if law == text:
+            return law
+    raise argparse.ArgumentTypeError(unknown_law(text))
 
 
 def _natural(text: str) -> int:
