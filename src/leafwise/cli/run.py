@@ -185,7 +185,7 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
 SECONDS: Final = 120.0
 """How long one law, or all changes of a class, may take."""
 _WIDTH: Final = 200
-_OF_JAX: Final = (Law.STATIC_TYPES, Law.TOLD_APART)
+_OF_JAX: Final = (Law.STATIC_TYPES, Law.DISTINCT_CLASSES)
 """Laws that JAX itself does not keep: no class of another library can be blamed for them."""
 _LAWS: Final = {str(law): law for law in Law}
 
