@@ -203,7 +203,7 @@ def _prepare_lines(
     elif not definition.init and definition.default is not missing:
         namespace[f"_lw_default_{name}"] = definition.default
         lines = [f"{name} = _lw_default_{name}"]
-    if field is not None and field.prepares and (definition.init or lines):
+    if field is not None and field.options.prepares and (definition.init or lines):
         # A subclass's own constructor prepares all fields at its end.
         namespace[f"_lw_prepare_{name}"] = field.prepare
         lines += ["if _lw_mine:", f"    {name} = _lw_prepare_{name}({name})"]

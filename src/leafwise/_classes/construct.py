@@ -174,7 +174,7 @@ def finish(spec: ClassSpec, self: Any) -> None:
     check_all_set(spec, self)
     for field in spec.fields:
         given = field.definition.init or field.has_default
-        if field.prepares and (spec.has_own_init or not given):
+        if field.options.prepares and (spec.has_own_init or not given):
             set_field(self, field.name, field.prepare(getattr(self, field.name)))
     store_key(spec, self)
 

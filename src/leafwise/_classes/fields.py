@@ -1,33 +1,25 @@
 """How a field is declared: `field`, `static_field` and the annotation `Static`."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Final,
-    Literal,
     TypeAlias,
     TypeVar,
     get_args,
     overload,
 )
 
+from leafwise._classes.options import CONVERTER, OPTIONS, By, Converter, FieldOptions
 from leafwise.errors import DefinitionError
 
 T = TypeVar("T")
 
-OPTIONS: Final = "leafwise"
-"""The metadata entry that holds a field's `FieldOptions`."""
-
 STATIC_METADATA: Final[Mapping[str, bool]] = {"static": True, "pytree_node": False}
 """What jax, equinox, flax, penzai and optree read as "this field is static"."""
-
-
-By: TypeAlias = Literal["identity", "content"]
-"""How the functions in a static field are compared."""
 
 
 class StaticMark:
@@ -36,84 +28,11 @@ class StaticMark:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Name the public spelling."""
         return "leafwise.Static"
 
 
 Static: TypeAlias = Annotated[T, StaticMark()]
 """``act: Static[str] = "relu"`` declares a static field, as `static_field` does."""
-
-
-class NamedCheck:
-    """A check that is told the field's name: it may say it where no exception can be caught."""
-
-    __slots__ = ()
-
-    def check_named(self, value: Any, where: str) -> object:
-        """Check the value of the field `where`, which is ``Class.field``."""
-        raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldOptions:
-    """What `field` and `static_field` know beyond `dataclasses.field`."""
-
-    converter: Callable[[Any], Any] | None = None
-    check: Callable[[Any], object] | None = None
-    freeze: bool = False
-    by: By = "identity"
-
-
-CONVERTER: Final = "converter"
-"""The metadata entry in which equinox looks for what to call with a field's value."""
-
-
-class Converter:
-    """What equinox finds in the metadata of a field, and calls with its value.
-
-    It does what the field's options say and validates a static. Classes of leafwise do this
-    in their constructor, and never call it.
-
-    Attributes:
-        owner: The name of the class that declares the field.
-        definition: The field.
-        options: What was said of it.
-        static: Whether it is static.
-        keyed: Whether instances of the class have a key, behind which a static stands.
-    """
-
-    __slots__ = ("definition", "keyed", "options", "owner", "static")
-
-    def __init__(
-        self, definition: "dataclasses.Field[Any]", options: FieldOptions, *, static: bool
-    ) -> None:
-        """Know the field; the class that declares it is told later."""
-        self.owner = "field"
-        self.definition = definition
-        self.options = options
-        self.static = static
-        self.keyed = False
-
-    def __call__(self, value: Any) -> Any:
-        """Return the value to store."""
-        return _converts[0](self, value)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """What the constructor takes for this field: equinox writes it into annotations."""
-        if self.options.converter is not None:
-            return inspect.signature(self.options.converter)
-        kind = Any if self.options.freeze else self.definition.type
-        parameter = inspect.Parameter("value", inspect.Parameter.POSITIONAL_ONLY, annotation=kind)
-        return inspect.Signature([parameter])
-
-
-_converts: Final[list[Callable[[Converter, Any], Any]]] = []
-
-
-def convert_with(function: Callable[[Converter, Any], Any]) -> None:
-    """Name the function that does what a `Converter` stands for."""
-    _converts[:] = [function]
 
 
 if TYPE_CHECKING:
@@ -123,12 +42,11 @@ else:
 
 
 class DeclaredField(_Field):
-    """A field that tells its `Converter` which class it is in."""
+    """A field that sets the owner of its `Converter`."""
 
     __slots__ = ()
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Note the class that is being made."""
         super().__set_name__(owner, name)
         converter = self.metadata.get(CONVERTER)
         if isinstance(converter, Converter):

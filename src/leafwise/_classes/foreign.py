@@ -9,27 +9,20 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
-
-from leafwise._classes.fields import OPTIONS, Converter, FieldOptions
-from leafwise._classes.spec import FieldSpec
+from leafwise._classes.options import OPTIONS, Boxed, FieldOptions
 from leafwise._objects.text import got
 from leafwise._statics import findings
-from leafwise._statics.form import Canonicaliser, canonicalise, plain_form
 from leafwise._statics.key import (
     KEY,
     KeyTable,
     OwnStaticKey,
     StaticKey,
     key_of,
-    refuse_tracers,
     table_of,
     verify,
     verify_content,
 )
-from leafwise._statics.snapshot import Snapshot
-from leafwise.errors import DefinitionError, StaticMutatedError
+from leafwise.errors import StaticMutatedError
 
 if TYPE_CHECKING:
     import dataclasses
@@ -73,16 +66,6 @@ class LazyOwner:
             field.name: field.metadata.get(OPTIONS, FieldOptions()) for field in self._fields
         }
         return frozenset(name for name, each in options.items() if each.by == "content")
-
-
-class Boxed:
-    """A static on its way to the key, in a place where its kind would be complained about."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        """Hold the value."""
-        self.value = value
 
 
 def _unbox(value: object) -> object:
@@ -161,51 +144,3 @@ def verify_sealed(instance: object) -> None:
             place = f"{key.owner.cls.__name__}.{name}"
             detail = f"it was {got(value)} and was assigned anew"
             raise StaticMutatedError(findings.mutated(place, state.get(name), detail))
-
-
-def convert(field: Converter, value: Any) -> Any:
-    """Return what a class of another library stores for a value.
-
-    Raises:
-        FieldCheckError: The field's check answered False.
-        StaticFieldError: The field is static, and the value can be no part of a cache key.
-        DefinitionError: The field is compared by content, which its class cannot.
-        Exception: Whatever converter or check raise, with a note naming the field.
-    """
-    definition, options = field.definition, field.options
-    if options.converter is not None or options.check is not None or options.freeze:
-        spec = FieldSpec(field.owner, definition.name, field.static, options, definition)
-        value = spec.prepare(value)
-    if options.by == "content":
-        _check_keyed(field)  # it is read, and refused, when the key is made
-    elif not field.static or plain_form(0, (value,)) is not None:
-        return value
-    else:
-        _validate(value, f"{field.owner}.{definition.name}")
-    return Boxed(value) if field.keyed and _holds_numpy(value) else value
-
-
-def _holds_numpy(value: Any) -> bool:
-    """Return whether equinox would warn of a JAX array, where a table or scalar of numpy is."""
-    leaves = jax.tree_util.tree_leaves(value)
-    return any(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves)
-
-
-def _check_keyed(field: Converter) -> None:
-    if not field.keyed:
-        msg = (
-            f"{field.owner}.{field.definition.name}: by='content' is about the key of an "
-            f"instance, and equinox compares the values themselves\n"
-            f"  fix: let {field.owner} derive from leafwise.interop.equinox.Module"
-        )
-        raise DefinitionError(msg)
-
-
-def _validate(value: Any, path: str) -> None:
-    reading = Canonicaliser()
-    canonicalise(reading, value, path)
-    reading.raise_findings()
-    if reading.reaches:
-        snapshot = Snapshot()
-        snapshot.look(value, path)
-        refuse_tracers(snapshot)

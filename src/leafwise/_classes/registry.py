@@ -13,14 +13,12 @@ import jax
 
 from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
-from leafwise._classes.fields import OPTIONS, FieldOptions, convert_with
-from leafwise._classes.foreign import convert
+from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.spec import MARK, REDEFINED, ClassSpec, FieldSpec, is_static_metadata
 from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._statics.key import (
     KEY,
     StaticKey,
-    find_owners_with,
     key_of,
     table_of,
     verify,
@@ -36,6 +34,7 @@ _FUNCTIONS: Final[ClassMap["Checked"]] = ClassMap()
 def install(spec: ClassSpec) -> None:
     """Generate the class's functions and register it with JAX."""
     _SPECS[spec.cls] = spec
+    spec.table.set_owner(spec, spec_of)
     _register(spec)
     _note_redefinition(spec)
     notify_registered(spec.cls)
@@ -92,10 +91,6 @@ def spec_of(cls: type) -> ClassSpec:
         spec = ClassSpec(cls, _fields_again(cls), has_own_init=own_init, many_statics=many_statics)
         install(spec)
     return spec
-
-
-find_owners_with(spec_of)
-convert_with(convert)
 
 
 def _is_generated(cls: Any) -> bool:

@@ -13,11 +13,10 @@ from typing import Any, Final
 
 from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known
-from leafwise._classes.fields import OPTIONS, STATIC_METADATA, FieldOptions, NamedCheck
-from leafwise._objects.frozen import freeze_but_tracers
-from leafwise._objects.text import got
+from leafwise._classes.fields import STATIC_METADATA
+from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._statics.key import KeyTable, StaticKey, table_of
-from leafwise.errors import DefinitionError, FieldCheckError
+from leafwise.errors import DefinitionError
 
 _NO_OPTIONS: Final = FieldOptions()
 
@@ -52,59 +51,16 @@ class FieldSpec:
     definition: "dataclasses.Field[Any]"
 
     @property
-    def prepares(self) -> bool:
-        """Whether a value is converted, frozen or checked."""
-        options = self.options
-        return options.converter is not None or options.check is not None or options.freeze
-
-    @property
     def has_default(self) -> bool:
         """Whether the constructor can do without a value."""
         missing = dataclasses.MISSING
         definition = self.definition
         return definition.default is not missing or definition.default_factory is not missing
 
-    def prepare(self, value: Any) -> Any:
-        """Return the value to store: converted, frozen and checked.
-
-        Raises:
-            FieldCheckError: The check answered False.
-            Exception: Whatever converter or check raise, with a note naming the field.
-        """
-        options, doing = self.options, "converter"
-        try:
-            if options.converter is not None:
-                value = options.converter(value)
-            if options.freeze:
-                doing = "freezing"
-                value = freeze_but_tracers(value)
-            doing = "check"
-            if isinstance(options.check, NamedCheck):
-                verdict = options.check.check_named(value, f"{self.owner}.{self.name}")
-            else:
-                verdict = options.check(value) if options.check is not None else None
-            refused = _is_false(verdict)
-        except Exception as error:
-            error.add_note(f"in the {doing} of field {self.owner}.{self.name}, given {got(value)}")
-            raise
-        if refused:
-            check = getattr(options.check, "__name__", repr(options.check))
-            msg = f"{self.owner}.{self.name}: its check {check} refused {got(value)}"
-            raise FieldCheckError(msg)
-        return value
-
-
-def _is_false(verdict: object) -> bool:
-    """Return whether a check said no: False, or an untraced array or scalar of it."""
-    if verdict is None or isinstance(verdict, bool):
-        return verdict is False
-    from leafwise._statics.findings import is_tracer  # noqa: PLC0415
-
-    shape = getattr(verdict, "shape", None)
-    if shape not in (None, ()):
-        msg = f"the check answers with an array of shape {shape}, not with one bool: add .all()"
-        raise FieldCheckError(msg)
-    return shape == () and not is_tracer(verdict) and not verdict
+    @property
+    def prepare(self) -> Callable[[Any], Any]:
+        """Makes a given value the one to store; see `FieldOptions.prepare`."""
+        return functools.partial(self.options.prepare, f"{self.owner}.{self.name}")
 
 
 class ClassSpec:
