@@ -8,7 +8,9 @@ from typing import (
     Any,
     Final,
     TypeAlias,
+    TypedDict,
     TypeVar,
+    Unpack,
     get_args,
     overload,
 )
@@ -54,6 +56,26 @@ class DeclaredField(_Field):
             converter.definition.name = name
 
 
+class FieldArguments(TypedDict, total=False):
+    """What `field` takes besides a default, for type checkers."""
+
+    init: bool
+    repr: bool
+    hash: bool | None
+    compare: bool
+    metadata: Mapping[Any, Any] | None
+    kw_only: bool
+    converter: Callable[[Any], Any] | None
+    check: Callable[[Any], object] | None
+
+
+class StaticFieldArguments(FieldArguments, total=False):
+    """What `static_field` takes besides a default, for type checkers."""
+
+    freeze: bool
+    by: By
+
+
 def _declare(
     options: FieldOptions, metadata: Mapping[Any, Any] | None, arguments: dict[str, Any]
 ) -> Any:
@@ -72,43 +94,11 @@ def _declare(
 
 
 @overload
-def field(
-    *,
-    default: T,
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-) -> T: ...
+def field(*, default: T, **arguments: Unpack[FieldArguments]) -> T: ...
 @overload
-def field(
-    *,
-    default_factory: Callable[[], T],
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-) -> T: ...
+def field(*, default_factory: Callable[[], T], **arguments: Unpack[FieldArguments]) -> T: ...
 @overload
-def field(
-    *,
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-) -> Any: ...
+def field(**arguments: Unpack[FieldArguments]) -> Any: ...
 def field(
     *,
     metadata: Mapping[Any, Any] | None = None,
@@ -125,9 +115,9 @@ def field(
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store.
         check: Called with the converted value. It refuses the value by raising or by
-            returning False; any other answer accepts it, but for an array of more than
-            one element, which is an error. A traced answer cannot be read and accepts
-            too: under a transformation check shapes and dtypes.
+            returning False; any other result accepts it, except an array of more than
+            one element, which is an error. A traced result cannot be read and accepts
+            too: under a transformation, check shapes and dtypes.
         **arguments: ``default``, ``default_factory``, ``init``, ``repr``, ``hash``,
             ``compare`` and ``kw_only``, as in `dataclasses.field`.
 
@@ -147,49 +137,13 @@ def field(
 
 
 @overload
-def static_field(
-    *,
-    default: T,
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-    freeze: bool = ...,
-    by: By = ...,
-) -> T: ...
+def static_field(*, default: T, **arguments: Unpack[StaticFieldArguments]) -> T: ...
 @overload
 def static_field(
-    *,
-    default_factory: Callable[[], T],
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-    freeze: bool = ...,
-    by: By = ...,
+    *, default_factory: Callable[[], T], **arguments: Unpack[StaticFieldArguments]
 ) -> T: ...
 @overload
-def static_field(
-    *,
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-    freeze: bool = ...,
-    by: By = ...,
-) -> Any: ...
+def static_field(**arguments: Unpack[StaticFieldArguments]) -> Any: ...
 def static_field(
     *,
     metadata: Mapping[Any, Any] | None = None,
@@ -214,9 +168,9 @@ def static_field(
             alone. By ``"content"`` two are equal that have the same code, defaults,
             attributes and closures, all the way down, and that find the same under the
             global names they read and on the classes they reach: an optimizer or a lambda
-            that is built anew for each instance is one key. What cannot be compared is
+            that is recreated for each instance is one key. What cannot be compared is
             refused by its path. Each flatten then checks that the functions, and what they
-            close over, have not changed; globals and class attributes are looked at when an
+            close over, have not changed; globals and class attributes are checked when an
             instance is built.
         **arguments: As in `dataclasses.field`.
 
@@ -237,11 +191,11 @@ def static_field(
         msg = f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"
         raise TypeError(msg)
     metadata = dict(metadata or {})
-    for key, said in STATIC_METADATA.items():
-        if bool(metadata.setdefault(key, said)) is not said:
+    for key, value in STATIC_METADATA.items():
+        if bool(metadata.setdefault(key, value)) is not value:
             msg = (
                 f"static_field(metadata={{{key!r}: {metadata[key]!r}}}) contradicts itself: "
-                f"a static field has {key!r}: {said}; use field() for a dynamic one"
+                f"a static field has {key!r}: {value}; use field() for a dynamic one"
             )
             raise DefinitionError(msg)
     return _declare(FieldOptions(converter, check, freeze, by), metadata, arguments)

@@ -1,8 +1,8 @@
 """Instances that another library flattens, with a key of leafwise among their statics.
 
-The key is kept in an attribute of the instance, which the other library takes for one more
-static. So that comparing the statics themselves adds nothing to comparing the keys, each is
-exchanged for the one object that the keys of equal instances share.
+The key is an attribute of the instance, which the other library takes for one more static.
+Each static is replaced by the one object that equal instances share, so that comparing the
+statics themselves adds nothing to comparing the keys.
 """
 
 import functools
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LazyOwner:
-    """A class whose static fields can be asked for only once the class is finished.
+    """A class whose static fields are known only once the class is finished.
 
     Attributes:
         cls: The class.
@@ -40,7 +40,6 @@ class LazyOwner:
     def __init__(
         self, cls: type, find: Callable[[type], "tuple[dataclasses.Field[Any], ...]"]
     ) -> None:
-        """Know the class, and what finds its static fields."""
         self.cls = cls
         self.note = ""
         self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
@@ -52,8 +51,7 @@ class LazyOwner:
 
     @property
     def static_names(self) -> tuple[str, ...]:
-        """The static fields, in order."""
-        return self._names
+        return self._names  # a plain property, as `StaticOwner` asks for one
 
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
@@ -61,7 +59,6 @@ class LazyOwner:
 
     @functools.cached_property
     def content_names(self) -> frozenset[str]:
-        """Those of them that are compared by content."""
         options = {
             field.name: field.metadata.get(OPTIONS, FieldOptions()) for field in self._fields
         }
@@ -88,7 +85,7 @@ def _state(instance: object) -> dict[str, Any]:
 
 
 def seal(instance: object) -> None:
-    """Give an instance the key of its statics, and the objects that its equals share.
+    """Give an instance the key of its statics, and the static objects that equal ones share.
 
     Raises:
         StaticFieldError: A static value is no key.
@@ -104,12 +101,12 @@ def seal(instance: object) -> None:
 
 
 def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
-    """Return the key of the first values, where equal ones can be told apart."""
+    """Return the key of the first of equal values, where they are distinguishable."""
     if not isinstance(key, OwnStaticKey) or key.token.values is key.values:
         return key
     try:
         first = key_of(table, key.token.values)
-    except StaticMutatedError:  # those have changed since: not the fault of these
+    except StaticMutatedError:  # the first values have changed, which does not concern these
         first = None
     if first is not None and first == key:
         return first
@@ -132,7 +129,7 @@ def verify_sealed(instance: object) -> None:
     """Compare the statics of an instance with what its key was made from.
 
     Raises:
-        StaticMutatedError: One of them changed, or another value was put in its place.
+        StaticMutatedError: One of them changed, or was replaced.
     """
     key = key_in(instance)
     if key is None:
@@ -142,5 +139,5 @@ def verify_sealed(instance: object) -> None:
     for name, value in zip(key.owner.static_names, key.values, strict=True):
         if state.get(name) is not value:
             place = f"{key.owner.cls.__name__}.{name}"
-            detail = f"it was {got(value)} and was assigned anew"
+            detail = f"it was {got(value)} and was replaced"
             raise StaticMutatedError(findings.mutated(place, state.get(name), detail))
