@@ -167,7 +167,7 @@ def finish(spec: ClassSpec, self: Any) -> None:
 
     Raises:
         FieldNotSetError: A field has no value.
-        StaticFieldError: A static value is no key.
+        StaticFieldError: A static value cannot be part of a key.
     """
     set_field = object.__setattr__
     check_all_set(spec, self)

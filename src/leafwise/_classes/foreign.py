@@ -88,7 +88,7 @@ def seal(instance: object) -> None:
     """Give an instance the key of its statics, and the static objects that equal ones share.
 
     Raises:
-        StaticFieldError: A static value is no key.
+        StaticFieldError: A static value cannot be part of a key.
     """
     table = table_of(type(instance))
     names = table.owner.static_names
