@@ -132,9 +132,9 @@ def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:
     devices = jax.devices()[:2]
     mesh = jax.sharding.Mesh(np.array(devices), ("i",))
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
-    assert not compat.commits(plain.lower(jnp.ones(2)))
-    assert compat.commits(plain.lower(jax.device_put(jnp.ones(2), spread)))
-    one = compat.commits(plain.lower(jax.device_put(jnp.ones(2), devices[0])))
+    assert not compat.is_committed(plain.lower(jnp.ones(2)))
+    assert compat.is_committed(plain.lower(jax.device_put(jnp.ones(2), spread)))
+    one = compat.is_committed(plain.lower(jax.device_put(jnp.ones(2), devices[0])))
     assert one == (jax_version == "known")
 
 
@@ -191,4 +191,4 @@ def test_the_trace_under_a_checkpoint_is_dropped(jax_version: str) -> None:
         assert float(outer(1.0)) == expected
         outer.clear_cache()
         of_scaled.clear_cache()
-        compat.forget_checkpoints()
+        compat.clear_checkpoint_traces()

@@ -12,6 +12,7 @@ from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
+from leafwise._objects.attributes import slot_names
 from leafwise._statics.key import KEY
 from leafwise.errors import StaticFieldError
 
@@ -178,13 +179,9 @@ def duplicate(base: Any) -> Any:
 def _filled_slots(instance: Any) -> Iterator[str]:
     """Yield the slots of an instance that are filled, those of base classes first."""
     for cls in reversed(type(instance).__mro__):
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else tuple(slots):
-            mangled = name.startswith("__") and not name.endswith("__")
-            attribute = f"_{cls.__name__.lstrip('_')}{name}" if mangled else name
-            hidden = attribute in ("__dict__", "__weakref__", KEY)
-            if not hidden and hasattr(instance, attribute):
-                yield attribute
+        for name in slot_names(cls):
+            if name != KEY and hasattr(instance, name):
+                yield name
 
 
 def prepared_by(cls: Any, name: str) -> FieldSpec | None:
