@@ -78,9 +78,10 @@ class Case:
         """
         where = place(self.cls, path)
         text = describe_instance(self.instance)
-        fix = fix or self.law.fix
-        if not (fix or is_decorated(self.cls) or registered_names(self.cls)):
-            fix += "; or decorate the class with `@leafwise.pytree`"
+        if not fix:
+            fix = self.law.fix
+            if not (is_decorated(self.cls) or registered_names(self.cls)):
+                fix += "; or decorate the class with `@leafwise.pytree`"
         lines = [
             f"{where}: breaks the law {self.law}: {self.law.statement}",
             f"got: {got}",
