@@ -47,7 +47,7 @@ def test_configuration_is_seen(jax_version: str, context: Any) -> None:
 
 @pytest.mark.parametrize("name", ["jax_debug_nans", "jax_log_compiles"])
 def test_other_options_do_not_matter(jax_version: str, name: str) -> None:
-    """Options that JAX does not trace for are no difference."""
+    """Options that JAX does not trace for do not count as a difference."""
     context = {"jax_debug_nans": jax.debug_nans, "jax_log_compiles": jax.log_compiles}[name]
     before = lw.signature(1.0)
     with context(True):

@@ -16,7 +16,7 @@ from leafwise._compare.tree_differences import differences
 from leafwise._jax.compat import is_committed
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._trees.leaves import Leaf, LeafKind, say_sharding
+from leafwise._trees.leaves import Leaf, LeafKind, format_sharding
 from leafwise.errors import CarryError
 
 
@@ -424,7 +424,9 @@ def _is_pair(out: Any) -> bool:
 
 def _placed(spec: _Spec) -> str:
     return (
-        "an array that is not committed" if spec.sharding is None else say_sharding(spec.sharding)
+        "an array that is not committed"
+        if spec.sharding is None
+        else format_sharding(spec.sharding)
     )
 
 

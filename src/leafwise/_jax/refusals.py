@@ -143,7 +143,7 @@ def _axes(found: _Locals, _: _Frames, __: _Frames) -> list[Refusal]:
 
 
 def _prefix(name: str, axes: Any, treedef: Any) -> Refusal:
-    """Return a tree of axes, specs or shardings beside the structure that it is for."""
+    """Return a tree of axes, specs or shardings, and the treedef that it is for."""
     before = jax.tree.map(_mark, axes, is_leaf=_is_none)
     after = jax.tree.unflatten(treedef, [0] * treedef.num_leaves)
     check = f"the tree of {name} is not that of the values ({name} -> values)"

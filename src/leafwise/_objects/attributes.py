@@ -290,7 +290,7 @@ def user_function(function: types.FunctionType) -> types.FunctionType:
 
 
 def wrapped_by(value: Any) -> Any:
-    """Return what a wrapper of a package says that it wraps."""
+    """Return the function in the ``__wrapped__`` of a package's wrapper, or None."""
     found = inspect.getattr_static(value, "__wrapped__", None)
     if isinstance(found, property) and is_installed_module(type(value).__module__):
         found = getattr(value, "__wrapped__", None)

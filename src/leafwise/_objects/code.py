@@ -28,7 +28,7 @@ Chain = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CodeFacts:
-    """What a code object says of itself.
+    """The facts about a code object that leafwise uses.
 
     Attributes:
         form: Equal for code that does the same: its bytecode, constants (type by type), names,
@@ -50,7 +50,7 @@ class CodeFacts:
 
 
 def facts_of(code: types.CodeType) -> CodeFacts:
-    """Return what a code object says of itself."""
+    """Return the facts about a code object, which are found once."""
     return _FACTS.setdefault(cast("Any", code), lambda: _find_facts(code))
 
 
