@@ -144,7 +144,7 @@ def _axes(found: _Locals, _: _Frames, __: _Frames) -> list[Refusal]:
 
 def _prefix(name: str, axes: Any, treedef: Any) -> Refusal:
     """Return a tree of axes, specs or shardings, and the treedef that it is for."""
-    before = jax.tree.map(_mark, axes, is_leaf=_is_none)
+    before = jax.tree.map(_mark, axes, is_leaf=lambda axis: axis is None)
     after = jax.tree.unflatten(treedef, [0] * treedef.num_leaves)
     check = f"the tree of {name} is not that of the values ({name} -> values)"
     family = "axes" if name.endswith("axes") else "placement"
@@ -153,10 +153,6 @@ def _prefix(name: str, axes: Any, treedef: Any) -> Refusal:
 
 def _mark(_: Any) -> int:
     return 0
-
-
-def _is_none(axis: Any) -> bool:
-    return axis is None
 
 
 def _in_specs(found: _Locals, _: _Frames, called: _Frames) -> list[Refusal]:

@@ -191,7 +191,7 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
     steps = () if node is None else node.steps
 
     def make_error(request: Request) -> Exception:
-        there = None if node is None else _shown(node, children)
+        there = None if node is None else [step for step, _ in _without_hash_nodes(node, children)]
         step, why = request.steps[len(path)], ""
         if node is not None and step in node.names:
             why = f"{type(value).__name__}{step} is static: it is copied from the tree"
@@ -207,9 +207,9 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
     return unflatten_one(value, made)
 
 
-def _shown(node: Node, children: Sequence[Any]) -> list[str]:
+def _without_hash_nodes(node: Node, children: Sequence[Any]) -> list[tuple[str, Any]]:
     pairs = zip(node.steps, children, strict=True)
-    return [step for step, child in pairs if not is_hash_node_type(type(child))]
+    return [(step, child) for step, child in pairs if not is_hash_node_type(type(child))]
 
 
 def _paths(tree: Any) -> Iterator[Steps]:
@@ -219,8 +219,4 @@ def _paths(tree: Any) -> Iterator[Steps]:
         yield path
         opened = open_node(value)
         if opened is not None:
-            node, children = opened
-            pairs = zip(node.steps, children, strict=True)
-            todo += [
-                ((*path, step), part) for step, part in pairs if not is_hash_node_type(type(part))
-            ]
+            todo += [((*path, step), part) for step, part in _without_hash_nodes(*opened)]

@@ -139,7 +139,8 @@ class LeafRecorder:
                     return Leaf(LeafKind.INVALID, aval, value=_DELETED)
                 return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
         except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
-            return _unlike(value) or Leaf(LeafKind.INVALID, None, value=_refusal(value, error))
+            refusal = f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"
+            return _sometimes_taken(value) or Leaf(LeafKind.INVALID, None, value=refusal)
         return Leaf(kind, aval, getattr(value, "dtype", type(value)))
 
 
@@ -246,7 +247,7 @@ _KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
 _REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
 
 
-def _unlike(value: Any) -> Leaf | None:
+def _sometimes_taken(value: Any) -> Leaf | None:
     """Return the record of an array that JAX takes only after a plain one: masked, say."""
     if not isinstance(value, np.ndarray):
         return None
@@ -256,7 +257,3 @@ def _unlike(value: Any) -> Leaf | None:
     except Exception:  # noqa: BLE001  # not of any dtype that JAX has
         return None
     return Leaf(LeafKind.OTHER, aval, value.dtype)
-
-
-def _refusal(value: Any, error: Exception) -> str:
-    return f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"

@@ -49,12 +49,12 @@ class Node:
         self,
         cls: type,
         aux: Any,
-        statics: "Statics | None",
+        statics: Statics | None,
         keys: Sequence[Any],
         children: list["Node | int"],
         start: int,
         stop: int,
-        data: "Data | None" = None,
+        data: Data | None = None,
     ) -> None:
         self.cls = cls
         self.aux = aux
@@ -109,13 +109,13 @@ class FlatTree:
     Attributes:
         tree: The tree.
         leaves: Its leaves, in JAX's order.
-        structure: Its treedef.
+        treedef: Its treedef.
     """
 
     def __init__(self, tree: Any) -> None:
         self.tree = tree
         flat: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)
-        self.leaves, self.structure = flat
+        self.leaves, self.treedef = flat
 
     @functools.cached_property
     def root(self) -> Node | int:

@@ -162,7 +162,7 @@ def mask(tree: T, where: Any) -> T:
         {'b': False, 'w': True}
     """
     flat = FlatTree(tree)
-    made: T = flat.structure.unflatten(_select(flat, where))
+    made: T = flat.treedef.unflatten(_select(flat, where))
     return made
 
 
@@ -209,7 +209,7 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
             f'  fix: labels(tree, groups, default="...")'
         )
         raise TreeError(msg)
-    made: T = flat.structure.unflatten([default if label is MISSING else label for label in given])
+    made: T = flat.treedef.unflatten([default if label is MISSING else label for label in given])
     return made
 
 
@@ -238,6 +238,6 @@ def partition(tree: T, where: Any) -> tuple[T, T]:
     """
     flat = FlatTree(tree)
     pairs = list(zip(_select(flat, where), flat.leaves, strict=True))
-    selected: T = flat.structure.unflatten([leaf if flag else None for flag, leaf in pairs])
-    rest: T = flat.structure.unflatten([None if flag else leaf for flag, leaf in pairs])
+    selected: T = flat.treedef.unflatten([leaf if flag else None for flag, leaf in pairs])
+    rest: T = flat.treedef.unflatten([None if flag else leaf for flag, leaf in pairs])
     return selected, rest
