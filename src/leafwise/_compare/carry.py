@@ -13,10 +13,10 @@ from leafwise._compare.leaf_differences import leaf_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._compare.tree_differences import differences
-from leafwise._jax.compat import commits
+from leafwise._jax.compat import is_committed
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._trees.leaves import Leaf, LeafKind, say_sharding
+from leafwise._trees.leaves import Leaf, LeafKind, format_sharding
 from leafwise.errors import CarryError
 
 
@@ -386,7 +386,7 @@ class _Loop:
         for _ in range(_MOST_ROUNDS):
             carry = self.treedef.unflatten([spec.struct() for spec in state])
             lowered = self._jitted.lower(carry, *self.args, **self.kwargs)
-            if not commits(lowered):
+            if not is_committed(lowered):
                 return state
             shardings = jax.tree.leaves(self._carry_of(lowered.compile().output_shardings))
             pairs = zip(state, shardings, strict=True)
@@ -424,7 +424,9 @@ def _is_pair(out: Any) -> bool:
 
 def _placed(spec: _Spec) -> str:
     return (
-        "an array that is not committed" if spec.sharding is None else say_sharding(spec.sharding)
+        "an array that is not committed"
+        if spec.sharding is None
+        else format_sharding(spec.sharding)
     )
 
 

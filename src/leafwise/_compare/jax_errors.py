@@ -10,7 +10,7 @@ from leafwise._compare import fixes
 from leafwise._compare.diff import compare
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.frames import hide_frames, keep_frames, release_frames
-from leafwise._jax.refusals import Sides, sides
+from leafwise._jax.refusals import Refusal, refusals_in
 from leafwise._objects.text import got
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -75,7 +75,7 @@ def _is_explained(error: Exception) -> bool:
 def explanation(error: Exception) -> str:
     """Return which parts of the trees differ that JAX compared; empty if that is not known."""
     parts: list[str] = []
-    for pair in sides(error):
+    for pair in refusals_in(error):
         every = compare(pair.label, pair.before, pair.after, prefix=pair.prefix)
         found = [each for each in every if _counts(each, pair)]
         if found:
@@ -94,7 +94,7 @@ _STRUCTURAL: Final = {
 }
 
 
-def _counts(reason: Reason, pair: Sides) -> bool:
+def _counts(reason: Reason, pair: Refusal) -> bool:
     """Whether JAX refuses trees for a difference: not for a weak type, which it promotes."""
     if reason.outcome is Outcome.REUSE or reason.kind is ReasonKind.WEAK_TYPE:
         return False
@@ -105,7 +105,7 @@ def _counts(reason: Reason, pair: Sides) -> bool:
     return not pair.prefix or reason.kind in _STRUCTURAL
 
 
-def _cures(found: list[Reason], pair: Sides) -> Iterator[str]:
+def _cures(found: list[Reason], pair: Refusal) -> Iterator[str]:
     """Yield what to do."""
     kinds = {reason.kind for reason in found}
     if pair.family in _BY_FAMILY:

@@ -12,7 +12,7 @@ from leafwise._compare import fixes
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._objects.text import Verbatim, got
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise._trees.leaves import Leaf, LeafKind, same_dispatch, same_lowering, say_sharding
+from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise.errors import TracerComparisonError
 
 
@@ -80,7 +80,7 @@ def _where(leaf: Leaf) -> str:
     """Return where the data of a leaf lies."""
     if leaf.sharding is None:
         return str(leaf.kind)
-    return f"{'committed to' if leaf.committed else 'on'} {say_sharding(leaf.sharding)}"
+    return f"{'committed to' if leaf.committed else 'on'} {format_sharding(leaf.sharding)}"
 
 
 def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:

@@ -20,7 +20,7 @@ from leafwise._display.measure import (
 from leafwise._display.words import count, cut
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.text import shorten
-from leafwise._trees.leaves import LeafKind, say_sharding
+from leafwise._trees.leaves import LeafKind, format_sharding
 from leafwise._trees.nodes import Node
 from leafwise._trees.roles import names_of
 
@@ -247,7 +247,7 @@ def _placed(sharding: Any) -> list[str]:
     try:
         devices = set(sharding.device_set)
         memory, usual = sharding.memory_kind, next(iter(devices)).default_memory().kind
-        words = [] if devices == {_default_device()} else [say_sharding(sharding)]
+        words = [] if devices == {_default_device()} else [format_sharding(sharding)]
         return words + ([f"in {memory}"] if memory not in (None, usual) else [])
     except Exception:  # noqa: BLE001  # an abstract mesh has no devices
         return [shorten(sharding)]
