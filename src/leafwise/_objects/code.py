@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import types
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -53,6 +53,12 @@ _FACTS: Final[ClassMap[CodeFacts]] = ClassMap()
 def facts_of(code: types.CodeType) -> CodeFacts:
     """Return what is known of a code object."""
     return _FACTS.setdefault(cast("Any", code), lambda: _find_facts(code))
+
+
+def runs_later(function: Callable[..., Any]) -> bool:
+    """Return whether a function's body runs after its call has returned."""
+    kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+    return any(is_kind(function) for is_kind in kinds)
 
 
 def _find_facts(code: types.CodeType) -> CodeFacts:

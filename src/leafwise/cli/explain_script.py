@@ -128,7 +128,7 @@ def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.
     Returns:
         The report, and how the script ended; it never raises what the script raised.
     """
-    already = len(storm.GIVEN)
+    already = len(storm.WARNINGS)
     start = time.time()
     block = CaptureChecks(Stale.IGNORE, tells=False) if captures else None
     with watch() as log, _jit_replaced(block):
@@ -143,7 +143,7 @@ def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.
         "exit": ended.words,
         "functions": _functions(log.events),
         "events": [_event(event, start) for event in log.events],
-        "warnings": [*storm.GIVEN[already:], *_jitted_anew(log.events)],
+        "warnings": [*storm.WARNINGS[already:], *_jitted_anew(log.events)],
     }
     if block is not None:
         report["captures"] = captures_of(log.events, block)
