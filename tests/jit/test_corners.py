@@ -205,7 +205,7 @@ def test_metadata() -> None:
     ours: Any = lw.jit(annotated)
     assert typing.get_type_hints(ours) == {"x": int, "return": int}
     assert ours.custom == 5
-    assert not hasattr(ours, "memory")
+    assert not hasattr(ours, "program_log")
 
 
 def test_static_arguments_have_one_form() -> None:
@@ -366,7 +366,7 @@ def test_functions_whose_truth_raises() -> None:
 
 
 def test_what_cannot_be_read_is_called_all_the_same() -> None:
-    """A static that raises when it is looked at does not stop the call, and is remembered."""
+    """A static that raises when it is compared does not stop the call, and is logged."""
 
     def wrapped_by_itself() -> Any:
         def function() -> None: ...
