@@ -338,14 +338,12 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     if not own.keys() <= held.keys():  # there are cached properties in it
         parts_of, names, first = state, sorted(held), len(held)
     composed = _composed(self, value, _class_form(kind), parts_of)
-    named = sorted(zip(names, composed.form.parts[first:], strict=True), key=_name_of)
+    named = sorted(
+        zip(names, composed.form.parts[first:], strict=True), key=lambda pair: str(pair[0])
+    )
     steps = tuple(f".{name}" for name, _ in named)
     form = Form(_class_form(kind), steps, tuple(part for _, part in named))
     return composed._replace(form=form)
-
-
-def _name_of(pair: tuple[Any, Any]) -> str:
-    return str(pair[0])
 
 
 def _fields_of_node(kind: Any) -> tuple[str, ...]:
