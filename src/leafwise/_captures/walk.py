@@ -521,7 +521,7 @@ class Binding:
         line: The line of the first read in the file of `function`; 0 if there is none.
         is_written: Whether the code only writes to it, or only calls what changes it and
             drops the answer: ``traces.append(x)``, ``counter += 1``.
-        place: The place.
+        place: Where to look.
     """
 
     name: str
@@ -562,13 +562,13 @@ def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
 
 def _named(found: list[CaptureSite]) -> list[Binding]:
     """Return bindings, with names that are unique within each function."""
-    counts: dict[tuple[int, str], int] = {}
+    taken: dict[tuple[int, str], int] = {}
     bindings: list[Binding] = []
     for each in found:
         place = each.place
         key = id(each.reader), place.name
-        counts[key] = counts.get(key, 0) + 1
-        name = place.name if counts[key] == 1 else f"{place.name} ({counts[key]})"
+        taken[key] = taken.get(key, 0) + 1
+        name = place.name if taken[key] == 1 else f"{place.name} ({taken[key]})"
         line = each.line
         bindings.append(Binding(name, each.reader, place.holder, line, each.is_written, place))
     return bindings
