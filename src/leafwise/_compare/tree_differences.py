@@ -9,6 +9,7 @@ from leafwise._compare.call_differences import call_reasons
 from leafwise._compare.leaf_differences import leaf_reasons, static_reason
 from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
 from leafwise._compare.signature import Signature
+from leafwise._display.words import count
 from leafwise._trees.equality import is_distinct, is_redefinition, jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.nodes import Node
@@ -294,8 +295,8 @@ def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         orders = Verbatim(", ".join(mine.steps)), Verbatim(", ".join(its.steps))
         yield Reason(path, kind, retrace, *orders, fixes.ORDER)
     elif issubclass(mine.cls, list | tuple):
-        lengths = Verbatim(f"{len(mine.steps)} elements"), Verbatim(f"{len(its.steps)} elements")
-        yield Reason(path, kind, retrace, *lengths, fixes.LENGTH)
+        one, other = (Verbatim(count(len(each.steps), "element")) for each in (mine, its))
+        yield Reason(path, kind, retrace, one, other, fixes.LENGTH)
     else:
         fix = fixes.for_missing_child(mine.cls)
         for step in mine.steps:
