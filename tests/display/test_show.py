@@ -149,9 +149,9 @@ def test_hidden_child_and_hidden_value() -> None:
         (np.ma.array([1.0]), "float64[1]  MaskedArray", 8),
         (jax.ShapeDtypeStruct((4,), jnp.int8), "int8[4]  abstract", 4),
         (2**70, f"{2**70}  int, which JAX refuses", 0),
-        ("relu", "'relu'  str, no array", 0),
-        (max, "<function max>  builtin_function_or_method, no array", 0),
-        ({1}, "{1}  set, no array", 0),
+        ("relu", "'relu'  str, not an array", 0),
+        (max, "<function max>  builtin_function_or_method, not an array", 0),
+        ({1}, "{1}  set, not an array", 0),
     ],
     ids=str,
 )
