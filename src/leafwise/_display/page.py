@@ -1,4 +1,4 @@
-"""A report as one HTML page, with nothing to load; an explanation as a table for notebooks."""
+"""A report as one HTML page that loads nothing; an explanation as a table for notebooks."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
@@ -107,7 +107,7 @@ def _section(title: str, inside: str) -> str:
 
 
 def _warning(text: str) -> str:
-    # The one kind of text with lines of its own.
+    # The only kind of text whose line breaks are kept.
     lines = text.splitlines()
     shown = "\n".join(safe(line, 1000) for line in lines[:MOST_LINES])
     return f"<pre>{shown}</pre>{_more(len(lines) - MOST_LINES, 'line')}"
@@ -124,6 +124,7 @@ def _headline(report: Report, again: list[Repeat]) -> str:
     share = f", {spent / report['seconds']:.0%} of the time" if report["seconds"] > 0 else ""
     functions = sum(1 for each in report["functions"] if not each["eager"])
     calls = sum(len(repeat.events) for repeat in again)
+    number_of_repeats = count(calls, "retrace or recompilation", "retraces and recompilations")
     repeated = covered(part for repeat in again for part in repeat.intervals)
     traces, lowerings, compiles, hits = (
         sum(each[key] for each in report["functions"])
@@ -131,7 +132,7 @@ def _headline(report: Report, again: list[Repeat]) -> str:
     )
     totals = [
         (duration(spent), f"tracing, lowering and compiling{share}", ""),
-        (duration(repeated), f"of it for {count(calls, 'retrace or recompilation', _AGAIN)}", ""),
+        (duration(repeated), f"of it for {number_of_repeats}", ""),
         (f"{functions:,}", f"{plural(functions, 'function')} jitted", ""),
         (f"{traces:,}", plural(traces, "trace"), ""),
         (f"{lowerings:,}", plural(lowerings, "lowering"), ""),
@@ -153,9 +154,6 @@ def _headline(report: Report, again: list[Repeat]) -> str:
         f'<p class="faint">{ran}; {safe(versions)}</p>{failed}\n'
         f'<dl class="totals">\n{boxes}</dl>\n</header>'
     )
-
-
-_AGAIN: Final = "retraces and recompilations"
 
 
 def _functions(functions: list[FunctionRecord]) -> str:

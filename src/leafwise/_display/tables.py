@@ -1,4 +1,4 @@
-"""A report on a terminal; needs rich."""
+"""A report, an explanation and captures as rich prints them; cannot be imported without rich."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
@@ -48,8 +48,8 @@ _WIDEST: Final = 10_000
 def print_report(report: Report, console: Console) -> None:
     """Print the functions, what was traced or compiled again and why, and the warnings.
 
-    A table of functions that does not fit the console becomes a few lines for each. Where the
-    output is no terminal, no line is folded: a reason is one line for `grep`.
+    A table of functions that does not fit the console becomes two lines for each function. If
+    the output is not a terminal, no line is folded: a reason is one line for `grep`.
 
     Args:
         report: The report.
@@ -66,14 +66,14 @@ def print_report(report: Report, console: Console) -> None:
             console.print()
             _print_repeat(repeat, console)
         console.print()
-        _print(_last(report, again), console)
+        _print(_footer(report, again), console)
     for each in report.get("captures", [])[:MOST_FUNCTIONS]:
         _print_captures(each, console)
     if report["exit"] != "0":
         ended = cut(report["exit"], _LONGEST)
         _print(Text.assemble(("the program ended: ", "bold red"), ended), console)
     for text in report["warnings"]:
-        # A warning has lines of its own.
+        # A warning may have several lines.
         for number, line in enumerate(text.splitlines()):
             head = ("warning: ", "bold yellow") if number == 0 else "  "
             _print(Text.assemble(head, cut(line, _LONGEST)), console)
@@ -140,11 +140,11 @@ def _print_captures(captured: CapturesRecord, console: Console) -> None:
 
 
 def _print(line: Text, console: Console, indent: int = 0) -> None:
-    """Print a line: whole where it is not a terminal, otherwise folded under its start."""
+    """Print a line: on a terminal folded under its start, elsewhere unfolded."""
     if console.is_terminal:
         console.print(Padding(line, (0, 0, 0, indent), expand=False))
     else:
-        # Rich pads to the width of the console otherwise, or folds in the middle of a path.
+        # Not a Padding: rich would pad to the console's width, or fold in the middle of a path.
         console.print(Text(" " * indent) + line, soft_wrap=True)
 
 
@@ -166,19 +166,19 @@ def _summary(report: Report) -> Text:
 
 def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
     shown, rest = functions[:MOST_FUNCTIONS], functions[MOST_FUNCTIONS:]
-    table = _table(shown)
+    table = _function_table(shown)
     wide = console.options.update(max_width=_WIDEST)
     if Measurement.get(console, wide, table).maximum <= console.width:
         console.print(table)
     else:
         for function in shown:
-            _print_lines(function, console)
+            _print_function(function, console)
     if rest:
         seconds = duration(sum(map(lost, rest)))
         _print(Text(f"and {count(len(rest), 'more function')}, {seconds}", "dim"), console)
 
 
-def _table(functions: list[FunctionRecord]) -> Table:
+def _function_table(functions: list[FunctionRecord]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("function", "where"):
         table.add_column(name, no_wrap=True)
@@ -196,8 +196,8 @@ def _table(functions: list[FunctionRecord]) -> Table:
     return table
 
 
-def _print_lines(function: FunctionRecord, console: Console) -> None:
-    """Print what a row of the table says, on two lines."""
+def _print_function(function: FunctionRecord, console: Console) -> None:
+    """Print a row of the table on two lines."""
     _print(
         Text("  ").join(part for part in (_name(function), Text(home(function))) if part), console
     )
@@ -251,17 +251,15 @@ def _values(change: RepeatReason) -> str:
     return f"{text}, and {count(more, 'more change')}" if more else text
 
 
-def _last(report: Report, again: list[Repeat]) -> Text:
-    """Return what the repeats cost in all, what is not shown of them, and the first calls."""
+def _footer(report: Report, again: list[Repeat]) -> Text:
+    """Return what the repeats cost in all, how many are not shown, and the first calls."""
     parts: list[str] = []
     rest = again[MOST_REPEATS:]
     if rest:
         calls = sum(len(repeat.events) for repeat in rest)
-        parts.append(f"not shown: {count(calls, 'more retrace or recompilation', _MORE)}")
+        plural = "more retraces and recompilations"
+        parts.append(f"not shown: {count(calls, 'more retrace or recompilation', plural)}")
     took = duration(covered(part for repeat in again for part in repeat.intervals))
     parts.append(f"retraced or recompiled: {took}" if again else "nothing retraced or recompiled")
     parts.append(f"first calls: {first_calls(report):,}")
     return Text("; ".join(parts))
-
-
-_MORE: Final = "more retraces and recompilations"
