@@ -438,9 +438,8 @@ _EXACT_IN_FLOAT64: Final = 4
 def _converted(leaf: Any, dtype: Any, sharding: Any, *, weak: bool) -> Any:
     """Return a leaf as a JAX array of a dtype and weak type, committed to a sharding if given."""
     aval = jax.typeof(leaf)
-    array = (
-        leaf if isinstance(leaf, jax.Array) else jnp.array(leaf)
-    )  # a copy: NumPy's may change later
+    # `jnp.array` copies: a NumPy array may be changed later.
+    array = leaf if isinstance(leaf, jax.Array) else jnp.array(leaf)
     if array.dtype != dtype or bool(getattr(aval, "weak_type", False)) != weak:
         array = _weakened(_cast(array, dtype)) if weak else jnp.asarray(_cast(array, dtype), dtype)
     if sharding is not None and not is_tracer(array):

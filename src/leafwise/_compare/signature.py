@@ -219,10 +219,7 @@ def labels_of(
     """Return the names of a function's parameters, by the paths of the arguments."""
     try:
         parameters = inspect.signature(fun).parameters.values()
-    except (
-        TypeError,
-        ValueError,
-    ):  # some builtins have no signature, nor have objects that are not callable
+    except (TypeError, ValueError):  # some builtins have none, nor what cannot be called
         return _NO_LABELS
     labels = {f"kwargs[{name!r}]": name for name in kwargs}
     free = list(parameters)

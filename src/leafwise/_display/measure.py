@@ -111,7 +111,7 @@ class _Measurement:
             branch.problem = "leads back to itself"
             return
         if len(self.above) >= _DEEPEST:
-            branch.problem = f"{_DEEPEST:,} levels deep: not looked into"
+            branch.problem = f"{_DEEPEST:,} levels deep: not flattened"
             return
         try:
             opened = None if type(value) in LEAF_TYPES else open_node(value)

@@ -38,13 +38,13 @@ class RepeatReason:
 
 @dataclasses.dataclass(slots=True)
 class Repeat:
-    """Calls from one line for which JAX did the same again, for the same reasons.
+    """Calls on one line for which JAX did the same again, for the same reasons.
 
     Attributes:
         name: The function that was called.
         outcome: What JAX did again: ``retrace``, ``recompile``.
         site: The line.
-        changes: The reasons.
+        reasons: Why JAX did it again.
         events: The events that have the explanation.
         intervals: When JAX was busy with them, with the lowerings and compilations after a trace.
     """
@@ -52,7 +52,7 @@ class Repeat:
     name: str
     outcome: str
     site: SiteRecord | None
-    changes: list[RepeatReason]
+    reasons: list[RepeatReason]
     events: list[EventRecord] = dataclasses.field(default_factory=list["EventRecord"])
     intervals: list[Interval] = dataclasses.field(default_factory=list["Interval"])
 
@@ -62,7 +62,7 @@ class Repeat:
         return covered(self.intervals)
 
 
-def changes(explanation: ExplanationRecord) -> list[RepeatReason]:
+def reasons_of(explanation: ExplanationRecord) -> list[RepeatReason]:
     """Return the reasons of one explanation, and then the unsound ones.
 
     What costs only a dispatch entry is left out where the call costs more.
@@ -95,15 +95,15 @@ def repeats(report: Report) -> list[Repeat]:
         of = event["thread"], event["name"]
         explanation = event["explanation"]
         if explanation is not None and is_repeat(event):
-            reasons = changes(explanation)
+            reasons = reasons_of(explanation)
             new = Repeat(event["name"], explanation["outcome"], event["site"], reasons)
             repeat = found.setdefault(_key(event, explanation, reasons), new)
             repeat.events.append(event)
             repeat.intervals.append(interval(event))
             if repeat is not new:
-                for change, other in zip(repeat.changes, reasons, strict=True):
-                    change.values.update(other.values)
-                    change.fixes.extend(other.fixes)
+                for reason, other in zip(repeat.reasons, reasons, strict=True):
+                    reason.values.update(other.values)
+                    reason.fixes.extend(other.fixes)
             current[of] = repeat
         elif explanation is not None or event["kind"] == "trace":
             current[of] = None

@@ -20,9 +20,9 @@ from leafwise._display.repeats import (
     Repeat,
     RepeatReason,
     busy,
-    changes,
     covered,
     first_calls,
+    reasons_of,
     repeats,
 )
 from leafwise._display.shape import CapturesRecord, ExplanationRecord, FunctionRecord, Report
@@ -89,7 +89,7 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
         The reasons, a row each; what JAX does is the title.
     """
     explained = cast("ExplanationRecord", explanation)
-    every = changes(explained)
+    every = reasons_of(explained)
     outcome = (cut(explained["outcome"], _LONGEST), "bold")
     title = Text.assemble(outcome, ": ", sentence(explained), style="not italic")
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
@@ -98,9 +98,9 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
     table.caption_justify, table.show_header = "left", bool(every)
     for name in ("path", "kind", "before -> after", "what to do"):
         table.add_column(name, overflow="fold")
-    for change in every[:MOST_REASONS]:
-        path = Text(cut(change.path, _LONGEST), "bold")
-        table.add_row(path, _kind(change), Text(_values(change)), Text(cut(change.fix, _LONGEST)))
+    for reason in every[:MOST_REASONS]:
+        path = Text(cut(reason.path, _LONGEST), "bold")
+        table.add_row(path, _kind(reason), Text(_values(reason)), Text(cut(reason.fix, _LONGEST)))
     if len(every) > MOST_REASONS:
         table.caption = Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}")
     return table
@@ -223,15 +223,15 @@ def _print_repeat(repeat: Repeat, console: Console) -> None:
     often = "" if times == 1 else f", {times:,} times"
     what = f"{cut(repeat.outcome, _LONGEST)} of {cut(repeat.name, _LONGEST)}"
     _print(Text(f"{what}{often}, {duration(repeat.seconds)}", "dim"), console, indent=2)
-    for line in _reasons(repeat.changes):
+    for line in _reasons(repeat.reasons):
         _print(line, console, indent=2)
 
 
 def _reasons(every: list[RepeatReason]) -> Iterator[Text]:
-    for change in every[:MOST_REASONS]:
-        path = (cut(change.path, _LONGEST), "bold")
-        line = Text.assemble(path, ": ", _kind(change), ": ", _values(change))
-        fix = cut(change.fix, _LONGEST)
+    for reason in every[:MOST_REASONS]:
+        path = (cut(reason.path, _LONGEST), "bold")
+        line = Text.assemble(path, ": ", _kind(reason), ": ", _values(reason))
+        fix = cut(reason.fix, _LONGEST)
         yield line.append(f". {fix}" if fix else "")
     if not every:
         yield Text("no reason was found in the arguments")
@@ -239,15 +239,15 @@ def _reasons(every: list[RepeatReason]) -> Iterator[Text]:
         yield Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}", "dim")
 
 
-def _kind(change: RepeatReason) -> Text:
-    kind = Text(cut(change.kind, 80), "magenta")
-    return kind.append(" (unsound)", "bold red") if change.unsound else kind
+def _kind(reason: RepeatReason) -> Text:
+    kind = Text(cut(reason.kind, 80), "magenta")
+    return kind.append(" (unsound)", "bold red") if reason.unsound else kind
 
 
-def _values(change: RepeatReason) -> str:
-    before, after = next(iter(change.values))
+def _values(reason: RepeatReason) -> str:
+    before, after = next(iter(reason.values))
     text = f"{cut(before, _LONGEST)} -> {cut(after, _LONGEST)}"
-    more = len(change.values) - 1
+    more = len(reason.values) - 1
     return f"{text}, and {count(more, 'more change')}" if more else text
 
 
