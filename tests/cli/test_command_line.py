@@ -300,6 +300,7 @@ def test_the_same_in_every_process(write: Write) -> None:
     assert "0x" not in first.stdout
 
 
+@pytest.mark.slow
 def test_the_same_twice(write: Write, check: Check) -> None:
     """A second run in one process says the same, as table and as JSON."""
     file = write(GOOD + NOT_BUILT)

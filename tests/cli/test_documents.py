@@ -44,7 +44,7 @@ REPORTS = (
         laws=(
             LawResult("round-trip", Verdict.OK),
             LawResult("copies", Verdict.VIOLATION, "P.n", f"P.n: lost\n  got: {WORST}"),
-            LawResult("equality", Verdict.ERROR, "", "RuntimeError: deep"),
+            LawResult("treedef-equality", Verdict.ERROR, "", "RuntimeError: deep"),
             LawResult("static-types", Verdict.WARNING, "P.n", "P.n: shared"),
         ),
         warnings=(CAUTION,),
@@ -84,7 +84,7 @@ def test_sarif_results() -> None:
         ("field-change", "error"),
         ("field-change", "error"),
         ("copies", "error"),
-        ("equality", "error"),
+        ("treedef-equality", "error"),
         ("static-types", "warning"),
         ("not-checked", "error"),
     ]

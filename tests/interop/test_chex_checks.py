@@ -21,7 +21,6 @@ from jax.experimental import checkify
 
 import leafwise as lw
 from leafwise.interop.chex import ChexCheck, chex_check
-from leafwise.testing import assert_traces
 
 works = pytest.mark.works
 AT_CONSTRUCTION = "`lw.field(check=chex_check(chex.assert_rank, 2))`: checked at construction"
@@ -172,7 +171,7 @@ def test_replace_under_jit() -> None:
         return lw.replace(params, w=params.w - params.lr)
 
     params = Params(jnp.ones((2, 3)))
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         params = step(step(params))
     with pytest.raises(lw.errors.FieldCheckError, match="must be positive"):
         lw.replace(params, lr=-0.1)

@@ -9,7 +9,6 @@ import pytest
 
 import leafwise as lw
 from leafwise.interop.equinox import Module
-from leafwise.testing import assert_traces
 
 diffrax: Any = pytest.importorskip("diffrax")
 
@@ -59,12 +58,12 @@ def test_diffrax() -> None:
         )
 
     y0 = State(jnp.array([1.0, 2.0]))
-    with assert_traces(1, of="solve"):
+    with lw.budget(traces=1, exact=True, of="solve"):
         for rate in (1.0, 0.5):
             found = solve(Field(jnp.asarray(1.0)), y0, Args(jnp.asarray(rate)))
     assert (type(found.ys), found.ys.unit) == (State, "m")
     assert jnp.allclose(found.ys.x[0], y0.x * jnp.exp(-0.5), rtol=1e-4)
-    with assert_traces(1, of="solve"):
+    with lw.budget(traces=1, exact=True, of="solve"):
         grown = solve(Field(jnp.asarray(1.0), sign=1), y0, Args(jnp.asarray(0.5)))
     assert jnp.allclose(grown.ys.x[0], y0.x * jnp.exp(0.5), rtol=1e-4)
 
@@ -120,9 +119,9 @@ class Solver(Module):
 def test_solver_as_static() -> None:
     """A recreated solver is the same static: one trace; another solver is another program."""
     run = jax.jit(lambda solver, y0: solver(y0))
-    with assert_traces(1, of="<lambda>"):
+    with lw.budget(traces=1, exact=True, of="<lambda>", eager=False):
         for rate in (1.0, 0.5):
             out = run(Solver(jnp.asarray(rate)), jnp.asarray(2.0))
     assert jnp.allclose(out, 2.0 * jnp.exp(-0.5), rtol=1e-2)
-    with assert_traces(1, of="<lambda>"):
+    with lw.budget(traces=1, exact=True, of="<lambda>", eager=False):
         run(Solver(jnp.asarray(0.5), diffrax.Euler()), jnp.asarray(2.0))

@@ -11,7 +11,6 @@ import pytest
 from flax.training.train_state import TrainState
 
 import leafwise as lw
-from leafwise.testing import assert_traces
 
 # flax 0.12.1 calls what JAX 0.10 calls deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:jax.core.get_opaque_trace_state is deprecated")
@@ -62,12 +61,12 @@ def test_modules_as_statics() -> None:
     """A module that is built again with equal configuration is the same static; another is not."""
     x = jnp.ones((1, 3))
     made = {"params": {"kernel": jnp.ones((3, 3)), "bias": jnp.ones(3)}}
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         for _ in range(3):
             assert apply(Net(made, nn.Dense(3)), x).tolist() == [[4, 4, 4]]
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         apply(Net(made, nn.Dense(3, param_dtype=jnp.bfloat16)), x)
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         assert apply(Net(made, nn.Dense(3, dtype=jnp.bfloat16)), x).dtype == jnp.bfloat16
 
     def structure(width: int) -> Any:
@@ -117,7 +116,7 @@ def test_attribute_of_a_module() -> None:
 
     x = jnp.ones((1, 3))
     made = {"params": {"Dense_0": {"kernel": jnp.ones((3, 2)), "bias": jnp.ones(2)}}}
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         for _ in range(2):
             assert apply(Net(made, Model(Config(2))), x).shape == (1, 2)
     assert hash(Model(Config(2))) == hash(Model(Config(2)))
@@ -168,7 +167,7 @@ def test_train_state() -> None:
     state = train_state(params, lambda params, x: params["net"](x))
     state = state.replace(step=jnp.zeros((), int))
     losses = []
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         for _ in range(60):
             state, loss = step(state)
             losses.append(float(loss))
@@ -198,7 +197,7 @@ def test_holding_a_train_state() -> None:
 
     run = step(run)
     assert run.state.step == 1
-    with assert_traces(0):
+    with lw.budget(traces=0, eager=False):
         step(step(run))
 
 
@@ -241,7 +240,7 @@ def test_training_with_a_static_module() -> None:
         return Run(optax.apply_updates(run.net, updates), opt_state), loss
 
     losses = []
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         for _ in range(60):
             run, loss = step(run)
             losses.append(float(loss))

@@ -11,7 +11,6 @@ import pytest
 
 import leafwise as lw
 from leafwise.interop.flax import register_nnx_data
-from leafwise.testing import assert_traces
 
 with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -108,7 +107,7 @@ def test_statics_inside_are_told_apart(one: Any, other: Any) -> None:
     assert graphs[0] == graphs[1]
     assert graphs[0] != graphs[2]
     step = jax.jit(lambda model, x: model(x))
-    with assert_traces(2):
+    with lw.budget(traces=2, exact=True, eager=False):
         for power in (one, other, one):
             step(Model(power), X)
 
@@ -142,7 +141,7 @@ def test_nnx_jit() -> None:
 
     model = Model()
     before = model(X)
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         step(model, X)
         assert np.allclose(step(model, X), before * 9)
     assert model.scale.w[...].tolist() == [3, 3, 3]
@@ -193,7 +192,7 @@ def test_training() -> None:
         return optax.apply_updates(params, updates), opt_state, value
 
     opt_state, losses = optimizer.init(params), []
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         for _ in range(80):
             params, opt_state, loss = step(params, opt_state)
             losses.append(float(loss))
@@ -233,14 +232,14 @@ def test_module_in_a_field() -> None:
     """Modules are pytrees: in a dynamic field they go through JAX's transformations."""
     holder = Holder(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
     step = jax.jit(lambda holder, x: holder.it(x))
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         for seed in range(3):
             holder = Holder(nnx.Linear(3, 2, rngs=nnx.Rngs(seed)))
             assert np.allclose(step(holder, X), holder.it(X))
     grads = jax.grad(lambda holder: holder.it(X).sum())(holder)
     assert type(grads) is Holder
     assert grads.it.bias[...].tolist() == [2, 2]
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         step(Holder(nnx.Linear(3, 2, use_bias=False, rngs=nnx.Rngs(0))), X)
 
 
@@ -260,10 +259,10 @@ def test_graph_and_state_in_fields() -> None:
         return Split(*nnx.split(nnx.Linear(3, 2, rngs=nnx.Rngs(seed), **options)))
 
     step = jax.jit(lambda split, x: split(x))
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         for seed in range(3):
             assert step(made(seed), X).shape == (2, 2)
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         step(made(0, use_bias=False), X)
     assert jax.tree.leaves(made(0).graph) == []
 

@@ -24,7 +24,6 @@ from jaxtyping import Array, Float, Int, PyTree, TypeCheckError, install_import_
 
 import leafwise as lw
 from leafwise.interop import typeguard as lw_typeguard
-from leafwise.testing import assert_traces
 
 CHECKERS: dict[str, Callable[..., Any]] = {
     "beartype": beartype.beartype,
@@ -115,7 +114,7 @@ def test_not_checked_when_rebuilt(checker: Any) -> None:
     arrays, rest = eqx.partition(made, eqx.is_array)
     assert eqx.combine(arrays, rest) == made
     jax.lax.scan(lambda p, _: (jax.tree.map(lambda x: x + 1, p), None), made, length=2)
-    with assert_traces(1):
+    with lw.budget(traces=1, exact=True, eager=False):
         jitted = jax.jit(lambda p: p)
         jitted(jitted(made))
     assert not calls

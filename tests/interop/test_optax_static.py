@@ -15,7 +15,6 @@ import pytest
 from flax import linen
 
 import leafwise as lw
-from leafwise import testing
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The function convex_kl_divergence:DeprecationWarning"),
@@ -142,9 +141,9 @@ def test_training_with_an_optimizer_built_in_each_step(name: str) -> None:
         w = jnp.zeros(3)
         state = opt().init(w)
         traces = (
-            testing.assert_traces(1, of="step")
+            lw.budget(traces=1, exact=True, of="step")
             if by_content
-            else testing.assert_traces(4, of="step")
+            else lw.budget(traces=4, exact=True, of="step")
         )
         with traces:
             for _ in range(4):

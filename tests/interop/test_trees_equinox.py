@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise.testing import assert_traces
 
 PARTS = "`partition` and `combine`, of either library, on trees of either"
 SELECTION = "`lw.where`: paths, classes and field metadata in modules; masks as `filter_spec`"
@@ -102,7 +101,7 @@ def test_gradients_of_what_is_selected() -> None:
         gradient = eqx.filter_grad(loss)(part)
         return eqx.apply_updates(part, jax.tree.map(lambda g: -0.1 * g, gradient)), gradient
 
-    with assert_traces(1, of="step"):
+    with lw.budget(traces=1, exact=True, of="step"):
         for _ in range(3):
             selected, gradient = step(selected, rest, jnp.ones(2))
     assert gradient.scale.offset is None

@@ -9,7 +9,6 @@ import optax
 import pytest
 
 import leafwise as lw
-from leafwise.testing import assert_traces
 
 MASKS = "`lw.mask` for `masked`, `add_decayed_weights`, `freeze`; also by field metadata"
 LABELS = "`lw.labels` for `multi_transform`"
@@ -59,7 +58,7 @@ def train(optimizer: Any, params: Model, steps: int = 2) -> tuple[Model, Any]:
 
     state = optimizer.init(params)
     structure = jax.tree.structure(params)
-    with assert_traces(1, of=step):
+    with lw.budget(traces=1, exact=True, of=step):
         for _ in range(steps):
             params, state = step(params, state, jnp.ones(2))
     assert jax.tree.structure(params) == structure
@@ -212,7 +211,7 @@ def test_hyperparameters_change_without_a_trace() -> None:
         updates, state = optimizer.update(jax.grad(loss)(params, jnp.ones(2)), state, params)
         return optax.apply_updates(params, updates), state
 
-    with assert_traces(1, of=step):
+    with lw.budget(traces=1, exact=True, of=step):
         params, state = step(params, state)
         path = "hyperparams['learning_rate']"
         state = lw.update(state, {path: jnp.zeros_like(state.hyperparams["learning_rate"])})
@@ -248,7 +247,7 @@ def test_training_of_one_half() -> None:
         updates, state = optimizer.update(gradient, state, part)
         return optax.apply_updates(part, updates), state
 
-    with assert_traces(1, of=step):
+    with lw.budget(traces=1, exact=True, of=step):
         for _ in range(3):
             selected, state = step(selected, rest, state)
     assert state[0].mu.head == Layer(None, None)

@@ -67,6 +67,74 @@ def test_counts_are_exact(jit: Any, allowed: Any, words: str | None) -> None:
         call_it(step)
 
 
+def test_exact_numbers() -> None:
+    """With `exact` fewer and more both fail, and the message says what was seen."""
+    step = three_programs(jax.jit)
+    with lw.budget(traces=2, compiles=3, exact=True, of="step"):
+        call_it(step)
+    with (
+        pytest.raises(
+            lw.errors.RetraceError, match=r"^under budget: 0 traces, exactly 1 wanted$"
+        ) as caught,
+        lw.budget(traces=1, exact=True, eager=False),
+    ):
+        step(np.ones(3, np.float32))
+    assert caught.value.explanations == ()
+    with (
+        pytest.raises(
+            lw.errors.RetraceError,
+            match=r"^over budget: 1 trace, exactly 2 wanted; 1 compile, exactly 0 wanted\n"
+            r"  trace of step from .*\n  compile of step from ",
+        ),
+        lw.budget(traces=2, compiles=0, exact=True, eager=False),
+    ):
+        step(np.ones(5, np.float32))
+
+
+def test_exact_numbers_say_why() -> None:
+    """Of a function under `lw.jit` the error says why, and carries the explanation."""
+    step = three_programs(lw.jit)
+    step(np.ones(3, np.float32))
+    with (
+        pytest.raises(lw.errors.RetraceError, match=r"x: shape: \(3,\) -> \(4,\)") as caught,
+        lw.budget(traces=2, exact=True, of=step),
+    ):
+        step(np.ones(4, np.float32))
+    (explanation,) = caught.value.explanations
+    assert explanation.outcome is lw.types.Outcome.RETRACE
+
+
+def test_exact_and_strict() -> None:
+    """What is too much raises at once, what is too little at the end."""
+    step = three_programs(lw.jit)
+    with lw.budget(traces=2, exact=True, strict=True, of=step):
+        call_it(step)
+    with (
+        pytest.raises(lw.errors.RetraceError, match=r"under budget of .*step: 0 traces"),
+        lw.budget(traces=1, exact=True, strict=True, of=step) as log,
+    ):
+        call_it(step)
+    assert len(log) == 0
+    step.clear_cache()
+    with (
+        pytest.raises(lw.errors.RetraceError, match=r"over budget of .*step: 2 traces"),
+        lw.budget(traces=1, compiles=9, exact=True, strict=True, of=step) as log,
+    ):
+        call_it(step)
+    assert len(log.traces) == 2
+    assert len(log.compiles) == 1
+
+
+def test_the_log_grows_in_the_block() -> None:
+    """The block hands out the log of what was seen so far."""
+    step = three_programs(jax.jit)
+    with lw.budget(traces=1, exact=True, eager=False) as log:
+        step(jnp.ones(3))
+        assert [event.name for event in log.traces] == ["step"]
+    with lw.no_retrace(eager=False) as log:
+        assert len(log) == 0
+
+
 def test_the_error_names_function_line_and_reason() -> None:
     """Each event over the budget is there, with the call and why it happened."""
     step = three_programs(lw.jit)
@@ -290,6 +358,12 @@ def test_a_budget_can_be_used_again() -> None:
         with again as log:
             jax.jit(lambda x: x)(1.0)
         assert len(log.traces) == 1
+    with pytest.raises(lw.errors.RetraceError, match="2 traces, 1 allowed"), again:
+        call_it(three_programs(jax.jit))
+    with pytest.raises(ZeroDivisionError), again:
+        jnp.ones(3 // 0)
+    with again:
+        pass
 
 
 @pytest.mark.parametrize(
@@ -301,6 +375,7 @@ def test_a_budget_can_be_used_again() -> None:
         ({"traces": "1"}, "got '1' (str)"),
         ({"of": 5}, "budget(of=...) takes a function or a name, got 5 (int)"),
         ({"of": ["f"]}, "got ['f'] (list)"),
+        ({"exact": True}, "budget(exact=True) has no number to compare with\n  fix: "),
         ({"nonsense": 1}, "nonsense"),
     ],
     ids=str,
@@ -324,7 +399,13 @@ def test_as_a_decorator() -> None:
     def never() -> None:
         once()
 
+    @lw.budget(traces=2, exact=True, of=step)
+    def twice() -> None:
+        once()
+        once()
+
     once()
     once()
+    twice()
     with pytest.raises(lw.errors.RetraceError, match="1 trace"):
         never()

@@ -295,7 +295,7 @@ def test_jax_is_left_as_it_was(tmp_path: Path) -> None:
         import gc
         import jax
         import leafwise as lw
-        from leafwise import events
+        from leafwise._jax import events
         gone = []
         real = jax.monitoring.unregister_event_duration_listener
         jax.monitoring.unregister_event_duration_listener = lambda f: (gone.append(f), real(f))

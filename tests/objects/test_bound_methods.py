@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
-from leafwise.testing import assert_traces
 
 T = TypeVar("T")
 X = jnp.arange(3.0)
@@ -88,21 +87,21 @@ def test_python_alone_refuses() -> None:
 def test_as_an_argument(name: str) -> None:
     """It retraces where the key or the avals of the instance change, and nowhere else."""
     call = apply()
-    with assert_traces(1, of=call):
+    with lw.budget(traces=1, exact=True, of=call):
         first = call(getattr(make(2.0), name), X)
         again = call(getattr(make(3.0), name), X)
         call(getattr(copy.copy(make(3.0)), name), X)
     assert jnp.array_equal(3 * first, 2 * again)
-    with assert_traces(1, of=call):
+    with lw.budget(traces=1, exact=True, of=call):
         call(getattr(make(act="gelu"), name), X)
-    with assert_traces(1, of=call):
+    with lw.budget(traces=1, exact=True, of=call):
         call(getattr(Scale(jnp.float32(1)), name), X)
 
 
 def test_another_method_is_another_program() -> None:
     """Two methods of one instance are told apart."""
     call = apply()
-    with assert_traces(2, of=call):
+    with lw.budget(traces=2, exact=True, of=call):
         assert not jnp.array_equal(call(make().by, X), call(make().twice, X))
 
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise import testing
 
 
 @lw.pytree
@@ -156,7 +155,7 @@ def test_each_part_counts(recipe: Recipe, part: str, data: st.DataObject) -> Non
         return step.f(step.x)
 
     x = jnp.float32(1.5)
-    with testing.assert_traces(1 + differs, of="program"):
+    with lw.budget(traces=1 + differs, exact=True, of="program"):
         found = [program(Step(x, build(each))) for each in (recipe, recipe, changed, recipe)]
     # What a function gives by identity, with a program of its own, is what it gives here.
     wanted = [
@@ -182,7 +181,7 @@ def test_a_shared_program_gives_what_an_own_one_gives(
 
     x = jnp.float32(2.5)
     distinct = {exact(tuple(each)) for each in order}
-    with testing.assert_traces(len(distinct), of="program"):
+    with lw.budget(traces=len(distinct), exact=True, of="program"):
         for recipe in order:
             np.testing.assert_array_equal(
                 program(Step(x, build(recipe))), jax.jit(build(recipe))(x)

@@ -13,7 +13,6 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import leafwise as lw
-from leafwise.testing import assert_traces
 from leafwise.testing.strategies import pytrees
 
 
@@ -116,7 +115,7 @@ def test_shardings() -> None:
     assert (placed.x.sharding, placed.encoder.w.sharding) == (rows, whole)
 
     step = jax.jit(lambda p: p, in_shardings=(shardings,), out_shardings=shardings)
-    with assert_traces(1, of=step):
+    with lw.budget(traces=1, exact=True, of=step):
         made = step(placed)
         step(made)
     assert (made.x.sharding, made.n) == (rows, 3)

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree
 from leafwise._trees.paths import show
-from leafwise.testing import assert_traces
 from leafwise.testing.strategies import pytrees
 
 TABLE: Final = lw.FrozenMapping({"a b": 1, 3: (4, 5)})
@@ -469,7 +468,7 @@ def test_under_jit() -> None:
     def step(tree: Model, w: Any) -> Model:
         return lw.update(tree, {"layers[0].w": w * 2, "encoder.act": "gelu"})
 
-    with assert_traces(2, of=step):
+    with lw.budget(traces=2, exact=True, of=step):
         made = step(model(), 4.0)
         step(model(), 5.0)
         step(lw.update(model(), {"config.depth": 9}), 5.0)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.drawn_classes import pytree_classes
 
 import leafwise as lw
-from leafwise.testing import assert_traces
-from leafwise.testing.strategies import pytree_classes, pytrees
+from leafwise.testing.strategies import pytrees
 
 
 @lw.pytree
@@ -237,7 +237,7 @@ def test_a_selection_is_a_static_value() -> None:
     def total(step: Step, tree: Any) -> Any:
         return sum(jax.tree.leaves(lw.partition(tree, step.where)[0])) * step.x
 
-    with assert_traces(2, of=total):
+    with lw.budget(traces=2, exact=True, of=total):
         assert total(Step(1.0, lw.where("encoder.w")), model()) == 1.0
         assert total(Step(2.0, lw.where("encoder.w")), model()) == 2.0
         assert total(Step(2.0, lw.where("head.w")), model()) == 8.0
@@ -476,7 +476,7 @@ def test_a_half_does_not_retrace_when_the_other_changes() -> None:
     def total(part: Model) -> Any:
         return sum(jax.tree.leaves(part))
 
-    with assert_traces(1, of=total):
+    with lw.budget(traces=1, exact=True, of=total):
         for size in (1, 2, 3):
             tree = lw.replace(model(), head=Layer(jnp.ones(size)))
             assert total(lw.partition(tree, lw.where("encoder"))[0]) == 1.0

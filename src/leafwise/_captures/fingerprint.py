@@ -23,9 +23,10 @@ from leafwise._captures.places import CapturedPlace
 from leafwise._captures.seen import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
 from leafwise._captures.walk import Binding, BoundIn, bindings_of
 from leafwise._objects.attributes import wrapped_by
-from leafwise._objects.code import MISSING, is_installed_module
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
-from leafwise._objects.text import describe_array, shorten
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import Verbatim, describe_array, shorten
 
 MOST_CAPTURES: Final = 64
 """So many captures of a function are checked at each call; further ones are large."""
@@ -176,19 +177,9 @@ def words_of(value: Any) -> str:
     try:
         if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, Tracer):
             return _array_words(value)
-        return shorten(_Said(describe(value, DescribeOptions(short=True))), 120)
+        return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)
     except Exception:  # noqa: BLE001  # the user's own code
         return shorten(value, 120)
-
-
-class _Said(str):
-    """A text whose repr is itself."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        """Return the text."""
-        return str(self)
 
 
 def _array_words(value: Any) -> str:
@@ -329,4 +320,4 @@ def _said_of_parts(form: Form) -> str:
         text = f"{{{', '.join(items)}}}"
     else:
         return f"<{kind}>"
-    return shorten(_Said(text), 80)
+    return shorten(Verbatim(text), 80)

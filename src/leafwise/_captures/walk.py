@@ -45,8 +45,9 @@ from leafwise._objects.attributes import (
     is_tree,
     wrapped_by,
 )
-from leafwise._objects.code import MISSING, is_installed_module, own_bases
+from leafwise._objects.code import is_installed_module, own_bases
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
 Entry = TypeVar("Entry")
@@ -536,7 +537,7 @@ class Binding:
         """Look again.
 
         Returns:
-            The value as it is now; `leafwise._objects.code.ABSENT` if nothing is bound. No
+            The value as it is now; `MISSING` if nothing is bound. No
             property and no ``__getattr__`` runs.
         """
         return self.place.read()

@@ -18,7 +18,7 @@ from leafwise._captures.places import CapturedPlace
 from leafwise._captures.seen import ByWeakId
 from leafwise._captures.walk import BoundIn
 from leafwise._objects.attributes import in_class
-from leafwise._objects.code import MISSING
+from leafwise._objects.stand_ins import MISSING
 
 _FILE: Final = "<leafwise check of captures, {} of them>"
 

@@ -1,16 +1,19 @@
-"""Watching what JAX does in a block, and budgets for it."""
+"""Counting what JAX does in a block, and budgets for it."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any
+from typing import Any, Final, TypeGuard
 
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._objects.text import got
 from leafwise._trees.equality import jax_equal
 from leafwise.errors import RetraceError
+
+_COUNTED: Final = ("traces", "lowerings", "compiles")
+"""What a log counts, by the names that its properties and the arguments of a budget have."""
 
 
 class Log:
@@ -21,32 +24,31 @@ class Log:
     """
 
     def __init__(self, *, eager: bool) -> None:
-        """Start with none."""
         self.events: list[Event] = []
         self._eager = eager
 
     def add(self, event: Event) -> None:
-        """Note an event, unless it is one that is not wanted."""
+        """Add an event, unless operations of JAX itself are left out and it is one."""
         if self._eager or not event.eager:
             self.events.append(event)
 
-    def _of(self, kind: EventKind) -> list[Event]:
-        return [event for event in list(self.events) if event.kind is kind]
+    def _of_kind(self, kind: EventKind) -> list[Event]:
+        return [event for event in self if event.kind is kind]
 
     @property
     def traces(self) -> list[Event]:
         """The traces."""
-        return self._of(EventKind.TRACE)
+        return self._of_kind(EventKind.TRACE)
 
     @property
     def lowerings(self) -> list[Event]:
         """The lowerings."""
-        return self._of(EventKind.LOWERING)
+        return self._of_kind(EventKind.LOWERING)
 
     @property
     def compiles(self) -> list[Event]:
         """The compiles, those that the persistent compilation cache answered included."""
-        return self._of(EventKind.COMPILE)
+        return self._of_kind(EventKind.COMPILE)
 
     @property
     def cache_hits(self) -> list[Event]:
@@ -56,11 +58,11 @@ class Log:
     @property
     def seconds(self) -> float:
         """How long all of it took."""
-        return sum(event.seconds for event in list(self.events))
+        return sum(event.seconds for event in self)
 
     def of(self, function: Callable[..., Any] | str) -> list[Event]:
         """Return the events of one function, or of all functions of one name."""
-        return [event for event in list(self.events) if is_of(event, function)]
+        return [event for event in self if is_of(event, function)]
 
     def __len__(self) -> int:
         """Return how many events there are."""
@@ -68,29 +70,37 @@ class Log:
 
     def __iter__(self) -> Iterator[Event]:
         """Iterate over the events so far."""
-        return iter(list(self.events))
+        return iter(list(self.events))  # a copy: other threads add to it
 
     def __str__(self) -> str:
         """Return the counts, and a line for each event."""
-        counts = ", ".join(count_of(len(self._of(kind)), kind) for kind in EventKind)
+        counts = ", ".join(_format_count(self, name) for name in _COUNTED)
         lines = [f"{counts} ({len(self.cache_hits)} from the cache)", *map(str, self)]
         return "\n".join(lines).replace("\n", "\n  ")
+
+
+def _format_count(log: Log, name: str) -> str:
+    count = len(getattr(log, name))
+    return f"{count} {name if count != 1 else name.removesuffix('s')}"
 
 
 def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
     """Whether an event belongs to a function, or to a function of that name."""
     if isinstance(function, str):
-        names = {event.name, getattr(_plain(event.fun), "__qualname__", event.name)}
+        names = {event.name, getattr(_unwrap(event.fun), "__qualname__", event.name)}
         return function in names
-    wanted = _plain(function)
-    if event.fun is None:  # JAX said its name only
+    wanted = _unwrap(function)
+    if event.fun is None:  # JAX reported its name only
         return event.name == getattr(wanted, "__name__", None)
-    return jax_equal(_plain(event.fun), wanted) is True  # whose `==` may raise
+    return jax_equal(_unwrap(event.fun), wanted) is True  # the user's `==` may raise
 
 
-def _plain(function: Any) -> Any:
-    """Return the function that was written, behind decorators and partials."""
-    for _ in range(_DEEPEST):
+_DEEPEST: Final = 100
+
+
+def _unwrap(function: Any) -> Any:
+    """Return the function that was written, under decorators and partials."""
+    for _ in range(_DEEPEST):  # `__wrapped__` may lead back to where it came from
         inner = getattr(function, "__wrapped__", getattr(function, "func", None))
         if inner is None:
             break
@@ -98,10 +108,7 @@ def _plain(function: Any) -> Any:
     return function
 
 
-_DEEPEST = 100
-
-
-class watch:  # noqa: N801  # a context manager, used like a function
+class watch:  # noqa: N801  # a context manager that is used like a function
     """Count the traces, lowerings and compiles of every jitted function, in a block.
 
     Counts all threads; each event names its own. Functions under `leafwise.jit` come with
@@ -119,7 +126,6 @@ class watch:  # noqa: N801  # a context manager, used like a function
     """
 
     def __init__(self, *, eager: bool = True) -> None:
-        """Get ready; nothing is counted before the block begins."""
         self._eager = eager
         self._logs: list[Log] = []
 
@@ -135,7 +141,7 @@ class watch:  # noqa: N801  # a context manager, used like a function
         unwatch_events(self._logs.pop().add)
 
 
-class budget(ContextDecorator):  # noqa: N801  # as above
+class budget(ContextDecorator):  # noqa: N801  # a context manager that is used like a function
     """Allow only so many traces, lowerings and compiles in a block, or in each call of a function.
 
     Args:
@@ -145,15 +151,18 @@ class budget(ContextDecorator):  # noqa: N801  # as above
             is on disk does not decide whether a test passes.
         of: Count one function only: the jitted function, the function that was jitted, or
             the name. By default all of them count.
+        exact: Whether fewer are refused, too, at the end of the block.
         strict: Whether to raise at once, in the call that is over the budget, rather than at
             the end of the block.
         eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
             jitted function.
 
     Raises:
-        RetraceError: (on leaving, or at once) There were more; it names each event that is
-            over the budget, the calling line, and for functions under `leafwise.jit` why.
-        TypeError: A number is not an integer of 0 or more, or `of` is no function or name.
+        RetraceError: (on leaving, or at once) There were more, or fewer with `exact`; it names
+            each event that is over the budget, the calling line, and for functions under
+            `leafwise.jit` why.
+        TypeError: A number is not an integer of 0 or more, `exact` has no number to compare
+            with, or `of` is not a function or a name.
 
     Example:
         >>> with budget(traces=1, compiles=1, of="step"):
@@ -168,16 +177,27 @@ class budget(ContextDecorator):  # noqa: N801  # as above
         lowerings: int | None = None,
         compiles: int | None = None,
         of: Callable[..., Any] | str | None = None,
+        exact: bool = False,
         strict: bool = False,
         eager: bool = True,
     ) -> None:
-        """Get ready; nothing is counted before the block begins."""
-        self._allowed = {
-            EventKind.TRACE: checked_number("budget(traces=...)", traces),
-            EventKind.LOWERING: checked_number("budget(lowerings=...)", lowerings),
-            EventKind.COMPILE: checked_number("budget(compiles=...)", compiles),
-        }
-        self._function = checked_function("budget", of)
+        numbers = dict(zip(_COUNTED, (traces, lowerings, compiles), strict=True))
+        self._allowed: dict[str, int] = {}
+        for name, number in numbers.items():
+            if _is_number(number, name):
+                self._allowed[name] = number
+        if exact and not self._allowed:
+            msg = (
+                "budget(exact=True) has no number to compare with\n"
+                "  fix: say which: budget(traces=1, exact=True)"
+            )
+            raise TypeError(msg)
+        given: object = of
+        if not (given is None or isinstance(given, str) or callable(given)):
+            msg = f"budget(of=...) takes a function or a name, got {got(given)}"
+            raise TypeError(msg)
+        self._function = of
+        self._exact = exact
         self._strict = strict
         self._eager = eager
         self._here = _EnteredBlocks()
@@ -192,7 +212,7 @@ class budget(ContextDecorator):  # noqa: N801  # as above
                 # An exception from a lowering leaves JAX without the program it lowered, for
                 # good; the compile comes next.
                 if self._strict and event.kind is not EventKind.LOWERING:
-                    self._settle(log)
+                    self._raise_if_over(log)
 
         self._here.entered.append((log, count))
         watch_events(count)
@@ -209,21 +229,36 @@ class budget(ContextDecorator):  # noqa: N801  # as above
         log, count = self._here.entered.pop()
         unwatch_events(count)
         if error is None:
-            self._settle(log)
+            self._raise_if_over(log, ended=True)
 
-    def _settle(self, log: Log) -> None:
+    def _raise_if_over(self, log: Log, *, ended: bool = False) -> None:
         __tracebackhide__ = True
-        over: list[Event] = []
+        shown: list[Event] = []
         counts: list[str] = []
-        for kind, allowed in self._allowed.items():
-            events = [event for event in list(log.events) if event.kind is kind]
-            if allowed is not None and len(events) > allowed:
-                counts.append(f"{count_of(len(events), kind)}, {allowed} allowed")
-                over += events[allowed:]
-        if not over:
+        problem = "under budget"
+        for name, allowed in self._allowed.items():
+            events: list[Event] = getattr(log, name)
+            if len(events) > allowed:
+                problem = "over budget"
+            elif len(events) == allowed or not (self._exact and ended):
+                continue
+            wanted = f"exactly {allowed} wanted" if self._exact else f"{allowed} allowed"
+            counts.append(f"{_format_count(log, name)}, {wanted}")
+            shown += events if self._exact else events[allowed:]
+        if not counts:
             return
-        problem = f"over budget{whose(self._function)}: {'; '.join(counts)}"
-        raise retrace_error(problem, over)
+        function = self._function
+        if function is not None:
+            problem += f" of {getattr(function, '__qualname__', function)}"
+        problem += f": {'; '.join(counts)}"
+        lines = [problem, *(str(event).replace("\n", "\n  ") for event in shown[:_MOST_SHOWN])]
+        if len(shown) > _MOST_SHOWN:
+            lines.append(f"... and {len(shown) - _MOST_SHOWN} more")
+        why = tuple(event.explanation for event in shown if event.explanation is not None)
+        raise RetraceError("\n  ".join(lines), why)
+
+
+_MOST_SHOWN: Final = 20
 
 
 class _EnteredBlocks(threading.local):
@@ -233,54 +268,18 @@ class _EnteredBlocks(threading.local):
         self.entered: list[tuple[Log, Callable[[Event], None]]] = []
 
 
-_SHOWN = 20
-
-
-def retrace_error(problem: str, events: list[Event]) -> RetraceError:
-    """Return the error that tells of some events, with the explanations that they have."""
-    lines = [problem, *(str(event).replace("\n", "\n  ") for event in events[:_SHOWN])]
-    lines += [f"... and {len(events) - _SHOWN} more"] if len(events) > _SHOWN else []
-    why = tuple(event.explanation for event in events if event.explanation is not None)
-    return RetraceError("\n  ".join(lines), why)
-
-
-def count_of(count: int, kind: EventKind) -> str:
-    """Return ``1 trace``, ``2 traces``."""
-    return f"{count} {kind}" if count == 1 else f"{count} {kind}s"
-
-
-def whose(function: Callable[..., Any] | str | None) -> str:
-    """Return `` of step``; nothing where all functions count."""
-    return "" if function is None else f" of {getattr(function, '__qualname__', function)}"
-
-
-def checked_number(what: str, number: int | None) -> int | None:
-    """Return a number of 0 or more, or None.
+def _is_number(number: object, name: str) -> TypeGuard[int]:
+    """Return whether a kind is counted: None stands for any number.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is neither a number of 0 or more nor None.
     """
-    given: object = number
-    wrong = not isinstance(given, int) or isinstance(given, bool) or given < 0
-    if given is not None and wrong:
-        msg = f"{what} takes a number of 0 or more, or None, got {got(given)}"
+    if number is None:
+        return False
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        msg = f"budget({name}=...) takes a number of 0 or more, or None, got {got(number)}"
         raise TypeError(msg)
-    return number
-
-
-def checked_function(
-    who: str, function: Callable[..., Any] | str | None
-) -> Callable[..., Any] | str | None:
-    """Return a function, a name, or None.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    given: object = function
-    if not (given is None or isinstance(given, str) or callable(given)):
-        msg = f"{who}(of=...) takes a function or a name, got {got(given)}"
-        raise TypeError(msg)
-    return function
+    return True
 
 
 def no_retrace(

@@ -163,7 +163,7 @@ def _mutable(builder: Builder) -> Iterator[Caution]:
         second, truth = program(instance), _program(read)(instance)
         if second != truth:
             yield Caution(
-                str(Law.STATIC_HASH),
+                str(Law.AUX_DATA_HASH),
                 f"{builder.cls.__name__}.{name}",
                 f"{library_of(builder.cls)} accepts a {type(value).__name__} as a static: once it "
                 f"has changed in place, the program for its old content still runs",
@@ -219,7 +219,7 @@ def _classes(builder: Builder) -> Iterator[Caution]:
     if type(results[1]) is type(decoy):
         return
     yield Caution(
-        str(Law.TOLD_APART),
+        str(Law.DISTINCT_CLASSES),
         cls.__name__,
         f"{library_of(cls)} does not distinguish {cls.__name__} from another class with as many "
         f"fields and equal statics",
@@ -303,7 +303,7 @@ def _caches(builder: Builder) -> Iterator[Caution]:
             program(duplicate(builder.base))
         if before != _structure(instance) and second.traces:
             yield Caution(
-                str(Law.STABLE_KEY),
+                str(Law.STABLE_TREEDEF),
                 f"{cls.__name__}.{name}",
                 f"{library_of(cls)} counts what a cached_property keeps among the statics: "
                 f"reading it once makes JAX retrace and recompile",
@@ -319,10 +319,10 @@ def _caches(builder: Builder) -> Iterator[Caution]:
 
 SHOWN: Final[dict[Law, Callable[[Builder], Iterator[Caution]]]] = {
     Law.STATIC_TYPES: _types,
-    Law.STATIC_HASH: _mutable,
-    Law.STABLE_KEY: _caches,
+    Law.AUX_DATA_HASH: _mutable,
+    Law.STABLE_TREEDEF: _caches,
     Law.POST_INIT: _post_init,
-    Law.TOLD_APART: _classes,
+    Law.DISTINCT_CLASSES: _classes,
 }
 """The laws that other libraries are known to break, and what shows it."""
 

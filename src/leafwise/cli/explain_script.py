@@ -325,7 +325,7 @@ def _site(site: Site | None) -> shape.SiteRecord | None:
     return {"file": file, "line": site.line, "function": site.function, "text": site.text}
 
 
-def _captures(events: Sequence[Event], block: CaptureChecks) -> list[shape.Captured]:
+def _captures(events: Sequence[Event], block: CaptureChecks) -> list[shape.CapturesRecord]:
     """Return what each function captures, as it is at the end: those with stale calls first."""
     groups: dict[Any, list[Callable[..., Any]]] = {}
     for event in events:
@@ -333,7 +333,7 @@ def _captures(events: Sequence[Event], block: CaptureChecks) -> list[shape.Captu
             funs = groups.setdefault((event.name, owner_of(event.fun)), [])
             if all(each is not event.fun for each in funs):
                 funs.append(event.fun)
-    found: list[shape.Captured] = []
+    found: list[shape.CapturesRecord] = []
     for (name, owner), funs in groups.items():
         with contextlib.suppress(Exception):  # the user's own code, which has run already
             captured = captures(funs[-1]).as_dict()
@@ -343,7 +343,7 @@ def _captures(events: Sequence[Event], block: CaptureChecks) -> list[shape.Captu
     return sorted(found, key=lambda each: not each.get("stale"))
 
 
-def _stale(found: StaleCapture) -> shape.StaleCall:
+def _stale(found: StaleCapture) -> shape.StaleCaptureRecord:
     file, _, line = found.line.rpartition(":")
     site = found.call
     return {

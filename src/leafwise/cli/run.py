@@ -27,7 +27,7 @@ from leafwise.cli.records import Caution, CheckedRow, ClassReport, LawResult, Us
 from leafwise.cli.targets import CheckTarget, is_own, library_of, source_location
 from leafwise.errors import LawViolation
 from leafwise.testing._check import check_pytree
-from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.law import Law, unknown_law
 from leafwise.testing._words import plain, short, tell
 from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._find import find
@@ -42,7 +42,7 @@ SLOW: Final = 2.0
 _FEW: Final = 5
 
 _LAWS: Final = {str(law): law for law in Law}
-_NOT_KEPT_BY_JAX: Final = (Law.STATIC_TYPES, Law.TOLD_APART)
+_NOT_KEPT_BY_JAX: Final = (Law.STATIC_TYPES, Law.DISTINCT_CLASSES)
 """Laws that JAX itself does not keep: no class of another library can be blamed for them."""
 
 _WIDTH: Final = 200
@@ -140,8 +140,8 @@ def find_laws(names: Sequence[str]) -> tuple[Law, ...]:
     """
     for name in names:
         if name not in _LAWS:
-            text = f"--law {name}: no law has that name"
-            raise _unknown(text, name, list(_LAWS), "there are")
+            msg = f"--law: {unknown_law(name)}"
+            raise UsageError(msg)
     return tuple(dict.fromkeys(_LAWS[name] for name in names)) or tuple(Law)
 
 
@@ -151,15 +151,11 @@ def _refuse_unknown_fields(reports: list[ClassReport], options: CheckOptions) ->
         return  # it may have the field
     for name in options.only:
         if name not in names:
-            text = f"--field {name}: no class has a field of that name"
-            raise _unknown(text, name, names, "they have")
-
-
-def _unknown(text: str, name: str, known: list[str], there_are: str) -> UsageError:
-    close = difflib.get_close_matches(name, known, 1)
-    if close:
-        return UsageError(f"{text}; did you mean {close[0]}?")
-    return UsageError(f"{text}: {there_are} {', '.join(known) or 'none'}")
+            close = difflib.get_close_matches(name, names, 1)
+            they_have = f": they have {', '.join(names) or 'none'}"
+            hint = f"; did you mean {close[0]}?" if close else they_have
+            msg = f"--field {name}: no class has a field of that name{hint}"
+            raise UsageError(msg)
 
 
 # ------------------------------------------------------------------------ one class

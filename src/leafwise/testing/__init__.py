@@ -9,7 +9,6 @@ from leafwise.testing._laws.law import Law
 if TYPE_CHECKING:
     from leafwise.testing import strategies
     from leafwise.testing._check import check_pytree
-    from leafwise.testing._counting import assert_compiles, assert_no_retrace, assert_traces
     from leafwise.testing._only_on import OnlyOn, recompiles_only_on
     from leafwise.testing._profiles import register_profiles
     from leafwise.testing._recompilation import check_recompilation
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 _LAZY = {
     "CannotBuildError": "strategies._constructor",
     "OnlyOn": "_only_on",
-    "assert_compiles": "_counting",
-    "assert_no_retrace": "_counting",
-    "assert_traces": "_counting",
     "check_pytree": "_check",
     "check_recompilation": "_recompilation",
     "recompiles_only_on": "_only_on",
@@ -51,9 +47,6 @@ __all__ = [
     "Law",
     "LawViolation",
     "OnlyOn",
-    "assert_compiles",
-    "assert_no_retrace",
-    "assert_traces",
     "check_pytree",
     "check_recompilation",
     "recompiles_only_on",
