@@ -27,7 +27,7 @@ def row(kind: str, verdict: Verdict, note: str = "") -> CheckedRow:
 
 CAUTION = Caution(
     "static-types", f"P.{WORST}", "one for the other", "f = jax.jit(g)",
-    (Call("f(1)", "1"), Call("f(True)", WORST)), Call("f(True), compiled afresh", "True"),
+    (Call("f(1)", "1"), Call("f(True)", WORST)), Call("f(True), recompiled", "True"),
     "@lw.pytree",
 )  # fmt: skip
 REPORTS = (

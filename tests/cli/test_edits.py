@@ -140,7 +140,7 @@ def test_an_edit_changes_its_field_alone(x: Any, s: Any, y: Any, t: Any) -> None
     for edit in found:
         for name in ("x", "s", "y", "t"):
             same = record(builder.base, name) == record(edit.edited, name)
-            assert same is (name != edit.field), (edit.field, edit.kind, edit.words, name)
+            assert same is (name != edit.field), (edit.field, edit.kind, edit.change, name)
 
 
 @given(leaf=LEAVES)
@@ -157,7 +157,7 @@ def test_an_edit_of_a_leaf_does_what_it_says(leaf: Any) -> None:
             "weak type": before.weak_type != after.weak_type,
         }
         expected = {kind: kind == edit.kind for kind in changed}
-        assert changed == expected, (edit.kind, edit.words)
+        assert changed == expected, (edit.kind, edit.change)
         if edit.kind == "value":
             assert type(edit.edited.x) is type(leaf) or isinstance(leaf, jax.Array)
             assert np.asarray(leaf).tobytes() != np.asarray(edit.edited.x).tobytes()
@@ -174,7 +174,7 @@ def test_a_number_has_all_edits(leaf: Any) -> None:
     for kind, edit in found.items():
         assert not edit.static
         assert edit.must_retrace is (kind != "value")
-        assert edit.words
+        assert edit.change
 
 
 @given(shape=hnp.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=2))
@@ -281,11 +281,11 @@ def test_words() -> None:
         n: lw.Static[int] = 2
         m: lw.Static[str] = "a"
 
-    assert [(edit.field, edit.kind, edit.words) for edit in edits(Builder(P))][:2] == [
+    assert [(edit.field, edit.kind, edit.change) for edit in edits(Builder(P))][:2] == [
         ("x", "value", "float32[3], other elements"),
         ("x", "shape", "float32[3] -> float32[4]"),
     ]
-    words = {(edit.field, edit.kind): edit.words for edit in edits(Builder(P))}
+    words = {(edit.field, edit.kind): edit.change for edit in edits(Builder(P))}
     assert list(dict.fromkeys(field for field, _ in words)) == ["x", "y", "k", "o", "n", "m"]
     assert words["y", "value"].startswith("2.0 -> ")
     assert words["k", "shape"] == "key<fry>[] -> key<fry>[2]"

@@ -272,7 +272,7 @@ def test_linen_modules(check: Check) -> None:
     pytest.importorskip("flax.linen")
     outcome = check("flax.linen:Dense")
     assert outcome.code == 2
-    assert "takes its instances for leaves" in outcome.err
+    assert "treats its instances as leaves" in outcome.err
     assert "fix:" in outcome.err
 
 

@@ -164,7 +164,7 @@ def test_one_tree(assertion: Callable[[Any], None], good: Any, bad: Any, said: s
 
 @works("chex", "`assert_tree_no_nones` sees a None in a field, not one in a static")
 def test_no_nones() -> None:
-    """A None in a dynamic field is seen, one in a static field is no part of the tree."""
+    """A None in a dynamic field counts, one in a static field is not part of the tree."""
     chex.assert_tree_no_nones(net(act=None))
     with pytest.raises(AssertionError, match="Tree contains `None`"):
         chex.assert_tree_no_nones(Layer(jnp.ones(3), None))
@@ -306,7 +306,7 @@ def test_chexified_finite_names_no_leaf() -> None:
 
 @works("chex", "`assert_max_traces` counts one trace for equal statics, however rebuilt")
 def test_max_traces() -> None:
-    """A rebuilt equal static is no trace, another one is."""
+    """A rebuilt equal static causes no trace, another one does."""
 
     @jax.jit
     @chex.assert_max_traces(n=1)

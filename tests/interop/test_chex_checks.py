@@ -374,7 +374,7 @@ def test_own_function() -> None:
 
 
 def test_own_mistakes_come_out() -> None:
-    """What is wrong with the assertion, and not with the value, is no refusal of the value."""
+    """What is wrong with the assertion, and not with the value, does not refuse the value."""
 
     def broken(_value: Any) -> None:
         raise KeyError("oh")  # noqa: EM101  # specimen
@@ -384,7 +384,7 @@ def test_own_mistakes_come_out() -> None:
         cls(1)
     assert "P.x" in error.value.__notes__[0]
     answers = of_one_field(chex_check(lambda value: value > 0))
-    with pytest.raises(TypeError, match=r"no assertion.*it returned False\n  fix: `check="):
+    with pytest.raises(TypeError, match=r"not an assertion.*it returned False\n  fix: `check="):
         answers(-1)
 
 
@@ -505,8 +505,8 @@ def test_cloudpickled_class() -> None:
         ((chex.Dimensions,), r"takes an assertion, got <class"),
         ((chex.assert_rank,), r"chex_check\(chex\.assert_rank\): missing.*expected_ranks"),
         ((chex.assert_rank, 2, 3), r"too many positional arguments"),
-        ((chex.assert_max_traces, 2), r"says nothing of a value"),
-        ((chex.assert_gpu_available,), r"says nothing of a value"),
+        ((chex.assert_max_traces, 2), r"says nothing about a value"),
+        ((chex.assert_gpu_available,), r"says nothing about a value"),
         ((lambda: None,), r"too many positional"),
     ],
     ids=["int", "None", "text", "class", "too few", "too many", "decorator", "platform", "own"],

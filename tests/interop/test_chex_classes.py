@@ -361,7 +361,7 @@ def test_methods_of_chex(cls: Any) -> None:
         instance.replace(mena=1.0)
 
 
-@works("chex", "`from_chex` of a class that is no mapping: positional arguments, patterns")
+@works("chex", "`from_chex` of a class that is not a mapping: positional arguments, patterns")
 def test_no_mapping() -> None:
     """What was no mapping is none, and takes its fields by position."""
     made = from_chex(Plain)
@@ -735,7 +735,7 @@ class NotOfChex:
     ids=["int", "None", "builtin", "dataclass", "registered", "instance"],
 )
 def test_refused(cls: Any, said: str) -> None:
-    """What is no class of chex is refused, with what to do instead."""
+    """What is not a class of chex is refused, with what to do instead."""
     if cls is None:
         cls = ()
     with pytest.raises(lw.errors.DefinitionError, match=said):

@@ -117,7 +117,7 @@ class Solver(Module):
 @pytest.mark.slow
 @pytest.mark.works("diffrax", "a solver as a static of `leafwise.interop.equinox.Module`")
 def test_solver_as_static() -> None:
-    """A solver made anew is the same static: one trace; another solver is another program."""
+    """A recreated solver is the same static: one trace; another solver is another program."""
     run = jax.jit(lambda solver, y0: solver(y0))
     with lw.budget(traces=1, exact=True, of="<lambda>", eager=False):
         for rate in (1.0, 0.5):

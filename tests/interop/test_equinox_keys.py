@@ -109,8 +109,8 @@ EQUAL_ANEW: dict[str, Callable[[], object]] = {
 @works(SOUND)
 @pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.parametrize("make", EQUAL_ANEW.values(), ids=EQUAL_ANEW)
-def test_equal_statics_made_anew(cls: Callable[..., Any], make: Callable[[], object]) -> None:
-    """What cannot be told apart is one program: NaN, partials and methods made anew as well."""
+def test_equal_statics_recreated(cls: Callable[..., Any], make: Callable[[], object]) -> None:
+    """What cannot be distinguished is one program: NaN, recreated partials and methods as well."""
     first = cls(1.0, make())
     assert jax.tree.structure(first) == jax.tree.structure(cls(2.0, make()))
     assert cls(2.0, make()).static is first.static
@@ -140,7 +140,10 @@ def test_classes_are_told_apart() -> None:
     assert all(a != b for a, b in itertools.combinations(structures, 2))
 
 
-@works("a plain `equinox.Module` told apart like that", cannot="it compares statics by `==`")
+@works(
+    "a plain `equinox.Module`: statics compared by type and value",
+    cannot="it compares statics by `==`",
+)
 def test_plain_module_is_not_sound() -> None:
     """In a plain module `1` and `True` are one program, and NaN is a new one every time."""
 
@@ -238,7 +241,7 @@ def test_by_content() -> None:
 
 @works("`lw.debug.check_statics` on `leafwise.interop.equinox.Module`")
 def test_mutation_is_found() -> None:
-    """A static that changes in place, or is assigned anew, is found by name when flattened."""
+    """A static that changes in place, or is assigned again, is found by name when flattened."""
 
     class Options:
         def __init__(self) -> None:

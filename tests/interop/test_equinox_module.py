@@ -1,4 +1,4 @@
-"""`leafwise.interop.equinox.Module` keeps what equinox gives, and mends what it lacks."""
+"""`leafwise.interop.equinox.Module` keeps what equinox gives, and adds what it lacks."""
 
 import abc
 import dataclasses
@@ -40,7 +40,7 @@ KEY = jax.random.key(0)
 
 @works(f"{KEEPS} constructors, defaults, converters and keyword-only fields")
 def test_construction() -> None:
-    """Fields are where equinox puts them; the key is no parameter and is not printed."""
+    """Fields are where equinox puts them; the key is not a parameter and is not printed."""
     layer = Layer(jnp.ones(2), "tanh", "3", name="a")  # pyright: ignore[reportArgumentType]
     assert (layer.act, layer.depth, layer.name) == ("tanh", 3, "a")
     assert repr(layer) == "Layer(w=f32[2], act='tanh', depth=3, name='a')"

@@ -104,7 +104,7 @@ def test_filter_jit() -> None:
         check_same_kind(again, changed)
         assert jnp.allclose(out, changed(X))
     assert traces == 4
-    step(made(power=True), X)  # a leafwise class deep in a module is told apart by type
+    step(made(power=True), X)  # a leafwise class deep in a module is distinguished by type
     assert traces == 5
 
 

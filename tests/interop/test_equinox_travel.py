@@ -123,7 +123,7 @@ def test_copies() -> None:
     """Copies have the same key; statics are shared, children copied, once each."""
 
     class Plain:
-        """Statics of this kind are told apart by identity."""
+        """Statics of this kind are distinguished by identity."""
 
     plain = Plain()
     layer = Layer(jnp.ones(2), name="a")

@@ -72,9 +72,11 @@ def test_tree_at_dynamic() -> None:
     assert jnp.array_equal(scaled.net.params.w, jnp.full(3, 6.0))
 
 
-@works("`tree_at` on a static field", cannot="a static is no leaf: use `lw.replace` or `lw.update`")
+@works(
+    "`tree_at` on a static field", cannot="a static is not a leaf: use `lw.replace` or `lw.update`"
+)
 def test_tree_at_static() -> None:
-    """Equinox says that a static is no leaf, whoever's static it is."""
+    """Equinox says that a static is not a leaf, whoever's static it is."""
 
     class Plain(eqx.Module):
         w: jax.Array

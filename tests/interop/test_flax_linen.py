@@ -1,4 +1,4 @@
-"""`flax.linen` modules beside leafwise classes: as statics, with parameters, in `TrainState`."""
+"""`flax.linen` modules next to leafwise classes: as statics, with parameters, in `TrainState`."""
 
 from typing import Any
 

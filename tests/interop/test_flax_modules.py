@@ -200,7 +200,7 @@ class Lazy(Module):
 
 @pytest.mark.works("flax", MODULES)
 def test_fields_that_were_never_set() -> None:
-    """A field that no constructor has set is no child to equinox, and in no state dict."""
+    """A field that no constructor has set is not a child to equinox, and in no state dict."""
     state = serialization.to_state_dict(Lazy(1.0))
     assert state.keys() == {"w", "__leafwise__"}
     same(serialization.from_bytes(Lazy(0.0), serialization.to_bytes(Lazy(1.0))), Lazy(1.0))
@@ -236,7 +236,7 @@ def test_modules_in_nnx() -> None:
 @pytest.mark.works("flax", "a leafwise class of statics only as a static attribute")
 @pytest.mark.parametrize("declare", [nnx.static, lambda value: value], ids=["static", "bare"])
 def test_modules_of_statics(declare: Callable[[Any], Any]) -> None:
-    """A keyed module without children is a static attribute, told apart by type and value."""
+    """A keyed module without children is a static attribute, distinguished by type and value."""
     one, same_one, *others = (
         nnx.split(Model(declare(Config(width))))[0]  # type: ignore[arg-type]
         for width in (1, 1, 2, True)

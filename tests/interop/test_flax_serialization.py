@@ -169,7 +169,7 @@ def test_flax_restores_in_silence() -> None:
 
 
 def test_statics_can_be_left_out() -> None:
-    """A state dict made by hand says nothing of statics, and is taken."""
+    """A state dict written by hand says nothing of statics, and is accepted."""
     state = {"w": np.ones(2), "b": None}
     restored = serialization.from_state_dict(Layer(jnp.zeros(2), act="gelu"), state)
     assert (restored.act, restored.w.tolist()) == ("gelu", [1, 1])

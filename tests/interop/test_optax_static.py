@@ -127,7 +127,7 @@ def test_every_public_factory(module: Any) -> None:
 @pytest.mark.works("optax", REBUILT)
 @pytest.mark.parametrize("name", ["adam", "cosine schedule", "inject", "multi steps"])
 def test_training_with_an_optimizer_built_in_each_step(name: str) -> None:
-    """A loop that builds its optimizer anew traces once, and learns as with one optimizer."""
+    """A loop that rebuilds its optimizer traces once, and learns as with one optimizer."""
     make = FACTORIES[name]
 
     def train(opt: Callable[[], Any], *, by_content: bool) -> Any:
@@ -223,7 +223,7 @@ def test_a_jitted_schedule_is_refused() -> None:
 @pytest.mark.works(
     "optax",
     "`optax.MultiSteps` itself, by content",
-    cannot="an object that is no function is itself: take its `.gradient_transformation()`",
+    cannot="an object that is not a function is itself: take its `.gradient_transformation()`",
 )
 def test_multi_steps_itself_is_an_object() -> None:
     """The object compares by identity, the optimizer that it makes by content."""

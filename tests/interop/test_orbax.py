@@ -310,13 +310,13 @@ def test_what_is_no_checkpoint_of_leafwise_says_so(tmp_path: Path) -> None:
         manager.save(7, args=lob.Save(net()))
     for path in ("plain", "m", "m/7"):
         with pytest.raises(
-            lw.errors.CheckpointError, match=r"no checkpoint of leafwise.interop.orbax"
+            lw.errors.CheckpointError, match=r"not a checkpoint of leafwise.interop.orbax"
         ):
             lob.restore({"w": jnp.ones(2)}, tmp_path / path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         lob.restore({"w": jnp.ones(2)}, tmp_path / "nowhere")
     (tmp_path / "file").write_text("text")
-    with pytest.raises(lw.errors.CheckpointError, match="file: no checkpoint of leafwise"):
+    with pytest.raises(lw.errors.CheckpointError, match="file: not a checkpoint of leafwise"):
         lob.restore({"w": jnp.ones(2)}, tmp_path / "file")
 
 

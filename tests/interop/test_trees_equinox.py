@@ -1,4 +1,4 @@
-"""`lw.where`, `partition`, `combine`, `mask`, `update` and `axes` beside equinox."""
+"""`lw.where`, `partition`, `combine`, `mask`, `update` and `axes` next to equinox."""
 
 import functools
 from typing import Any

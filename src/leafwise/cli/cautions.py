@@ -1,4 +1,9 @@
-"""What other libraries do not promise, shown on a class of theirs: both calls, both results."""
+"""What other libraries do not promise, shown on a class of theirs: both calls, both results.
+
+`SHOWN` has a function for each law that a library is known to break. Each runs what goes wrong on
+the class itself, so that the warning has the results that came out, and leafwise's own spelling as
+the fix.
+"""
 
 import copy
 import dataclasses
@@ -27,6 +32,324 @@ from leafwise.testing._laws.same import decoy_of
 from leafwise.testing._words import plain, say_leaf, say_static, short
 from leafwise.testing.strategies._constructor import CannotBuildError, parameters_of
 from leafwise.testing.strategies._statics import twins
+
+
+def cautions(builder: Builder, law: Law) -> list[Caution]:
+    """Show how a class breaks a law that its library is known to break.
+
+    Returns:
+        One caution a field, or one for the class; none if it could not be shown.
+    """
+    try:
+        return list(SHOWN[law](builder))
+    except (Exception, SystemExit):  # noqa: BLE001  # user code: then there is nothing to show
+        return []
+
+
+def cautions_of_part(whole: Any, law: Law, result: LawResult) -> list[Caution]:
+    """Show how the class of a part breaks a law, which JAX asks it to keep.
+
+    Args:
+        whole: An instance of the class that was checked.
+        law: The law that is broken.
+        result: Where it is, and by which class.
+
+    Returns:
+        As `cautions`; one that only says so if `whole` has no such part, or it cannot be shown.
+    """
+    owner = result.owner
+    if owner is None or owner is type(whole) or is_own(owner):
+        return []
+    name = public_name(owner)
+    note = f"found at {result.path}: the fault is one of {name}, not of {type(whole).__name__}"
+    nodes = jax.tree_util.tree_leaves(whole, is_leaf=lambda node: type(node) is owner)
+    part = next((node for node in nodes if type(node) is owner), None)
+    shown = [] if part is None else cautions(PartBuilder(part), law)
+    if not shown:
+        field = result.path.rpartition(".")[2]
+        return [Caution(result.law, f"{name}.{field}", f"{note}\n{result.message}")]
+    prefix = name.removesuffix(owner.__name__)
+    return [
+        dataclasses.replace(each, path=prefix + each.path, message=f"{note}\n{each.message}")
+        for each in shown
+    ]
+
+
+# ------------------------------------------------------------------------ what shows them
+
+
+def _types(builder: Builder) -> Iterator[Caution]:
+    """Show statics that are equal and of another type, for which one program answers."""
+    for name in names_of(builder.base).static:
+        for one, other in _pairs(builder, name):
+            shown = _confusion(name, one, other)
+            if shown is not None:
+                yield shown
+                break
+
+
+def _pairs(builder: Builder, name: str) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs of instances with equal values in one field, of two types."""
+    value = getattr(builder.base, name)
+    pairs: list[tuple[Any, Any]] = [(1, True)] if type(value) in (bool, int) else []
+    if type(value) is str:
+        pairs.append((value, np.str_(value)))
+    for one, other in [*pairs, *((value, twin) for twin in twins(value))]:
+        first, second = (_stored(builder, name, each) for each in (one, other))
+        if first is not None and second is not None and _structure(first) == _structure(second):
+            yield first, second
+
+
+def _stored(builder: Builder, name: str, value: Any) -> Any:
+    """Return an instance with a value, or None if the class does not take it as it is."""
+    if not builder.takes(name):
+        return None
+    made = builder.try_build({name: value})
+    if made is None or type(stored_value(made, name, value)) is not type(value):
+        return None
+    return exchange(builder.base, name, value)
+
+
+def _confusion(name: str, one: Any, other: Any) -> Caution | None:
+    """Return what shows that one program answers for two instances, if it does."""
+    first, second = getattr(one, name), getattr(other, name)
+    kind = type(first)
+    readers: list[tuple[str, Callable[[Any], Any]]] = [
+        (
+            f"type(p.{name}) is {kind.__name__}",
+            lambda p: jnp.asarray(type(getattr(p, name)) is kind),
+        )
+    ]
+    if isinstance(first, bool | int | float | complex):  # the dtype of a result says more
+        readers.insert(0, (f"p.{name}", lambda p: jnp.asarray(getattr(p, name))))
+    for text, read in readers:
+        program = _program(read)
+        results = [program(each) for each in (one, other)]
+        truth = _program(read)(other)
+        if results[1] == truth:
+            continue
+        cls = type(one)
+        calls = [f"f({_with(one, name, value)})" for value in (first, second)]
+        return Caution(
+            str(Law.STATIC_TYPES),
+            f"{cls.__name__}.{name}",
+            f"{library_of(cls)} does not distinguish {say_static(second)} "
+            f"({type(second).__name__}) from {say_static(first)} ({kind.__name__}): the second "
+            f"call runs the program of the first",
+            f"f = jax.jit(lambda p: jnp.asarray({text}))",
+            (Call(calls[0], results[0]), Call(calls[1], results[1])),
+            Call("the second call, recompiled", truth),
+            spelling(one, name),
+        )
+    return None
+
+
+def _mutable(builder: Builder) -> Iterator[Caution]:
+    """Show statics that are changed in place, for which the old program answers."""
+    for name in names_of(builder.base).static:
+        value = copy.deepcopy(getattr(builder.base, name))
+        change = _change_in_place(value)
+        if change is None:
+            continue
+        instance = exchange(builder.base, name, value)
+        made = f"p = {_with(instance, name, copy.copy(value))}"
+
+        def read(p: Any, name: str = name, change: _InPlaceChange = change) -> Any:
+            return jnp.asarray(change.read(getattr(p, name)))
+
+        program = _program(read)
+        first = program(instance)
+        change.apply(value)
+        second, truth = program(instance), _program(read)(instance)
+        if second != truth:
+            yield Caution(
+                str(Law.AUX_DATA_HASH),
+                f"{builder.cls.__name__}.{name}",
+                f"{library_of(builder.cls)} accepts a {type(value).__name__} as a static: once it "
+                f"has changed in place, the program for its old content still runs",
+                f"f = jax.jit(lambda p: jnp.asarray({change.reading.format(f'p.{name}')}))\n{made}",
+                (Call("f(p)", first), Call(f"p.{name}.{change.text}; f(p)", second)),
+                Call("the second call, recompiled", truth),
+                spelling(instance, name, freeze=True),
+            )
+
+
+class _InPlaceChange(NamedTuple):
+    """A change of a value in place, and code that reads what it changes."""
+
+    text: str
+    apply: Callable[[Any], object]
+    reading: str = "len({})"
+    read: Callable[[Any], Any] = len
+
+
+_CHANGES: Final[dict[type, _InPlaceChange]] = {
+    list: _InPlaceChange("append(9)", operator.methodcaller("append", 9)),
+    dict: _InPlaceChange("update(new=9)", operator.methodcaller("update", new=9)),
+    set: _InPlaceChange("add('new')", operator.methodcaller("add", "new")),
+}
+
+
+def _change_in_place(value: Any) -> _InPlaceChange | None:
+    """Return a change of a container, or of a number that an object without a hash holds."""
+    kind: type = type(value)
+    if kind in _CHANGES or kind.__hash__ is not None:
+        return _CHANGES.get(kind)
+    attributes: dict[str, Any] = getattr(value, "__dict__", {})
+    for name, number in attributes.items():
+        if type(number) in (int, float):
+            add_one = functools.partial(_add_one, name=name)
+            text = f"{name} = {number + 1}"
+            return _InPlaceChange(text, add_one, f"{{}}.{name}", operator.attrgetter(name))
+    return None
+
+
+def _add_one(holder: Any, name: str) -> None:
+    setattr(holder, name, getattr(holder, name) + 1)
+
+
+def _classes(builder: Builder) -> Iterator[Caution]:
+    """Show another class that is taken for this one."""
+    decoy = decoy_of(builder.base)
+    if decoy is None or _structure(builder.base) != _structure(decoy):
+        return
+    cls = builder.cls
+    one, other = for_jit(builder.base), for_jit(decoy)
+    results = [jax.lax.cond(flag, lambda: one, lambda: other) for flag in (True, False)]
+    if type(results[1]) is type(decoy):
+        return
+    yield Caution(
+        str(Law.DISTINCT_CLASSES),
+        cls.__name__,
+        f"{library_of(cls)} does not distinguish {cls.__name__} from another class with as many "
+        f"fields and equal statics",
+        f"p = {cls.__name__}(...)\nother = {type(decoy).__name__}(...)  # of another class",
+        tuple(
+            Call(f"type(jax.lax.cond({flag}, lambda: p, lambda: other))", type(result).__name__)
+            for flag, result in zip((True, False), results, strict=True)
+        ),
+        Call("type(other)", type(decoy).__name__),
+        spelling(builder.base, ""),
+    )
+
+
+def _post_init(builder: Builder) -> Iterator[Caution]:
+    """Show that ``__post_init__`` runs whenever JAX makes an instance."""
+    cls = builder.cls
+    code = getattr(getattr(cls, "__post_init__", None), "__code__", None)
+    if code is None:
+        return
+    instance, built = _count_calls(code, lambda: builder.build({}))
+    _, mapped = _count_calls(code, lambda: jax.tree.map(lambda leaf: leaf, instance))
+    if built and mapped:
+        yield Caution(
+            str(Law.POST_INIT),
+            f"{cls.__name__}.__post_init__",
+            f"{library_of(cls)} runs __post_init__ again whenever JAX rebuilds an instance, with "
+            f"tracers or None for leaves",
+            "",
+            (
+                Call(f"p = {cls.__name__}(...)", f"__post_init__ ran {_times(built)}"),
+                Call("jax.tree.map(lambda leaf: leaf, p)", f"__post_init__ ran {_times(mapped)}"),
+            ),
+            None,
+            spelling(instance, ""),
+        )
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once"}.get(number, f"{number} times")
+
+
+def _count_calls(code: types.CodeType, call: Callable[[], Any]) -> tuple[Any, int]:
+    """Call, and count how often a function ran, without a change of its class."""
+    count = 0
+
+    def count_one(frame: types.FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code is code
+
+    before = sys.getprofile()
+    sys.setprofile(count_one)
+    try:
+        result = call()
+    finally:
+        sys.setprofile(before)
+    return result, count
+
+
+def _caches(builder: Builder) -> Iterator[Caution]:
+    """Show an attribute that is computed once, whose reading changes the treedef."""
+    cls = builder.cls
+    cached = {
+        name
+        for base in cls.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, functools.cached_property)
+    }
+    for name in sorted(cached):
+        instance = duplicate(builder.base)
+        before = _structure(instance)
+        program = _program(lambda _: jnp.zeros(()))
+        with count_events() as first:
+            program(instance)
+        try:
+            getattr(instance, name)
+        except Exception:  # noqa: BLE001, S112  # user code, with arguments that fit nothing
+            continue
+        with count_events() as second:
+            program(instance)
+        with count_events() as other:
+            program(duplicate(builder.base))
+        if before != _structure(instance) and second.traces:
+            yield Caution(
+                str(Law.STABLE_TREEDEF),
+                f"{cls.__name__}.{name}",
+                f"{library_of(cls)} counts what a cached_property keeps among the statics: "
+                f"reading it once makes JAX retrace and recompile",
+                f"f = jax.jit(...)\np = {cls.__name__}(...)",
+                (
+                    Call("f(p)", f"traced {_times(first.traces)}"),
+                    Call(f"p.{name}; f(p)", f"traced {_times(second.traces)} more"),
+                ),
+                Call("f(copy of p, where it was not read)", f"traced {_times(other.traces)}"),
+                spelling(instance, ""),
+            )
+
+
+SHOWN: Final[dict[Law, Callable[[Builder], Iterator[Caution]]]] = {
+    Law.STATIC_TYPES: _types,
+    Law.AUX_DATA_HASH: _mutable,
+    Law.STABLE_TREEDEF: _caches,
+    Law.POST_INIT: _post_init,
+    Law.DISTINCT_CLASSES: _classes,
+}
+"""The laws that other libraries are known to break, and what shows it."""
+
+
+# ------------------------------------------------------------------------ instances and programs
+
+
+def _structure(tree: Any) -> Any:
+    return jax.tree_util.tree_structure(tree)
+
+
+def _with(instance: Any, name: str, value: Any) -> str:
+    others = [each for kind in names_of(instance) for each in kind if each != name]
+    return f"{type(instance).__name__}({name}={say_static(value)}{', ...' if others else ''})"
+
+
+def _program(read: Callable[[Any], Any]) -> Callable[[Any], str]:
+    """Return a jitted function that shares no program with others; its results as text."""
+
+    def own(tree: Any) -> Any:
+        return read(tree)
+
+    function = jax.jit(own)
+    return lambda tree: say_leaf(function(for_jit(tree)))
+
+
+# ------------------------------------------------------------------------ the fix
 
 _WIDTH: Final = 40
 
@@ -104,318 +427,3 @@ def _default(cls: Any, name: str) -> str:
         return ""
     text = short(definition.default, _WIDTH)
     return f"default={'...' if text.startswith('<') or text.endswith('...') else text}"
-
-
-def cautions(builder: Builder, law: Law) -> list[Caution]:
-    """Show how a class breaks a law that its library is known to break.
-
-    Returns:
-        One caution a field, or one for the class; none if it could not be shown.
-    """
-    try:
-        return list(SHOWN[law](builder))
-    except (Exception, SystemExit):  # noqa: BLE001  # user code: then there is nothing to show
-        return []
-
-
-def cautions_of_part(whole: Any, law: Law, result: LawResult) -> list[Caution]:
-    """Show how the class of a part breaks a law, which JAX asks it to keep.
-
-    Args:
-        whole: An instance of the class that was checked.
-        law: The law that is broken.
-        result: Where it is, and by which class.
-
-    Returns:
-        As `cautions`; one that only says so if `whole` has no such part, or it cannot be shown.
-    """
-    owner = result.owner
-    if owner is None or owner is type(whole) or is_own(owner):
-        return []
-    name = public_name(owner)
-    note = f"found at {result.path}: the fault is one of {name}, not of {type(whole).__name__}"
-    nodes = jax.tree_util.tree_leaves(whole, is_leaf=lambda node: type(node) is owner)
-    part = next((node for node in nodes if type(node) is owner), None)
-    shown = [] if part is None else cautions(PartBuilder(part), law)
-    if not shown:
-        field = result.path.rpartition(".")[2]
-        return [Caution(result.law, f"{name}.{field}", f"{note}\n{result.message}")]
-    prefix = name.removesuffix(owner.__name__)
-    return [
-        dataclasses.replace(each, path=prefix + each.path, message=f"{note}\n{each.message}")
-        for each in shown
-    ]
-
-
-def _structure(tree: Any) -> Any:
-    return jax.tree_util.tree_structure(tree)
-
-
-def _with(instance: Any, name: str, value: Any) -> str:
-    others = [each for kind in names_of(instance) for each in kind if each != name]
-    return f"{type(instance).__name__}({name}={say_static(value)}{', ...' if others else ''})"
-
-
-def _program(read: Callable[[Any], Any]) -> Callable[[Any], str]:
-    """Return a jitted function that shares no program with others; its results as text."""
-
-    def own(tree: Any) -> Any:
-        return read(tree)
-
-    function = jax.jit(own)
-    return lambda tree: say_leaf(function(for_jit(tree)))
-
-
-def _mapped(tree: Any) -> Any:
-    def identity(leaf: Any) -> Any:
-        return leaf
-
-    return jax.tree_util.tree_map(identity, tree)
-
-
-def _types(builder: Builder) -> Iterator[Caution]:
-    """Show statics that are equal and of another type, for which one program answers."""
-    for name in names_of(builder.base).static:
-        for one, other in _pairs(builder, name):
-            shown = _confusion(name, one, other)
-            if shown is not None:
-                yield shown
-                break
-
-
-def _pairs(builder: Builder, name: str) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs of instances with equal values in one field, of two types."""
-    value = getattr(builder.base, name)
-    pairs: list[tuple[Any, Any]] = [(1, True)] if type(value) in (bool, int) else []
-    if type(value) is str:
-        pairs.append((value, np.str_(value)))
-    for one, other in [*pairs, *((value, twin) for twin in twins(value))]:
-        first, second = (_stored(builder, name, each) for each in (one, other))
-        if first is not None and second is not None and _structure(first) == _structure(second):
-            yield first, second
-
-
-def _stored(builder: Builder, name: str, value: Any) -> Any:
-    """Return an instance with a value, or None if the class does not take it as it is."""
-    if not builder.takes(name):
-        return None
-    made = builder.try_build({name: value})
-    if made is None or type(stored_value(made, name, value)) is not type(value):
-        return None
-    return exchange(builder.base, name, value)
-
-
-def _confusion(name: str, one: Any, other: Any) -> Caution | None:
-    """Return what shows that one program answers for two instances, if it does."""
-    first, second = getattr(one, name), getattr(other, name)
-    kind = type(first)
-    readers: list[tuple[str, Callable[[Any], Any]]] = [
-        (
-            f"type(p.{name}) is {kind.__name__}",
-            lambda p: jnp.asarray(type(getattr(p, name)) is kind),
-        )
-    ]
-    if isinstance(first, bool | int | float | complex):  # the dtype of a result says more
-        readers.insert(0, (f"p.{name}", lambda p: jnp.asarray(getattr(p, name))))
-    for text, read in readers:
-        program = _program(read)
-        results = [program(each) for each in (one, other)]
-        truth = _program(read)(other)
-        if results[1] == truth:
-            continue
-        cls = type(one)
-        calls = [f"f({_with(one, name, value)})" for value in (first, second)]
-        return Caution(
-            str(Law.STATIC_TYPES),
-            f"{cls.__name__}.{name}",
-            f"{library_of(cls)} takes {say_static(second)} ({type(second).__name__}) for "
-            f"{say_static(first)} ({kind.__name__}): the program of the first one answers",
-            f"f = jax.jit(lambda p: jnp.asarray({text}))",
-            (Call(calls[0], results[0]), Call(calls[1], results[1])),
-            Call("the second call, compiled afresh", truth),
-            spelling(one, name),
-        )
-    return None
-
-
-def _mutable(builder: Builder) -> Iterator[Caution]:
-    """Show statics that are changed in place, for which the old program answers."""
-    for name in names_of(builder.base).static:
-        value = copy.deepcopy(getattr(builder.base, name))
-        change = _change_in_place(value)
-        if change is None:
-            continue
-        instance = exchange(builder.base, name, value)
-        made = f"p = {_with(instance, name, copy.copy(value))}"
-
-        def read(p: Any, name: str = name, change: _InPlaceChange = change) -> Any:
-            return jnp.asarray(change.read(getattr(p, name)))
-
-        program = _program(read)
-        first = program(instance)
-        change.make(value)
-        second, truth = program(instance), _program(read)(instance)
-        if second != truth:
-            yield Caution(
-                str(Law.AUX_DATA_HASH),
-                f"{builder.cls.__name__}.{name}",
-                f"{library_of(builder.cls)} takes a {type(value).__name__} for a static: once it "
-                f"has changed in place, the program of what it was answers",
-                f"f = jax.jit(lambda p: jnp.asarray({change.reading.format(f'p.{name}')}))\n{made}",
-                (Call("f(p)", first), Call(f"p.{name}.{change.text}; f(p)", second)),
-                Call("the second call, compiled afresh", truth),
-                spelling(instance, name, freeze=True),
-            )
-
-
-class _InPlaceChange(NamedTuple):
-    """A change of a value in place, and what it changes."""
-
-    text: str
-    make: Callable[[Any], object]
-    reading: str = "len({})"
-    read: Callable[[Any], Any] = len
-
-
-_CHANGES: Final[dict[type, _InPlaceChange]] = {
-    list: _InPlaceChange("append(9)", operator.methodcaller("append", 9)),
-    dict: _InPlaceChange("update(new=9)", operator.methodcaller("update", new=9)),
-    set: _InPlaceChange("add('new')", operator.methodcaller("add", "new")),
-}
-
-
-def _change_in_place(value: Any) -> _InPlaceChange | None:
-    """Return a change of a container, or of a number that an object without a hash holds."""
-    kind: type = type(value)
-    if kind in _CHANGES or kind.__hash__ is not None:
-        return _CHANGES.get(kind)
-    attributes: dict[str, Any] = getattr(value, "__dict__", {})
-    for name, held in attributes.items():
-        if type(held) in (int, float):
-            add_one = functools.partial(_set, name=name, value=held + 1)
-            text = f"{name} = {held + 1}"
-            return _InPlaceChange(text, add_one, f"{{}}.{name}", operator.attrgetter(name))
-    return None
-
-
-def _set(instance: Any, name: str, value: Any) -> None:
-    setattr(instance, name, value)
-
-
-def _classes(builder: Builder) -> Iterator[Caution]:
-    """Show another class that is taken for this one."""
-    decoy = decoy_of(builder.base)
-    if decoy is None or _structure(builder.base) != _structure(decoy):
-        return
-    cls = builder.cls
-    one, other = for_jit(builder.base), for_jit(decoy)
-    results = [jax.lax.cond(flag, lambda: one, lambda: other) for flag in (True, False)]
-    if type(results[1]) is type(decoy):
-        return
-    yield Caution(
-        str(Law.DISTINCT_CLASSES),
-        cls.__name__,
-        f"{library_of(cls)} does not tell {cls.__name__} from another class with as many fields "
-        f"and equal statics",
-        f"p = {cls.__name__}(...)\nother = {type(decoy).__name__}(...)  # of another class",
-        tuple(
-            Call(f"type(jax.lax.cond({flag}, lambda: p, lambda: other))", type(result).__name__)
-            for flag, result in zip((True, False), results, strict=True)
-        ),
-        Call("type(other)", type(decoy).__name__),
-        spelling(builder.base, ""),
-    )
-
-
-def _post_init(builder: Builder) -> Iterator[Caution]:
-    """Show that ``__post_init__`` runs whenever JAX makes an instance."""
-    cls = builder.cls
-    code = getattr(getattr(cls, "__post_init__", None), "__code__", None)
-    if code is None:
-        return
-    instance, built = _count_calls(code, lambda: builder.build({}))
-    _, mapped = _count_calls(code, lambda: _mapped(instance))
-    if built and mapped:
-        yield Caution(
-            str(Law.POST_INIT),
-            f"{cls.__name__}.__post_init__",
-            f"{library_of(cls)} runs __post_init__ again whenever JAX makes an instance, with "
-            f"tracers or None for leaves",
-            "",
-            (
-                Call(f"p = {cls.__name__}(...)", f"__post_init__ ran {_times(built)}"),
-                Call("jax.tree.map(lambda leaf: leaf, p)", f"__post_init__ ran {_times(mapped)}"),
-            ),
-            None,
-            spelling(instance, ""),
-        )
-
-
-def _times(number: int) -> str:
-    return {0: "never", 1: "once"}.get(number, f"{number} times")
-
-
-def _count_calls(code: types.CodeType, call: Callable[[], Any]) -> tuple[Any, int]:
-    """Call, and count how often a function ran, without a change of its class."""
-    count = 0
-
-    def look(frame: types.FrameType, event: str, _: object) -> None:
-        nonlocal count
-        count += event == "call" and frame.f_code is code
-
-    before = sys.getprofile()
-    sys.setprofile(look)
-    try:
-        result = call()
-    finally:
-        sys.setprofile(before)
-    return result, count
-
-
-def _caches(builder: Builder) -> Iterator[Caution]:
-    """Show an attribute that is computed once, whose reading changes the treedef."""
-    cls = builder.cls
-    cached = {
-        name
-        for base in cls.__mro__
-        for name, value in vars(base).items()
-        if isinstance(value, functools.cached_property)
-    }
-    for name in sorted(cached):
-        instance = duplicate(builder.base)
-        before = _structure(instance)
-        program = _program(lambda _: jnp.zeros(()))
-        with count_events() as first:
-            program(instance)
-        try:
-            getattr(instance, name)
-        except Exception:  # noqa: BLE001, S112  # user code, with arguments that fit nothing
-            continue
-        with count_events() as second:
-            program(instance)
-        with count_events() as other:
-            program(duplicate(builder.base))
-        if before != _structure(instance) and second.traces:
-            yield Caution(
-                str(Law.STABLE_TREEDEF),
-                f"{cls.__name__}.{name}",
-                f"{library_of(cls)} counts what a cached_property keeps among the statics: "
-                f"reading it once makes JAX trace and compile again",
-                f"f = jax.jit(...)\np = {cls.__name__}(...)",
-                (
-                    Call("f(p)", f"traced {_times(first.traces)}"),
-                    Call(f"p.{name}; f(p)", f"traced {_times(second.traces)} more"),
-                ),
-                Call("f(copy of p, where it was not read)", f"traced {_times(other.traces)}"),
-                spelling(instance, ""),
-            )
-
-
-SHOWN: Final[dict[Law, Callable[[Builder], Iterator[Caution]]]] = {
-    Law.STATIC_TYPES: _types,
-    Law.AUX_DATA_HASH: _mutable,
-    Law.STABLE_TREEDEF: _caches,
-    Law.POST_INIT: _post_init,
-    Law.DISTINCT_CLASSES: _classes,
-}
-"""The laws that other libraries are known to break, and what shows it."""

@@ -26,9 +26,7 @@ from leafwise.testing.strategies._values import accepts_none, argument_for
 
 _MANY: Final = 2000
 """How many values to show to a constructor that has refused the usual number."""
-
-
-_SIMPLER: Final = 20
+_MOST_STEPS: Final = 20
 """How often a found value is simplified, if its constructor compiles each time."""
 
 
@@ -43,11 +41,11 @@ def simplest(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = N
 
     def is_wanted(drawn: Any) -> bool:
         nonlocal steps
-        if steps > _SIMPLER:
+        if steps > _MOST_STEPS:
             return False
-        with count_events() as seen:
+        with count_events() as counts:
             accepted = wanted(drawn)
-        steps += bool(best) and bool(seen.compiles)
+        steps += bool(best) and bool(counts.compiles)
         if accepted:
             best[:] = [drawn]
         return accepted
@@ -57,11 +55,11 @@ def simplest(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = N
     except LookupError:
         if not best:
             raise
-        return best[0]  # Hypothesis wonders why it is not wanted any more
+        return best[0]  # out of steps: Hypothesis complains that it is not wanted any more
 
 
 class Builder:
-    """Makes instances of one class, all fields alike but the ones that are changed.
+    """Constructs instances of one class that differ in the changed fields only.
 
     Args:
         cls: A pytree class of any library.
@@ -70,14 +68,13 @@ class Builder:
         cls: The class.
         parameters: What its constructor takes.
         arguments: What it is given.
-        base: The instance that this makes.
+        base: The instance that they give.
 
     Raises:
         CannotBuildError: No instance can be made; the message says what to give.
     """
 
     def __init__(self, cls: Any) -> None:
-        """Find the simplest instance."""
         self.cls = cls
         self._errors: list[BaseException] = []
         self.arguments: dict[str, Any] = {}
@@ -111,10 +108,9 @@ class Builder:
 
     def strategy(self, parameter: Parameter) -> Any:
         """Return a strategy for the arguments of one parameter."""
-        place = FieldContext(
-            f"{self.cls.__name__}.{parameter.name}", parameter.owner, (), self._errors
-        )
-        return argument_for(self.cls, parameter, place)
+        name = f"{self.cls.__name__}.{parameter.name}"
+        context = FieldContext(name, parameter.owner, (), self._errors)
+        return argument_for(self.cls, parameter, context)
 
     def takes(self, name: str) -> bool:
         """Return whether the constructor has a parameter of that name."""
@@ -125,9 +121,9 @@ class Builder:
         return any(p.name == name and accepts_none(p.kind) for p in self.parameters)
 
     def values_of(self, name: str) -> tuple[Any, Callable[[Any], list[Any]]]:
-        """Return a strategy, and what leads from a drawn value to that of a field.
+        """Return a strategy, and a function from a drawn value to the value of a field.
 
-        The latter is a list of one value, or of none if the class refuses the drawn one.
+        It returns a list of one value, or of none if the class refuses the drawn one.
 
         Raises:
             CannotBuildError: No argument sets the field, or none is known.
@@ -164,7 +160,7 @@ class Builder:
         name = self.cls.__name__
         msg = (
             f"{name}: no drawn values were accepted by its constructor{reason}\n"
-            f"  fix: give its fields defaults that fit together, or, beside the class:\n"
+            f"  fix: give its fields defaults that fit together, or, next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
         )
         raise CannotBuildError(msg) from (self._errors[-1] if self._errors else None)
@@ -187,14 +183,13 @@ class Builder:
 
 
 class PartBuilder(Builder):
-    """Makes variants of a part of an instance: its constructor may take what it does not keep.
+    """Exchanges attributes of a part, whose constructor may take what it does not keep.
 
     Args:
         base: The part.
     """
 
     def __init__(self, base: Any) -> None:
-        """Start from the part as it is."""
         self.cls = type(base)
         self.base = base
         self._errors = []

@@ -1,9 +1,9 @@
-"""Changes of exactly one field of an instance, of every kind that a key could see."""
+"""Changes of exactly one field of an instance, of every kind that a key distinguishes."""
 
 import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Final
+from typing import Any
 
 import jax
 
@@ -24,7 +24,7 @@ class FieldEdit:
         field: The field's name.
         kind: What was changed: ``value``, ``type``, ``shape``, ``dtype``, ``weak type``,
             ``structure``.
-        words: The change in words: ``2 -> 3``.
+        change: The change as text: ``2 -> 3``.
         edited: The changed instance; None if there is no such change.
         static: Whether the field is static.
         must_retrace: What the kind of field promises; None if it promises nothing.
@@ -32,7 +32,7 @@ class FieldEdit:
 
     field: str
     kind: str
-    words: str
+    change: str
     edited: Any | None
     static: bool
     must_retrace: bool | None = None
@@ -48,8 +48,8 @@ def edits(builder: Builder) -> Iterator[FieldEdit]:
 def edits_of(builder: Builder, name: str, names: Names) -> Iterator[FieldEdit]:
     """Yield all changes of one field.
 
-    One that is neither a child nor in the aux_data is lost; if it was given to the
-    constructor, no child, it should have been a static.
+    A field that is neither a child nor in the aux_data is lost. If the constructor takes it, it
+    is changed as a static, which it should have been.
     """
     if name in names.dynamic:
         yield from _dynamic_edits(builder, name)
@@ -70,10 +70,10 @@ def while_changing(cls: type, name: str) -> Generator[None, None, None]:
 
 
 def _find_other(builder: Builder, name: str, wanted: Callable[[Any], bool]) -> Any:
-    """Return a value that the class stores in a field, other arguments being the same.
+    """Return a wanted value that the class stores in a field, other arguments unchanged.
 
     Raises:
-        LookupError: None is wanted.
+        LookupError: None was found.
         CannotBuildError: No values are known.
     """
     strategy, stored = builder.values_of(name)
@@ -89,12 +89,12 @@ def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
         if made is None:
             continue
         stored = stored_value(made, name, twin)
-        differs = is_distinct(value, stored)
-        words = f"{say_static(value)} -> {short(twin)} ({type(twin).__name__})"
+        distinct = is_distinct(value, stored)
+        text = f"{say_static(value)} -> {short(twin)} ({type(twin).__name__})"
         if type(stored) is not type(twin):
-            words += f", converted to {say_static(stored)}"
+            text += f", converted to {say_static(stored)}"
         edited = exchange(builder.base, name, stored)
-        yield FieldEdit(name, "type", words, edited, static=True, must_retrace=differs)
+        yield FieldEdit(name, "type", text, edited, static=True, must_retrace=distinct)
         return
 
 
@@ -102,9 +102,9 @@ def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
     base: Any = jax.tree_util.tree_structure(builder.base)
 
     def differs(stored: Any) -> bool:
-        said = is_distinct(value, stored)
-        if said is not None:
-            return said
+        distinct = is_distinct(value, stored)
+        if distinct is not None:
+            return distinct
         edited: Any = exchange(builder.base, name, stored)
         return bool(base != jax.tree_util.tree_structure(edited))
 
@@ -114,12 +114,9 @@ def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
         return FieldEdit(name, "value", plain(str(error)).splitlines()[0], None, static=True)
     except LookupError:
         return FieldEdit(name, "value", "no other value was found", None, static=True)
-    words = change_of(say_static(value), say_static(other))
+    text = change_of(say_static(value), say_static(other))
     edited = exchange(builder.base, name, other)
-    return FieldEdit(name, "value", words, edited, static=True, must_retrace=True)
-
-
-_NO_LEAF: Final = "has no leaf that could be changed"
+    return FieldEdit(name, "value", text, edited, static=True, must_retrace=True)
 
 
 def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
@@ -130,25 +127,25 @@ def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
         yield _structure_edit(builder, name)
         return
     leaf = leaves[index]
-    for kind, change, must_retrace in LEAF_EDITS:
-        changed = change(leaf)
+    for kind, edit_leaf, must_retrace in LEAF_EDITS:
+        changed = edit_leaf(leaf)
         if changed is None:
             if kind == "value":
-                words = f"{say_leaf(leaf)} has no elements"
-                yield FieldEdit(name, kind, words, None, static=False)
+                text = f"{say_leaf(leaf)} has no elements"
+                yield FieldEdit(name, kind, text, None, static=False)
             continue
         new_leaves = [*leaves[:index], changed, *leaves[index + 1 :]]
         edited = exchange(builder.base, name, jax.tree_util.tree_unflatten(structure, new_leaves))
-        words = f"{say_leaf(leaf)} -> {say_leaf(changed)}"
+        text = f"{say_leaf(leaf)} -> {say_leaf(changed)}"
         if kind == "value" and say_leaf(leaf) == say_leaf(changed):
-            words = f"{say_leaf(leaf)}, other elements"
-        yield FieldEdit(name, kind, words, edited, static=False, must_retrace=must_retrace)
+            text = f"{say_leaf(leaf)}, other elements"
+        yield FieldEdit(name, kind, text, edited, static=False, must_retrace=must_retrace)
     if builder.may_be_none(name):
         yield _structure_edit(builder, name)
 
 
 def _structure_edit(builder: Builder, name: str) -> FieldEdit:
-    """Return a change of a field's structure: None becomes an array, say."""
+    """Return a change of a field's structure, such as from None to an array."""
     value = getattr(builder.base, name)
     before: Any = jax.tree_util.tree_structure(value)
 
@@ -159,7 +156,8 @@ def _structure_edit(builder: Builder, name: str) -> FieldEdit:
     try:
         other = _find_other(builder, name, differs)
     except (LookupError, CannotBuildError):
-        return FieldEdit(name, "structure", f"{short(value)} {_NO_LEAF}", None, static=False)
-    words = change_of(short(value), say_leaf(other))
+        text = f"{short(value)} has no leaf that could be changed"
+        return FieldEdit(name, "structure", text, None, static=False)
+    text = change_of(short(value), say_leaf(other))
     edited = exchange(builder.base, name, other)
-    return FieldEdit(name, "structure", words, edited, static=False, must_retrace=True)
+    return FieldEdit(name, "structure", text, edited, static=False, must_retrace=True)

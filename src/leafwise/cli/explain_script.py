@@ -29,37 +29,6 @@ from leafwise._jit.watch import watch
 from leafwise._objects.call_site import Site, short_file
 
 
-def captures_of(events: Sequence[Event], block: CaptureChecks) -> list[shape.CapturesRecord]:
-    """Return what each function captures, as it is at the end: those with stale calls first."""
-    groups: dict[Any, list[Callable[..., Any]]] = {}
-    for event in events:
-        if event.fun is not None and not event.eager:
-            funs = groups.setdefault((event.name, code_id(event.fun)), [])
-            if all(each is not event.fun for each in funs):
-                funs.append(event.fun)
-    found: list[shape.CapturesRecord] = []
-    for (name, owner), funs in groups.items():
-        with contextlib.suppress(Exception):  # the user's own code, which has run already
-            captured = captures(funs[-1]).as_dict()
-            captured["function"] = name
-            captured["stale"] = [_stale(each) for each in block.found_by(owner)]
-            found.append(captured)
-    return sorted(found, key=lambda each: not each.get("stale"))
-
-
-def _stale(found: StaleCapture) -> shape.StaleCaptureRecord:
-    file, _, line = found.line.rpartition(":")
-    site = found.call
-    return {
-        "name": found.name,
-        "reader": found.reader,
-        "line": f"{short_file(file)}:{line}" if file else "",
-        "before": found.before,
-        "after": found.after,
-        "call": f"{short_file(site.file)}:{site.line}" if site is not None else "line not known",
-    }
-
-
 class Script(NamedTuple):
     """A script or a module, with its arguments.
 
@@ -83,15 +52,15 @@ class Ended(NamedTuple):
 
     Attributes:
         code: Its exit code.
-        words: The code, or the error, in words.
+        reason: The code, or the error, as text.
     """
 
     code: int
-    words: str
+    reason: str
 
 
 def problem(target: Script) -> str | None:
-    """Say why a target cannot be run, if that is known beforehand."""
+    """Return why a target cannot be run, if that is known beforehand."""
     if not target.is_module:
         file = Path(target.name)
         if file.is_dir() and not (file / "__main__.py").exists():
@@ -103,18 +72,6 @@ def problem(target: Script) -> str | None:
     except (ImportError, ValueError) as error:
         return f"cannot find the module {target.name}: {error}"
     return None if found is not None else f"there is no module {target.name}"
-
-
-@contextlib.contextmanager
-def _path_of(target: Script) -> Generator[None, None, None]:
-    """Let imports look where they do for a script, until the block ends."""
-    old = sys.path[:]
-    folder = Path.cwd() if target.is_module else Path(target.name).parent.resolve()
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path[:] = old
 
 
 def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.Report, Ended]:
@@ -140,14 +97,17 @@ def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.
         "python": platform.python_version(),
         "program": str(target),
         "seconds": seconds,
-        "exit": ended.words,
+        "exit": ended.reason,
         "functions": _functions(log.events),
         "events": [_event(event, start) for event in log.events],
-        "warnings": [*storm.WARNINGS[already:], *_jitted_anew(log.events)],
+        "warnings": [*storm.WARNINGS[already:], *_recreated(log.events)],
     }
     if block is not None:
-        report["captures"] = captures_of(log.events, block)
+        report["captures"] = _captures(log.events, block)
     return report, ended
+
+
+# ------------------------------------------------------------------------ running
 
 
 @contextlib.contextmanager
@@ -178,6 +138,18 @@ def _jit_replaced(block: CaptureChecks | None) -> Generator[None, None, None]:
             leave_block(block)
 
 
+@contextlib.contextmanager
+def _path_of(target: Script) -> Generator[None, None, None]:
+    """Let imports look where they do for a script, until the block ends."""
+    old = sys.path[:]
+    folder = Path.cwd() if target.is_module else Path(target.name).parent.resolve()
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path[:] = old
+
+
 def _run(target: Script) -> Ended:
     """Run the script as Python would."""
     old = sys.argv
@@ -192,7 +164,7 @@ def _run(target: Script) -> Ended:
         return _exit(error)
     except KeyboardInterrupt:
         return Ended(130, "interrupted")
-    except BaseException as error:  # noqa: BLE001  # the report comes, whatever it raised
+    except BaseException as error:  # noqa: BLE001  # there is a report whatever it raised
         _print_error(error)
         return Ended(1, f"{type(error).__name__}: {error}")
     finally:
@@ -203,7 +175,11 @@ def _run(target: Script) -> Ended:
 
 
 def _run_file(file: Path) -> None:
-    """Run a script; `runpy` would name it anew in ``sys.argv``, or leave its path relative."""
+    """Run a script.
+
+    Not by `runpy` where it is a plain file: that would set ``sys.argv[0]`` itself, or leave the
+    path in ``__file__`` relative.
+    """
     if file.is_dir() or zipfile.is_zipfile(file):
         runpy.run_path(str(file), run_name="__main__")
         return
@@ -218,7 +194,7 @@ def _run_file(file: Path) -> None:
 
 
 def _exit(error: SystemExit) -> Ended:
-    """Do with the code of a `SystemExit` what Python does."""
+    """Return what Python makes of a `SystemExit`, printing its text as Python does."""
     code = error.code
     if code is None:
         return Ended(0, "0")
@@ -240,6 +216,9 @@ def _is_ours(module: str) -> bool:
     return module in ("runpy", __name__) or module.startswith("importlib")
 
 
+# ------------------------------------------------------------------------ records
+
+
 def _functions(events: Sequence[Event]) -> list[shape.FunctionRecord]:
     """Sum up the events of each function, the most seconds first."""
     groups: dict[Any, list[Event]] = {}
@@ -248,23 +227,24 @@ def _functions(events: Sequence[Event]) -> list[shape.FunctionRecord]:
         known = place if place[0] or event.fun is None else id(event.fun)
         key = None if event.eager else (event.name, known if event.fun is not None else None)
         groups.setdefault(key, []).append(event)
-    # An event of which JAX told the name only belongs to the one function of that name.
+    # An event of which JAX gave only the name belongs to the one function of that name.
     for name, _ in [key for key in groups if key is not None and key[1] is None]:
         same = [key for key in groups if key is not None and key[0] == name and key[1]]
         if len(same) == 1:
             groups[same[0]] += groups.pop((name, None))
     functions = [_function(each) for each in groups.values()]
-    return sorted(functions, key=lambda each: -sum(_numbers(each["seconds"])))
+    return sorted(functions, key=_total_seconds, reverse=True)
 
 
-def _numbers(seconds: shape.Seconds) -> tuple[float, float, float]:
-    return seconds["trace"], seconds["lower"], seconds["compile"]
+def _total_seconds(function: shape.FunctionRecord) -> float:
+    seconds = function["seconds"]
+    return seconds["trace"] + seconds["lower"] + seconds["compile"]
 
 
 def _function(events: Sequence[Event]) -> shape.FunctionRecord:
     first = events[0]
-    found = next((event.fun for event in events if event.fun is not None), None)
-    file, line = ("", 0) if first.eager else _definition(found)
+    fun = next((event.fun for event in events if event.fun is not None), None)
+    file, line = ("", 0) if first.eager else _definition(fun)
     compiles = [event for event in events if event.kind is EventKind.COMPILE]
     hits = sum(event.cached for event in compiles)
 
@@ -294,32 +274,32 @@ def _function(events: Sequence[Event]) -> shape.FunctionRecord:
 _OFTEN: Final = 3
 
 
-def _jitted_anew(events: Sequence[Event]) -> list[str]:
-    """Warn of functions that are jitted again and again: JAX traces each as another one."""
-    made: dict[tuple[str, str, int], dict[int, Event]] = {}
+def _recreated(events: Sequence[Event]) -> list[str]:
+    """Warn of functions that are recreated, a new one each call: JAX traces each of them."""
+    traced: dict[tuple[str, str, int], set[int]] = {}
     for event in events:
         if event.kind is EventKind.TRACE and event.fun is not None and not event.eager:
             file, line = _definition(event.fun)
             if file:
-                made.setdefault((event.name, file, line), {})[id(event.fun)] = event
+                traced.setdefault((event.name, file, line), set()).add(id(event.fun))
     return [
-        f"{name} ({file}:{line}) was made and jitted {len(each)} times, and traced each time: "
-        "make it, and call jax.jit, once, outside the loop"
-        for (name, file, line), each in made.items()
-        if len(each) >= _OFTEN
+        f"{name} ({file}:{line}) was recreated and jitted {len(ids)} times, and traced each time: "
+        "define it, and call jax.jit, once, outside the loop"
+        for (name, file, line), ids in traced.items()
+        if len(ids) >= _OFTEN
     ]
 
 
 def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     """Return the file and line where a function is defined, as far as there is one."""
-    plain: Any = fun
-    while isinstance(plain, functools.partial):
-        plain = plain.func
-    code = getattr(inspect.unwrap(plain), "__code__", None) if plain is not None else None
-    if code is None:  # an object that is called: it may be another one each time, a module say
-        code = getattr(inspect.unwrap(type(plain).__call__), "__code__", None)
+    inner: Any = fun
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    code = getattr(inspect.unwrap(inner), "__code__", None) if inner is not None else None
+    if code is None:  # a callable object, such as a module, which may be a new one each call
+        code = getattr(inspect.unwrap(type(inner).__call__), "__code__", None)
     # Of a function under `filter_jit` JAX sees what equinox makes of it.
-    if code is None or plain.__module__ == "equinox._jit":
+    if code is None or inner.__module__ == "equinox._jit":
         return "", 0
     return short_file(code.co_filename), code.co_firstlineno
 
@@ -343,3 +323,34 @@ def _site(site: Site | None) -> shape.SiteRecord | None:
         return None
     file = short_file(site.file)
     return {"file": file, "line": site.line, "function": site.function, "text": site.text}
+
+
+def _captures(events: Sequence[Event], block: CaptureChecks) -> list[shape.CapturesRecord]:
+    """Return what each function captures, as it is at the end: those with stale calls first."""
+    groups: dict[Any, list[Callable[..., Any]]] = {}
+    for event in events:
+        if event.fun is not None and not event.eager:
+            funs = groups.setdefault((event.name, code_id(event.fun)), [])
+            if all(each is not event.fun for each in funs):
+                funs.append(event.fun)
+    found: list[shape.CapturesRecord] = []
+    for (name, owner), funs in groups.items():
+        with contextlib.suppress(Exception):  # the user's own code, which has run already
+            captured = captures(funs[-1]).as_dict()
+            captured["function"] = name
+            captured["stale"] = [_stale(each) for each in block.found_by(owner)]
+            found.append(captured)
+    return sorted(found, key=lambda each: not each.get("stale"))
+
+
+def _stale(found: StaleCapture) -> shape.StaleCaptureRecord:
+    file, _, line = found.line.rpartition(":")
+    site = found.call
+    return {
+        "name": found.name,
+        "reader": found.reader,
+        "line": f"{short_file(file)}:{line}" if file else "",
+        "before": found.before,
+        "after": found.after,
+        "call": f"{short_file(site.file)}:{site.line}" if site is not None else "line not known",
+    }

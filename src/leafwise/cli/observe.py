@@ -1,4 +1,4 @@
-"""What leafwise predicts of a change, and what JAX is seen to do."""
+"""What leafwise predicts of a change, and what JAX then does."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -17,20 +17,20 @@ from leafwise.testing.strategies._leaves import is_numeric
 
 
 def check_fields(
-    builder: Builder, only: Collection[str] = (), watched: Callable[[str], None] = lambda _: None
+    builder: Builder, only: Collection[str] = (), on_field: Callable[[str], None] = lambda _: None
 ) -> Iterator[CheckedRow]:
-    """Change each field alone, and watch JAX.
+    """Change each field alone, and count what JAX does.
 
     Args:
         builder: Has the instance.
         only: The fields to change; empty for all.
-        watched: Is called with each field's name before it is changed.
+        on_field: Is called with each field's name before it is changed.
     """
     names = names_of(builder.base)
     for name in field_order(builder.base):
         if only and name not in only:
             continue
-        watched(name)
+        on_field(name)
         try:
             with while_changing(builder.cls, name):
                 for edit in edits_of(builder, name, names):
@@ -68,27 +68,31 @@ def signature(tree: Any) -> tuple[Any, ...]:
 
 
 def observe(base: Any, edit: FieldEdit) -> CheckedRow:
-    """Call a fresh jitted function with the instance and with the changed one."""
+    """Call a new jitted function with the instance and with the changed one."""
     if edit.edited is None or _is_hidden(base, edit):
-        return CheckedRow(edit.field, edit.static, edit.kind, edit.words, "", 0, 0, Verdict.SKIPPED)
+        return CheckedRow(
+            edit.field, edit.static, edit.kind, edit.change, "", 0, 0, Verdict.SKIPPED
+        )
     with while_changing(type(base), edit.field):
         before, after = for_jit(base), for_jit(edit.edited)
         retraces = signature(before) != signature(after)
         program = _program()
         _run(program, before)
-        with count_events() as seen:
-            answer = _run(program, after)
-        verdict, note = _judge(edit, after, answer, seen.traces, seen.compiles, retraces=retraces)
+        with count_events() as counts:
+            result = _run(program, after)
+        verdict, note = _judge(
+            edit, after, result, counts.traces, counts.compiles, retraces=retraces
+        )
     if verdict is Verdict.VIOLATION and edit.static and edit.kind == "type":
         verdict = Verdict.VIOLATION if is_own(type(base)) else Verdict.WARNING
     return CheckedRow(
         edit.field,
         edit.static,
         edit.kind,
-        edit.words,
+        edit.change,
         "retrace" if retraces else "reuse",
-        seen.traces,
-        seen.compiles,
+        counts.traces,
+        counts.compiles,
         verdict,
         note,
     )
@@ -98,8 +102,8 @@ def _is_hidden(base: Any, edit: FieldEdit) -> bool:
     """Return whether a change is one of leaves that `for_jit` takes away."""
     if edit.kind != "structure" or for_jit(base) is base:
         return False
-    held = (getattr(each, edit.field) for each in (base, edit.edited))
-    return not all(is_numeric(leaf) for each in held for leaf in jax.tree_util.tree_leaves(each))
+    values = (getattr(each, edit.field) for each in (base, edit.edited))
+    return not all(is_numeric(leaf) for each in values for leaf in jax.tree_util.tree_leaves(each))
 
 
 def _program() -> Any:
@@ -118,12 +122,12 @@ def _run(program: Any, tree: Any) -> Any:
 
 
 def _judge(
-    edit: FieldEdit, edited: Any, answer: Any, traces: int, compiles: int, *, retraces: bool
+    edit: FieldEdit, edited: Any, result: Any, traces: int, compiles: int, *, retraces: bool
 ) -> tuple[Verdict, str]:
     expected = 1 if retraces else 0
     if (traces, compiles) != (expected, expected):
         return Verdict.MISMATCH, f"predicted {expected} traces and compiles"
-    structure: Any = jax.tree_util.tree_structure(answer)
+    structure: Any = jax.tree_util.tree_structure(result)
     if structure != jax.tree_util.tree_structure(edited):
         return Verdict.MISMATCH, "the result has other statics than the argument"
     if edit.must_retrace is not None and edit.must_retrace is not retraces:

@@ -80,7 +80,7 @@ class Caution:
         program: The code that the calls need.
         calls: Both calls, and what they returned.
         truth: The call that returns what the second one should have; None if it is plain.
-        fix: The class in the spelling of leafwise, which has not got this fault.
+        fix: The class in the spelling of leafwise, which does not have this fault.
     """
 
     law: str
@@ -105,7 +105,7 @@ class ClassReport:
         warnings: What is unsound in the class's library.
         library: What made it a pytree class.
         fields: The names of its fields.
-        left_out: Why it was passed over, which is no fault; empty if it was not.
+        left_out: Why it was passed over, which is not a fault; empty if it was not.
         file: Where it is defined; empty if that is not known.
         line: The line in that file, or 0.
     """

@@ -25,7 +25,7 @@ _NARROW: Final = 80
 
 
 def print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None:
-    """Print a table with a line for each class, what is wrong with each, and a line that sums up.
+    """Print a table with a line for each class, what is wrong with each, and a summary.
 
     Args:
         run: What was found.
@@ -63,12 +63,12 @@ def _print_title(report: ClassReport, console: Console) -> None:
 
 def _print_class(report: ClassReport, console: Console, rows: tuple[CheckedRow, ...]) -> None:
     _print_title(report, console)
-    for words, problem, style in (
+    for label, problem, style in (
         ("not checked", report.error, "bold red"),
         ("left out", report.left_out, "dim"),
     ):
         if problem:
-            console.print(Text.assemble((words, style), " ", problem), soft_wrap=True)
+            console.print(Text.assemble((label, style), " ", problem), soft_wrap=True)
     if console.width < _NARROW:
         _print_lines(rows, console)
     elif rows:
@@ -84,26 +84,26 @@ def _table(rows: Iterable[CheckedRow]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for row in rows:
-        seen = row.predicted != ""
+        counted = row.predicted != ""
         table.add_row(
             Text(row.field),
             _kind(row),
             row.kind,
             Text(row.change),
             row.predicted,
-            str(row.traces) if seen else "",
-            str(row.compiles) if seen else "",
+            str(row.traces) if counted else "",
+            str(row.compiles) if counted else "",
             _verdict(row),
         )
     return table
 
 
 def _print_lines(rows: Iterable[CheckedRow], console: Console) -> None:
-    """Print what the table says, a few lines for each change."""
+    """Print what `_table` shows, a few lines for each change."""
     for row in rows:
         console.print(Text.assemble(row.field, " ", _kind(row), f" {row.kind}: {row.change}"))
-        seen = f"predicted {row.predicted}, traces {row.traces}, compiles {row.compiles}"
-        lines = [Text(seen)] if row.predicted else []
+        counts = f"predicted {row.predicted}, traces {row.traces}, compiles {row.compiles}"
+        lines = [Text(counts)] if row.predicted else []
         lines.append(Text.assemble("verdict ", _verdict(row)))
         for line in lines:
             console.print(Padding(line, (0, 0, 0, 2), expand=False))
@@ -229,12 +229,12 @@ def summary(run: CheckRun) -> str:
     warnings = sum(len(report.warnings) for report in run.reports)
     if warnings:
         parts.append(count(warnings, "warning"))
-    for words, problems in (
+    for label, problems in (
         ("not checked", [report.error for report in run.reports if report.error]),
         ("left out", [report.left_out for report in run.reports if report.left_out]),
     ):
         if problems:
-            parts.append(f"{count(len(problems), 'class', 'classes')} {words}")
+            parts.append(f"{count(len(problems), 'class', 'classes')} {label}")
     if run.interrupted:
         parts.append(
             f"interrupted, {count(run.total - len(run.reports), 'class', 'classes')} to go"

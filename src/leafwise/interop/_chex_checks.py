@@ -20,11 +20,11 @@ from leafwise.errors import DefinitionError, FieldCheckError
 chex: Any = importlib.import_module("chex")
 
 _CHEX_OPTIONS: Final = ("custom_message", "custom_message_format_vars", "include_default_message")
-"""What every assertion of chex takes beside its own arguments."""
+"""What every assertion of chex takes in addition to its own arguments."""
 
 
 def _holds(assertion: str, given: Mapping[str, Any]) -> Any:
-    """Return what chex's assertions about one number say, traced; None for all others.
+    """Return whether a chex assertion about one number holds, traced; None for all others.
 
     chex has them for Python's numbers, which are arrays without axes under a transformation.
     """
@@ -49,7 +49,7 @@ def _holds(assertion: str, given: Mapping[str, Any]) -> Any:
             return None
 
 
-_OF_NO_TRACER: Final = (
+_NOT_OF_TRACERS: Final = (
     "assert_tree_is_on_device",
     "assert_tree_is_on_host",
     "assert_tree_is_sharded",
@@ -57,17 +57,17 @@ _OF_NO_TRACER: Final = (
 )
 """The assertions that cannot be traced: of devices, and one that chex has no program for."""
 
-_OF_NO_VALUE: Final = (
+_NOT_OF_VALUES: Final = (
     "assert_max_traces",
     "assert_numerical_grads",
     "assert_devices_available",
     "assert_gpu_available",
     "assert_tpu_available",
 )
-"""What is called like an assertion, and says nothing of a value."""
+"""What has the name of an assertion, and says nothing about a value."""
 
 _REFUSALS: Final = (AssertionError, AttributeError, TypeError, ValueError)
-"""What chex raises of a value: it takes ``.shape`` of whatever it is given."""
+"""What chex raises for a value: it reads ``.shape`` of anything."""
 
 _UNKNOWN: Final = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
 """What JAX raises where code asks for the elements of a traced value."""
@@ -95,7 +95,7 @@ class _Assertion:
         return getattr(self.assertion, "__name__", "") or shorten(self.assertion)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel by the public name: cloudpickle takes some of chex's functions for local ones."""
+        # By the public name: cloudpickle treats some of chex's functions as local ones.
         return _load_part, (self.of_chex or self.assertion, self.args, self.kwargs)
 
     def __str__(self) -> str:
@@ -105,34 +105,34 @@ class _Assertion:
         return f"chex_check({', '.join(arguments)})"
 
     def run(self, value: Any, where: str) -> None:
-        """Let the assertion judge the value.
+        """Run the assertion on a value.
 
         Raises:
-            FieldCheckError: The value is refused.
-            TypeError: What should assert answers instead.
+            FieldCheckError: The assertion refused it.
+            TypeError: It returned something, so that it is not an assertion.
         """
         refusals = _REFUSALS if self.of_chex else AssertionError
         try:
-            answer = self._ask(value, where)
+            result = self._call(value, where)
         except _UNKNOWN:
             if not _is_abstract(value):
                 raise
         except refusals as error:
-            said = str(error).removesuffix(f" [{where}]")  # see _trace
-            msg = f"{where or 'the value'}: {said}\n  got: {got(value)}"
+            text = str(error).removesuffix(f" [{where}]")  # `_trace` makes chex append it
+            msg = f"{where or 'the value'}: {text}\n  got: {got(value)}"
             raise FieldCheckError(msg) from error
         else:
-            if answer is not None:
+            if result is not None:
                 msg = (
-                    f"{self.name} is no assertion, which raises or returns None: it returned "
-                    f"{shorten(answer)}\n  fix: `check={self.name}`, as it is"
+                    f"{self.name} is not an assertion, which raises or returns None: it returned "
+                    f"{shorten(result)}\n  fix: `check={self.name}`, as it is"
                 )
                 raise TypeError(msg)
 
-    def _ask(self, value: Any, where: str) -> Any:
+    def _call(self, value: Any, where: str) -> Any:
         if not _is_abstract(value):
             return self.assertion(value, *self.args, **self.kwargs)
-        if self.of_chex in _OF_NO_TRACER:
+        if self.of_chex in _NOT_OF_TRACERS:
             return None
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(value)):
             jax.eval_shape(functools.partial(self._trace, where=where), value)
@@ -140,7 +140,7 @@ class _Assertion:
         return self._trace(value, where)
 
     def _trace(self, value: Any, where: str) -> Any:
-        """Ask about a traced value: its shapes and dtypes, and under chexify its elements."""
+        """Check a traced value: its shapes and dtypes, and under chexify its elements."""
         assertion, args, kwargs = self.assertion, self.args, dict(self.kwargs)
         if is_tracer(value) and value.shape == ():
             options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHEX_OPTIONS}
@@ -153,17 +153,17 @@ class _Assertion:
                 where = f"{where}: {self.name}" if where else self.name
             kwargs |= options
         if self.of_chex and where:
-            said = kwargs.get("custom_message")
-            kwargs["custom_message"] = f"{where}: {said}" if said else where
+            text = kwargs.get("custom_message")
+            kwargs["custom_message"] = f"{where}: {text}" if text else where
         check = checkify.check
         try:
             return assertion(value, *args, **kwargs)
         except RuntimeError as error:
-            if "chexify" in str(error):  # a value assertion, and nobody asked for it here
+            if "chexify" in str(error):  # an assertion of elements, in a function without chexify
                 return None
             raise
         finally:
-            checkify.check = check  # chex leaves its own there if the assertion raises
+            checkify.check = check  # chex leaves its own function there if the assertion raises
 
 
 def _load_part(assertion: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Assertion:
@@ -224,10 +224,10 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
 
     It runs when an instance is constructed, under a transformation too, and never when JAX
     rebuilds one. What is checked of a traced value is what is known of it: assertions of
-    shapes and dtypes run as ever. Assertions of elements (`chex.assert_tree_all_finite`,
+    shapes and dtypes run as usual. Assertions of elements (`chex.assert_tree_all_finite`,
     `chex.assert_scalar_positive`, ...) become part of the program in a function under
     `chex.chexify`, and elsewhere are left out until the value is known; so are assertions of
-    devices. A `jax.ShapeDtypeStruct` is as a traced value.
+    devices. A `jax.ShapeDtypeStruct` is treated like a traced value.
 
     Args:
         assertion: A function of the value, and of what follows; it refuses by raising
@@ -241,7 +241,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
 
     Raises:
         DefinitionError: `assertion` cannot be called with a value and these arguments, or
-            says nothing of a value.
+            says nothing about a value.
 
     Example:
         >>> @pytree
@@ -252,7 +252,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
         leafwise.errors.FieldCheckError: Params.w: [Chex] Assertion assert_rank failed: ...
     """
     inner: Any = assertion
-    # Of the assertion inside a partial it is known what can be asked of a traced value.
+    # The assertion inside a partial is chex's own, which this module knows how to trace.
     while isinstance(inner, functools.partial) and not inner.args:
         inner, kwargs = inner.func, {**inner.keywords, **kwargs}
     if not callable(inner) or inspect.isclass(inner):
@@ -262,8 +262,8 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
         )
         raise DefinitionError(msg)
     part = _Assertion(inner, args, kwargs)
-    if part.of_chex in _OF_NO_VALUE:
-        msg = f"{part}: {part.name} says nothing of a value"
+    if part.of_chex in _NOT_OF_VALUES:
+        msg = f"{part}: {part.name} says nothing about a value"
         raise DefinitionError(msg)
     if "exception_type" in kwargs:
         msg = (
@@ -281,12 +281,10 @@ def _check_arguments(part: _Assertion) -> None:
         signature = inspect.signature(part.assertion)
     except (TypeError, ValueError):  # a builtin may have none
         return
-    taken = dict(part.kwargs)
-    if part.of_chex:
-        for name in _CHEX_OPTIONS:
-            taken.pop(name, None)
+    options = _CHEX_OPTIONS if part.of_chex else ()
+    kwargs = {name: value for name, value in part.kwargs.items() if name not in options}
     try:
-        signature.bind("value", *part.args, **taken)
+        signature.bind("value", *part.args, **kwargs)
     except TypeError as error:
         names = ", ".join(signature.parameters)
         msg = f"{part}: {error}\n  fix: give what follows the value in {part.name}({names})"

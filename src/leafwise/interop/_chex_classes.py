@@ -1,4 +1,8 @@
-"""`from_chex`: a pytree class in the place of a `chex.dataclass`."""
+"""`from_chex`: a pytree class in the place of a `chex.dataclass`.
+
+The class is not converted but written again: `_written` takes from it what stood in its body,
+`_class` makes a class of that, and `decorate` does the rest, as for any pytree class.
+"""
 
 import collections.abc
 import copy
@@ -26,83 +30,6 @@ from leafwise._objects.text import got
 from leafwise._trees.update import replace
 from leafwise.errors import DefinitionError
 
-_CLASS = "__class__"
-"""The cell through which a method without arguments to ``super()`` finds its class."""
-
-
-def rebound(value: Any, name: str, new: types.CellType) -> Any:
-    """Return a class attribute for a class that takes the place of another.
-
-    What does not refer to the other class is returned as it is. A function that does is
-    copied, so that both classes go on working.
-
-    Args:
-        value: What stands in the dict of the class.
-        name: The class's ``__name__``: only cells that hold a class of this name are exchanged.
-        new: The cell that will hold the new class.
-    """
-    return _Rebinding(name, new).of(value)
-
-
-class _Rebinding:
-    def __init__(self, name: str, new: types.CellType) -> None:
-        self.name = name
-        self.new = new
-        self.seen: dict[int, types.FunctionType] = {}
-
-    def of(self, value: Any) -> Any:
-        if isinstance(value, types.FunctionType):
-            return self._function(value)
-        if isinstance(value, staticmethod | classmethod):
-            inner = value.__func__
-            made = self.of(inner)
-            return value if made is inner else type(value)(made)
-        if isinstance(value, property):
-            get, put, delete = map(self.of, (value.fget, value.fset, value.fdel))
-            same = get is value.fget and put is value.fset and delete is value.fdel
-            return value if same else type(value)(get, put, delete, value.__doc__)
-        if isinstance(value, functools.cached_property):
-            made = self.of(value.func)
-            return value if made is value.func else type(value)(made)
-        return value
-
-    def _function(self, function: types.FunctionType) -> types.FunctionType:
-        """Return a copy if a cell has to be exchanged, at any depth of decoration."""
-        if id(function) in self.seen:
-            return self.seen[id(function)]
-        self.seen[id(function)] = function  # it may hold itself
-        cells = function.__closure__ or ()
-        names = function.__code__.co_freevars
-        exchanged = tuple(self._cell(name, cell) for name, cell in zip(names, cells, strict=True))
-        if all(old is new for old, new in zip(cells, exchanged, strict=True)):
-            return function
-        made = types.FunctionType(
-            function.__code__,
-            function.__globals__,
-            function.__name__,
-            function.__defaults__,
-            exchanged,
-        )
-        made.__kwdefaults__ = function.__kwdefaults__
-        functools.update_wrapper(made, function)
-        # Which has taken the function itself for what is wrapped.
-        del vars(made)["__wrapped__"]
-        if "__wrapped__" in vars(function):
-            vars(made)["__wrapped__"] = self.of(vars(function)["__wrapped__"])
-        self.seen[id(function)] = made
-        return made
-
-    def _cell(self, name: str, cell: types.CellType) -> types.CellType:
-        try:
-            content = cell.cell_contents
-        except ValueError:  # not filled yet
-            return cell
-        if name == _CLASS:
-            return self.new if getattr(content, "__name__", None) == self.name else cell
-        made = self.of(content)
-        return cell if made is content else types.CellType(made)
-
-
 chex: Any = importlib.import_module("chex")  # which has no types
 
 T = TypeVar("T")
@@ -110,8 +37,65 @@ T = TypeVar("T")
 Scopes = list[Mapping[str, Any]]
 
 
+@overload
+def from_chex(cls: type[T], /, *, static: Sequence[str] = ...) -> type[T]: ...
+@overload
+def from_chex(*, static: Sequence[str] = ...) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(
+    frozen_default=True,
+    kw_only_default=True,
+    field_specifiers=(field, static_field, dataclasses.field),
+)
+def from_chex(
+    cls: type[T] | None = None, /, *, static: Sequence[str] = ()
+) -> type[T] | Callable[[type[T]], type[T]]:
+    """Return a leafwise class in the place of a `chex.dataclass`.
+
+    It has the same name, module, fields, defaults and methods, with ``replace``,
+    ``to_tuple`` and ``from_tuple``; if the other is a mapping (chex's default), it is one,
+    and takes its fields by keyword only, as chex does. Pickles of chex's class load, where this
+    one has taken its name. chex dataclasses among the bases are migrated with it, once.
+
+    What does not stay: instances are frozen; ``__post_init__`` runs when one is constructed,
+    but not when JAX rebuilds one; leaves come in the order of the fields, which chex sorts by
+    name; an attribute that is not a field is an error, not a leaf; and a mapping of fields is
+    given as ``C(**mapping)``, not as ``C(mapping)``.
+
+    Args:
+        cls: A `chex.dataclass`, which stays as it is, or a class without a decorator, which
+            becomes what ``from_chex(chex.dataclass(cls))`` would be.
+        static: The fields that are static from now on. chex has none; those that an
+            annotation or metadata calls static are so in any case.
+
+    Returns:
+        A new class. Called again with the same class and names, the same one.
+
+    Raises:
+        DefinitionError: `cls` is not a class of chex, a name is not a field of it, or what it
+            is made of cannot be in a pytree class, such as its own ``__setattr__``.
+
+    Example:
+        >>> import chex
+        >>> @from_chex(static=["act"])
+        ... @chex.dataclass
+        ... class Params:
+        ...     w: jax.Array
+        ...     act: str = "relu"
+        >>> Params(w=jnp.ones(3))
+        Params(w=f32[3], act='relu')
+    """
+    if isinstance(static, str) or not all(isinstance(each, str) for each in list[Any](static)):
+        msg = f"from_chex(static={static!r}): name fields in a list: [{static!r}]"
+        raise DefinitionError(msg)
+    scopes = caller_scopes(2)
+    names = frozenset(static)
+    if cls is not None:
+        return cast("type[T]", _migrate(cls, names, scopes))
+    return lambda decorated: cast("type[T]", _migrate(decorated, names, scopes))
+
+
 class ChexMethods:
-    """What `chex.dataclass` gives every class beside the pytree."""
+    """What `chex.dataclass` gives every class in addition to the pytree."""
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; see `leafwise.replace`."""
@@ -129,7 +113,7 @@ class ChexMethods:
         return cls(**{definition.name: value for definition, value in pairs if definition.init})
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Take what a chex.dataclass of this name once pickled."""
+        """Fill an instance with what a chex.dataclass of this name once pickled."""
         names = [definition.name for definition in dataclasses.fields(cast("Any", self))]
         fill(self, {name: state[name] for name in names if name in state})
 
@@ -161,77 +145,13 @@ class ChexMapping(ChexMethods, Mapping[str, Any]):
         return field_values(self).items()
 
 
-@overload
-@dataclass_transform(
-    frozen_default=True,
-    kw_only_default=True,
-    field_specifiers=(field, static_field, dataclasses.field),
-)
-def from_chex(cls: type[T], /, *, static: Sequence[str] = ...) -> type[T]: ...
-@overload
-@dataclass_transform(
-    frozen_default=True,
-    kw_only_default=True,
-    field_specifiers=(field, static_field, dataclasses.field),
-)
-def from_chex(*, static: Sequence[str] = ...) -> Callable[[type[T]], type[T]]: ...
-@dataclass_transform(
-    frozen_default=True,
-    kw_only_default=True,
-    field_specifiers=(field, static_field, dataclasses.field),
-)
-def from_chex(
-    cls: type[T] | None = None, /, *, static: Sequence[str] = ()
-) -> type[T] | Callable[[type[T]], type[T]]:
-    """Return a leafwise class in the place of a `chex.dataclass`.
-
-    It has the same name, module, fields, defaults and methods, with ``replace``,
-    ``to_tuple`` and ``from_tuple``; if the other is a mapping (chex's default), it is one,
-    and takes its fields by keyword only, as there. Pickles of chex's class load, where this
-    one has taken its name. chex dataclasses among the bases are migrated with it, once.
-
-    What does not stay: instances are frozen; ``__post_init__`` runs when one is constructed,
-    but not when JAX rebuilds one; leaves come in the order of the fields, which chex sorts by
-    name; an attribute that is no field is an error, not a leaf; and a mapping of fields is
-    given as ``C(**mapping)``, not as ``C(mapping)``.
-
-    Args:
-        cls: A `chex.dataclass`, which stays as it is, or a class without a decorator, which
-            becomes what ``from_chex(chex.dataclass(cls))`` would be.
-        static: The fields that are static from now on. chex has none; those that an
-            annotation or metadata calls static are so in any case.
-
-    Returns:
-        A new class. Called again with the same class and names, the same one.
-
-    Raises:
-        DefinitionError: `cls` is no class of chex, a name is not a field of it, or what it
-            is made of cannot be in a pytree class, such as its own ``__setattr__``.
-
-    Example:
-        >>> import chex
-        >>> @from_chex(static=["act"])
-        ... @chex.dataclass
-        ... class Params:
-        ...     w: jax.Array
-        ...     act: str = "relu"
-        >>> Params(w=jnp.ones(3))
-        Params(w=f32[3], act='relu')
-    """
-    if isinstance(static, str) or not all(isinstance(each, str) for each in list[Any](static)):
-        msg = f"from_chex(static={static!r}): name fields in a list: [{static!r}]"
-        raise DefinitionError(msg)
-    scopes = caller_scopes(2)
-    names = frozenset(static)
-    if cls is not None:
-        return cast("type[T]", _migrate(cls, names, scopes))
-    return lambda decorated: cast("type[T]", _migrate(decorated, names, scopes))
+# ------------------------------------------------------------------------ migrating
 
 
 _MIGRATED: Final[ClassMap[dict[frozenset[str], type]]] = ClassMap()
-"""The classes made so far: of which class, and with which names made static."""
+"""The new classes so far, by the class of chex and the names made static."""
 
-_LOCK: Final = threading.RLock()  # bases are migrated meanwhile
+_LOCK: Final = threading.RLock()  # reentrant: the bases of a class are migrated with it
 
 
 def _migrate(cls: Any, static: frozenset[str], scopes: Scopes) -> type:
@@ -293,68 +213,6 @@ def _check(cls: Any, static: frozenset[str]) -> None:
             f"which {first!r} is dynamic\n  fix: `{first}: lw.Static[...]` in its body"
         )
         raise DefinitionError(msg)
-
-
-def _is_of_chex(cls: type) -> bool:
-    return "__dataclass_params__" in vars(cls) and _is_by_chex(vars(cls).get("to_tuple"))
-
-
-def _is_by_chex(function: Any) -> bool:
-    """Return whether a function was made by `chex.dataclass`."""
-    code = getattr(function, "__code__", None)
-    return bool(getattr(code, "co_filename", None) == chex.dataclass.__code__.co_filename)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Sample:
-    x: int
-
-
-_GENERATED: Final = cast("Any", _Sample.__eq__).__code__.co_qualname.removesuffix("__eq__")
-"""What the code of all functions that dataclasses makes is named by."""
-
-
-def _is_generated(function: Any) -> bool:
-    """Return whether a function was made by `dataclasses.dataclass`."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-    if code is None:
-        return False
-    own = code.co_filename == dataclasses.dataclass.__code__.co_filename
-    return bool(own or code.co_qualname.startswith(_GENERATED))
-
-
-def _constructor(cls: Any) -> Any:
-    """Return the ``__init__`` of a class, without what chex has put around it."""
-    init = cls.__init__
-    while _is_by_chex(init):
-        init = init.__wrapped__
-    return init
-
-
-_OF_ANY_CLASS: Final = ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl")
-_OF_DATACLASSES: Final = ("__dataclass_fields__", "__dataclass_params__")
-_OF_ANNOTATIONS: Final = ("__annotate__", "__annotate_func__", "__annotations_cache__")
-
-
-def _written(cls: Any) -> dict[str, Any]:
-    """Return what stands in the body of a class, as far as no decorator has put it there."""
-    left_out = (*_OF_ANY_CLASS, *_OF_DATACLASSES, *_OF_ANNOTATIONS)
-    written = {
-        name: value
-        for name, value in vars(cls).items()
-        if name not in left_out and not _is_by_chex(value) and not _is_generated(value)
-    }
-    written["__annotations__"] = dict(inspect.get_annotations(cls))
-    if written.get("__hash__", cls) is None:
-        del written["__hash__"]
-    generated_doc = re.fullmatch(rf"{cls.__name__}\(.*\)", cls.__doc__ or "")
-    if _is_of_chex(cls) and generated_doc:  # dataclasses writes one
-        del written["__doc__"]
-    init = _constructor(cls)
-    inherited = [_constructor(base) for base in cls.__mro__[1:]]
-    if "__init__" in vars(cls) and init not in inherited and not _is_generated(init):
-        written["__init__"] = init
-    return written
 
 
 def _build(cls: Any, static: frozenset[str], scopes: Scopes) -> type:
@@ -430,15 +288,15 @@ def _declare_fields(
 
 
 def _class(cls: Any, bases: list[type], exchanged: dict[type, type], body: dict[str, Any]) -> Any:
-    """Return a class like another one, of other bases."""
+    """Return a class like another one, with other bases."""
 
-    def exchanged_alias(alias: Any) -> Any:
-        """Return Base[T] with the base that takes the place of Base."""
+    def exchanged_alias(alias: Any) -> Any:  # Base[T], with the new base in the place of Base
         new: Any = exchanged.get(getattr(alias, "__origin__", object))
         return alias if new in (None, Generic) else new[alias.__args__]
 
     cell = types.CellType()
-    body = {name: rebound(value, cls.__name__, cell) for name, value in body.items()}
+    # Each on its own: a cycle of functions ends at the one it began with.
+    body = {name: _Rebinding(cls.__name__, cell).of(value) for name, value in body.items()}
     if "__orig_bases__" in body:
         body["__orig_bases__"] = tuple(map(exchanged_alias, body["__orig_bases__"]))
     body["__qualname__"] = _qualname(cls)
@@ -456,3 +314,141 @@ def _qualname(cls: Any) -> str:
         if found.endswith(f".{cls.__name__}"):
             return found
     return cast("str", cls.__qualname__)
+
+
+# ------------------------------------------------------------------------ what decorators made
+
+
+def _is_of_chex(cls: type) -> bool:
+    return "__dataclass_params__" in vars(cls) and _is_by_chex(vars(cls).get("to_tuple"))
+
+
+def _is_by_chex(function: Any) -> bool:
+    """Return whether a function was made by `chex.dataclass`."""
+    code = getattr(function, "__code__", None)
+    return bool(getattr(code, "co_filename", None) == chex.dataclass.__code__.co_filename)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sample:
+    x: int
+
+
+_GENERATED: Final = cast("Any", _Sample.__eq__).__code__.co_qualname.removesuffix("__eq__")
+"""How the qualified name of a function begins whose code dataclasses wrote."""
+
+
+def _is_generated(function: Any) -> bool:
+    """Return whether a function was made by `dataclasses.dataclass`."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is None:
+        return False
+    own = code.co_filename == dataclasses.dataclass.__code__.co_filename
+    return bool(own or code.co_qualname.startswith(_GENERATED))
+
+
+def _constructor(cls: Any) -> Any:
+    """Return the ``__init__`` of a class, without what chex has put around it."""
+    init = cls.__init__
+    while _is_by_chex(init):
+        init = init.__wrapped__
+    return init
+
+
+_OF_ANY_CLASS: Final = ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl")
+_OF_DATACLASSES: Final = ("__dataclass_fields__", "__dataclass_params__")
+_OF_ANNOTATIONS: Final = ("__annotate__", "__annotate_func__", "__annotations_cache__")
+
+
+def _written(cls: Any) -> dict[str, Any]:
+    """Return what stands in the body of a class, as far as no decorator has put it there."""
+    left_out = (*_OF_ANY_CLASS, *_OF_DATACLASSES, *_OF_ANNOTATIONS)
+    written = {
+        name: value
+        for name, value in vars(cls).items()
+        if name not in left_out and not _is_by_chex(value) and not _is_generated(value)
+    }
+    written["__annotations__"] = dict(inspect.get_annotations(cls))
+    if written.get("__hash__", cls) is None:
+        del written["__hash__"]
+    generated_doc = re.fullmatch(rf"{cls.__name__}\(.*\)", cls.__doc__ or "")
+    if _is_of_chex(cls) and generated_doc:  # dataclasses writes one
+        del written["__doc__"]
+    init = _constructor(cls)
+    inherited = [_constructor(base) for base in cls.__mro__[1:]]
+    if "__init__" in vars(cls) and init not in inherited and not _is_generated(init):
+        written["__init__"] = init
+    return written
+
+
+# ------------------------------------------------------------------------ rebinding of methods
+
+_CLASS = "__class__"
+"""The cell through which a method without arguments to ``super()`` finds its class."""
+
+
+class _Rebinding:
+    """Copies what refers to a class, so that it refers to the class that takes its place.
+
+    What does not refer to it is returned unchanged. A function that does is copied, so that both
+    classes go on working.
+
+    Args:
+        name: The class's ``__name__``: only cells that hold a class of this name are exchanged.
+        new: The cell that will hold the new class.
+    """
+
+    def __init__(self, name: str, new: types.CellType) -> None:
+        self.name = name
+        self.new = new
+        self.copies: dict[int, types.FunctionType] = {}
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, staticmethod | classmethod):
+            function = self.of(value.__func__)
+            return value if function is value.__func__ else type(value)(function)
+        if isinstance(value, property):
+            get, put, delete = map(self.of, (value.fget, value.fset, value.fdel))
+            same = get is value.fget and put is value.fset and delete is value.fdel
+            return value if same else type(value)(get, put, delete, value.__doc__)
+        if isinstance(value, functools.cached_property):
+            function = self.of(value.func)
+            return value if function is value.func else type(value)(function)
+        return value
+
+    def _function(self, function: types.FunctionType) -> types.FunctionType:
+        """Return a copy if a cell has to be exchanged, at any depth of decoration."""
+        if id(function) in self.copies:
+            return self.copies[id(function)]
+        self.copies[id(function)] = function  # it may hold itself
+        cells = function.__closure__ or ()
+        names = function.__code__.co_freevars
+        exchanged = tuple(self._cell(name, cell) for name, cell in zip(names, cells, strict=True))
+        if all(old is new for old, new in zip(cells, exchanged, strict=True)):
+            return function
+        copied = types.FunctionType(
+            function.__code__,
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            exchanged,
+        )
+        copied.__kwdefaults__ = function.__kwdefaults__
+        functools.update_wrapper(copied, function)
+        del vars(copied)["__wrapped__"]  # `update_wrapper` sets it to the function itself
+        if "__wrapped__" in vars(function):
+            vars(copied)["__wrapped__"] = self.of(vars(function)["__wrapped__"])
+        self.copies[id(function)] = copied
+        return copied
+
+    def _cell(self, name: str, cell: types.CellType) -> types.CellType:
+        try:
+            content = cell.cell_contents
+        except ValueError:  # not filled yet
+            return cell
+        if name == _CLASS:
+            return self.new if getattr(content, "__name__", None) == self.name else cell
+        new = self.of(content)
+        return cell if new is content else types.CellType(new)

@@ -35,8 +35,8 @@ M = TypeVar("M", bound="Module")
 
 _CHECK_INIT: Final = "__check_init__"
 _GET: Final = "__getattribute__"
-_WRAPPED: Final[ClassMap[dict[str, Any]]] = ClassMap()
-"""What equinox puts into the aux_data of an instance that has it, by class."""
+_CLASS_ATTRIBUTES: Final[ClassMap[dict[str, Any]]] = ClassMap()
+"""What equinox puts into the aux_data of each instance that has it, by class."""
 
 
 # mypy takes the specifiers of fields from the base class, pyright from its metaclass.
@@ -63,7 +63,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
       value all the way down. ``1``, ``True`` and ``1.0`` are three programs, and NaN is one.
     - A static that cannot be part of a key (a list, an array, a tracer) is refused at
       construction, with the names of class and field.
-    - Of equal statics that could be told apart, every instance holds the first.
+    - Of equal statics that could still be distinguished, every instance has the first.
     - `leafwise.debug.check_statics` finds statics that change in place.
     - Tree definitions can be pickled, and a `functools.cached_property` changes none.
 
@@ -72,7 +72,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
 
     Raises:
         DefinitionError: (when a subclass is made) Contradictory or ambiguous declarations.
-        StaticFieldError: (when an instance is made) A static value is no key.
+        StaticFieldError: (when an instance is made) A static value cannot be part of a key.
 
     Example:
         >>> import leafwise as lw
@@ -93,10 +93,10 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
         super().__init_subclass__(**kwargs)
         _refuse_slots(cls)
         for name, annotation in inspect.get_annotations(cls).items():
-            _complete(cls, name, annotation)
+            _declare(cls, name, annotation)
         _refuse_properties(cls)
         _seal_before_checks(cls)
-        _look_at_content(cls)
+        _check_content_when_flattened(cls)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Fill an instance that was pickled or copied; its key is that of this process."""
@@ -134,11 +134,11 @@ def _refuse_properties(cls: Any) -> None:
                 raise DefinitionError(msg)
 
 
-def _complete(cls: type, name: str, annotation: Any) -> None:
-    """Let equinox see that a field is static, and validate it, whoever's words say so.
+def _declare(cls: type, name: str, annotation: Any) -> None:
+    """Let equinox see that a field is static, and validate it, whatever declares it so.
 
     Raises:
-        DefinitionError: What is said contradicts itself, or a base class.
+        DefinitionError: The declarations contradict each other, or a base class.
     """
     written = annotation
     if isinstance(annotation, str):
@@ -213,7 +213,7 @@ def _is_hidden(cls: type, name: str) -> bool:
 
 
 def _check_flattened(cls: Any, dynamic: list[str]) -> None:
-    """Refuse a class that arrived by value: it has got its fields after equinox looked."""
+    """Refuse a class that was pickled by value: it got its fields after equinox had read them."""
     probe = object.__new__(cls)
     for name in dynamic:
         object.__setattr__(probe, name, object())
@@ -233,48 +233,47 @@ def _seal(self: Any) -> None:
     # not survive pickling, and nothing that a cached_property changes. JAX prints them.
     cls = type(self)
     state: dict[str, Any] = object.__getattribute__(self, "__dict__")
-    for name, value in _WRAPPED.setdefault(cls, lambda: _wrapped(cls)).items():
+    for name, value in _CLASS_ATTRIBUTES.setdefault(cls, lambda: _class_attributes(cls)).items():
         state.setdefault(name, value)
     seal(self)
 
 
-def _wrapped(cls: type) -> dict[str, Any]:
+def _class_attributes(cls: type) -> dict[str, Any]:
     of_class = {name: getattr(cls, name) for name in ("__module__", "__name__", "__qualname__")}
     return {**of_class, "__doc__": None, "__annotations__": None}
 
 
 def _deepcopied(self: M, memo: dict[int, Any]) -> M:
-    kept = {*table_of(type(self)).owner.static_names, *_wrapped(type(self)), KEY}
-    made = object.__new__(type(self))
-    memo[id(self)] = made  # first: a child may lead back here
+    shared = {*table_of(type(self)).owner.static_names, *_class_attributes(type(self)), KEY}
+    copied = object.__new__(type(self))
+    memo[id(self)] = copied  # first: a child may lead back here
     for name, value in object.__getattribute__(self, "__dict__").items():
-        copied = value if name in kept else copy.deepcopy(value, memo)
-        object.__setattr__(made, name, copied)
-    return made
+        new = value if name in shared else copy.deepcopy(value, memo)
+        object.__setattr__(copied, name, new)
+    return copied
 
 
-class _Checking:
-    """Looks at the statics of modules whenever equinox flattens one.
+class _StaticsChecking:
+    """Checks the statics of modules whenever equinox flattens one.
 
-    Its functions for that are its own, but they ask for the instance's ``__dict__``.
+    The functions that flatten are equinox's own, but they ask for the instance's ``__dict__``.
     """
 
     def set_checked(self, *, checked: bool) -> None:
-        """Look from now on, or no longer."""
         if checked:
-            setattr(Module, _GET, _look_and_get)
+            setattr(Module, _GET, _check_and_get)
         elif _GET in Module.__dict__:
             delattr(Module, _GET)
 
 
-def _look_and_get(self: Any, name: str) -> Any:
+def _check_and_get(self: Any, name: str) -> Any:
     if name == "__dict__":
         verify_sealed(self)
     return super(Module, self).__getattribute__(name)
 
 
-def _look_at_content(cls: Any) -> None:
-    """Let equinox meet a changed function whenever it flattens an instance."""
+def _check_content_when_flattened(cls: Any) -> None:
+    """Refuse a function by content that has changed, whenever equinox flattens an instance."""
     if not _has_content(cls):
         return
     written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
@@ -298,4 +297,4 @@ def _has_content(cls: type) -> bool:
 
 
 _seal_before_checks(Module)
-follow_checking(Module, _Checking())
+follow_checking(Module, _StaticsChecking())

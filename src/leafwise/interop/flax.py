@@ -17,7 +17,7 @@ from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
 from leafwise._statics.key import KEY, table_of
 from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
-from leafwise.interop._checkpoint.checkpoint import say_opaque
+from leafwise.interop._checkpoint.checkpoint import explain_opaque
 from leafwise.interop._checkpoint.portable import Json, PortableReader, dump, format_json
 
 __all__ = ["register_nnx_data", "register_serialization"]
@@ -40,18 +40,18 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
 
     ``to_state_dict``, ``from_state_dict``, ``to_bytes`` and ``from_bytes`` then treat an
     instance as they treat a `flax.struct.dataclass`: a dict of its dynamic fields, by name.
-    To restore is to rebuild: the statics are those of the target, and no constructor,
+    Restoring rebuilds the target: the statics are those of the target, and no constructor,
     converter or check runs.
 
     What the statics were is written as well, as the keys of dicts without leaves, so that
     ``jax.tree.map`` over a state dict still meets nothing but arrays. A state dict of another
-    static configuration is refused with a `leafwise.errors.CheckpointMismatchError`, and so is one
-    that
-    lacks a field or has another one. A state dict that says nothing of statics (one made by
-    hand) is taken.
+    static configuration is refused with a `leafwise.errors.CheckpointMismatchError`, and so is
+    one that lacks a field or has another one. A state dict that says nothing of statics, such as
+    one written by hand, is accepted.
 
     A static that means nothing to another process (a lambda, a local function, so also an
-    optimizer of optax) is refused with a `leafwise.errors.CheckpointError`, to save and to restore.
+    optimizer of optax) is refused with a `leafwise.errors.CheckpointError`, to save and to
+    restore.
 
     Pytree classes are those of `leafwise.pytree`, the subclasses of
     `leafwise.interop.equinox.Module`, bound methods of the former (whose function counts as a
@@ -59,7 +59,7 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
     flax knows already.
 
     Args:
-        allow_opaque: Whether to take statics that mean nothing to another process, and to
+        allow_opaque: Whether to accept statics that mean nothing to another process, and to
             compare no more than their types and names: `optax.adam(1e-3)` then restores what
             `optax.sgd(10.0)` saved. It holds for the whole process; the last call decides.
 
@@ -135,7 +135,7 @@ def _static_names(cls: type) -> tuple[str, ...]:
 
 
 def _children(instance: Any) -> tuple[dict[str, Any], Any]:
-    """Return the children by name, those that are no fields included, and what holds them."""
+    """Return all children by name, those that are not fields included, and the treedef."""
 
     def is_child(node: object) -> bool:
         return node is not instance
@@ -145,9 +145,9 @@ def _children(instance: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _is_field(instance: Any, name: str) -> bool:
-    """Return whether a child is a field's value, and not what stands for something else.
+    """Return whether a child is a field's value.
 
-    That is the child of ``many_statics``, or equinox's mark for a field that was never set.
+    Others are the hash node of ``many_statics``, and equinox's mark for a field that was never set.
     """
     cls = type(instance)
     if cls is not BoundMethod and isinstance(table_of(cls).owner, LazyOwner):
@@ -178,9 +178,10 @@ def _read(reader: PortableReader, instance: Any, name: str) -> str:
 
 
 def _method_name(instance: Any) -> Json:
-    """Return the name of a method that its instance's class leads to, though it is a local one.
+    """Return the name of a method that is an attribute of its instance's class.
 
-    Classes are never compared by flax: the target's own is known as well as what it holds.
+    The class may be a local one, which has no portable name: flax never compares classes, and the
+    target brings its own.
     """
     if type(instance) is not BoundMethod:
         return None
@@ -192,28 +193,28 @@ def _method_name(instance: Any) -> Json:
 
 
 def _refuse_opaque(opaque: list[tuple[str, str]]) -> None:
-    """Refuse statics that nothing but the type can be compared of.
+    """Refuse statics of which nothing but type and name can be compared.
 
     Raises:
         CheckpointError: There are some, and they have not been allowed.
     """
     if opaque and not _allow_opaque:
-        problems = [f"{path}: {say_opaque(what, _SWITCH)}" for path, what in opaque]
+        problems = [f"{path}: {explain_opaque(what, _SWITCH)}" for path, what in opaque]
         raise CheckpointError("\n".join(problems) + _at_path())
 
 
 def _from_state_dict(target: Any, state: Any) -> Any:
     children, structure = _children(target)
-    given = _checked(target, state, [name for name in children if _is_field(target, name)])
+    fields = _check_state(target, state, [name for name in children if _is_field(target, name)])
     restored = [
-        _flax.from_state_dict(child, given[name], name=name) if name in given else child
+        _flax.from_state_dict(child, fields[name], name=name) if name in fields else child
         for name, child in children.items()
     ]
     return jax.tree.unflatten(structure, restored)
 
 
-def _checked(target: Any, state: Any, dynamic: Collection[str]) -> dict[str, Any]:
-    """Return the dynamic fields in a state dict that fits the target."""
+def _check_state(target: Any, state: Any, dynamic: Collection[str]) -> dict[str, Any]:
+    """Return the dynamic fields of a state dict; refuse one that does not fit the target."""
     name = type(target).__name__
     if not isinstance(state, Mapping):
         msg = (
@@ -221,11 +222,13 @@ def _checked(target: Any, state: Any, dynamic: Collection[str]) -> dict[str, Any
             f"  got: {got(state)}{_at_path()}"
         )
         raise CheckpointError(msg)
-    given: dict[str, Any] = dict(state)
-    saved = given.pop(_STATICS, None)
-    lost = [Difference(f"{name}.{key}", _NOTHING, "a field") for key in dynamic if key not in given]
+    fields: dict[str, Any] = dict(state)
+    saved = fields.pop(_STATICS, None)
+    lost = [
+        Difference(f"{name}.{key}", _NOTHING, "a field") for key in dynamic if key not in fields
+    ]
     lost += [
-        Difference(f"{name}.{key}", "a value", "no field") for key in given if key not in dynamic
+        Difference(f"{name}.{key}", "a value", "no field") for key in fields if key not in dynamic
     ]
     reader = PortableReader()
     found = [*lost, *([] if saved is None else _static_differences(target, saved, reader))]
@@ -242,14 +245,14 @@ def _checked(target: Any, state: Any, dynamic: Collection[str]) -> dict[str, Any
         )
         raise CheckpointMismatchError(msg, tuple(found))
     _refuse_opaque(reader.opaque)
-    return given
+    return fields
 
 
 def _static_differences(target: Any, saved: Any, reader: PortableReader) -> list[Difference]:
     now = {name: _read(reader, target, name) for name in _static_names(type(target))}
     try:
         before = {name: next(iter(texts)) for name, texts in saved.items()}
-        said = {name: format_json(json.loads(text)) for name, text in before.items()}
+        shown = {name: format_json(json.loads(text)) for name, text in before.items()}
     except (AttributeError, TypeError, ValueError, StopIteration) as error:
         kind = type(target).__name__
         msg = f"{kind}: what the state dict says of its statics is damaged\n  got: {got(saved)}"
@@ -257,7 +260,7 @@ def _static_differences(target: Any, saved: Any, reader: PortableReader) -> list
     return [
         Difference(
             f"{type(target).__name__}.{name}",
-            said.get(name, _NOTHING),
+            shown.get(name, _NOTHING),
             format_json(json.loads(now[name])) if name in now else "no such static",
         )
         for name in {**now, **before}

@@ -1,4 +1,4 @@
-"""Trees in orbax checkpoints, with what they are beside the arrays.
+"""Trees in orbax checkpoints, with what they are apart from the arrays.
 
 A checkpoint has, within orbax's own commit protocol, the arrays as orbax writes them (a dict
 by key path), `leafwise.json` with the description of the tree, and `leafwise-files.json`
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import numpy as np
 
 from leafwise.errors import CheckpointError
-from leafwise.interop._checkpoint.checkpoint import Migrate, SavedTree, pack, unpack
+from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
 from leafwise.interop._checkpoint.description import Description, stored_dtype
 
 # Without types, and not installed where ours are checked.
@@ -40,8 +40,6 @@ T = TypeVar("T")
 
 _DESCRIPTION: Final = "leafwise.json"
 _FILES: Final = "leafwise-files.json"
-_ROOT: Final = "tree"
-"""The name of a tree that is itself one array: its key path is empty."""
 
 _CHUNK: Final = 1 << 22
 
@@ -78,7 +76,7 @@ class Handler(_OrbaxHandler):
         Returns:
             What is still to be waited for.
         """
-        # The folder itself is made meanwhile: this one waits for it.
+        # orbax makes the folder meanwhile: the future waits for it.
         written = ocp.future.CommitFutureAwaitingContractedSignals(
             _write_when_awaited(directory, args.description), name="leafwise_description"
         )
@@ -132,7 +130,7 @@ class Handler(_OrbaxHandler):
         return unpack(args.target, saved, str(directory), read, args.migrate)
 
     def metadata(self, directory: Path) -> Description:
-        """Return what a checkpoint has, without its arrays.
+        """Return the description of a checkpoint, without its arrays.
 
         Args:
             directory: The checkpoint.
@@ -149,17 +147,19 @@ class Handler(_OrbaxHandler):
         return Description.from_json(path.read_bytes(), str(path))
 
     def close(self) -> None:
-        """Let go of what orbax holds; a checkpointer calls it."""
+        """Release what orbax holds; a checkpointer calls it."""
         self._arrays.close()
 
     def _read(
         self, directory: Path, saved: Description, shardings: Mapping[str, Any]
     ) -> dict[str, Any]:
         names = _names(saved)
-        how = {name: _how(saved.leaves[path], shardings[path]) for path, name in names.items()}
-        arguments = ocp.args.PyTreeRestore(dict.fromkeys(how, 0), restore_args=how)
+        options = {
+            name: _restore_args(saved.leaves[path], shardings[path]) for path, name in names.items()
+        }
+        arguments = ocp.args.PyTreeRestore(dict.fromkeys(options, 0), restore_args=options)
         found: dict[str, Any] = {}
-        if how:
+        if options:
             try:
                 found = self._arrays.restore(directory, args=arguments)
             except Exception as error:
@@ -174,7 +174,7 @@ class Handler(_OrbaxHandler):
 
 
 _NOT_OURS: Final = (
-    "{}: no checkpoint of leafwise.interop.orbax: it has no " + _DESCRIPTION + "\n"
+    "{}: not a checkpoint of leafwise.interop.orbax: it has no " + _DESCRIPTION + "\n"
     "  fix: restore what orbax wrote by itself with ocp.args.StandardRestore, and save it again "
     "with leafwise; of a CheckpointManager's folder give the step and the item: 100/default"
 )
@@ -188,8 +188,8 @@ class Save(_Arguments):
 
     Attributes:
         tree: A pytree of arrays: of numpy or of JAX, PRNG keys, and Python scalars. A leaf
-            that is no array (a function) is described, as a static is.
-        allow_opaque: Whether to take statics that mean nothing to another process (a lambda,
+            that is not an array (a function) is described, as a static is.
+        allow_opaque: Whether to accept statics that mean nothing to another process (a lambda,
             a local function, an object that compares by identity): then only their type
             and name are compared when the tree is restored.
         description: What the tree is: ``classes``, ``statics`` and ``leaves``, by key path.
@@ -207,7 +207,6 @@ class Save(_Arguments):
     arrays: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Read the tree."""
         self.description, arrays = pack(self.tree, allow_opaque=self.allow_opaque)
         self.arrays = {name: arrays[path] for path, name in _names(self.description).items()}
 
@@ -247,7 +246,7 @@ def save(
     Args:
         tree: What to save; see `Save`.
         path: The folder of the checkpoint.
-        allow_opaque: Whether to take statics that mean nothing to another process.
+        allow_opaque: Whether to accept statics that mean nothing to another process.
         overwrite: Whether to replace a checkpoint that is there: orbax removes it first.
 
     Raises:
@@ -318,14 +317,14 @@ async def _write_when_awaited(directory: Path, description: Description) -> None
 def _names(description: Description) -> dict[str, str]:
     """Return the paths of the arrays that orbax writes, and their names: it takes no empty ones."""
     return {
-        path: path or _ROOT
+        path: path or ROOT
         for path, entry in description.leaves.items()
         if math.prod(entry.get("shape", ()))
     }
 
 
-def _how(entry: Any, sharding: Any) -> Any:
-    """Return how orbax is to restore an array: where it belongs, if that is known."""
+def _restore_args(entry: Any, sharding: Any) -> Any:
+    """Return how orbax is to restore an array: with its sharding, if that is known."""
     if sharding is None or "dtype" not in entry:
         return ocp.RestoreArgs(restore_type=np.ndarray)
     return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=tuple(entry["shape"]))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise.errors import CheckpointError
-from leafwise.interop._checkpoint.checkpoint import Migrate, SavedTree, pack, unpack
+from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
 from leafwise.interop._checkpoint.description import Description, stored_dtype
 
 # Not installed where our types are checked.
@@ -32,10 +32,8 @@ T = TypeVar("T")
 
 _DESCRIPTION: Final = "leafwise"
 _CHECKSUMS: Final = "leafwise.crc32"
-_ROOT: Final = "tree"
-"""The name of a tree that is itself one array: its key path is empty."""
 
-# Those that the oldest version can write, too: one file is readable by all.
+# Those that the oldest supported version can write, too, so that every version reads every file.
 _NATIVE: Final = {
     **{
         np.dtype(f"{kind}{size}"): f"{kind[0].upper()}{size}"
@@ -53,10 +51,10 @@ def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False)
 
     Args:
         tree: A pytree of arrays: of numpy or of JAX, of any shape and dtype that JAX has,
-            PRNG keys, and Python scalars. A leaf that is no array (a function) is described,
+            PRNG keys, and Python scalars. A leaf that is not an array (a function) is described,
             as a static is.
         path: The file. It is replaced only when all has been written.
-        allow_opaque: Whether to take statics that mean nothing to another process (a lambda,
+        allow_opaque: Whether to accept statics that mean nothing to another process (a lambda,
             a local function, an object that compares by identity): then only their type
             and name are compared when the file is loaded.
 
@@ -71,7 +69,7 @@ def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False)
         >>> save({"w": jnp.ones(3)}, folder / "params.safetensors")
     """
     description, arrays = pack(tree, allow_opaque=allow_opaque)
-    tensors = {name or _ROOT: _as_tensor(array) for name, array in arrays.items()}
+    tensors = {name or ROOT: _as_tensor(array) for name, array in arrays.items()}
     checksums = {name: zlib.crc32(_bytes(tensor)) for name, tensor in tensors.items()}
     metadata = {_DESCRIPTION: description.to_json(), _CHECKSUMS: json.dumps(checksums)}
     _replace(Path(path), tensors_of_numpy.save(tensors, metadata))
@@ -113,7 +111,7 @@ def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = N
         msg = (
             f"{where}: not written by leafwise.interop.safetensors.save: it has tensors, and "
             f"no description of a tree\n"
-            f"  fix: read it with safetensors.numpy.load_file, and save the tree that you make"
+            f"  fix: read it with safetensors.numpy.load_file, and save the tree that you build"
         )
         raise CheckpointError(msg)
     saved = Description.from_json(metadata[_DESCRIPTION], where)
@@ -121,9 +119,9 @@ def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = N
 
     def read(wanted: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: _as_array(tensors[name or _ROOT], saved.leaves[name], f"{where}: {name}")
+            name: _as_array(tensors[name or ROOT], saved.leaves[name], f"{where}: {name}")
             for name in wanted
-            if (name or _ROOT) in tensors
+            if (name or ROOT) in tensors
         }
 
     return unpack(target, saved, where, read, migrate)
@@ -137,7 +135,7 @@ def _as_tensor(array: Any) -> np.ndarray[Any, Any]:
 
 
 def _bytes(tensor: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return tensor.reshape(-1).view(np.uint8)  # whose buffer has a type that all know
+    return tensor.reshape(-1).view(np.uint8)  # bfloat16 and others have no buffer protocol
 
 
 def _as_array(tensor: Mapping[str, Any], entry: Mapping[str, Any], where: str) -> Any:
@@ -151,13 +149,13 @@ def _as_array(tensor: Mapping[str, Any], entry: Mapping[str, Any], where: str) -
 
 
 def _parse(content: bytes, where: str) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return tensors by name, and the metadata, which safetensors gives for a path only."""
+    """Return tensors by name, and the metadata, which safetensors itself reads from a path only."""
     try:
         tensors = dict(safetensors.deserialize(content))
         size = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + size]).get("__metadata__", {})
     except (safetensors.SafetensorError, ValueError, OverflowError) as error:
-        msg = f"{where}: damaged, or no safetensors file: {error}"
+        msg = f"{where}: damaged, or not a safetensors file: {error}"
         raise CheckpointError(msg) from error
     return tensors, metadata
 
@@ -178,7 +176,7 @@ def _check(tensors: dict[str, dict[str, Any]], metadata: dict[str, str], where: 
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that is there whole, or not at all."""
+    """Write a file completely, or not at all."""
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with new.open("wb") as file:

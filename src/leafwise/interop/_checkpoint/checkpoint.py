@@ -15,21 +15,22 @@ from leafwise.interop._checkpoint.description import (
     SCALARS,
     Described,
     Description,
-    check_alike,
+    check_equal,
     describe_tree,
-    is_below,
+    format_array,
+    is_at_or_below,
     leaf_entry,
-    say_array,
     stored_dtype,
 )
 from leafwise.interop._checkpoint.portable import Json, PortableReader, class_name
 
 T = TypeVar("T")
 
+ROOT: Final = "tree"
+"""The name of a tree that is itself one array: its key path is empty."""
+
 Read: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Takes a sharding, or None for numpy arrays, by path; returns the arrays that were written."""
-
-_KEYS: Final = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 @dataclasses.dataclass
@@ -64,20 +65,19 @@ class SavedTree:
             KeyError: Nothing is at `old`, or something is at `new`.
         """
         self._at(old)
-        taken = [path for part in self._parts for path in part if path == new]
-        if taken:
+        if any(new in part for part in self._parts):
             msg = f"rename({old!r}, {new!r}): there is something at {new!r} already"
             raise KeyError(msg)
         for part in self._parts:
             moved = {
-                new + path[len(old) :] if path == old or is_below(path, old) else path: value
+                new + path[len(old) :] if is_at_or_below(path, old) else path: value
                 for path, value in part.items()
             }
             part.clear()
             part.update(moved)
 
     def drop(self, path: str) -> None:
-        """Take away all that is at and below a path.
+        """Remove all that is at and below a path.
 
         Args:
             path: The path in what was saved.
@@ -89,7 +89,7 @@ class SavedTree:
             del part[found]
 
     def put(self, path: str, tree: Any) -> None:
-        """Put a leaf, or a whole tree, at a path, in the place of what was there.
+        """Put a leaf, or a whole tree, at a path, and remove what was there.
 
         Args:
             path: The path in the target.
@@ -98,7 +98,7 @@ class SavedTree:
         described = describe_tree(tree, path)
         _refuse_problems(described)
         for part in self._parts:
-            for found in [each for each in part if each == path or is_below(each, path)]:
+            for found in [each for each in part if is_at_or_below(each, path)]:
                 del part[found]
         self.classes |= described.description.classes
         self.statics |= described.description.statics
@@ -106,10 +106,7 @@ class SavedTree:
 
     def _at(self, path: str) -> list[tuple[dict[str, Any], str]]:
         found = [
-            (part, each)
-            for part in self._parts
-            for each in part
-            if each == path or is_below(each, path)
+            (part, each) for part in self._parts for each in part if is_at_or_below(each, path)
         ]
         if not found:
             msg = f"nothing was saved at {path!r}: there is {', '.join(map(repr, self.leaves))}"
@@ -117,12 +114,15 @@ class SavedTree:
         return found
 
     def describe(self) -> Description:
-        """Return the description of what it is by now.
+        """Return the description of the tree as it is now.
 
         Raises:
-            CheckpointError: A leaf is no array.
+            CheckpointError: A leaf is not an array.
         """
-        statics = {path: _as_json(value, path) for path, value in self.statics.items()}
+        statics = {  # a list or a dict is a description already
+            path: value if isinstance(value, list | dict) else PortableReader().read(value, path)
+            for path, value in self.statics.items()
+        }
         classes = {
             path: class_name(each) if isinstance(each, type) else each
             for path, each in self.classes.items()
@@ -131,25 +131,17 @@ class SavedTree:
         for path, leaf in self.leaves.items():
             entry = leaf_entry(leaf)
             if not isinstance(entry, dict) or isinstance(leaf, jax.ShapeDtypeStruct):
-                problem = entry if isinstance(entry, str) else "it is no array"
+                problem = entry if isinstance(entry, str) else "it is not an array"
                 msg = f"migrate: {path}: {problem}\n  got: {got(leaf)}"
                 raise CheckpointError(msg)
             leaves[path] = entry
         return Description(classes, statics, leaves)
 
 
-def _as_json(value: Any, path: str) -> Json:
-    """Return the description of a static: a list or a dict is one already."""
-    return value if isinstance(value, list | dict) else PortableReader().read(value, path)
-
-
 Migrate: TypeAlias = Callable[[SavedTree], object]
 
 
-def _refuse_problems(described: Described) -> None:
-    if described.problems:
-        lines = [f"{described.root}{path}: {problem}" for path, problem in described.problems]
-        raise CheckpointError("\n".join(lines))
+# ------------------------------------------------------------------------ saving
 
 
 def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[str, Any]]:
@@ -157,7 +149,7 @@ def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[st
 
     Args:
         tree: Any pytree of arrays.
-        allow_opaque: Whether to take statics that mean nothing to another process.
+        allow_opaque: Whether to accept statics that mean nothing to another process.
 
     Raises:
         CheckpointError: A leaf cannot be saved, or a static means nothing to another process;
@@ -172,14 +164,20 @@ def pack(tree: Any, *, allow_opaque: bool = False) -> tuple[Description, dict[st
             described.problems.append((path, f"{shorten(leaf)} does not fit into 64 bits"))
     if not allow_opaque:
         described.problems.extend(
-            (path, say_opaque(what, "save with allow_opaque=True"))
+            (path, explain_opaque(what, "save with allow_opaque=True"))
             for path, what in described.opaque
         )
     _refuse_problems(described)
     return described.description, {path: _plain(leaf) for path, leaf in described.arrays.items()}
 
 
-def say_opaque(what: str, switch: str) -> str:
+def _refuse_problems(described: Described) -> None:
+    if described.problems:
+        lines = [f"{described.root}{path}: {problem}" for path, problem in described.problems]
+        raise CheckpointError("\n".join(lines))
+
+
+def explain_opaque(what: str, switch: str) -> str:
     """Return why a static cannot be compared, and the switch that lets it be saved all the same."""
     return (
         "it has no description that another process could compare\n"
@@ -195,6 +193,9 @@ def _plain(leaf: Any) -> Any:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return jax.random.key_data(leaf) if is_key else leaf
     return np.asarray(leaf)
+
+
+# ------------------------------------------------------------------------ restoring
 
 
 def unpack(target: T, saved: Description, where: str, read: Read, migrate: Migrate | None) -> T:
@@ -215,24 +216,24 @@ def unpack(target: T, saved: Description, where: str, read: Read, migrate: Migra
     _refuse_problems(described)
     wanted, root = described.description, described.root
     if migrate is None:
-        check_alike(saved, wanted, root, where, _FIX)
+        check_equal(saved, wanted, root, where, _FIX)
         shardings = {path: sharding_of(leaf) for path, leaf in described.arrays.items()}
         values = _checked(read(shardings), saved, where)
     else:
         tree = _saved_tree(saved, _checked(read(dict.fromkeys(saved.leaves)), saved, where))
-        answer = migrate(tree)
-        if answer is not None and answer is not tree:
-            msg = f"migrate: it changes what it is given, in place, but returned {answer!r}"
+        result = migrate(tree)
+        if result is not None and result is not tree:
+            msg = f"migrate: it has to change the tree in place, but returned {result!r}"
             raise CheckpointError(msg)
         saved = tree.describe()
-        check_alike(saved, wanted, root, f"{where}, after migrate", _MIGRATE_FIX)
+        check_equal(saved, wanted, root, f"{where}, after migrate", _MIGRATE_FIX)
         values = {path: _plain(leaf) for path, leaf in tree.leaves.items()}
     leaves = [
-        leaf if path is None else _restored(values[path], saved.leaves[path], leaf, root + path)
-        for path, leaf in zip(described.places, described.leaves, strict=True)
+        leaf if path is None else _restore(values[path], saved.leaves[path], leaf, root + path)
+        for path, leaf in zip(described.leaf_paths, described.leaves, strict=True)
     ]
-    made: T = jax.tree.unflatten(jax.tree.structure(target), leaves)
-    return made
+    restored: T = jax.tree.unflatten(jax.tree.structure(target), leaves)
+    return restored
 
 
 _FIX: Final = (
@@ -250,7 +251,7 @@ def sharding_of(leaf: Any) -> Any:
 
 
 def _checked(values: Mapping[str, Any], saved: Description, where: str) -> Mapping[str, Any]:
-    """Return the arrays as they were read, if they are what the description says.
+    """Return the arrays that were read; refuse those that differ from the description.
 
     Raises:
         CheckpointError: Some are missing, or are of another shape or dtype.
@@ -259,11 +260,11 @@ def _checked(values: Mapping[str, Any], saved: Description, where: str) -> Mappi
         value = values.get(path)
         found = None if value is None else leaf_entry(value)
         if isinstance(found, dict) and "key" in entry and 0 not in entry["shape"]:
-            found = found | {"shape": found["shape"][:-1]}  # written as the numbers behind
+            found = found | {"shape": found["shape"][:-1]}  # keys are written as their key data
         stored = {"dtype": str(stored_dtype(entry)), "shape": entry.get("shape", [])}
         if found != stored:
-            has = say_array(found) if isinstance(found, dict) else "no array"
-            msg = f"{where}: damaged: {path or 'it'} should be {say_array(stored)}, and is {has}"
+            has = format_array(found) if isinstance(found, dict) else "no array"
+            msg = f"{where}: damaged: {path or 'it'} should be {format_array(stored)}, and is {has}"
             raise CheckpointError(msg)
     return values
 
@@ -275,14 +276,17 @@ def _saved_tree(saved: Description, values: Mapping[str, Any]) -> SavedTree:
         if "python" in entry:
             value = SCALARS[entry["python"]](np.asarray(value).item())
         elif "key" in entry:
-            value = _keys(value, entry, path)
+            value = _wrap_keys(value, entry, path)
         leaves[path] = value
     return SavedTree(dict(saved.classes), dict(saved.statics), leaves)
 
 
-def _keys(data: Any, entry: Json, path: str) -> Any:
-    """Return PRNG keys over their data."""
-    for name in _KEYS:
+_KEY_IMPLEMENTATIONS: Final = ("threefry2x32", "rbg", "unsafe_rbg")
+
+
+def _wrap_keys(data: Any, entry: Json, path: str) -> Any:
+    """Return PRNG keys of their key data."""
+    for name in _KEY_IMPLEMENTATIONS:
         make = functools.partial(jax.random.key, 0, impl=name)
         if str(jax.eval_shape(make).dtype) == entry["key"]:
             if 0 in entry["shape"]:
@@ -292,34 +296,34 @@ def _keys(data: Any, entry: Json, path: str) -> Any:
     raise CheckpointError(msg)
 
 
-def _restored(value: Any, entry: Json, leaf: Any, path: str) -> Any:
-    """Return what was saved as the kind of leaf that the target has."""
+def _restore(value: Any, entry: Json, leaf: Any, path: str) -> Any:
+    """Return what was saved, as the kind of leaf that the target has."""
     if "key" in entry:
-        return _placed(_keys(value, entry, path), leaf)
+        return _placed(_wrap_keys(value, entry, path), leaf)
     if type(leaf) in SCALARS.values():
         return type(leaf)(np.asarray(value).item())
-    made: Any = value
+    restored: Any = value
     if value.dtype != leaf.dtype:
         with np.errstate(over="ignore"):
-            made = np.asarray(value).astype(leaf.dtype)
-        if jnp.issubdtype(leaf.dtype, np.integer) and int(made) != int(value):
+            restored = np.asarray(value).astype(leaf.dtype)
+        if jnp.issubdtype(leaf.dtype, np.integer) and int(restored) != int(value):
             msg = f"{path}: {value} does not fit into the target's {leaf.dtype}"
             raise CheckpointError(msg)
     if isinstance(leaf, np.ndarray):
-        return np.array(made)
+        return np.array(restored)
     if isinstance(leaf, np.generic):
-        return np.asarray(made)[()]
-    if getattr(leaf, "weak_type", False) and getattr(made, "is_fully_addressable", True):
-        weak = jnp.full(leaf.shape, made.dtype.type(0).item())  # as a Python scalar makes it
-        made = weak.at[...].set(made) if weak.dtype == leaf.dtype else made
-    made = _placed(made, leaf)
-    if made.dtype != leaf.dtype:
+        return np.asarray(restored)[()]
+    if getattr(leaf, "weak_type", False) and getattr(restored, "is_fully_addressable", True):
+        weak = jnp.full(leaf.shape, restored.dtype.type(0).item())  # as a Python scalar makes it
+        restored = weak.at[...].set(restored) if weak.dtype == leaf.dtype else restored
+    restored = _placed(restored, leaf)
+    if restored.dtype != leaf.dtype:
         msg = (
-            f"{path}: JAX makes {made.dtype} of the saved {leaf.dtype}\n"
+            f"{path}: JAX converts the saved {leaf.dtype} to {restored.dtype}\n"
             f"  fix: jax.config.update('jax_enable_x64', True), or a numpy array in the target"
         )
         raise CheckpointError(msg)
-    return made
+    return restored
 
 
 def _placed(value: Any, leaf: Any) -> jax.Array:

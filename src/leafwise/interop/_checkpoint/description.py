@@ -1,7 +1,7 @@
 """What a tree is, apart from the data of its arrays, as JSON that another process can compare.
 
 All is by path, as ``jax.tree_util.keystr`` writes it: the class of each node, each static,
-the shape and dtype of each leaf. A leaf that is no array (the activation function in an
+the shape and dtype of each leaf. A leaf that is not an array (the activation function in an
 `equinox.nn.MLP`) is described as a static is: there is nothing of it to save.
 """
 
@@ -95,7 +95,7 @@ def _lines(part: dict[str, Json]) -> str:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Return whether this is what `leaf_entry` gives for an array."""
+    """Return whether this is what `leaf_entry` returns for an array."""
     if not isinstance(entry, dict):
         return False
     if entry.keys() == {"python"}:
@@ -111,12 +111,12 @@ def _is_entry(entry: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """A tree, read.
+    """A tree and its description.
 
     Attributes:
         root: What its paths begin with in messages: the name of its class.
         description: What it is.
-        places: The path of each leaf in JAX's order; None for one that is no array.
+        leaf_paths: The path of each leaf in JAX's order; None for one that is not an array.
         leaves: All leaves in JAX's order.
         opaque: Statics that mean nothing to another process: paths, and what they are.
         problems: Leaves that can be neither saved nor restored: paths, and why.
@@ -124,7 +124,7 @@ class Described:
 
     root: str
     description: Description
-    places: list[str | None]
+    leaf_paths: list[str | None]
     leaves: list[Any]
     opaque: list[tuple[str, str]]
     problems: list[tuple[str, str]]
@@ -132,12 +132,12 @@ class Described:
     @property
     def arrays(self) -> dict[str, Any]:
         """The leaves that are arrays, by path."""
-        pairs = zip(self.places, self.leaves, strict=True)
-        return {place: leaf for place, leaf in pairs if place is not None}
+        pairs = zip(self.leaf_paths, self.leaves, strict=True)
+        return {path: leaf for path, leaf in pairs if path is not None}
 
 
 def describe_tree(tree: Any, start: str = "") -> Described:
-    """Read a tree.
+    """Describe a tree.
 
     Args:
         tree: Any pytree; its leaves may be `jax.ShapeDtypeStruct`.
@@ -148,31 +148,29 @@ def describe_tree(tree: Any, start: str = "") -> Described:
         CheckpointError: Two places of the tree have one path.
     """
     walk = TreeWalk(lambda leaf: leaf, frozenset())
-    reader = _TreeReader(walk.leaves, type(tree).__name__)
-    reader.read(walk.node_or_leaf(tree), start)
-    return reader.described
+    describer = _TreeDescriber(walk.leaves, type(tree).__name__)
+    describer.add(walk.node_or_leaf(tree), start)
+    return describer.described
 
 
-class _TreeReader:
-    """Gathers the description of one tree."""
-
+class _TreeDescriber:
     def __init__(self, leaves: list[Any], root: str) -> None:
         self._reader = PortableReader()
         description = Description({}, {}, {})
         opaque = self._reader.opaque
         self.described = Described(root, description, [], leaves, opaque, [])
-        self._found: set[str] = set()
+        self._paths: set[str] = set()
 
-    def read(self, node: Node | int, path: str) -> None:
+    def add(self, node: Node | int, path: str) -> None:
         """Add a node or a leaf, which stands at `path`."""
-        if path in self._found:
+        if path in self._paths:
             msg = (
                 f"{self.described.root}{path}: two places of the tree have this path, so what "
                 f"is saved of one could be restored into the other\n"
                 f"  fix: let the reprs of the dict's keys, or the key paths of the class, differ"
             )
             raise CheckpointError(msg)
-        self._found.add(path)
+        self._paths.add(path)
         if isinstance(node, int):
             self._leaf(self.described.leaves[node], path)
             return
@@ -183,9 +181,9 @@ class _TreeReader:
             self._static(value, path + name)
         if not node.names and _has_own_data(node):
             self._static(node.aux, f"{path}.<static>")
-        for place, (step, child) in enumerate(zip(node.steps, node.children, strict=True)):
-            if not node.is_hash_node(place):
-                self.read(child, path + step)
+        for index, (step, child) in enumerate(zip(node.steps, node.children, strict=True)):
+            if not node.is_hash_node(index):
+                self.add(child, path + step)
 
     def _class(self, node: Node, path: str) -> Json:
         """Return the class; with the keys of a dict, unless they are texts in JAX's order."""
@@ -206,7 +204,7 @@ class _TreeReader:
         described = self.described
         entry = leaf_entry(leaf)
         is_array = entry is not None
-        described.places.append(path if is_array else None)
+        described.leaf_paths.append(path if is_array else None)
         if isinstance(entry, str):
             described.problems.append((path, f"{entry}\n  got: {got(leaf)}"))
         elif entry is not None:
@@ -228,7 +226,7 @@ def _has_own_data(node: Node) -> bool:
 
 
 def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
-    """Return what an array is; a text if it cannot be saved; None if it is no array."""
+    """Return the entry of an array; why it cannot be saved; None if it is not an array."""
     kind = type(leaf)
     if kind in SCALARS.values():
         return {"python": kind.__name__}
@@ -257,16 +255,67 @@ def stored_dtype(entry: Json) -> Any:
     """Return the dtype of the array that is written for a leaf."""
     if "python" in entry:
         return np.asarray(SCALARS[entry["python"]]()).dtype
-    return jnp.dtype(entry.get("dtype", "uint32"))  # what is behind PRNG keys
+    return jnp.dtype(entry.get("dtype", "uint32"))  # the key data of PRNG keys
 
 
-_WIDTH: Final = 100
-_KINDS: Final = {np.bool_: "bool", np.integer: "int", np.floating: "float"}
+# ------------------------------------------------------------------------ comparing
 
 
-def is_below(path: str, above: str) -> bool:
-    """Return whether a path leads through another one."""
-    return path.startswith(above) and path[len(above) :][:1] in {".", "["}
+def check_equal(saved: Description, target: Description, root: str, where: str, fix: str) -> None:
+    """Refuse to restore one tree into another.
+
+    Raises:
+        CheckpointMismatchError: They differ; it names all places.
+    """
+    found = differences(saved, target, root)
+    if found:
+        lines = "".join(f"\n  {each}" for each in found)
+        msg = f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}"
+        raise CheckpointMismatchError(msg, found)
+
+
+def differences(saved: Description, target: Description, root: str) -> tuple[Difference, ...]:
+    """Return all differences.
+
+    Where one has a node and the other has not, what is below is left out.
+    """
+    before, after = _by_path(saved), _by_path(target)
+    paths = dict.fromkeys((*after, *before))
+    cut = {
+        path
+        for path in paths
+        if ("class" in before.get(path, ())) != ("class" in after.get(path, ()))
+    }
+    found: list[Difference] = []
+    for path in paths:
+        if any(is_below(path, above) for above in cut):
+            continue
+        for where, one, other in _compare(path, before.get(path), after.get(path)):
+            found.append(Difference(root + where, *_shorten_both(one, other)))
+    return tuple(found)
+
+
+def _by_path(description: Description) -> dict[str, dict[str, Json]]:
+    """Return all nodes, statics and arrays of a tree by path, each as its kind and entry."""
+    classes = {path: {"class": each} for path, each in description.classes.items()}
+    statics = {path: {"static": each} for path, each in description.statics.items()}
+    leaves = {path: {"array": each} for path, each in description.leaves.items()}
+    return classes | statics | leaves
+
+
+def _compare(
+    path: str, one: dict[str, Json] | None, other: dict[str, Json] | None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the paths at which two entries differ, and both as text."""
+    if one is not None and other is not None and one.keys() == other.keys():
+        if "static" in one:
+            for where, mine, its in _inside(path, one["static"], other["static"]):
+                yield where, format_json(mine), format_json(its)
+            return
+        same = fits(one["array"], other["array"]) if "array" in one else dump(one) == dump(other)
+        if same:
+            return
+    yield path, _format_entry(one), _format_entry(other)
 
 
 def fits(saved: Json, target: Json) -> bool:
@@ -280,6 +329,9 @@ def fits(saved: Json, target: Json) -> bool:
     return dump(saved) == dump(target)
 
 
+_KINDS: Final = {np.bool_: "bool", np.integer: "int", np.floating: "float"}
+
+
 def _scalar_kind(entry: Json) -> str | None:
     if "python" in entry:
         return str(entry["python"])
@@ -287,64 +339,6 @@ def _scalar_kind(entry: Json) -> str | None:
         return None
     dtype = jnp.dtype(entry["dtype"])
     return next((kind for each, kind in _KINDS.items() if jnp.issubdtype(dtype, each)), "complex")
-
-
-def differences(saved: Description, target: Description, root: str) -> tuple[Difference, ...]:
-    """Return all differences.
-
-    Below a place where one has a node and the other has not, nothing more is said.
-    """
-    mine, its = _places(saved), _places(target)
-    torn = {
-        path
-        for path in (*its, *mine)
-        if ("class" in mine.get(path, ())) != ("class" in its.get(path, ()))
-    }
-    found: list[Difference] = []
-    for path in dict.fromkeys((*its, *mine)):
-        if any(is_below(path, above) for above in torn):
-            continue
-        for where, one, other in _compare(path, mine.get(path), its.get(path)):
-            found.append(Difference(root + where, *_apart(one, other)))
-    return tuple(found)
-
-
-def check_alike(saved: Description, target: Description, root: str, where: str, fix: str) -> None:
-    """Refuse to restore one tree into another.
-
-    Raises:
-        CheckpointMismatchError: They differ; it names all places.
-    """
-    found = differences(saved, target, root)
-    if found:
-        lines = "".join(f"\n  {each}" for each in found)
-        msg = f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}"
-        raise CheckpointMismatchError(msg, found)
-
-
-def _places(description: Description) -> dict[str, dict[str, Json]]:
-    """Return all places of a tree by path, each with what it is."""
-    classes = {path: {"class": each} for path, each in description.classes.items()}
-    statics = {path: {"static": each} for path, each in description.statics.items()}
-    leaves = {path: {"array": each} for path, each in description.leaves.items()}
-    return classes | statics | leaves
-
-
-_Place = dict[str, Json] | None
-
-
-def _compare(path: str, one: _Place, other: _Place) -> Iterator[tuple[str, str, str]]:
-    """Yield where two places differ, and the words for both."""
-    if one is None or other is None or one.keys() != other.keys():
-        yield path, _say(one), _say(other)
-    elif "array" in one:
-        if not fits(one["array"], other["array"]):
-            yield path, _say(one), _say(other)
-    elif "static" in one:
-        for where, mine, its in _inside(path, one["static"], other["static"]):
-            yield where, format_json(mine), format_json(its)
-    elif dump(one) != dump(other):
-        yield path, _say(one), _say(other)
 
 
 def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
@@ -360,7 +354,7 @@ def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json
 
 
 def _inner(value: Json) -> dict[str, Json] | None:
-    """Return the parts of a tuple, a mapping or a record; its class is the part ``""``."""
+    """Return the parts of a tuple, a mapping or a record, whose class is a part, too."""
     if isinstance(value, list):
         items: list[Any] = value
         return {f"[{index}]": item for index, item in enumerate(items)}
@@ -371,22 +365,33 @@ def _inner(value: Json) -> dict[str, Json] | None:
     return None
 
 
-def _say(place: _Place) -> str:
-    if place is None:
+def is_below(path: str, above: str) -> bool:
+    """Return whether a path leads through another one."""
+    return path.startswith(above) and path[len(above) :][:1] in {".", "["}
+
+
+def is_at_or_below(path: str, above: str) -> bool:
+    """Return whether a path is another one, or leads through it."""
+    return path == above or is_below(path, above)
+
+
+# ------------------------------------------------------------------------ formatting
+
+
+def _format_entry(item: dict[str, Json] | None) -> str:
+    if item is None:
         return "nothing"
-    ((kind, entry),) = place.items()
+    ((kind, entry),) = item.items()
     if kind == "static":
         return f"the static {format_json(entry)}"
     if kind == "array":
-        return say_array(entry)
-    return (
-        entry
-        if isinstance(entry, str)
-        else f"{entry['class']} with keys {format_json(entry['keys'])}"
-    )
+        return format_array(entry)
+    if isinstance(entry, str):
+        return entry
+    return f"{entry['class']} with keys {format_json(entry['keys'])}"
 
 
-def say_array(entry: Json) -> str:
+def format_array(entry: Json) -> str:
     """Return ``float32[3,4]``, or the kind of a Python scalar."""
     if "python" in entry:
         return f"a Python {entry['python']}"
@@ -394,8 +399,11 @@ def say_array(entry: Json) -> str:
     return f"{entry.get('key', entry.get('dtype'))}[{shape}]"
 
 
-def _apart(one: str, other: str) -> tuple[str, str]:
-    """Return two texts, cut, so that they still differ."""
+_WIDTH: Final = 100
+
+
+def _shorten_both(one: str, other: str) -> tuple[str, str]:
+    """Return two texts, cut where they still differ."""
     same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
     if max(len(one), len(other)) > _WIDTH and same > _WIDTH // 2:
         one, other = (f"...{text[same - 20 :]}" for text in (one, other))

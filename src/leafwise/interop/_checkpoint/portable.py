@@ -47,7 +47,7 @@ _HOMES: Final = ("jax.numpy", "jax.nn", "jax.nn.initializers", "jax.lax", "jax.r
 """Where JAX's functions are public: their own names lead into its internals, which move."""
 
 _LONGEST_INT: Final = 64
-"""Bits of the integers that other readers of JSON can be trusted with."""
+"""Bits of the longest integers that all readers of JSON keep exactly."""
 
 
 def dump(value: Json) -> str:
@@ -74,13 +74,12 @@ class PortableReader:
     """Reads static values.
 
     Attributes:
-        opaque: The paths of opaque values, each with the value and its type in words.
+        opaque: The paths of opaque values, each with the value and its type as text.
     """
 
     def __init__(self) -> None:
-        """Start with nothing noted."""
         self.opaque: list[tuple[str, str]] = []
-        self._above: set[int] = set()
+        self._containing: set[int] = set()
 
     def read(self, value: Any, path: str) -> Json:
         """Return the JSON of `value`, which stands at `path`."""
@@ -89,14 +88,14 @@ class PortableReader:
             return value
         if kind is int:
             return value if value.bit_length() < _LONGEST_INT else {"int": hex(value)}
-        if id(value) in self._above:
+        if id(value) in self._containing:
             return self.opaque_value(value, path)
-        self._above.add(id(value))
+        self._containing.add(id(value))
         try:
             reader = _READERS.get(kind)
             return reader(self, value, path) if reader else self._read_other(value, path)
         finally:
-            self._above.discard(id(value))
+            self._containing.discard(id(value))
 
     def _read_other(self, value: Any, path: str) -> Json:
         for kinds, reader in _BASES:
@@ -113,7 +112,7 @@ class PortableReader:
             return {"class": class_name(kind), "items": self.pairs(value, path)}
         if compares_by_identity(kind):
             return self.opaque_value(value, path)
-        if dataclasses.is_dataclass(kind):  # one that says itself what counts
+        if dataclasses.is_dataclass(kind):  # its `field(compare=...)` says what counts
             compared = [field.name for field in dataclasses.fields(kind) if field.compare]
             return self.fields(value, path, compared)
         return self._reduced(value, path)
@@ -131,13 +130,13 @@ class PortableReader:
 
     def members(self, value: AbstractSet[Any], path: str) -> list[Json]:
         """Return the members of a set in an order that does not depend on hashes."""
-        found = [self.read(item, f"{path}{{{shorten(item, 30)}}}") for item in value]
-        return sorted(found, key=dump)
+        members = [self.read(item, f"{path}{{{shorten(item, 30)}}}") for item in value]
+        return sorted(members, key=dump)
 
     def fields(self, value: Any, path: str, names: Iterable[str]) -> Json:
         """Return a record's class and the fields that have a value."""
-        found = [name for name in names if name != KEY and hasattr(value, name)]
-        content = {name: self.read(getattr(value, name), f"{path}.{name}") for name in found}
+        filled = [name for name in names if name != KEY and hasattr(value, name)]
+        content = {name: self.read(getattr(value, name), f"{path}.{name}") for name in filled}
         return {"class": class_name(type(value)), "fields": content}
 
     def state(self, value: Any, path: str) -> dict[str, Json]:
@@ -181,7 +180,7 @@ class PortableReader:
             return {"name": f"{type(value).__module__}:{parts}"}
         function, arguments, *rest = parts
         state, *items = (*rest, None, None, None)[:3]
-        if isinstance(state, dict):  # by name: the order in which they were set is no matter
+        if isinstance(state, dict):  # by name: the order in which they were set does not count
             state = {name: state[name] for name in sorted(state, key=str)}
         parts = (function, tuple(arguments), state, *(each and tuple(each) for each in items))
         return {"class": class_name(type(value)), "pickled": self.items(parts, path)}
@@ -279,10 +278,8 @@ def _dtype(reader: PortableReader, value: np.dtype[Any], path: str) -> Json:
     return made
 
 
-# JAX pickles these in other ways from version to version.
-
-
 def _partition_spec(reader: PortableReader, value: jax.sharding.PartitionSpec, path: str) -> Json:
+    # By its own names: what JAX pickles of it differs from version to version.
     made: dict[str, Json] = {"PartitionSpec": reader.items(tuple(value), path)}
     for name in ("unreduced", "reduced"):
         if axes := getattr(value, name, None):
@@ -291,6 +288,7 @@ def _partition_spec(reader: PortableReader, value: jax.sharding.PartitionSpec, p
 
 
 def _abstract(reader: PortableReader, value: jax.ShapeDtypeStruct, path: str) -> Json:
+    # By its own names: what JAX pickles of it differs from version to version.
     made: dict[str, Json] = {
         "ShapeDtypeStruct": list(value.shape),
         "dtype": str(value.dtype),
@@ -343,7 +341,7 @@ _READERS: Final[dict[type, Callable[[PortableReader, Any, str], Json]]] = {
     uuid.UUID: _text("UUID"),
 }
 
-# What `type(value)` does not tell, in the order in which it is asked.
+# For types with subclasses, in the order in which they are tried.
 _BASES: Final[tuple[tuple[Any, Callable[[PortableReader, Any, str], Json]], ...]] = (
     ((type, types.FunctionType, types.ModuleType), PortableReader.named),
     (enum.Enum, _enum),
