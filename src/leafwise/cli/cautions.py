@@ -22,9 +22,9 @@ from leafwise._trees.roles import duplicate, exchange, names_of, stored_value
 from leafwise.cli.changes import Builder, PartBuilder
 from leafwise.cli.records import Call, Caution, LawResult
 from leafwise.cli.targets import for_jit, is_own, library_of, public_name
+from leafwise.testing._format import format_leaf, format_static, short_repr, without_addresses
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.same import decoy_of
-from leafwise.testing._words import plain, say_leaf, say_static, short
+from leafwise.testing._laws.same import lookalike_of
 from leafwise.testing.strategies._constructor import CannotBuildError, parameters_of
 from leafwise.testing.strategies._statics import twins
 
@@ -88,7 +88,7 @@ def _text(kind: Any) -> str:
     if isinstance(kind, str):
         return kind
     text = kind.__name__ if type(kind) is type else str(without_marks(kind))
-    return re.sub(r"\b(typing|builtins|collections\.abc|__main__)\.", "", plain(text))
+    return re.sub(r"\b(typing|builtins|collections\.abc|__main__)\.", "", without_addresses(text))
 
 
 def _default(cls: Any, name: str) -> str:
@@ -102,7 +102,7 @@ def _default(cls: Any, name: str) -> str:
         return f"default_factory={named}" if named.isidentifier() else "default_factory=..."
     if definition.default is dataclasses.MISSING:
         return ""
-    text = short(definition.default, _WIDTH)
+    text = short_repr(definition.default, _WIDTH)
     return f"default={'...' if text.startswith('<') or text.endswith('...') else text}"
 
 
@@ -153,7 +153,7 @@ def _structure(tree: Any) -> Any:
 
 def _with(instance: Any, name: str, value: Any) -> str:
     others = [each for kind in names_of(instance) for each in kind if each != name]
-    return f"{type(instance).__name__}({name}={say_static(value)}{', ...' if others else ''})"
+    return f"{type(instance).__name__}({name}={format_static(value)}{', ...' if others else ''})"
 
 
 def _program(read: Callable[[Any], Any]) -> Callable[[Any], str]:
@@ -163,7 +163,7 @@ def _program(read: Callable[[Any], Any]) -> Callable[[Any], str]:
         return read(tree)
 
     function = jax.jit(own)
-    return lambda tree: say_leaf(function(for_jit(tree)))
+    return lambda tree: format_leaf(function(for_jit(tree)))
 
 
 def _mapped(tree: Any) -> Any:
@@ -228,8 +228,8 @@ def _confusion(name: str, one: Any, other: Any) -> Caution | None:
         return Caution(
             str(Law.STATIC_TYPES),
             f"{cls.__name__}.{name}",
-            f"{library_of(cls)} takes {say_static(second)} ({type(second).__name__}) for "
-            f"{say_static(first)} ({kind.__name__}): the program of the first one answers",
+            f"{library_of(cls)} takes {format_static(second)} ({type(second).__name__}) for "
+            f"{format_static(first)} ({kind.__name__}): the program of the first one answers",
             f"f = jax.jit(lambda p: jnp.asarray({text}))",
             (Call(calls[0], results[0]), Call(calls[1], results[1])),
             Call("the second call, compiled afresh", truth),
@@ -304,7 +304,7 @@ def _set(instance: Any, name: str, value: Any) -> None:
 
 def _classes(builder: Builder) -> Iterator[Caution]:
     """Show another class that is taken for this one."""
-    decoy = decoy_of(builder.base)
+    decoy = lookalike_of(builder.base)
     if decoy is None or _structure(builder.base) != _structure(decoy):
         return
     cls = builder.cls

@@ -10,7 +10,13 @@ import jax
 from leafwise._trees.roles import Names, exchange, field_order, names_of, stored_value
 from leafwise.cli.changes import Builder, simplest
 from leafwise.errors import StaticFieldError
-from leafwise.testing._words import change_of, plain, say_leaf, say_static, short
+from leafwise.testing._format import (
+    format_change,
+    format_leaf,
+    format_static,
+    short_repr,
+    without_addresses,
+)
 from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._leaves import LEAF_EDITS, is_numeric
 from leafwise.testing.strategies._statics import is_distinct, twins
@@ -90,9 +96,9 @@ def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
             continue
         stored = stored_value(made, name, twin)
         differs = is_distinct(value, stored)
-        words = f"{say_static(value)} -> {short(twin)} ({type(twin).__name__})"
+        words = f"{format_static(value)} -> {short_repr(twin)} ({type(twin).__name__})"
         if type(stored) is not type(twin):
-            words += f", converted to {say_static(stored)}"
+            words += f", converted to {format_static(stored)}"
         edited = exchange(builder.base, name, stored)
         yield FieldEdit(name, "type", words, edited, static=True, must_retrace=differs)
         return
@@ -111,10 +117,12 @@ def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
     try:
         other = _find_other(builder, name, differs)
     except (CannotBuildError, StaticFieldError) as error:
-        return FieldEdit(name, "value", plain(str(error)).splitlines()[0], None, static=True)
+        return FieldEdit(
+            name, "value", without_addresses(str(error)).splitlines()[0], None, static=True
+        )
     except LookupError:
         return FieldEdit(name, "value", "no other value was found", None, static=True)
-    words = change_of(say_static(value), say_static(other))
+    words = format_change(format_static(value), format_static(other))
     edited = exchange(builder.base, name, other)
     return FieldEdit(name, "value", words, edited, static=True, must_retrace=True)
 
@@ -134,14 +142,14 @@ def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
         changed = change(leaf)
         if changed is None:
             if kind == "value":
-                words = f"{say_leaf(leaf)} has no elements"
+                words = f"{format_leaf(leaf)} has no elements"
                 yield FieldEdit(name, kind, words, None, static=False)
             continue
         new_leaves = [*leaves[:index], changed, *leaves[index + 1 :]]
         edited = exchange(builder.base, name, jax.tree_util.tree_unflatten(structure, new_leaves))
-        words = f"{say_leaf(leaf)} -> {say_leaf(changed)}"
-        if kind == "value" and say_leaf(leaf) == say_leaf(changed):
-            words = f"{say_leaf(leaf)}, other elements"
+        words = f"{format_leaf(leaf)} -> {format_leaf(changed)}"
+        if kind == "value" and format_leaf(leaf) == format_leaf(changed):
+            words = f"{format_leaf(leaf)}, other elements"
         yield FieldEdit(name, kind, words, edited, static=False, must_retrace=must_retrace)
     if builder.may_be_none(name):
         yield _structure_edit(builder, name)
@@ -159,7 +167,7 @@ def _structure_edit(builder: Builder, name: str) -> FieldEdit:
     try:
         other = _find_other(builder, name, differs)
     except (LookupError, CannotBuildError):
-        return FieldEdit(name, "structure", f"{short(value)} {_NO_LEAF}", None, static=False)
-    words = change_of(short(value), say_leaf(other))
+        return FieldEdit(name, "structure", f"{short_repr(value)} {_NO_LEAF}", None, static=False)
+    words = format_change(short_repr(value), format_leaf(other))
     edited = exchange(builder.base, name, other)
     return FieldEdit(name, "structure", words, edited, static=False, must_retrace=True)

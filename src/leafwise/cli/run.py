@@ -27,8 +27,8 @@ from leafwise.cli.records import Caution, CheckedRow, ClassReport, LawResult, Us
 from leafwise.cli.targets import CheckTarget, is_own, library_of, place_of
 from leafwise.errors import LawViolation
 from leafwise.testing._check import check_pytree
+from leafwise.testing._format import format_error, short_repr, without_addresses
 from leafwise.testing._laws.law import Law
-from leafwise.testing._words import plain, short, tell
 from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
@@ -111,7 +111,7 @@ def check_law(
                 message = "tried on one instance, as no others were found"
                 check_pytree(one, laws=[law], settings=settings, seed=seed)
     except LawViolation as error:
-        verdict, path, message = Verdict.VIOLATION, error.path, plain(str(error))
+        verdict, path, message = Verdict.VIOLATION, error.path, without_addresses(str(error))
         owner = error.owner
     except TooLong:
         verdict, message = Verdict.ERROR, f"took longer than {seconds:g} seconds"
@@ -130,7 +130,7 @@ _NOTES: Final = ("while generating", "Failing test case", "Explanation", "Falsif
 def _told(error: BaseException) -> str:
     notes: list[str] = getattr(error, "__notes__", [])
     notes[:] = [note for note in notes if not note.strip().startswith(_NOTES)]
-    return tell(error)
+    return format_error(error)
 
 
 _LOST_IN: Final = ("gc_callback", "__del__")
@@ -260,7 +260,7 @@ def check_class(
     try:
         builder, problem = _build(target, chosen)
     except CannotBuildError as error:
-        builder, problem = None, plain(str(error))
+        builder, problem = None, without_addresses(str(error))
     except TooLong:
         fix = f"hypothesis.strategies.register_type_strategy({cls.__name__}, ...)"
         problem = f"{_too_long(cls, chosen)}\n  fix: beside the class:\n       {fix}"
@@ -268,9 +268,9 @@ def check_class(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next class
-        builder, problem = None, f"{cls.__name__}: while it was checked: {tell(error)}"
+        builder, problem = None, f"{cls.__name__}: while it was checked: {format_error(error)}"
     if builder is None or problem:
-        instance = "" if builder is None else short(builder.base, _WIDTH)
+        instance = "" if builder is None else short_repr(builder.base, _WIDTH)
         report = dataclasses.replace(report, instance=instance)
         if target.optional:
             return dataclasses.replace(report, left_out=problem)
@@ -279,7 +279,7 @@ def check_class(
     laws = tuple(_laws(builder, chosen, watched))
     report = dataclasses.replace(
         report,
-        instance=short(builder.base, _WIDTH),
+        instance=short_repr(builder.base, _WIDTH),
         fields=tuple(field_order(builder.base)),
         rows=rows,
         laws=laws,
@@ -313,7 +313,7 @@ def _rows(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # as above
-        note = tell(error)
+        note = format_error(error)
     yield from rows
     if note:
         yield CheckedRow("", static=False, kind="", change="", predicted="", traces=0, compiles=0,

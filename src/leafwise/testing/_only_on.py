@@ -18,7 +18,7 @@ from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import RetraceError
 from leafwise.testing._subject import Subject
-from leafwise.testing.strategies._places import argument_spots, is_below
+from leafwise.testing.strategies._edit_positions import argument_positions, is_below
 
 if TYPE_CHECKING:
     import hypothesis
@@ -139,7 +139,7 @@ class OnlyOn(Generic[P, R]):
             self._subject.fresh,
             Claims(retrace=self.paths, others_reuse=True),
             arguments_of=tuple,
-            places_of=functools.partial(argument_spots, static=self._subject.static_names),
+            positions_of=functools.partial(argument_positions, static=self._subject.static_names),
             settings=settings,
             seed=seed,
         )

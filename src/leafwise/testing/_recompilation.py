@@ -18,6 +18,7 @@ from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.run import run_law, strategy_of
 from leafwise.testing._subject import Subject, probe
+from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, is_below
 from leafwise.testing.strategies._edits import (
     Edit,
     EditKind,
@@ -26,7 +27,6 @@ from leafwise.testing.strategies._edits import (
     options_of,
 )
 from leafwise.testing.strategies._leaves import is_numeric
-from leafwise.testing.strategies._places import EditPosition, Role, is_below, spots
 
 VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 """The edits that claims are about: another value, all else being equal."""
@@ -35,12 +35,12 @@ VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 def as_predicted(case: Case) -> None:
     """Change one thing, in each way, and compare what JAX does with what is predicted."""
     x = case.instance
-    options = options_of(spots(x))
+    options = options_of(edit_positions(x))
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
         return  # there is nothing to change, or no jitted function takes it
-    for kind, places in options.items():
-        spot, strategy = case.draw(st.sampled_from(places))
-        edit = make_edit(kind, spot, case.draw(strategy))
+    for kind, positions in options.items():
+        position, strategy = case.draw(st.sampled_from(positions))
+        edit = make_edit(kind, position, case.draw(strategy))
         if edit is None:
             continue  # the class does not take it, or makes the same of it
         subject = probe()
@@ -200,7 +200,7 @@ def check_claims(
     claims: Claims,
     *,
     arguments_of: Callable[[Any], Sequence[Any]],
-    places_of: Callable[[Any], Iterable[EditPosition]] = spots,
+    positions_of: Callable[[Any], Iterable[EditPosition]] = edit_positions,
     settings: hypothesis.settings | None,
     seed: int | None,
 ) -> None:
@@ -211,7 +211,7 @@ def check_claims(
         make: Returns a function without programs.
         claims: What is claimed.
         arguments_of: Returns the arguments, for what was drawn.
-        places_of: Returns the places where it can be changed.
+        positions_of: Returns the places where it can be changed.
         settings: Hypothesis' settings.
         seed: Of the draws.
 
@@ -229,20 +229,21 @@ def check_claims(
     given = hypothesis.settings() if settings is None else settings
     few = _FEW / getattr(given, "max_examples", _FEW)  # else each path would be tried too rarely
     for path in (*claims.retrace, *claims.reuse):
-        trial = _Trial(strategy, make, claims, arguments_of, places_of, path)
+        trial = _Trial(strategy, make, claims, arguments_of, positions_of, path)
         try:
             run(trial, max(0.2, few))
         except hypothesis.errors.Unsatisfiable:
             trial.tested = 0
         trial.refuse_untested()
-    anything = _Trial(strategy, make, claims, arguments_of, places_of)
+    anything = _Trial(strategy, make, claims, arguments_of, positions_of)
     run(anything, 0.3)
     if claims.others_reuse:  # each of them, since a few random edits pass many by
         for path, role in anything.known.items():
             if role is not Role.CONTAINER and claims.about(path) is Outcome.REUSE:
                 with contextlib.suppress(hypothesis.errors.Unsatisfiable):
                     run(
-                        _Trial(strategy, make, claims, arguments_of, places_of, path), max(0.1, few)
+                        _Trial(strategy, make, claims, arguments_of, positions_of, path),
+                        max(0.1, few),
                     )
 
 
@@ -258,7 +259,7 @@ class _Trial:
     make: Callable[[], Subject]
     claims: Claims
     arguments_of: Callable[[Any], Sequence[Any]]
-    places_of: Callable[[Any], Iterable[EditPosition]]
+    positions_of: Callable[[Any], Iterable[EditPosition]]
     path: str = ""
     tested: int = 0
     known: dict[str, Role] = dataclasses.field(default_factory=dict[str, Role])
@@ -267,9 +268,9 @@ class _Trial:
     def check(self, case: Case) -> None:
         """Test one example."""
         x = case.instance
-        places = list(self.places_of(x))
-        self.known.update({spot.path: spot.role for spot in places if spot.path})
-        edit = self._draw(case, places)
+        positions = list(self.positions_of(x))
+        self.known.update({position.path: position.role for position in positions if position.path})
+        edit = self._draw(case, positions)
         if edit is None:
             return
         subject = self.make()
@@ -287,20 +288,23 @@ class _Trial:
         self.tested += 1
         self.claims.check(case, edit, seen)
 
-    def _draw(self, case: Case, places: list[EditPosition]) -> Edit[Any] | None:
+    def _draw(self, case: Case, positions: list[EditPosition]) -> Edit[Any] | None:
         """Draw an edit; statics take values that the strategy draws, if it draws others."""
         kinds = VALUES if self.path else tuple(EditKind)
         if self.path:
-            places = [spot for spot in places if is_below(spot.path, [self.path])]
-        options = options_of(places, kinds)
-        donated = {spot.path: spot.value for spot in self.places_of(case.draw(self.strategy))}
+            positions = [position for position in positions if is_below(position.path, [self.path])]
+        options = options_of(positions, kinds)
+        donated = {
+            position.path: position.value
+            for position in self.positions_of(case.draw(self.strategy))
+        }
         static = EditKind.STATIC_VALUE
         offers = [
-            (spot, st.just(donated[spot.path]))
-            for spot in places
-            if spot.role is Role.STATIC
-            and spot.path in donated
-            and make_edit(static, spot, donated[spot.path]) is not None
+            (position, st.just(donated[position.path]))
+            for position in positions
+            if position.role is Role.STATIC
+            and position.path in donated
+            and make_edit(static, position, donated[position.path]) is not None
         ]
         if offers:
             options[static] = offers

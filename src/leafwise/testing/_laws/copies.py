@@ -11,10 +11,10 @@ from typing import Any, Final
 import jax
 
 from leafwise._trees.roles import names_of, try_exchange
+from leafwise.testing._format import format_error
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
 from leafwise.testing._laws.same import difference, state_of
-from leafwise.testing._words import tell
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -110,7 +110,7 @@ def fresh_process(case: Case) -> None:
     try:
         back = pickle.loads(answer.back)  # noqa: S301  # what was sent
     except Exception as error:  # noqa: BLE001  # the user's own code
-        case.fail("", f"back from a new process, {tell(error)}", "an equal instance")
+        case.fail("", f"back from a new process, {format_error(error)}", "an equal instance")
     found = difference(x, back, names_of(x), _faithful(x, _pickled))
     if found is not None:
         path, got, wanted = found

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from leafwise.testing.strategies._annotations import strategy_for
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
@@ -15,9 +16,8 @@ from leafwise.testing.strategies._constructor import (
     parameters_of,
     takes_any_name,
 )
+from leafwise.testing.strategies._instance_plan import InstancePlan, drawing
 from leafwise.testing.strategies._objects import is_abstract, is_user_registered
-from leafwise.testing.strategies._plan import Plan, drawing
-from leafwise.testing.strategies._values import strategy_for
 
 
 def instances(cls: Any, /, **overrides: Any) -> Strategy:
@@ -148,7 +148,9 @@ class _Planned:
         if self._from_fields is None:
             where = FieldContext("", self.origin, varied=True)
             if self.overrides or registered:
-                self._from_fields = Plan(self.cls, where, strategy_for, self.overrides).strategy()
+                self._from_fields = InstancePlan(
+                    self.cls, where, strategy_for, self.overrides
+                ).strategy()
             else:
                 self._from_fields = strategy_for(self.cls, where)
         return draw(self._from_fields)

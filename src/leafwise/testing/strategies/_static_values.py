@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise.testing.strategies._arrays import Strategy, arrays
-from leafwise.testing.strategies._pool import first, last
+from leafwise.testing.strategies._named_functions import first, last
 
 
 class Color(enum.Enum):

@@ -46,9 +46,9 @@ class EditPosition(NamedTuple):
     name: str = ""
 
 
-def spots(tree: Any) -> Iterator[EditPosition]:
+def edit_positions(tree: Any) -> Iterator[EditPosition]:
     """Yield all places of a pytree, outer ones first: leaves, statics and containers."""
-    yield from _spots(tree, "", lambda new: new, (None, ""), _DEEPEST)
+    yield from _positions(tree, "", lambda new: new, (None, ""), _DEEPEST)
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
@@ -59,13 +59,17 @@ def is_below(path: str, paths: Iterable[str]) -> bool:
 def owner_at(tree: Any, path: str) -> type | None:
     """Return the class of the node whose attribute a path leads to, or leads through last."""
     try:
-        above = [spot for spot in spots(tree) if spot.holder and is_below(path, [spot.path])]
+        above = [
+            position
+            for position in edit_positions(tree)
+            if position.holder and is_below(path, [position.path])
+        ]
     except Exception:  # noqa: BLE001  # a flatten that is at fault
         return None
-    return max(above, key=lambda spot: len(spot.path)).holder if above else None
+    return max(above, key=lambda position: len(position.path)).holder if above else None
 
 
-def argument_spots(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
+def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
     """Yield all places of a call's arguments.
 
     Args:
@@ -74,7 +78,7 @@ def argument_spots(arguments: Any, static: Container[str]) -> Iterator[EditPosit
     """
     for name in arguments._fields:
         put = functools.partial(_put_argument, arguments, name)
-        walk = _static_spots if name in static else _spots
+        walk = _static_positions if name in static else _positions
         yield from walk(getattr(arguments, name), name, put, (None, ""), _DEEPEST)
 
 
@@ -85,7 +89,9 @@ def _put_argument(arguments: Any, name: str, new: Any) -> Any:
 _Owner = tuple[type | None, str]
 
 
-def _spots(value: Any, path: str, put: Put, owner: _Owner, depth: int) -> Iterator[EditPosition]:
+def _positions(
+    value: Any, path: str, put: Put, owner: _Owner, depth: int
+) -> Iterator[EditPosition]:
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
         yield EditPosition(path, Role.LEAF, value, put, *owner)
@@ -104,9 +110,9 @@ def _spots(value: Any, path: str, put: Put, owner: _Owner, depth: int) -> Iterat
         inner = functools.partial(_put_attribute, put, value, name)
         where, held = f"{path}.{name}".lstrip("."), getattr(value, name)
         if name in names.static:
-            yield from _static_spots(held, where, inner, owner, depth - 1)
+            yield from _static_positions(held, where, inner, owner, depth - 1)
         else:
-            yield from _spots(held, where, inner, owner, depth - 1)
+            yield from _positions(held, where, inner, owner, depth - 1)
 
 
 _CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
@@ -120,7 +126,7 @@ def _children(value: Any, pairs: Any, path: str, put: Put, depth: int) -> Iterat
     for place, (key, child) in enumerate(pairs):
         where = f"{path}{_step(value, key, place)}".lstrip(".")
         inner = functools.partial(_put_child, put, structure, children, place)
-        yield from _spots(child, where, inner, (None, ""), depth - 1)
+        yield from _positions(child, where, inner, (None, ""), depth - 1)
 
 
 def _step(value: Any, key: Any, place: int) -> str:
@@ -139,7 +145,7 @@ def _put_child(put: Put, structure: Any, children: list[Any], place: int, new: A
     return put(structure.unflatten([*children[:place], new, *children[place + 1 :]]))
 
 
-def _static_spots(
+def _static_positions(
     value: Any, path: str, put: Put, owner: _Owner, depth: int
 ) -> Iterator[EditPosition]:
     """Yield a static, and the statics inside it."""
@@ -148,7 +154,7 @@ def _static_spots(
         return
     for step, part, change in _parts(value):
         inner = functools.partial(_put_part, put, change)
-        yield from _static_spots(part, path + step, inner, (None, ""), depth - 1)
+        yield from _static_positions(part, path + step, inner, (None, ""), depth - 1)
 
 
 def _put_part(put: Put, change: Put, new: Any) -> Any:

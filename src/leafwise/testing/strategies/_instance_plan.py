@@ -12,7 +12,7 @@ import hypothesis.errors
 from hypothesis import strategies as st
 
 from leafwise._objects.class_map import ClassMap
-from leafwise.testing._words import tell
+from leafwise.testing._format import format_error
 from leafwise.testing.strategies._arguments import ArgumentSlot, argument_for, is_field, is_static
 from leafwise.testing.strategies._arrays import (
     Dims,
@@ -61,7 +61,7 @@ class _RefusedError(Exception):
         self.reason = reason
 
 
-class Plan:
+class InstancePlan:
     """How instances of a class are drawn.
 
     Args:
@@ -232,7 +232,7 @@ def _reason(impossible: ImpossibleError) -> BaseException:
 def _say(error: BaseException) -> str:
     if isinstance(error, ImpossibleError):
         return str(error)
-    return f"the last error was {tell(error)}"
+    return f"the last error was {format_error(error)}"
 
 
 def _has_axes(kind: Any) -> bool:
@@ -240,7 +240,7 @@ def _has_axes(kind: Any) -> bool:
 
 
 @st.composite
-def _drawn(draw: st.DrawFn, plan: Plan) -> Any:
+def _drawn(draw: st.DrawFn, plan: InstancePlan) -> Any:
     return plan.draw(draw)
 
 
