@@ -14,7 +14,12 @@ from hypothesis import settings
 
 import leafwise as lw
 from leafwise.testing import LawViolation, check_pytree, strategies
-from leafwise.testing._laws.other_process import PROCESS, FarProcess, UnpickleRequest, folder_of
+from leafwise.testing._laws.other_process import (
+    PROCESS,
+    UnpickleRequest,
+    UnpicklingProcess,
+    folder_of,
+)
 
 from . import travellers
 
@@ -89,7 +94,7 @@ def test_a_module_of_a_folder_that_is_not_on_the_path(
 
 def test_the_answers() -> None:
     """The process answers what is missing, and imports by the folder it is told."""
-    process = FarProcess()
+    process = UnpicklingProcess()
     try:
         nothing = process.ask(UnpickleRequest([], "no_such_module", (b"", b""), ()))
         assert nothing.missing.startswith("ModuleNotFoundError")

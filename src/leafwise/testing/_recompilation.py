@@ -37,12 +37,12 @@ def as_predicted(case: Case) -> None:
     x = case.instance
     options = options_of(edit_positions(x))
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
-        return  # there is nothing to change, or no jitted function takes it
+        return  # nothing can be changed, or a jitted function does not accept it
     for kind, positions in options.items():
         position, strategy = case.draw(st.sampled_from(positions))
         edit = make_edit(kind, position, case.draw(strategy))
         if edit is None:
-            continue  # the class does not take it, or makes the same of it
+            continue  # the class rejects it, or converts it back
         subject = probe()
         case.attempt("a jitted function", subject.warm, [x])
         judge(case, subject, ([x], [edit.edited]), edit)
@@ -51,7 +51,7 @@ def as_predicted(case: Case) -> None:
 def judge(
     case: Case, subject: Subject, calls: tuple[Sequence[Any], Sequence[Any]], edit: Edit[Any]
 ) -> Outcome:
-    """Call a function that is warm with other arguments; return what JAX did.
+    """Call a warm function with other arguments; return what JAX did.
 
     Where JAX is expected to refuse the arguments, that is an error, and nothing is called.
 
@@ -59,10 +59,10 @@ def judge(
         LawViolation: It is not what was predicted.
     """
     before, after = calls
-    predicted = explain(subject.sign(before), subject.sign(after))
+    predicted = explain(subject.signature(before), subject.signature(after))
     if predicted.outcome is Outcome.ERROR:
         return Outcome.ERROR
-    seen = subject.see(after)
+    seen = subject.call(after)
     expected = Outcome.REUSE if predicted.outcome is Outcome.DISPATCH else predicted.outcome
     if expected is not seen and expected is not Outcome.UNKNOWN:
         text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
@@ -85,14 +85,14 @@ class Claims:
     others_reuse: bool = False
 
     def about(self, path: str) -> Outcome | None:
-        """Return what is claimed of a path; the claim that names most of it counts."""
+        """Return what is claimed of a path; the most specific claim counts."""
         named = [each for each in (*self.retrace, *self.reuse) if is_below(path, [each])]
         if named:
             return Outcome.RETRACE if max(named, key=len) in self.retrace else Outcome.REUSE
         return Outcome.REUSE if self.others_reuse else None
 
     def check(self, case: Case, edit: Edit[Any], seen: Outcome) -> None:
-        """Compare what was seen with what is claimed.
+        """Compare what JAX did with what is claimed.
 
         Raises:
             LawViolation: It is not as claimed.
@@ -102,14 +102,14 @@ class Claims:
             return
         if self.others_reuse and claimed is Outcome.RETRACE:
             return  # it may, and need not
-        words = {Outcome.RETRACE: "a retrace", Outcome.REUSE: "no retrace, and no recompile"}
+        wanted = {Outcome.RETRACE: "a retrace", Outcome.REUSE: "no retrace, and no recompile"}
         fix = _FIXES[claimed, edit.kind is EditKind.LEAF_VALUE]
         text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
-        case.fail(edit.path, text, f"{words[claimed]}, as claimed", fix=fix)
+        case.fail(edit.path, text, f"{wanted[claimed]}, as claimed", fix=fix)
 
 
 def _is_other_value(edit: Edit[Any]) -> bool:
-    """Return whether an edit is one that claims are about: zeros of two signs are equal."""
+    """Return whether claims are about an edit: not if == holds, as for 0.0 and -0.0."""
     if edit.kind is not EditKind.STATIC_VALUE:
         return edit.kind in VALUES
     try:
@@ -148,19 +148,19 @@ def check_recompilation(
     Args:
         cls_or_strategy: The class, or a strategy for its instances.
         fun: A function of one instance, jitted or not; one that uses all leaves if None.
-            It may refuse a changed instance by raising.
+            It may reject an edited instance by raising.
         retrace_on: Paths, such as ``"config.depth"``, where another value traces again.
         reuse_on: Paths where another value neither traces nor compiles.
         settings: Hypothesis' settings; the profile in force if None.
         seed: Of the draws; what the settings say if None.
 
     Raises:
-        LawViolation: JAX did something else than predicted or claimed; it has the path.
+        LawViolation: JAX did something other than predicted or claimed; it has the path.
         CannotBuildError: No instance can be made.
-        ValueError: A path leads nowhere, or no other value was found for it, so that the
+        ValueError: Nothing is at a path, or no other value was found for it, so that the
             claim cannot be tested.
-        TypeError: `cls_or_strategy` is neither a class nor a strategy, `fun` no function, a
-            path no text.
+        TypeError: `cls_or_strategy` is neither a class nor a strategy, `fun` is not a function,
+            or a path is not a string.
 
     Example:
         >>> check_recompilation(Params, retrace_on={"act"}, reuse_on={"lr", "w"})  # doctest: +SKIP
@@ -183,7 +183,7 @@ def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
     """Return paths as a tuple, in order.
 
     Raises:
-        TypeError: One is no text.
+        TypeError: One is not a string.
     """
     listed: Any = [paths] if isinstance(paths, str) else paths
     several: list[Any] = list(listed) if isinstance(listed, Iterable) else [listed]
@@ -216,7 +216,7 @@ def check_claims(
         seed: Of the draws.
 
     Raises:
-        LawViolation: JAX did something else than predicted or claimed.
+        LawViolation: JAX did something other than predicted or claimed.
         ValueError: A claim cannot be tested.
     """
     __tracebackhide__ = True
@@ -227,7 +227,7 @@ def check_claims(
         run_law(law, strategy, check, settings=settings, seed=seed, share=share)
 
     given = hypothesis.settings() if settings is None else settings
-    few = _FEW / getattr(given, "max_examples", _FEW)  # else each path would be tried too rarely
+    few = _FEW / getattr(given, "max_examples", _FEW)
     for path in (*claims.retrace, *claims.reuse):
         trial = _Trial(strategy, make, claims, arguments_of, positions_of, path)
         try:
@@ -266,7 +266,6 @@ class _Trial:
     raised: list[Exception] = dataclasses.field(default_factory=list[Exception])
 
     def check(self, case: Case) -> None:
-        """Test one example."""
         x = case.instance
         positions = list(self.positions_of(x))
         self.known.update({position.path: position.role for position in positions if position.path})

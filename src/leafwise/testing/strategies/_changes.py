@@ -1,4 +1,4 @@
-"""Strategies for what else could stand where a leaf, a static or a container stands."""
+"""Strategies for other values in place of a leaf, a static or a container."""
 
 import enum
 import functools

@@ -1,4 +1,4 @@
-"""The places of an instance where one thing can be changed, and changing it there."""
+"""The positions in an instance where one thing can be changed, and changing it there."""
 
 import dataclasses
 import functools
@@ -15,11 +15,11 @@ _REGISTRY: Final = jax.tree_util.default_registry
 _DEEPEST: Final = 30
 
 Put = Callable[[Any], Any]
-"""Takes what is to stand at a place, and returns the whole instance with it."""
+"""Takes a value for a position, and returns the whole instance with it."""
 
 
 class Role(Enum):
-    """What stands at a place."""
+    """What is at a position."""
 
     LEAF = auto()
     STATIC = auto()
@@ -27,12 +27,12 @@ class Role(Enum):
 
 
 class EditPosition(NamedTuple):
-    """One place of an instance.
+    """One position in an instance.
 
     Attributes:
-        path: The way to it: ``layers[0].w``.
-        role: What stands there.
-        value: It.
+        path: Its path: ``layers[0].w``.
+        role: What is there.
+        value: The value there.
         put: Returns the whole instance with another value there.
         holder: The class whose attribute it is, if it is one.
         name: The attribute's name; empty if it is none.
@@ -47,12 +47,12 @@ class EditPosition(NamedTuple):
 
 
 def edit_positions(tree: Any) -> Iterator[EditPosition]:
-    """Yield all places of a pytree, outer ones first: leaves, statics and containers."""
+    """Yield all positions of a pytree, outer ones first: leaves, statics and containers."""
     yield from _positions(tree, "", lambda new: new, (None, ""), _DEEPEST)
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
-    """Return whether a path is one of others, or leads on from one."""
+    """Return whether a path is one of others, or below one."""
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
@@ -70,7 +70,7 @@ def owner_at(tree: Any, path: str) -> type | None:
 
 
 def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
-    """Yield all places of a call's arguments.
+    """Yield all positions in a call's arguments.
 
     Args:
         arguments: A namedtuple of them.
@@ -116,11 +116,11 @@ def _positions(
 
 
 _CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
-"""Nodes whose children are no attributes."""
+"""Nodes whose children are not attributes."""
 
 
 def _children(value: Any, pairs: Any, path: str, put: Put, depth: int) -> Iterator[EditPosition]:
-    """Yield the places in a node whose children are no attributes of it."""
+    """Yield the positions in a node whose children are not attributes."""
     structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
     children = [child for _, child in pairs]
     for place, (key, child) in enumerate(pairs):

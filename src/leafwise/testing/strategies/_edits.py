@@ -49,8 +49,8 @@ class Edit(Generic[T]):
     Attributes:
         path: Where: ``layers[0].w``; empty for the whole.
         kind: What is changed.
-        before: What stood there.
-        after: What stands there now.
+        before: What was there.
+        after: What is there now.
         edited: The changed instance; the original is as it was.
     """
 
@@ -66,7 +66,7 @@ class Edit(Generic[T]):
 
     @property
     def change(self) -> str:
-        """The change in words: ``2 -> 3``."""
+        """The change as text: ``2 -> 3``."""
         if self.kind in (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE):
             return format_change(_typed(self.before, self.after), _typed(self.after, self.before))
         if self.kind is EditKind.CONTAINER:
@@ -97,7 +97,7 @@ _CHANGES: Final[dict[EditKind, tuple[Role, _Change]]] = {
 
 
 Options = dict[EditKind, list[tuple[EditPosition, "st.SearchStrategy[Any]"]]]
-"""By kind of edit, the places where one can be made, and what could stand there."""
+"""By kind of edit, the positions where one can be made, and a strategy for what is put there."""
 
 
 def options_of(
@@ -133,7 +133,7 @@ def _choices(holder: type, name: str) -> tuple[Any, ...]:
     """Return the values that ``Literal[...]`` allows for a parameter of a constructor."""
     try:
         kinds = [each.kind for each in parameters_of(holder) if each.name == name]
-    except Exception:  # noqa: BLE001  # annotations of the user's that cannot be read
+    except Exception:  # noqa: BLE001  # an annotation of the user's that cannot be resolved
         return ()
     kind = kinds[0] if kinds else None
     while typing.get_origin(kind) in (typing.Annotated, typing.Final):
@@ -189,9 +189,9 @@ def edits(
     ]
     found = options_of(positions, chosen)
     if not found:
-        words = " or ".join(chosen) or "(none)"
+        names = " or ".join(chosen) or "(none)"
         where = f" at {' or '.join(paths) or '(nowhere)'}" if paths is not None else ""
-        msg = f"{type(instance).__name__}: there is no edit of the kind {words}{where}"
+        msg = f"{type(instance).__name__}: there is no edit of the kind {names}{where}"
         raise ValueError(msg)
     return edits_of(found)
 
@@ -200,7 +200,9 @@ def _kind(kind: EditKind | str) -> EditKind:
     try:
         return EditKind(kind)
     except ValueError:
-        msg = f"edits(kinds=...): {got(kind)} is no kind of edit; there are {', '.join(EditKind)}"
+        msg = (
+            f"edits(kinds=...): {got(kind)} is not a kind of edit; there are {', '.join(EditKind)}"
+        )
         raise ValueError(msg) from None
 
 
@@ -225,7 +227,7 @@ def edits_of(draw: st.DrawFn, found: Options) -> Edit[Any]:
 
 
 def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | None:
-    """Return an edit; None if the class refuses the value, or stores the one that it had."""
+    """Return an edit; None if the class rejects the value, or stores the one that it had."""
     try:
         edited = position.put(new)
         jax.tree_util.tree_flatten(edited)
@@ -233,10 +235,12 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
         return None
     stored = new
     if position.role is Role.STATIC and position.name:
-        held = [each.value for each in edit_positions(edited) if each.path == position.path]
-        stored = held[0] if held else new
+        stored_values = [
+            each.value for each in edit_positions(edited) if each.path == position.path
+        ]
+        stored = stored_values[0] if stored_values else new
         if is_distinct(position.value, stored) is False:
             return None
         if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
-            return None  # a converter made another value of it
+            return None  # a converter changed its type
     return Edit(position.path, kind, position.value, stored, edited)

@@ -50,7 +50,7 @@ def _registered() -> dict[Any, Any]:
 
 
 _FROM_THE_START: Final = dict(_registered())
-"""What Hypothesis knew when it was loaded, unless somebody was very quick."""
+"""What Hypothesis knew when this was loaded."""
 
 
 def is_user_registered(kind: Any) -> bool:
