@@ -36,7 +36,7 @@ _TITLE: Final = "leafwise: what JAX traced and compiled"
 
 @dataclasses.dataclass
 class _Run:
-    """What one run of pytest has found out.
+    """The state of one run of pytest.
 
     Attributes:
         wanted: Whether a report is.
@@ -82,10 +82,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Announce the markers, and look at the command line.
+    """Declare the markers, and read the command line.
 
     Raises:
-        pytest.UsageError: The report is to go to something that is no JSON file.
+        pytest.UsageError: The report is to go to a file that is not JSON.
     """
     for name in _MARKERS:
         events = name.removeprefix("max_")
@@ -109,7 +109,7 @@ def pytest_configure(config: pytest.Config) -> None:
     selected = [each.partition("::")[2].removesuffix("::") for each in selected]
     config.stash[_RUN] = _Run(path is not None, selected, whole=not narrow)
     for name in ("leafwise_check", "leafwise_laws"):
-        _setting(config, name)  # which pytest refuses if it is no list
+        _setting(config, name)  # pytest refuses it if it is not a list
 
 
 def _is_selection(config: pytest.Config, argument: str) -> bool:
@@ -161,14 +161,14 @@ def traces(request: pytest.FixtureRequest) -> "Log":
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Forget what was seen of a test that runs once more."""
+    """Drop the log of a test that runs once more."""
     if _LOG in item.stash:
         del item.stash[_LOG]
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch a test, and hold it to its budgets."""
+    """Watch a test, and fail it if it exceeds its budgets."""
     marks = [
         (node.nodeid, mark)
         for name in _MARKERS
@@ -238,7 +238,7 @@ def pytest_make_collect_report(
             report.result = [*report.result, root]
     elif run.wanted and "jax" in sys.modules:
         # What a module compiles while it is imported counts from the second one on: JAX is
-        # not loaded here before a `conftest.py` has had its say.
+        # not loaded here, so that a `conftest.py` may set how it starts.
         _start_recording(config)
     return report
 
@@ -273,7 +273,7 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[
         leafwise.cli.targets.TargetError: It is not there, or has no such class.
     """
     from leafwise.cli.cautions import SHOWN  # noqa: PLC0415  # it imports JAX
-    from leafwise.cli.targets import find_targets, is_own  # noqa: PLC0415  # as it does
+    from leafwise.cli.targets import find_targets, is_own  # noqa: PLC0415  # it imports JAX
 
     place, _, _ = text.partition(":")
     if place.endswith(".py"):
@@ -283,7 +283,7 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[
         try:
             importlib.import_module(place)
         except ModuleNotFoundError:
-            pass  # which it tells better
+            pass  # `find_targets` reports it better
         except (Exception, SystemExit) as error:
             msg = f"{place}: importing it raised {type(error).__name__}: {error}"
             raise ImportError(msg) from error
@@ -333,7 +333,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Say whose the events are; those of a check are nobody's."""
+    """Count events for the test that runs; those of a check do not count."""
     recorder = item.config.stash[_RUN].recorder
     if recorder is None:
         return (yield)
@@ -366,7 +366,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take the counts of a worker of pytest-xdist; one that crashed has none."""
+    """Collect the counts of a worker of pytest-xdist; one that crashed has none."""
     run: _Run = node.config.stash[_RUN]
     parts = getattr(node, "workeroutput", {}).get(_OUTPUT)
     if parts is None:
@@ -388,8 +388,8 @@ def pytest_terminal_summary(
     for line in _load("report").lines_of(_report(run), most):
         terminalreporter.write_line(line)
     if run.crashed:
-        words = "1 worker" if run.crashed == 1 else f"{run.crashed} workers"
-        terminalreporter.write_line(f"what {words} counted was lost in a crash", yellow=True)
+        workers = "1 worker" if run.crashed == 1 else f"{run.crashed} workers"
+        terminalreporter.write_line(f"the counts of {workers} were lost in a crash", yellow=True)
     if run.problem:
         terminalreporter.write_line(run.problem, red=True)
 

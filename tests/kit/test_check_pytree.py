@@ -75,7 +75,7 @@ def test_the_message() -> None:
     assert caught.value.path == "Flax.n"
     assert text.startswith("Flax.n: breaks the law static-types: ")
     assert "(int) -> " in text
-    assert "leafwise.pytree" in text
+    assert "; or decorate the class with `@leafwise.pytree`\n" in text
     assert "instance: Flax(w=" in text
     assert "data(...)" not in text
     assert not getattr(caught.value, "__notes__", [])
@@ -156,7 +156,7 @@ def test_examples_follow_the_settings() -> None:
 @settings(
     max_examples=3, deadline=None, suppress_health_check=[hypothesis.HealthCheck.nested_given]
 )
-def test_inside_of_a_hypothesis_test(n: int) -> None:
+def test_inside_a_hypothesis_test(n: int) -> None:
     """It can be called from a property test, which draws what it checks."""
     check_pytree(
         strategies.instances(Params, n=st.just(n)),
@@ -201,7 +201,7 @@ def test_not_a_pytree_class() -> None:
         def __init__(self, x: float) -> None:
             self.x = x
 
-    with pytest.raises(TypeError, match=r"Forgotten is no pytree class.*\n  fix: decorate"):
+    with pytest.raises(TypeError, match=r"Forgotten is not a pytree class.*\n  fix: decorate"):
         check_pytree(Forgotten, settings=FEW)
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import leafwise as lw
 from leafwise._trees.equality import is_distinct
 from leafwise.testing._laws.same import same_leaf
+from leafwise.testing.strategies._edit_positions import Role, edit_positions
 from leafwise.testing.strategies._edits import Edit, EditKind, edits
-from leafwise.testing.strategies._places import Role, spots
 
 from . import specimens
 from .specimens import Config, Mode, Nested, Params
@@ -81,15 +81,15 @@ AVALS = (EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 def test_an_edit_changes_one_thing(edit: Edit[Nested[Any]]) -> None:
     """At its path stands the new value; everything else is the very same object."""
     event(edit.kind)
-    before = {spot.path: spot for spot in spots(BIG)}
-    after = {spot.path: spot for spot in spots(edit.edited)}
+    before = {position.path: position for position in edit_positions(BIG)}
+    after = {position.path: position for position in edit_positions(edit.edited)}
     assert before[edit.path].value is edit.before
     assert after[edit.path].value is edit.after
-    for path, spot in before.items():
+    for path, position in before.items():
         above = edit.path.startswith(path) and path != edit.path
         below = path.startswith(edit.path) and path != edit.path
         if path != edit.path and not above and not below:
-            assert after[path].value is spot.value, path
+            assert after[path].value is position.value, path
 
 
 @EXAMPLES
@@ -260,7 +260,9 @@ def test_bad_input() -> None:
     """A class, an unknown kind, a wrong path, and nothing to change are told apart."""
     with pytest.raises(TypeError, match=r"got the class Params\n  fix: instances\(Params\)"):
         edits(Params)
-    with pytest.raises(ValueError, match=r"'shapes' .* is no kind of edit; there are leaf value, "):
+    with pytest.raises(
+        ValueError, match=r"'shapes' .* is not a kind of edit; there are leaf value, "
+    ):
         edits(BIG, kinds=["shapes"])
     with pytest.raises(ValueError, match=r"nothing is at 'inner.x'; there is inner.w, inner.lr"):
         edits(BIG, at="inner.x")
@@ -285,7 +287,7 @@ def test_recursion_ends() -> None:
     deep: Any = 1.0
     for _ in range(100):
         deep = [deep]
-    assert [spot for spot in spots(deep) if spot.role is Role.CONTAINER]
+    assert [position for position in edit_positions(deep) if position.role is Role.CONTAINER]
 
 
 @pytest.mark.slow

@@ -14,7 +14,12 @@ from hypothesis import settings
 
 import leafwise as lw
 from leafwise.testing import LawViolation, check_pytree, strategies
-from leafwise.testing._laws.other_process import PROCESS, FarProcess, UnpickleRequest, folder_of
+from leafwise.testing._laws.other_process import (
+    PROCESS,
+    UnpickleRequest,
+    UnpicklingProcess,
+    folder_of,
+)
 
 from . import travellers
 
@@ -35,7 +40,7 @@ def test_a_sound_class() -> None:
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
-        (travellers.KeepsItsHash, "two hashes: one was made before pickling"),
+        (travellers.KeepsItsHash, "two hashes: one was computed before pickling"),
         (travellers.LosesAStaticAbroad, "'lost' .* back from a new process"),
         (travellers.DoesNotUnpickleAbroad, "does not unpickle: RuntimeError: not at home"),
         (travellers.EndsTheProcess, "a new process ended while it unpickled it"),
@@ -91,7 +96,7 @@ def test_a_module_of_a_folder_that_is_not_on_the_path(
 @pytest.mark.slow
 def test_the_answers() -> None:
     """The process answers what is missing, and imports by the folder it is told."""
-    process = FarProcess()
+    process = UnpicklingProcess()
     try:
         nothing = process.ask(UnpickleRequest([], "no_such_module", (b"", b""), ()))
         assert nothing.missing.startswith("ModuleNotFoundError")

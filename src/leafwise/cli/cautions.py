@@ -27,9 +27,8 @@ from leafwise._trees.roles import duplicate, exchange, names_of, stored_value
 from leafwise.cli.changes import Builder, PartBuilder
 from leafwise.cli.records import Call, Caution, LawResult
 from leafwise.cli.targets import for_jit, is_own, library_of, public_name
+from leafwise.testing._format import format_leaf, format_static, short_repr, without_addresses
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.same import decoy_of
-from leafwise.testing._words import plain, say_leaf, say_static, short
 from leafwise.testing.strategies._constructor import CannotBuildError, parameters_of
 from leafwise.testing.strategies._statics import twins
 
@@ -133,8 +132,8 @@ def _confusion(name: str, one: Any, other: Any) -> Caution | None:
         return Caution(
             str(Law.STATIC_TYPES),
             f"{cls.__name__}.{name}",
-            f"{library_of(cls)} does not distinguish {say_static(second)} "
-            f"({type(second).__name__}) from {say_static(first)} ({kind.__name__}): the second "
+            f"{library_of(cls)} does not distinguish {format_static(second)} "
+            f"({type(second).__name__}) from {format_static(first)} ({kind.__name__}): the second "
             f"call runs the program of the first",
             f"f = jax.jit(lambda p: jnp.asarray({text}))",
             (Call(calls[0], results[0]), Call(calls[1], results[1])),
@@ -210,7 +209,7 @@ def _add_one(holder: Any, name: str) -> None:
 
 def _classes(builder: Builder) -> Iterator[Caution]:
     """Show another class that is taken for this one."""
-    decoy = decoy_of(builder.base)
+    decoy = lookalike_of(builder.base)
     if decoy is None or _structure(builder.base) != _structure(decoy):
         return
     cls = builder.cls
@@ -336,7 +335,7 @@ def _structure(tree: Any) -> Any:
 
 def _with(instance: Any, name: str, value: Any) -> str:
     others = [each for kind in names_of(instance) for each in kind if each != name]
-    return f"{type(instance).__name__}({name}={say_static(value)}{', ...' if others else ''})"
+    return f"{type(instance).__name__}({name}={format_static(value)}{', ...' if others else ''})"
 
 
 def _program(read: Callable[[Any], Any]) -> Callable[[Any], str]:
@@ -346,7 +345,7 @@ def _program(read: Callable[[Any], Any]) -> Callable[[Any], str]:
         return read(tree)
 
     function = jax.jit(own)
-    return lambda tree: say_leaf(function(for_jit(tree)))
+    return lambda tree: format_leaf(function(for_jit(tree)))
 
 
 # ------------------------------------------------------------------------ the fix
@@ -411,7 +410,7 @@ def _text(kind: Any) -> str:
     if isinstance(kind, str):
         return kind
     text = kind.__name__ if type(kind) is type else str(without_marks(kind))
-    return re.sub(r"\b(typing|builtins|collections\.abc|__main__)\.", "", plain(text))
+    return re.sub(r"\b(typing|builtins|collections\.abc|__main__)\.", "", without_addresses(text))
 
 
 def _default(cls: Any, name: str) -> str:
@@ -425,5 +424,5 @@ def _default(cls: Any, name: str) -> str:
         return f"default_factory={named}" if named.isidentifier() else "default_factory=..."
     if definition.default is dataclasses.MISSING:
         return ""
-    text = short(definition.default, _WIDTH)
+    text = short_repr(definition.default, _WIDTH)
     return f"default={'...' if text.startswith('<') or text.endswith('...') else text}"

@@ -11,7 +11,8 @@ from leafwise._classes.annotations import without_marks
 from leafwise._jax.events import count_events
 from leafwise._trees.roles import exchange, names_of, stored_value
 from leafwise.cli.targets import is_abstract
-from leafwise.testing._words import tell
+from leafwise.testing._format import format_error
+from leafwise.testing.strategies._annotations import accepts_none, argument_for
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
     FieldContext,
@@ -22,7 +23,6 @@ from leafwise.testing.strategies._constructor import (
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._objects import is_user_registered
-from leafwise.testing.strategies._values import accepts_none, argument_for
 
 _MANY: Final = 2000
 """How many values to show to a constructor that has refused the usual number."""
@@ -156,7 +156,7 @@ class Builder:
                 return simplest(strategy, wanted, tries)
         if not self._errors:
             self._refuse_undrawable()
-        reason = f"; the last error was {tell(self._errors[-1])}" if self._errors else ""
+        reason = f"; the last error was {format_error(self._errors[-1])}" if self._errors else ""
         name = self.cls.__name__
         msg = (
             f"{name}: no drawn values were accepted by its constructor{reason}\n"

@@ -10,7 +10,13 @@ import jax
 from leafwise._trees.roles import Names, exchange, field_order, names_of, stored_value
 from leafwise.cli.changes import Builder, simplest
 from leafwise.errors import StaticFieldError
-from leafwise.testing._words import change_of, plain, say_leaf, say_static, short
+from leafwise.testing._format import (
+    format_change,
+    format_leaf,
+    format_static,
+    short_repr,
+    without_addresses,
+)
 from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._leaves import LEAF_EDITS, is_numeric
 from leafwise.testing.strategies._statics import is_distinct, twins
@@ -90,9 +96,9 @@ def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
             continue
         stored = stored_value(made, name, twin)
         distinct = is_distinct(value, stored)
-        text = f"{say_static(value)} -> {short(twin)} ({type(twin).__name__})"
+        text = f"{format_static(value)} -> {short_repr(twin)} ({type(twin).__name__})"
         if type(stored) is not type(twin):
-            text += f", converted to {say_static(stored)}"
+            text += f", converted to {format_static(stored)}"
         edited = exchange(builder.base, name, stored)
         yield FieldEdit(name, "type", text, edited, static=True, must_retrace=distinct)
         return
@@ -101,7 +107,7 @@ def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
 def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
     base: Any = jax.tree_util.tree_structure(builder.base)
 
-    def differs(stored: Any) -> bool:
+    def distinct(stored: Any) -> bool:
         distinct = is_distinct(value, stored)
         if distinct is not None:
             return distinct
@@ -109,12 +115,14 @@ def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
         return bool(base != jax.tree_util.tree_structure(edited))
 
     try:
-        other = _find_other(builder, name, differs)
+        other = _find_other(builder, name, distinct)
     except (CannotBuildError, StaticFieldError) as error:
-        return FieldEdit(name, "value", plain(str(error)).splitlines()[0], None, static=True)
+        return FieldEdit(
+            name, "value", without_addresses(str(error)).splitlines()[0], None, static=True
+        )
     except LookupError:
         return FieldEdit(name, "value", "no other value was found", None, static=True)
-    text = change_of(say_static(value), say_static(other))
+    text = format_change(format_static(value), format_static(other))
     edited = exchange(builder.base, name, other)
     return FieldEdit(name, "value", text, edited, static=True, must_retrace=True)
 
@@ -131,14 +139,14 @@ def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
         changed = edit_leaf(leaf)
         if changed is None:
             if kind == "value":
-                text = f"{say_leaf(leaf)} has no elements"
+                text = f"{format_leaf(leaf)} has no elements"
                 yield FieldEdit(name, kind, text, None, static=False)
             continue
         new_leaves = [*leaves[:index], changed, *leaves[index + 1 :]]
         edited = exchange(builder.base, name, jax.tree_util.tree_unflatten(structure, new_leaves))
-        text = f"{say_leaf(leaf)} -> {say_leaf(changed)}"
-        if kind == "value" and say_leaf(leaf) == say_leaf(changed):
-            text = f"{say_leaf(leaf)}, other elements"
+        text = f"{format_leaf(leaf)} -> {format_leaf(changed)}"
+        if kind == "value" and format_leaf(leaf) == format_leaf(changed):
+            text = f"{format_leaf(leaf)}, other elements"
         yield FieldEdit(name, kind, text, edited, static=False, must_retrace=must_retrace)
     if builder.may_be_none(name):
         yield _structure_edit(builder, name)
@@ -149,15 +157,15 @@ def _structure_edit(builder: Builder, name: str) -> FieldEdit:
     value = getattr(builder.base, name)
     before: Any = jax.tree_util.tree_structure(value)
 
-    def differs(stored: Any) -> bool:
+    def distinct(stored: Any) -> bool:
         after: Any = jax.tree_util.tree_structure(stored)
         return bool(before != after)
 
     try:
-        other = _find_other(builder, name, differs)
+        other = _find_other(builder, name, distinct)
     except (LookupError, CannotBuildError):
-        text = f"{short(value)} has no leaf that could be changed"
+        text = f"{short_repr(value)} has no leaf that could be changed"
         return FieldEdit(name, "structure", text, None, static=False)
-    text = change_of(short(value), say_leaf(other))
+    text = format_change(short_repr(value), format_leaf(other))
     edited = exchange(builder.base, name, other)
     return FieldEdit(name, "structure", text, edited, static=False, must_retrace=True)

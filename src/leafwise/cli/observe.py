@@ -12,7 +12,7 @@ from leafwise.cli.changes import Builder
 from leafwise.cli.edits import FieldEdit, edits_of, while_changing
 from leafwise.cli.records import CheckedRow, Verdict
 from leafwise.cli.targets import for_jit, is_own
-from leafwise.testing._words import plain, tell
+from leafwise.testing._format import format_error, without_addresses
 from leafwise.testing.strategies._leaves import is_numeric
 
 
@@ -36,7 +36,7 @@ def check_fields(
                 for edit in edits_of(builder, name, names):
                     yield observe(builder.base, edit)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
-            note = tell(error)
+            note = format_error(error)
             yield CheckedRow(name, name not in names.dynamic, "", "", "", 0, 0, Verdict.ERROR, note)
 
 
@@ -50,7 +50,7 @@ def untraceable(base: Any) -> str:
                 _run(_program(), leaf)
             except Exception:  # noqa: BLE001  # JAX has several for it
                 where = f"{type(base).__name__}{jax.tree_util.keystr(path)}"
-                return plain(
+                return without_addresses(
                     f"{where}: JAX cannot trace {got(leaf)}, so no jitted function takes the "
                     f"class\n  fix: make the field static: lw.static_field()"
                 )

@@ -27,8 +27,8 @@ from leafwise.cli.records import Caution, CheckedRow, ClassReport, LawResult, Us
 from leafwise.cli.targets import CheckTarget, is_own, library_of, source_location
 from leafwise.errors import LawViolation
 from leafwise.testing._check import check_pytree
+from leafwise.testing._format import format_error, short_repr, without_addresses
 from leafwise.testing._laws.law import Law, unknown_law
-from leafwise.testing._words import plain, short, tell
 from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
@@ -180,7 +180,7 @@ def check_class(
     try:
         builder, problem = _build(cls, chosen.seconds)
     except CannotBuildError as error:
-        builder, problem = None, plain(str(error))
+        builder, problem = None, without_addresses(str(error))
     except TooLong:
         builder = None
         problem = (
@@ -191,8 +191,8 @@ def check_class(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next class
-        builder, problem = None, f"{cls.__name__}: while it was checked: {tell(error)}"
-    instance = "" if builder is None else short(builder.base, _WIDTH)
+        builder, problem = None, f"{cls.__name__}: while it was checked: {format_error(error)}"
+    instance = "" if builder is None else short_repr(builder.base, _WIDTH)
     report = dataclasses.replace(report, instance=instance)
     if builder is None or problem:
         if target.optional:
@@ -231,7 +231,7 @@ def _change_fields(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the laws
-        note = tell(error)
+        note = format_error(error)
     yield from rows
     if note:
         yield CheckedRow("", static=False, kind="", change="", predicted="", traces=0, compiles=0,
@@ -367,7 +367,7 @@ def check_law(
                 message = "tried on one instance, as no others were found"
                 check_pytree(one, laws=[law], settings=settings, seed=seed)
     except LawViolation as error:
-        message = plain(str(error))
+        message = without_addresses(str(error))
         return LawResult(str(law), Verdict.VIOLATION, error.path, message, error.owner)
     except TooLong:
         return LawResult(str(law), Verdict.ERROR, message=_too_long(seconds))
@@ -390,7 +390,7 @@ _HYPOTHESIS_NOTES: Final = (
 def _tell_without_hypothesis(error: BaseException) -> str:
     notes: list[str] = getattr(error, "__notes__", [])
     notes[:] = [note for note in notes if not note.strip().startswith(_HYPOTHESIS_NOTES)]
-    return tell(error)
+    return format_error(error)
 
 
 # ------------------------------------------------------------------------ limited time

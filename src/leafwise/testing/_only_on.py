@@ -1,4 +1,4 @@
-"""A function that says what it recompiles on, and is held to it."""
+"""A function that declares what it recompiles on, and raises if it recompiles on more."""
 
 import collections
 import functools
@@ -18,7 +18,7 @@ from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import RetraceError
 from leafwise.testing._subject import Subject
-from leafwise.testing.strategies._places import argument_spots, is_below
+from leafwise.testing.strategies._edit_positions import argument_positions, is_below
 
 if TYPE_CHECKING:
     import hypothesis
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class OnlyOn(Generic[P, R]):
-    """A jitted function that recompiles on account of some paths only.
+    """A jitted function that recompiles on changes at some paths only.
 
     Attributes:
         paths: Where a change may trace and compile again.
@@ -40,34 +40,32 @@ class OnlyOn(Generic[P, R]):
     __wrapped__: Callable[..., Any]
 
     def __init__(self, fun: Callable[P, R], paths: tuple[str, ...]) -> None:
-        """Jit the function, unless it is jitted."""
         functools.update_wrapper(self, fun, updated=())
         self.paths = paths
         self._subject = Subject(fun)
         self.jitted: Callable[P, R] = self._subject.jitted
         self.__wrapped__ = self._subject.plain
-        self._seen: dict[Signature, None] = {}
+        self._signatures: dict[Signature, None] = {}
         self._lock = threading.Lock()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function.
 
         Raises:
-            RetraceError: JAX has traced or compiled it again, and not on account of the
-                paths alone.
+            RetraceError: JAX has retraced or recompiled it for a change elsewhere.
         """
         __tracebackhide__ = True
         if any(map(is_tracer, jax.tree_util.tree_leaves((args, kwargs)))):
             return self.jitted(*args, **kwargs)  # a part of another program
-        signature = self._subject.sign(args, kwargs)
+        signature = self._subject.signature(args, kwargs)
         with watch(eager=False) as log:
             result = self.jitted(*args, **kwargs)
         here = threading.get_ident()
-        made = any(event.thread_id == here for event in log.of(self.jitted))
+        traced = any(event.thread_id == here for event in log.of(self.jitted))
         with self._lock:
-            is_known, earlier = signature in self._seen, list(self._seen)
-            self._seen[signature] = None
-        if made and not is_known:  # else its program was there, and was cleared
+            is_known, earlier = signature in self._signatures, list(self._signatures)
+            self._signatures[signature] = None
+        if traced and not is_known:  # a known one: its program was cleared
             self._judge([explain(before, signature) for before in earlier])
         return result
 
@@ -87,7 +85,7 @@ class OnlyOn(Generic[P, R]):
             RetraceError: There is none.
         """
         __tracebackhide__ = True
-        blamed = [self._elsewhere(explanation) for explanation in explanations]
+        blamed = [self._reasons_elsewhere(explanation) for explanation in explanations]
         if not blamed or not all(blamed):
             return
         reasons = min(blamed, key=len)
@@ -96,8 +94,8 @@ class OnlyOn(Generic[P, R]):
         lines += [str(reason) for reason in reasons]
         raise RetraceError("\n  ".join(lines), (explanations[blamed.index(reasons)],))
 
-    def _elsewhere(self, explanation: Explanation) -> list[Reason]:
-        """Return the reasons to recompile that are of other paths."""
+    def _reasons_elsewhere(self, explanation: Explanation) -> list[Reason]:
+        """Return the reasons to recompile on other paths."""
         return [
             reason
             for reason in explanation.reasons
@@ -112,7 +110,7 @@ class OnlyOn(Generic[P, R]):
         seed: int | None = None,
         **strategies: Any,
     ) -> None:
-        """Check it with drawn arguments: another value elsewhere is no reason to recompile.
+        """Check it with drawn arguments: another value elsewhere must not recompile it.
 
         Args:
             settings: Hypothesis' settings; the profile in force if None.
@@ -120,11 +118,11 @@ class OnlyOn(Generic[P, R]):
             **strategies: By parameter, in place of what its annotation says.
 
         Raises:
-            LawViolation: JAX did something else than predicted, or recompiled on another
+            LawViolation: JAX did something other than predicted, or recompiled on another
                 path; it has the path.
             CannotBuildError: No arguments can be made: there is no annotation, and no
                 strategy is given.
-            ValueError: A path leads nowhere, or no other value was found for it.
+            ValueError: Nothing is at a path, or no other value was found for it.
             TypeError: A strategy is given for no parameter, or a parameter must be given by
                 keyword.
         """
@@ -139,7 +137,7 @@ class OnlyOn(Generic[P, R]):
             self._subject.fresh,
             Claims(retrace=self.paths, others_reuse=True),
             arguments_of=tuple,
-            places_of=functools.partial(argument_spots, static=self._subject.static_names),
+            positions_of=functools.partial(argument_positions, static=self._subject.static_names),
             settings=settings,
             seed=seed,
         )
@@ -152,7 +150,7 @@ def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
         TypeError: A parameter must be given by keyword.
         CannotBuildError: One has no annotation, no default, and no strategy.
     """
-    from leafwise.testing.strategies._constructor import CannotBuildError  # noqa: PLC0415  # as above
+    from leafwise.testing.strategies._constructor import CannotBuildError  # noqa: PLC0415  # needs Hypothesis
 
     hints = typing.get_type_hints(fun, include_extras=True)
     names: list[str] = []
@@ -183,7 +181,7 @@ def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
 
 
 def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
-    """Decorate a function that recompiles on account of some paths only.
+    """Decorate a function that recompiles on changes at some paths only.
 
     Each call is watched: where JAX traces or compiles again, and the call differs from every
     earlier one elsewhere than in these paths, the call raises. With `OnlyOn.check` the same is
@@ -191,13 +189,13 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
 
     Args:
         *paths: Paths of arguments, as in explanations: ``"config.depth"``; what lies below
-            counts. None for a function that is never to recompile.
+            counts. Without paths, the function must never recompile.
 
     Returns:
         A decorator for functions, jitted or not; one that is not is jitted.
 
     Raises:
-        TypeError: A path is no text, or what is decorated no function.
+        TypeError: A path is not a string, or what is decorated is not a function.
         ValueError: (on decorating) A path begins with no parameter of the function.
 
     Example:
@@ -224,10 +222,10 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
 
 
 def _check_names(fun: Callable[..., Any], paths: tuple[str, ...]) -> None:
-    """Refuse paths that begin with no parameter.
+    """Refuse paths that do not begin with a parameter.
 
     Raises:
-        ValueError: There is one.
+        ValueError: One does not.
     """
     parameters = inspect.signature(fun).parameters
     kinds = {parameter.kind for parameter in parameters.values()}

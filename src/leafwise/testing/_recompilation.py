@@ -18,6 +18,7 @@ from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.run import run_law, strategy_of
 from leafwise.testing._subject import Subject, probe
+from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, is_below
 from leafwise.testing.strategies._edits import (
     Edit,
     EditKind,
@@ -26,7 +27,6 @@ from leafwise.testing.strategies._edits import (
     options_of,
 )
 from leafwise.testing.strategies._leaves import is_numeric
-from leafwise.testing.strategies._places import EditPosition, Role, is_below, spots
 
 VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 """The edits that claims are about: another value, all else being equal."""
@@ -35,14 +35,14 @@ VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 def as_predicted(case: Case) -> None:
     """Change one thing, in each way, and compare what JAX does with what is predicted."""
     x = case.instance
-    options = options_of(spots(x))
+    options = options_of(edit_positions(x))
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
-        return  # there is nothing to change, or no jitted function takes it
-    for kind, places in options.items():
-        spot, strategy = case.draw(st.sampled_from(places))
-        edit = make_edit(kind, spot, case.draw(strategy))
+        return  # nothing can be changed, or a jitted function does not accept it
+    for kind, positions in options.items():
+        position, strategy = case.draw(st.sampled_from(positions))
+        edit = make_edit(kind, position, case.draw(strategy))
         if edit is None:
-            continue  # the class does not take it, or makes the same of it
+            continue  # the class rejects it, or converts it back
         subject = probe()
         case.attempt("a jitted function", subject.warm, [x])
         judge(case, subject, ([x], [edit.edited]), edit)
@@ -51,7 +51,7 @@ def as_predicted(case: Case) -> None:
 def judge(
     case: Case, subject: Subject, calls: tuple[Sequence[Any], Sequence[Any]], edit: Edit[Any]
 ) -> Outcome:
-    """Call a function that is warm with other arguments; return what JAX did.
+    """Call a warm function with other arguments; return what JAX did.
 
     Where JAX is expected to refuse the arguments, that is an error, and nothing is called.
 
@@ -59,10 +59,10 @@ def judge(
         LawViolation: It is not what was predicted.
     """
     before, after = calls
-    predicted = explain(subject.sign(before), subject.sign(after))
+    predicted = explain(subject.signature(before), subject.signature(after))
     if predicted.outcome is Outcome.ERROR:
         return Outcome.ERROR
-    seen = subject.see(after)
+    seen = subject.call(after)
     expected = Outcome.REUSE if predicted.outcome is Outcome.DISPATCH else predicted.outcome
     if expected is not seen and expected is not Outcome.UNKNOWN:
         text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
@@ -85,14 +85,14 @@ class Claims:
     others_reuse: bool = False
 
     def about(self, path: str) -> Outcome | None:
-        """Return what is claimed of a path; the claim that names most of it counts."""
+        """Return what is claimed of a path; the most specific claim counts."""
         named = [each for each in (*self.retrace, *self.reuse) if is_below(path, [each])]
         if named:
             return Outcome.RETRACE if max(named, key=len) in self.retrace else Outcome.REUSE
         return Outcome.REUSE if self.others_reuse else None
 
     def check(self, case: Case, edit: Edit[Any], seen: Outcome) -> None:
-        """Compare what was seen with what is claimed.
+        """Compare what JAX did with what is claimed.
 
         Raises:
             LawViolation: It is not as claimed.
@@ -102,14 +102,14 @@ class Claims:
             return
         if self.others_reuse and claimed is Outcome.RETRACE:
             return  # it may, and need not
-        words = {Outcome.RETRACE: "a retrace", Outcome.REUSE: "no retrace, and no recompile"}
+        wanted = {Outcome.RETRACE: "a retrace", Outcome.REUSE: "no retrace, and no recompile"}
         fix = _FIXES[claimed, edit.kind is EditKind.LEAF_VALUE]
         text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
-        case.fail(edit.path, text, f"{words[claimed]}, as claimed", fix=fix)
+        case.fail(edit.path, text, f"{wanted[claimed]}, as claimed", fix=fix)
 
 
 def _is_other_value(edit: Edit[Any]) -> bool:
-    """Return whether an edit is one that claims are about: zeros of two signs are equal."""
+    """Return whether claims are about an edit: not if == holds, as for 0.0 and -0.0."""
     if edit.kind is not EditKind.STATIC_VALUE:
         return edit.kind in VALUES
     try:
@@ -148,19 +148,19 @@ def check_recompilation(
     Args:
         cls_or_strategy: The class, or a strategy for its instances.
         fun: A function of one instance, jitted or not; one that uses all leaves if None.
-            It may refuse a changed instance by raising.
+            It may reject an edited instance by raising.
         retrace_on: Paths, such as ``"config.depth"``, where another value traces again.
         reuse_on: Paths where another value neither traces nor compiles.
         settings: Hypothesis' settings; the profile in force if None.
         seed: Of the draws; what the settings say if None.
 
     Raises:
-        LawViolation: JAX did something else than predicted or claimed; it has the path.
+        LawViolation: JAX did something other than predicted or claimed; it has the path.
         CannotBuildError: No instance can be made.
-        ValueError: A path leads nowhere, or no other value was found for it, so that the
+        ValueError: Nothing is at a path, or no other value was found for it, so that the
             claim cannot be tested.
-        TypeError: `cls_or_strategy` is neither a class nor a strategy, `fun` no function, a
-            path no text.
+        TypeError: `cls_or_strategy` is neither a class nor a strategy, `fun` is not a function,
+            or a path is not a string.
 
     Example:
         >>> check_recompilation(Params, retrace_on={"act"}, reuse_on={"lr", "w"})  # doctest: +SKIP
@@ -183,7 +183,7 @@ def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
     """Return paths as a tuple, in order.
 
     Raises:
-        TypeError: One is no text.
+        TypeError: One is not a string.
     """
     listed: Any = [paths] if isinstance(paths, str) else paths
     several: list[Any] = list(listed) if isinstance(listed, Iterable) else [listed]
@@ -200,7 +200,7 @@ def check_claims(
     claims: Claims,
     *,
     arguments_of: Callable[[Any], Sequence[Any]],
-    places_of: Callable[[Any], Iterable[EditPosition]] = spots,
+    positions_of: Callable[[Any], Iterable[EditPosition]] = edit_positions,
     settings: hypothesis.settings | None,
     seed: int | None,
 ) -> None:
@@ -211,12 +211,12 @@ def check_claims(
         make: Returns a function without programs.
         claims: What is claimed.
         arguments_of: Returns the arguments, for what was drawn.
-        places_of: Returns the places where it can be changed.
+        positions_of: Returns the places where it can be changed.
         settings: Hypothesis' settings.
         seed: Of the draws.
 
     Raises:
-        LawViolation: JAX did something else than predicted or claimed.
+        LawViolation: JAX did something other than predicted or claimed.
         ValueError: A claim cannot be tested.
     """
     __tracebackhide__ = True
@@ -227,22 +227,23 @@ def check_claims(
         run_law(law, strategy, check, settings=settings, seed=seed, share=share)
 
     given = hypothesis.settings() if settings is None else settings
-    few = _FEW / getattr(given, "max_examples", _FEW)  # else each path would be tried too rarely
+    few = _FEW / getattr(given, "max_examples", _FEW)
     for path in (*claims.retrace, *claims.reuse):
-        trial = _Trial(strategy, make, claims, arguments_of, places_of, path)
+        trial = _Trial(strategy, make, claims, arguments_of, positions_of, path)
         try:
             run(trial, max(0.2, few))
         except hypothesis.errors.Unsatisfiable:
             trial.tested = 0
         trial.refuse_untested()
-    anything = _Trial(strategy, make, claims, arguments_of, places_of)
+    anything = _Trial(strategy, make, claims, arguments_of, positions_of)
     run(anything, 0.3)
     if claims.others_reuse:  # each of them, since a few random edits pass many by
         for path, role in anything.known.items():
             if role is not Role.CONTAINER and claims.about(path) is Outcome.REUSE:
                 with contextlib.suppress(hypothesis.errors.Unsatisfiable):
                     run(
-                        _Trial(strategy, make, claims, arguments_of, places_of, path), max(0.1, few)
+                        _Trial(strategy, make, claims, arguments_of, positions_of, path),
+                        max(0.1, few),
                     )
 
 
@@ -258,18 +259,17 @@ class _Trial:
     make: Callable[[], Subject]
     claims: Claims
     arguments_of: Callable[[Any], Sequence[Any]]
-    places_of: Callable[[Any], Iterable[EditPosition]]
+    positions_of: Callable[[Any], Iterable[EditPosition]]
     path: str = ""
     tested: int = 0
     known: dict[str, Role] = dataclasses.field(default_factory=dict[str, Role])
     raised: list[Exception] = dataclasses.field(default_factory=list[Exception])
 
     def check(self, case: Case) -> None:
-        """Test one example."""
         x = case.instance
-        places = list(self.places_of(x))
-        self.known.update({spot.path: spot.role for spot in places if spot.path})
-        edit = self._draw(case, places)
+        positions = list(self.positions_of(x))
+        self.known.update({position.path: position.role for position in positions if position.path})
+        edit = self._draw(case, positions)
         if edit is None:
             return
         subject = self.make()
@@ -287,20 +287,23 @@ class _Trial:
         self.tested += 1
         self.claims.check(case, edit, seen)
 
-    def _draw(self, case: Case, places: list[EditPosition]) -> Edit[Any] | None:
+    def _draw(self, case: Case, positions: list[EditPosition]) -> Edit[Any] | None:
         """Draw an edit; statics take values that the strategy draws, if it draws others."""
         kinds = VALUES if self.path else tuple(EditKind)
         if self.path:
-            places = [spot for spot in places if is_below(spot.path, [self.path])]
-        options = options_of(places, kinds)
-        donated = {spot.path: spot.value for spot in self.places_of(case.draw(self.strategy))}
+            positions = [position for position in positions if is_below(position.path, [self.path])]
+        options = options_of(positions, kinds)
+        donated = {
+            position.path: position.value
+            for position in self.positions_of(case.draw(self.strategy))
+        }
         static = EditKind.STATIC_VALUE
         offers = [
-            (spot, st.just(donated[spot.path]))
-            for spot in places
-            if spot.role is Role.STATIC
-            and spot.path in donated
-            and make_edit(static, spot, donated[spot.path]) is not None
+            (position, st.just(donated[position.path]))
+            for position in positions
+            if position.role is Role.STATIC
+            and position.path in donated
+            and make_edit(static, position, donated[position.path]) is not None
         ]
         if offers:
             options[static] = offers

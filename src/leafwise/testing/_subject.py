@@ -1,4 +1,4 @@
-"""A function under test: called with arguments and watched, and its calls recorded."""
+"""A function under test: each call is watched, and its signature recorded."""
 
 import functools
 import inspect
@@ -21,7 +21,7 @@ _EQUINOX: Final = "equinox._jit"
 
 
 class Subject:
-    """A jitted function, whose programs can be counted and forgotten.
+    """A jitted function whose programs can be counted and dropped.
 
     Attributes:
         plain: The function as it was written.
@@ -29,8 +29,7 @@ class Subject:
     """
 
     def __init__(self, fun: Callable[..., Any]) -> None:
-        """Jit a function; one that is jitted stays as it is."""
-        if inspect.ismethod(fun):  # whose first argument is given: options do not count it
+        if inspect.ismethod(fun):  # its first argument is bound: options do not count it
             fun = functools.partial(fun)
         self.plain: Callable[..., Any] = getattr(fun, "__wrapped__", fun)
         self._filtered = type(fun).__module__ == _EQUINOX
@@ -41,7 +40,6 @@ class Subject:
 
     @property
     def static_names(self) -> frozenset[str]:
-        """The names of the arguments that are static."""
         parameters = list(inspect.signature(self.plain).parameters)
         numbered = {parameters[n] for n in self._statics.numbers if n < len(parameters)}
         return frozenset({*numbered, *self._statics.names})
@@ -51,27 +49,26 @@ class Subject:
         if not self._filtered:
             self.jitted.clear_cache()
             return self
-        # The programs are those of a function inside it: another one has none.
-        import equinox  # noqa: PLC0415  # the function is of it, so it is there
+        # equinox's wrapper cannot clear the cache of the function inside: wrap it again.
+        import equinox  # noqa: PLC0415  # the function is its own, so it is imported
 
         plain = self.plain
         return Subject(equinox.filter_jit(functools.partial(plain)))
 
-    def sign(
+    def signature(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] = MappingProxyType({})
     ) -> Signature:
-        """Record a call."""
         labels = labels_of(self.plain, args, kwargs)
         return record(args, kwargs, self._statics, filtered=self._filtered, labels=labels)
 
     def warm(self, args: Sequence[Any]) -> None:
-        """Make the program for these arguments."""
+        """Compile the program for these arguments."""
         self._call(args)
 
-    def see(self, args: Sequence[Any]) -> Outcome:
+    def call(self, args: Sequence[Any]) -> Outcome:
         """Call, and return what JAX did: a retrace, a recompile, or a reuse.
 
-        An exception of the function comes out as it is.
+        An exception of the function is not caught.
         """
         with count_events() as counts:
             self._call(args)
@@ -88,7 +85,7 @@ class Subject:
 
 
 def probe() -> Subject:
-    """Return a function that JAX has not seen, and that uses all leaves of its argument."""
+    """Return a new function, without programs, that uses all leaves of its argument."""
 
     def everything(tree: Any) -> list[Any]:
         leaves = jax.tree_util.tree_leaves(tree)

@@ -318,7 +318,7 @@ def test_misspelt(project: Project) -> None:
     """)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*(1, of='stepp') on test_it.py::test_it: there is no function of the name 'stepp', *"]
+        ["*(1, of='stepp') on test_it.py::test_it: no function is named 'stepp', *"]
     )
     result.stdout.fnmatch_lines(["*did you mean 'step'?*"])
 

@@ -211,7 +211,9 @@ def test_a_crashed_worker(project: Project) -> None:
     )
     result = project.run_apart("-n1", "--leafwise-report=report.json")
     result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines([TITLE, "*<lambda>*", "what 1 worker counted was lost in a crash"])
+    result.stdout.fnmatch_lines(
+        [TITLE, "*<lambda>*", "the counts of 1 worker were lost in a crash"]
+    )
     report = read(project)
     assert (report["workers"], report["crashed_workers"]) == (1, 1)
 

@@ -12,16 +12,16 @@ import jax
 
 from leafwise._objects.code import is_importable
 from leafwise._trees.roles import names_of, try_exchange
+from leafwise.testing._format import format_error
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
 from leafwise.testing._laws.same import difference, state_of
-from leafwise.testing._words import tell
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
 
 def copies(case: Case) -> None:
-    """Copy in three ways."""
+    """Copy with copy, deepcopy and pickle."""
     x = case.instance
     _compare(case, "copy.copy", copy.copy)
     if _parts_allow(x, copy.deepcopy):
@@ -33,7 +33,7 @@ def copies(case: Case) -> None:
 def _compare(case: Case, how: str, do: Callable[[Any], Any]) -> None:
     x = case.instance
     made = case.attempt(how, do, x)
-    found = difference(x, made, names_of(x), _faithful(x, do))
+    found = difference(x, made, names_of(x), _copied_faithfully(x, do))
     if found is not None:
         path, got, wanted = found
         case.fail(path, f"{got} after {how}", wanted)
@@ -47,7 +47,7 @@ def _pickled(value: Any) -> Any:
 
 
 def _parts_allow(x: Any, do: Callable[[Any], Any]) -> bool:
-    """Return whether each part alone can be copied: if not, it is not the class's fault."""
+    """Return whether each part alone can be copied: if not, the class is not to blame."""
     children, aux = _REGISTRY.flatten_one_level(x) or ((), None)
     try:
         for value in (*state_of(x).values(), *children, aux):
@@ -57,8 +57,8 @@ def _parts_allow(x: Any, do: Callable[[Any], Any]) -> bool:
     return True
 
 
-def _faithful(x: Any, do: Callable[[Any], Any]) -> tuple[str, ...]:
-    """Return the attributes of which a copy is the same: that of some functions is not."""
+def _copied_faithfully(x: Any, do: Callable[[Any], Any]) -> tuple[str, ...]:
+    """Return the attributes that a copy keeps: a copied function may be another one."""
     names = names_of(x)
     copied = {
         name: try_exchange(x, name, do(getattr(x, name)))
@@ -77,7 +77,7 @@ def _is_found_elsewhere(cls: type) -> bool:
 
 
 def fresh_process(case: Case) -> None:
-    """Unpickle in a process that has not seen the class, and where texts have other hashes."""
+    """Unpickle in a process that has not imported the class, and hashes strings differently."""
     x = case.instance
     if not _is_found_elsewhere(case.cls) or not _parts_allow(x, _pickled):
         return
@@ -86,7 +86,7 @@ def fresh_process(case: Case) -> None:
         first = pickle.dumps(x)
         _hash_all(x, names)
         second = pickle.dumps(x)
-    except Exception:  # noqa: BLE001  # told by the law of copies
+    except Exception:  # noqa: BLE001  # the law `copies` reports it
         return
     module = case.cls.__module__
     aux = b""
@@ -94,7 +94,7 @@ def fresh_process(case: Case) -> None:
         aux = pickle.dumps(_REGISTRY.flatten_one_level(x)[1])
     needed = _modules_in(first, second, aux)
     if "__main__" in needed:
-        return  # that is another one there
+        return  # `__main__` is another module there
     paths = [folder for name in (module, *needed) for folder in folder_of(name)]
     request = UnpickleRequest(list(dict.fromkeys(paths)), module, (first, second), names, aux)
     try:
@@ -102,27 +102,27 @@ def fresh_process(case: Case) -> None:
     except EOFError:
         case.fail("", "a new process ended while it unpickled it", "an instance")
     if answer.missing:
-        return  # a module that cannot be imported there: nothing to do with the class
+        return  # a module cannot be imported there: the class is not to blame
     if answer.problem:
         case.fail(answer.path, f"in a new process, {answer.problem}", "an equal instance")
     try:
         back = pickle.loads(answer.back)  # noqa: S301  # what was sent
     except Exception as error:  # noqa: BLE001  # the user's own code
-        case.fail("", f"back from a new process, {tell(error)}", "an equal instance")
-    found = difference(x, back, names_of(x), _faithful(x, _pickled))
+        case.fail("", f"back from a new process, {format_error(error)}", "an equal instance")
+    found = difference(x, back, names_of(x), _copied_faithfully(x, _pickled))
     if found is not None:
         path, got, wanted = found
         case.fail(path, f"{got} back from a new process", wanted)
 
 
 def _modules_in(*pickles: bytes) -> list[str]:
-    """Return the modules that pickles may import from: what they name that is one."""
+    """Return the modules that pickles may import from: the strings in them that name one."""
     texts = {arg for each in pickles if each for _, arg, _ in pickletools.genops(each)}
     return sorted(text for text in texts if isinstance(text, str) and text in sys.modules)
 
 
 def _hash_all(x: Any, names: tuple[str, ...]) -> None:
-    """Let everything compute its hash, and keep it if it does."""
+    """Call every hash, so that one that is cached would be pickled."""
     level: Any = _REGISTRY.flatten_one_level(x)
     for value in (x, level[1], *(getattr(x, name) for name in names)):
         with contextlib.suppress(Exception):

@@ -1,6 +1,6 @@
 """The other process: it unpickles instances where no class has been used yet.
 
-Run as a program, it answers requests on its standard input until that ends. Texts have other
+Run as a program, it answers requests on its standard input until that ends. Strings have other
 hashes there than here.
 """
 
@@ -53,11 +53,10 @@ class Answer(NamedTuple):
     back: bytes = b""
 
 
-class FarProcess:
+class UnpicklingProcess:
     """A process that answers requests, started with the first one."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -117,7 +116,7 @@ def _start() -> "subprocess.Popen[bytes]":
     )
 
 
-PROCESS: Final = FarProcess()
+PROCESS: Final = UnpicklingProcess()
 """The one that all checks of this process share."""
 atexit.register(PROCESS.close)
 
@@ -147,28 +146,28 @@ def _answer(request: UnpickleRequest) -> Answer:
     sys.path += [path for path in request.paths if path not in sys.path]
     try:
         __import__(request.module)
-    except BaseException as error:  # noqa: BLE001  # a script that ends the process, say
+    except BaseException as error:  # noqa: BLE001  # it may even call sys.exit
         return Answer(missing=f"{type(error).__name__}: {error}")
     try:
-        before, after = (pickle.loads(each) for each in request.pickles)  # noqa: S301  # as above
+        before, after = (pickle.loads(each) for each in request.pickles)  # noqa: S301  # what was sent
     except BaseException as error:  # noqa: BLE001  # the user's own code
         last = traceback.format_exception_only(error)[-1].strip()
         return Answer(problem=f"it does not unpickle: {last}")
     try:
         path, problem = _compare(before, after, request)
         return Answer(path=path, problem=problem, back=pickle.dumps(before))
-    except BaseException as error:  # noqa: BLE001  # as above
+    except BaseException as error:  # noqa: BLE001  # the user's own code
         return Answer(problem=f"after it was unpickled: {type(error).__name__}: {error}")
 
 
 def _compare(before: Any, after: Any, request: UnpickleRequest) -> tuple[str, str]:
-    """Compare an instance that was never hashed with one that was, elsewhere."""
+    """Compare an instance that was never hashed with one that was hashed in the first process."""
     import jax  # noqa: PLC0415  # the class's module has loaded it
 
     flatten: Any = jax.tree_util.default_registry.flatten_one_level
     levels: list[Any] = [flatten(each) for each in (before, after)]
     if None in levels:
-        return "", "it is no pytree: importing its module does not register the class"
+        return "", "it is not a pytree: importing its module does not register the class"
     names = request.names
     pairs: list[tuple[str, Any, Any]] = [
         (name, getattr(before, name, None), getattr(after, name, None)) for name in names
@@ -176,7 +175,7 @@ def _compare(before: Any, after: Any, request: UnpickleRequest) -> tuple[str, st
     structures = [jax.tree_util.tree_structure(each) for each in (before, after)]
     pairs += [("", levels[0][1], levels[1][1]), ("", *structures)]
     if request.aux:
-        sent = pickle.loads(request.aux)  # noqa: S301  # as above
+        sent = pickle.loads(request.aux)  # noqa: S301  # what was sent
         pairs.append(("", levels[0][1], sent))
     for name, one, other in pairs:
         hashes: list[int] = []
@@ -184,7 +183,7 @@ def _compare(before: Any, after: Any, request: UnpickleRequest) -> tuple[str, st
             with contextlib.suppress(TypeError):
                 hashes.append(hash(each))
         if len(set(hashes)) > 1 and one == other:
-            return name, "values that are equal have two hashes: one was made before pickling"
+            return name, "equal values have two hashes: one was computed before pickling"
     return "", ""
 
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from leafwise._trees.roles import Names, names_of
+from leafwise.testing._format import format_leaf
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.same import difference, same_leaf
-from leafwise.testing._words import say_leaf
 from leafwise.testing.strategies._leaves import is_numeric
 
 _TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
@@ -23,20 +23,20 @@ def transformations(case: Case) -> None:
     x = case.instance
     leaves, _ = case.flatten(x)
     if not all(map(is_numeric, leaves)):
-        return  # no jitted function takes it
+        return  # a jitted function does not accept it
     names = names_of(x)
     for what, (run, keeps_leaves) in _TRANSFORMATIONS.items():
         if what == "jax.vmap" and not leaves:
             continue  # there is nothing to map over
-        inside = _watched(case, what, names)
+        inside = _checked_identity(case, what, names)
         made = case.attempt(what, run, inside, x)
         _check_result(case, what, made, names)
         if keeps_leaves:
             _check_leaves(case, what, made, leaves)
 
 
-def _watched(case: Case, what: str, names: Names) -> Function:
-    """Return the identity, which compares the statics of what is traced."""
+def _checked_identity(case: Case, what: str, names: Names) -> Function:
+    """Return the identity function; it compares the statics of what it is traced with."""
 
     def identity(traced: Any) -> Any:
         found = difference(case.instance, traced, names, names.static)
@@ -65,7 +65,7 @@ def _check_leaves(case: Case, what: str, made: Any, expected: list[Any]) -> None
         if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
             where = jax.tree_util.keystr(path).lstrip(".")
             case.fail(
-                where, f"{say_leaf(leaf)} out of {what}", f"{say_leaf(wanted)}, as it went in"
+                where, f"{format_leaf(leaf)} out of {what}", f"{format_leaf(wanted)}, as it went in"
             )
 
 
@@ -107,7 +107,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.eval_shape": (_eval_shape, False),
     "jax.checkpoint": (_checkpoint, True),
 }
-"""How each is called, and whether the leaves that go in come out."""
+"""How each is called, and whether it returns the leaves that it was given."""
 
 
 def _same(leaf: Any) -> Any:
@@ -130,11 +130,11 @@ def _sum_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 _LINES: Final = 4
-"""How much of JAX's report is shown: what leaked, and where it was made."""
+"""How many lines of JAX's report are shown: what leaked, and where it was created."""
 
 
-def no_leaks(case: Case) -> None:
-    """Flatten and unflatten inside a trace, and see whether a tracer stays behind."""
+def no_tracer_leaks(case: Case) -> None:
+    """Flatten and unflatten inside a trace under `jax.checking_leaks`."""
     x = case.instance
     leaves = case.flatten(x)[0]
     if not all(map(is_numeric, leaves)):
@@ -149,9 +149,9 @@ def no_leaks(case: Case) -> None:
     try:
         with jax.checking_leaks():
             jax.jit(function)(x)
-    except Exception as error:  # noqa: BLE001  # JAX raises a plain one
+    except Exception as error:  # noqa: BLE001  # JAX raises a plain Exception
         if "Leaked" not in str(error):
-            return  # told by other laws
+            return  # other laws report it
         problem = " ".join(map(str.strip, str(error).splitlines()[:_LINES]))
     if problem:
-        case.fail("", f"jax.checking_leaks found one: {problem}", "no tracer is kept")
+        case.fail("", f"jax.checking_leaks found a leak: {problem}", "no tracer is kept")

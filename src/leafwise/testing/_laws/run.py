@@ -1,4 +1,4 @@
-"""Running a test with drawn instances, and telling the smallest that fails."""
+"""Running a test with drawn instances, and reporting the smallest that fails."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,7 +20,7 @@ _SHRINKS: Final = 300
 """How many smaller examples are tried."""
 
 
-def strategy_of(cls_or_strategy: Any, who: str) -> "st.SearchStrategy[Any]":
+def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
     """Return a strategy for instances.
 
     Raises:
@@ -31,15 +31,14 @@ def strategy_of(cls_or_strategy: Any, who: str) -> "st.SearchStrategy[Any]":
     kind = getattr(cls_or_strategy, "__origin__", cls_or_strategy)  # Box[int] is of Box
     if isinstance(kind, type):
         return instances(cls_or_strategy)
-    msg = f"{who} takes a class or a strategy for its instances, got {got(cls_or_strategy)}"
+    msg = f"{caller} takes a class or a strategy for its instances, got {got(cls_or_strategy)}"
     if jax.tree_util.default_registry.flatten_one_level(cls_or_strategy) is not None:
         name = type(cls_or_strategy).__name__
-        msg += f"\n  fix: {who}({name}), or {who}(st.just(instance))"
+        msg += f"\n  fix: {caller}({name}), or {caller}(st.just(instance))"
     raise TypeError(msg)
 
 
 def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothesis.settings:
-    """Return the settings under which a law is tested."""
     given: Any = settings if settings is not None else hypothesis.settings()
     if not isinstance(given, hypothesis.settings):
         msg = f"settings takes hypothesis.settings(...), got {got(given)}"
@@ -48,7 +47,7 @@ def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothe
         given,
         max_examples=max(1, round(given.max_examples * share)),
         deadline=None,
-        # Not `explain`, which runs many more examples for notes that speak of our own lines.
+        # Not `explain`, which runs many more examples for notes on our own lines.
         phases=[phase for phase in given.phases if phase is not hypothesis.Phase.explain],
         suppress_health_check=_SUPPRESSED,
         report_multiple_bugs=False,
@@ -57,7 +56,7 @@ def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothe
     )
 
 
-class _Enough(BaseException):
+class _EnoughShrinksError(BaseException):
     """Ends the search for a smaller example; Hypothesis lets it through."""
 
 
@@ -91,7 +90,7 @@ def run_law(
         nonlocal left
         left -= bool(failed)
         if left < 0:
-            raise _Enough
+            raise _EnoughShrinksError
         case = Case(law, data.draw(strategy), data)
         case.refuse_leaf()
         try:
@@ -108,17 +107,17 @@ def run_law(
     try:
         with hypothesis.reporting.with_reporter(_silent):
             run()
-    except _Enough:
+    except _EnoughShrinksError:
         pass
     except Exception:
         if not failed:
             raise
     if failed:
-        raise _plain(failed[-1])  # the last one is the smallest
+        raise _without_notes(failed[-1])  # the last one is the smallest
 
 
-def _plain(error: Exception) -> Exception:
-    """Return a violation without Hypothesis' notes, which speak of `data` and of ourselves."""
+def _without_notes(error: Exception) -> Exception:
+    """Drop Hypothesis' notes, which name `data` and our own lines."""
     if not isinstance(error, LawViolation):
         return error
     made = LawViolation(*error.args)
@@ -127,4 +126,4 @@ def _plain(error: Exception) -> Exception:
 
 
 def _silent(_: object) -> None:
-    """Print nothing."""
+    pass

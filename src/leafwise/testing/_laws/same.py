@@ -12,47 +12,7 @@ import numpy as np
 
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import Names, field_order
-from leafwise.testing._words import is_key, say_leaf, say_static, short
-
-
-def same_leaf(one: Any, other: Any) -> bool:
-    """Return whether two leaves have one type of data and the same elements, NaN included."""
-    if one is other:
-        return True
-    if not (hasattr(one, "dtype") and hasattr(other, "dtype")):
-        return type(one) is type(other) and _equal(one, other)
-    if one.dtype != other.dtype or np.shape(one) != np.shape(other):
-        return False
-    if is_key(one):
-        one, other = jax.random.key_data(one), jax.random.key_data(other)
-    mine, its = np.asarray(one), np.asarray(other)
-    return mine.tobytes() == its.tobytes() if mine.dtype != object else _equal(mine, its)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    try:
-        return bool(np.all((one == other) | ((one != one) & (other != other))))  # noqa: PLR0124  # NaN
-    except Exception:  # noqa: BLE001  # the user's own code
-        return True  # nothing can be said
-
-
-def same_static(one: Any, other: Any) -> bool:
-    """Return whether two statics are of one type and value, as far as it can be known."""
-    apart = is_distinct(one, other)
-    if apart is not None:
-        return not apart or _is_opaque(one, other)
-    return type(one) is type(other) and _equal(one, other)
-
-
-def _is_opaque(one: Any, other: Any) -> bool:
-    """Return whether two objects say nothing of what they hold: a copy is another one."""
-    own: Any = type(one).__eq__
-    return type(one) is type(other) and own is object.__eq__ and not callable(one)
-
-
-def state_of(instance: Any) -> dict[str, Any]:
-    """Return what an instance holds, by name."""
-    return {n: getattr(instance, n) for n in field_order(instance) if hasattr(instance, n)}
+from leafwise.testing._format import format_leaf, format_typed, is_key, short_repr
 
 
 def difference(
@@ -73,10 +33,10 @@ def difference(
         if only is not None and name not in only:
             continue
         if not hasattr(other, name):
-            return name, "the attribute is gone", short(getattr(one, name))
+            return name, "the attribute is gone", short_repr(getattr(one, name))
         mine, its = getattr(one, name), getattr(other, name)
         if name in names.static and not same_static(mine, its):
-            return name, _typed(its), _typed(mine)
+            return name, format_typed(its), format_typed(mine)
         if name in names.dynamic:
             found = _dynamic_difference(mine, its)
             if found is not None:
@@ -84,35 +44,70 @@ def difference(
     return None
 
 
-def _typed(value: Any) -> str:
-    return f"{say_static(value)} ({type(value).__name__})"
-
-
 def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:
     if type(mine) is not type(its) and not hasattr(mine, "dtype"):
-        return "", f"{short(its)} ({type(its).__name__})", f"{short(mine)} ({type(mine).__name__})"
+        texts = [f"{short_repr(each)} ({type(each).__name__})" for each in (its, mine)]
+        return "", texts[0], texts[1]
     before = jax.tree_util.tree_leaves_with_path(mine)
     after = jax.tree_util.tree_leaves(its)
     if len(before) != len(after):
         return "", f"{len(after)} leaves", f"{len(before)} leaves"
     for (path, leaf), other in zip(before, after, strict=True):
         if not same_leaf(leaf, other):
-            return jax.tree_util.keystr(path), say_leaf(other), say_leaf(leaf)
+            return jax.tree_util.keystr(path), format_leaf(other), format_leaf(leaf)
     return None
 
 
-def again(value: Any) -> Any:
-    """Return an equal value that is made anew, floats and texts included, where that can be."""
+def same_leaf(one: Any, other: Any) -> bool:
+    """Return whether two leaves have one dtype and shape and the same elements, NaN included."""
+    if one is other:
+        return True
+    if not (hasattr(one, "dtype") and hasattr(other, "dtype")):
+        return type(one) is type(other) and _equal(one, other)
+    if one.dtype != other.dtype or np.shape(one) != np.shape(other):
+        return False
+    if is_key(one):
+        one, other = jax.random.key_data(one), jax.random.key_data(other)
+    mine, its = np.asarray(one), np.asarray(other)
+    return mine.tobytes() == its.tobytes() if mine.dtype != object else _equal(mine, its)
+
+
+def same_static(one: Any, other: Any) -> bool:
+    """Return whether two statics are of one type and value, as far as that can be known."""
+    distinct = is_distinct(one, other)
+    if type(one) is not type(other):
+        return distinct is False
+    if distinct is None:
+        return _equal(one, other)
+    # An object without `__eq__` does not show what it holds: its copy is not to blame.
+    own: Any = type(one).__eq__
+    return not distinct or (own is object.__eq__ and not callable(one))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.all((one == other) | ((one != one) & (other != other))))  # noqa: PLR0124  # NaN
+    except Exception:  # noqa: BLE001  # the user's own code
+        return True  # nothing can be said
+
+
+def state_of(instance: Any) -> dict[str, Any]:
+    """Return what an instance holds, by name."""
+    return {n: getattr(instance, n) for n in field_order(instance) if hasattr(instance, n)}
+
+
+def recreated(value: Any) -> Any:
+    """Return an equal value that is another object, floats and strings included, if possible."""
     try:
         return pickle.loads(pickle.dumps(value))  # noqa: S301  # what was pickled here
     except Exception:  # noqa: BLE001  # a value that does not pickle
         try:
             return copy.deepcopy(value)
-        except Exception:  # noqa: BLE001  # nor is copied
+        except Exception:  # noqa: BLE001  # nor can it be copied
             return value
 
 
-def readers(instance: Any) -> Iterator[tuple[str, Any]]:
+def getters(instance: Any) -> Iterator[tuple[str, Any]]:
     """Yield name and getter of what computes when it is read: properties, cached ones, repr."""
     for cls in type(instance).__mro__:
         for name, member in vars(cls).items():
@@ -122,8 +117,8 @@ def readers(instance: Any) -> Iterator[tuple[str, Any]]:
     yield "hash", functools.partial(hash, instance)
 
 
-def decoy_of(instance: Any) -> Any:
-    """Return an instance of a class of its own, with the children and statics of another one.
+def lookalike_of(instance: Any) -> Any:
+    """Return an instance of another class, with the children and statics of this one.
 
     Returns:
         None if the class is not registered with `jax.tree_util.register_dataclass`, the one
@@ -134,13 +129,13 @@ def decoy_of(instance: Any) -> Any:
     children, statics = jax.tree_util.default_registry.flatten_one_level(instance)
     if not isinstance(statics, tuple):
         return None
-    made: Any = _decoy_class(len(children), len(statics))
+    made: Any = _lookalike_class(len(children), len(statics))
     return made(*children, *statics)
 
 
 @functools.cache
-def _decoy_class(children: int, statics: int) -> type:
-    """Return a dataclass; cached, as what JAX registers stays for ever."""
+def _lookalike_class(children: int, statics: int) -> type:
+    """Return a dataclass; cached, since JAX keeps every class that was ever registered."""
     names = [f"child_{number}" for number in range(children)]
     static_names = [f"static_{number}" for number in range(statics)]
     made = dataclasses.make_dataclass("Other", [*names, *static_names])

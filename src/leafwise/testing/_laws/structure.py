@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import leafwise
 from leafwise._classes.spec import is_decorated
 from leafwise._trees.roles import Names, field_order, is_kept, names_of
+from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
-from leafwise.testing._laws.same import difference, readers
-from leafwise.testing._words import short
+from leafwise.testing._laws.same import difference, getters
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -33,12 +33,14 @@ def round_trip(case: Case) -> None:
         case.fail(*found)
     flat, _ = case.flatten(again)
     if len(flat) != len(leaves) or any(a is not b for a, b in zip(flat, leaves, strict=False)):
-        wanted = f"the very same objects, in order: {short(leaves)}"
-        case.fail(_first_other(x, flat), f"the leaves {short(flat)}{_moves(flat, leaves)}", wanted)
+        wanted = f"the very same objects, in order: {short_repr(leaves)}"
+        case.fail(
+            _first_other(x, flat), f"the leaves {short_repr(flat)}{_moves(flat, leaves)}", wanted
+        )
 
 
 def _moves(flat: list[Any], leaves: list[Any]) -> str:
-    """Return which leaf stands where another one was."""
+    """List the leaves that changed their position."""
     places = {id(leaf): place for place, leaf in enumerate(leaves)}
     moved = [(now, places.get(id(leaf), now)) for now, leaf in enumerate(flat)]
     found = [f"leaf {now} is what was leaf {then}" for now, then in moved if now != then]
@@ -46,7 +48,7 @@ def _moves(flat: list[Any], leaves: list[Any]) -> str:
 
 
 def _first_other(x: Any, flat: list[Any]) -> str:
-    """Return the path of the first leaf that is another object now."""
+    """Return the path of the first leaf that is now another object."""
     pairs = jax.tree_util.tree_leaves_with_path(x)
     for (path, leaf), other in zip(pairs, flat, strict=False):
         if leaf is not other:
@@ -59,7 +61,7 @@ _STRUCT: Final = _make_struct((2,), jnp.float32)
 
 
 def any_leaf(case: Case) -> None:
-    """Unflatten with what no constructor would accept."""
+    """Unflatten with leaves that no constructor would accept."""
     structure = case.structure(case.instance)
     count = structure.num_leaves
     for strange in (object(), _STRUCT, "text", None):
@@ -79,12 +81,16 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
     if type(made) is not case.cls:
         case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
     if children[:1] == [None]:
-        return  # which are no leaves
+        return  # None is not a leaf
     found, _ = case.flatten(made)
     if len(found) == len(children) and all(a is b for a, b in zip(found, children, strict=True)):
         mine, its = case.structure(case.instance), case.structure(made)
         if not case.same_structure(mine, its):
-            case.fail("", f"{short(its)} with other leaves", f"{short(mine)}, whatever the leaves")
+            case.fail(
+                "",
+                f"{short_repr(its)} with other leaves",
+                f"{short_repr(mine)}, whatever the leaves",
+            )
         return
     where = ""
     for name in names_of(case.instance).dynamic:
@@ -92,8 +98,8 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
         if any(all(leaf is not child for child in children) for leaf in held):
             where = name
             break
-    got = f"{short(found)} out of flatten{_moves(found, children)}"
-    case.fail(where, got, f"{short(children)}, as it was put in")
+    got = f"{short_repr(found)} out of flatten{_moves(found, children)}"
+    case.fail(where, got, f"{short_repr(children)}, as it was put in")
 
 
 _TREE_MAP: Final[Any] = jax.tree_util.tree_map
@@ -120,13 +126,13 @@ def identity_map(case: Case) -> None:
             case.fail(_first_other(x, flat), "other objects as leaves", "the very same objects")
 
 
-def stable_key(case: Case) -> None:
+def stable_treedef(case: Case) -> None:
     """Flatten, read all that can be read, and flatten again."""
     x = case.instance
     first = case.structure(x)
     if not case.same_structure(first, case.structure(x)):
         case.fail("", "two flattenings of one instance differ", f"{first} both times")
-    for name, read in readers(x):
+    for name, read in getters(x):
         try:
             read()
         except Exception:  # noqa: BLE001, S112  # it need not work for every instance
@@ -144,11 +150,11 @@ def key_paths(case: Case) -> None:
     pairs, named = case.attempt("flatten with paths", flatten, x)
     leaves, _ = case.flatten(x)
     if [id(leaf) for _, leaf in pairs] != [id(leaf) for leaf in leaves]:
-        got = ", ".join(f"{jax.tree_util.keystr(path)}: {short(leaf)}" for path, leaf in pairs)
-        case.fail("", f"with paths: {got}", f"the order without paths: {short(leaves)}")
+        got = ", ".join(f"{jax.tree_util.keystr(path)}: {short_repr(leaf)}" for path, leaf in pairs)
+        case.fail("", f"with paths: {got}", f"the order without paths: {short_repr(leaves)}")
     plain = case.structure(x)
     if not case.same_structure(named, plain):
-        case.fail("", f"{short(named)} with paths", f"{short(plain)}, as without")
+        case.fail("", f"{short_repr(named)} with paths", f"{short_repr(plain)}, as without")
     if isinstance(x, tuple):
         return  # JAX names them itself, and JAX 0.10 names all children after the first
     level: Any = _REGISTRY.flatten_one_level_with_keys(x)
@@ -177,10 +183,12 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
     else:
         return
     if found is missing:
-        case.fail(name, f"there is no attribute {name!r}", f"the child {short(child)} there")
+        case.fail(name, f"there is no attribute {name!r}", f"the child {short_repr(child)} there")
     if not _is_same_child(found, child):
         case.fail(
-            name, f"{short(child)} is flattened with this key", f"{short(found)}, which is there"
+            name,
+            f"{short_repr(child)} is flattened with this key",
+            f"{short_repr(found)}, which is there",
         )
 
 
@@ -190,7 +198,7 @@ def _is_same_child(found: Any, child: Any) -> bool:
 
 
 def replace(case: Case) -> None:
-    """Replace nothing."""
+    """Call replace without changes."""
     x: Any = case.instance
     what, change = _replacer(x)
     if change is None:
@@ -198,7 +206,7 @@ def replace(case: Case) -> None:
     try:
         made = change()
     except (TypeError, ValueError):
-        return  # it wants arguments, or the constructor does not take the fields
+        return  # it needs arguments, or the constructor does not take the fields
     except Exception:  # noqa: BLE001  # the user's own code
         made = case.attempt(what, change)
     if type(made) in case.cls.__mro__[1:-1]:
@@ -208,11 +216,11 @@ def replace(case: Case) -> None:
     found = difference(x, made, names_of(x))
     if found is not None:
         path, got, wanted = found
-        case.fail(path, f"{got} after {what} with no change", wanted)
+        case.fail(path, f"{got} after {what} without changes", wanted)
 
 
 def _replacer(x: Any) -> tuple[str, Callable[[], Any] | None]:
-    """Return what replaces nothing, in the words of the class's library."""
+    """Return the replace function of the class's library: its name, and a call of it."""
     cls: Any = type(x)
     if is_decorated(cls):
         return "leafwise.replace", functools.partial(leafwise.replace, x)
@@ -225,7 +233,7 @@ def _replacer(x: Any) -> tuple[str, Callable[[], Any] | None]:
 
 
 def post_init(case: Case) -> None:
-    """Unflatten, and see which functions run."""
+    """Profile unflatten for calls of `__post_init__`."""
     codes = set(_codes_of(case.cls, "__post_init__"))
     if not codes:
         return
@@ -240,7 +248,7 @@ def post_init(case: Case) -> None:
     sys.setprofile(profile)
     try:
         structure.unflatten(leaves)
-    except Exception as error:  # noqa: BLE001  # told by other laws, unless it comes from there
+    except Exception as error:  # noqa: BLE001  # other laws report it, unless `__post_init__` raised
         if not seen:
             return
         problem = f", and raised {type(error).__name__}: {error}"
@@ -264,8 +272,8 @@ def _codes_of(cls: type, name: str) -> list[CodeType]:
     return found
 
 
-def state(case: Case) -> None:
-    """Look for what is neither a child nor in the aux_data."""
+def no_hidden_state(case: Case) -> None:
+    """Find attributes that are neither children nor in aux_data."""
     x = case.instance
     names = names_of(x)
     _check_declared(case, x, names)
@@ -281,12 +289,12 @@ def state(case: Case) -> None:
 
 
 def _check_declared(case: Case, x: Any, names: Names) -> None:
-    """Compare what fields say with what becomes of them."""
+    """Compare how fields are declared with how they are flattened."""
     if not dataclasses.is_dataclass(x):
         return
     for field in dataclasses.fields(x):
-        said = field.metadata.get("static")
-        if said is True and field.name in names.dynamic:
+        declared = field.metadata.get("static")
+        if declared is True and field.name in names.dynamic:
             case.fail(field.name, "it is declared static, and flattened as a child", "a static")
-        if said is False and field.name in names.static and is_kept(x, field.name):
-            case.fail(field.name, "it is declared dynamic, and kept in the aux_data", "a child")
+        if declared is False and field.name in names.static and is_kept(x, field.name):
+            case.fail(field.name, "it is declared dynamic, and kept in aux_data", "a child")

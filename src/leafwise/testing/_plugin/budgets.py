@@ -1,4 +1,4 @@
-"""What one test may trace and compile: the markers `max_traces` and `max_compiles`."""
+"""What is watched while one test runs: budgets, the log of `traces`, and captures."""
 
 import contextlib
 import difflib
@@ -18,40 +18,203 @@ from leafwise._jit.watch import Log, budget, is_of, watch
 from leafwise._objects.text import got
 from leafwise.errors import RetraceError
 
-_SEEN: Final[set[str]] = set()
-"""Names of functions that JAX has told of, and of others that were found to exist."""
+Of = Callable[..., Any] | str | None
 
 
-def note_names(events: Iterable[Event]) -> None:
-    """Remember the names of functions that were traced."""
+class Allowance(NamedTuple):
+    """What one marker allows.
+
+    Attributes:
+        events: The argument of `leafwise.budget`: ``traces`` or ``compiles``.
+        most: How many of them.
+        of: Of which function.
+        marker: The marker as it was written, and what it is on.
+    """
+
+    events: str
+    most: int
+    of: Of
+    marker: str
+
+
+class Budgets:
+    """The budgets of one test, while it runs.
+
+    Args:
+        marks: The markers, with the node ids of what they are on, the closest ones first. Of
+            those that count the same thing the closest holds; on one function, the topmost.
+
+    Attributes:
+        problem: What is wrong with the arguments of a marker; empty if nothing is.
+    """
+
+    def __init__(self, marks: list[tuple[str, pytest.Mark]]) -> None:
+        closest: dict[tuple[str, object], tuple[str, Allowance]] = {}
+        self.problem = ""
+        for nodeid, mark in marks:
+            try:
+                allowance = allowance_of(nodeid, mark)
+            except ValueError as error:
+                self.problem = str(error)
+                continue
+            key = allowance.events, _identity(allowance.of)
+            # A marker on top of another, or on a parameter set, comes behind it.
+            if closest.setdefault(key, (nodeid, allowance))[0] == nodeid:
+                closest[key] = nodeid, allowance
+        self._groups: dict[object, list[Allowance]] = {}
+        for (_, identity), (_, allowance) in closest.items():
+            self._groups.setdefault(identity, []).append(allowance)
+        self._running: list[tuple[budget, list[Allowance]]] = []
+        self._watch = watch()
+        self._log = Log(eager=True)
+
+    def __enter__(self) -> None:
+        self._log = self._watch.__enter__()
+        for group in self._groups.values():
+            counted: dict[str, Any] = {each.events: each.most for each in group}
+            of = group[0].of
+            # An operation of JAX itself counts if the marker names it.
+            running = budget(**counted, of=of, eager=callable(of))
+            running.__enter__()
+            self._running.append((running, group))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop counting if the test failed: its own failure is reported, not a budget's."""
+        if kind is not None:
+            for running, _ in reversed(self._running):
+                running.__exit__(kind, error, traceback)
+            self._watch.__exit__()
+
+    def settle(self) -> None:
+        """Stop counting.
+
+        Raises:
+            RetraceError: There was more than is allowed; the message names all of it.
+            UnknownNameError: No function has a name that was to be counted.
+        """
+        messages: list[str] = []
+        explanations: list[Any] = []
+        for running, group in reversed(self._running):
+            try:
+                running.__exit__(None, None, None)
+            except RetraceError as error:
+                causes = [] if error.explanations else causes_of(self._log, group)
+                lines = [f"  because of the {cause}".replace("\n", "\n  ") for cause in causes]
+                lines += [f"  allowed by {each.marker}" for each in group]
+                messages.insert(0, "\n".join([str(error), *lines]))
+                explanations[:0] = error.explanations or [cause.explanation for cause in causes]
+        self._watch.__exit__()
+        add_names(self._log.events)
+        if messages:
+            raise RetraceError("\n".join(messages), tuple(explanations))
+        names = {each.of: each for group in self._groups.values() for each in group}
+        problems = [
+            f"{each.marker}: {problem}"
+            for name, each in names.items()
+            if isinstance(name, str) and (problem := unknown_name(name))
+        ]
+        if problems:
+            raise UnknownNameError("\n".join(problems))
+
+
+def allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
+    """Return what one marker allows.
+
+    Args:
+        nodeid: What the marker is on.
+        mark: The marker.
+
+    Raises:
+        ValueError: It has wrong arguments; the message says which are right.
+    """
+    named = [f"{name}={_name_of(value)}" for name, value in mark.kwargs.items()]
+    given = ", ".join([*map(_name_of, mark.args), *named])
+    marker = f"@pytest.mark.{mark.name}({given})"
+    wanted = f"it takes a number and a function or its name: {mark.name}(1, of='step')"
+    extra = [name for name in mark.kwargs if name not in ("n", "of")]
+    if extra or len(mark.args) > 1 or ("n" in mark.kwargs) + len(mark.args) != 1:
+        msg = f"{marker}: {wanted}"
+        raise ValueError(msg)
+    most: object = mark.args[0] if mark.args else mark.kwargs["n"]
+    of: Any = mark.kwargs.get("of")
+    if not isinstance(most, int) or isinstance(most, bool) or most < 0:
+        msg = f"{marker}: n is a number of 0 or more, got {got(most)}"
+        raise ValueError(msg)
+    if not (of is None or (isinstance(of, str) and of.strip()) or callable(of)):
+        msg = f"{marker}: of is a function or its name, got {got(of)}"
+        raise ValueError(msg)
+    marker += f" on {nodeid}" if nodeid else ""
+    return Allowance(mark.name.removeprefix("max_"), most, of, marker)
+
+
+def causes_of(log: Log, group: list[Allowance]) -> list[Event]:
+    """Return the events that explain the compiles over the budget.
+
+    A compile has no explanation of its own: the trace or lowering before it does.
+    """
+    left = next((each.most for each in group if each.events == "compiles"), len(log))
+    of = group[0].of
+    last: dict[tuple[int, str], Event] = {}
+    causes: list[Event] = []
+    for event in log:
+        if event.eager or not (of is None or is_of(event, of)):
+            continue
+        key = event.thread_id, event.name
+        if event.explanation is not None:
+            last[key] = event
+        if event.kind is EventKind.COMPILE:
+            left -= 1
+            if left < 0 and key in last:
+                causes.append(last.pop(key))
+    return causes
+
+
+def _identity(of: Of) -> object:
+    return of if isinstance(of, str) or of is None else id(of)
+
+
+def _name_of(value: object) -> str:
+    return str(getattr(value, "__qualname__", None) or repr(value))
+
+
+_KNOWN: Final[set[str]] = set()
+"""Names of functions that were traced, and of others that were found to exist."""
+
+
+def add_names(events: Iterable[Event]) -> None:
     for event in events:
-        _SEEN.add(event.name)
+        _KNOWN.add(event.name)
         qualified = getattr(event.fun, "__qualname__", None)
         if isinstance(qualified, str):
-            _SEEN.add(qualified)
+            _KNOWN.add(qualified)
 
 
-def problem_of(name: str) -> str:
-    """Say that no function has a name; return an empty text if one has, or if that is unknown.
+def unknown_name(name: str) -> str:
+    """Return the message for a name that no function has; empty if one has it or may have it.
 
-    A function that is warm, or that a test is glad not to call, has no events. So the functions
-    of the whole process are asked, and those that a function would define when it is called.
+    A function that is warm, or is rightly not called, has no events. So the names of all
+    functions of the process count, and of those that a function defines when it is called.
     """
-    if name in _SEEN or not name.replace(".", "_").isidentifier():
+    if name in _KNOWN or not name.replace(".", "_").isidentifier():
         return ""
     names = _all_names()
     if names is None or name in names:
-        _SEEN.add(name)
+        _KNOWN.add(name)
         return ""
-    near = difflib.get_close_matches(name, sorted(_SEEN), n=1)
+    near = difflib.get_close_matches(name, sorted(_KNOWN), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"there is no function of the name {name!r}, so that nothing is counted{hint}"
+    return f"no function is named {name!r}, so nothing is counted{hint}"
 
 
 def _all_names() -> set[str] | None:
-    """Return the names of all functions and classes; None where some cannot be seen."""
+    """Return the names of all functions and classes; None where the collector hides some."""
     found: set[str] = set()
-    # After `gc.freeze()` what was there before is not listed any more.
+    # After `gc.freeze()`, `gc.get_objects` no longer lists what was there before.
     missing = {id(_all_names), id(jax.tree_util.tree_map)}
     codes: list[types.CodeType] = []
     for each in gc.get_objects():
@@ -80,174 +243,8 @@ def _with_inner(codes: list[types.CodeType]) -> Iterator[types.CodeType]:
             codes += [each for each in inner if isinstance(each, types.CodeType)]
 
 
-Of = Callable[..., Any] | str | None
-
-
-class Allowance(NamedTuple):
-    """What one marker allows.
-
-    Attributes:
-        events: The argument of `leafwise.budget`: ``traces`` or ``compiles``.
-        most: How many of them.
-        of: Of which function.
-        words: The marker as it was written, and what it is on.
-    """
-
-    events: str
-    most: int
-    of: Of
-    words: str
-
-
-class Budgets:
-    """The budgets of one test, while it runs.
-
-    Args:
-        marks: The markers, with the node ids of what they are on, the closest ones first. Of
-            those that count the same thing the closest holds; on one function, the topmost.
-
-    Attributes:
-        problem: What is wrong with the arguments of a marker; empty if nothing is.
-    """
-
-    def __init__(self, marks: list[tuple[str, pytest.Mark]]) -> None:
-        """Read the markers; nothing is counted yet."""
-        closest: dict[tuple[str, object], tuple[str, Allowance]] = {}
-        self.problem = ""
-        for nodeid, mark in marks:
-            try:
-                allowance = allowance_of(nodeid, mark)
-            except ValueError as error:
-                self.problem = str(error)
-                continue
-            key = allowance.events, _identity(allowance.of)
-            # A marker on top of another, or on a parameter set, comes behind it.
-            if closest.setdefault(key, (nodeid, allowance))[0] == nodeid:
-                closest[key] = nodeid, allowance
-        self._groups: dict[object, list[Allowance]] = {}
-        for (_, identity), (_, allowance) in closest.items():
-            self._groups.setdefault(identity, []).append(allowance)
-        self._running: list[tuple[budget, list[Allowance]]] = []
-        self._watch = watch()
-        self._log = Log(eager=True)
-
-    def __enter__(self) -> None:
-        """Begin to count."""
-        self._log = self._watch.__enter__()
-        for group in self._groups.values():
-            counted: dict[str, Any] = {each.events: each.most for each in group}
-            of = group[0].of
-            # An operation of JAX itself counts if it was handed over.
-            running = budget(**counted, of=of, eager=callable(of))
-            running.__enter__()
-            self._running.append((running, group))
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop counting, if the test failed without a word: its own failure is what counts."""
-        if kind is not None:
-            for running, _ in reversed(self._running):
-                running.__exit__(kind, error, traceback)
-            self._watch.__exit__()
-
-    def settle(self) -> None:
-        """Stop counting.
-
-        Raises:
-            RetraceError: There was more than is allowed; it names all that was.
-            UnknownNameError: There is no function of a name that was to be counted.
-        """
-        found: list[str] = []
-        why: list[Any] = []
-        for running, group in reversed(self._running):
-            try:
-                running.__exit__(None, None, None)
-            except RetraceError as error:
-                causes = [] if error.explanations else causes_of(self._log, group)
-                lines = [f"  because of the {cause}".replace("\n", "\n  ") for cause in causes]
-                lines += [f"  allowed by {each.words}" for each in group]
-                found.insert(0, "\n".join([str(error), *lines]))
-                why[:0] = error.explanations or [cause.explanation for cause in causes]
-        self._watch.__exit__()
-        note_names(self._log.events)
-        if found:
-            raise RetraceError("\n".join(found), tuple(why))
-        names = {each.of: each for group in self._groups.values() for each in group}
-        problems = [
-            f"{each.words}: {problem}"
-            for name, each in names.items()
-            if isinstance(name, str) and (problem := problem_of(name))
-        ]
-        if problems:
-            raise UnknownNameError("\n".join(problems))
-
-
 class UnknownNameError(AssertionError):
-    """A marker counts the events of a function that does not exist."""
-
-
-def allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
-    """Read one marker.
-
-    Args:
-        nodeid: What the marker is on.
-        mark: The marker.
-
-    Raises:
-        ValueError: It has wrong arguments; the message says which are right.
-    """
-    named = [f"{name}={_shown(value)}" for name, value in mark.kwargs.items()]
-    given = ", ".join([*map(_shown, mark.args), *named])
-    words = f"@pytest.mark.{mark.name}({given})"
-    wanted = f"it takes a number and a function or its name: {mark.name}(1, of='step')"
-    extra = [name for name in mark.kwargs if name not in ("n", "of")]
-    if extra or len(mark.args) > 1 or ("n" in mark.kwargs) + len(mark.args) != 1:
-        msg = f"{words}: {wanted}"
-        raise ValueError(msg)
-    most: object = mark.args[0] if mark.args else mark.kwargs["n"]
-    of: Any = mark.kwargs.get("of")
-    if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-        msg = f"{words}: n is a number of 0 or more, got {got(most)}"
-        raise ValueError(msg)
-    if not (of is None or (isinstance(of, str) and of.strip()) or callable(of)):
-        msg = f"{words}: of is a function or its name, got {got(of)}"
-        raise ValueError(msg)
-    words += f" on {nodeid}" if nodeid else ""
-    return Allowance(mark.name.removeprefix("max_"), most, of, words)
-
-
-def causes_of(log: Log, group: list[Allowance]) -> list[Event]:
-    """Return the events that say why there were compiles that are not allowed.
-
-    A compile itself does not: it follows a trace or a lowering that does.
-    """
-    left = next((each.most for each in group if each.events == "compiles"), len(log))
-    of = group[0].of
-    last: dict[tuple[int, str], Event] = {}
-    causes: list[Event] = []
-    for event in log:
-        if event.eager or not (of is None or is_of(event, of)):
-            continue
-        key = event.thread_id, event.name
-        if event.explanation is not None:
-            last[key] = event
-        if event.kind is EventKind.COMPILE:
-            left -= 1
-            if left < 0 and key in last:
-                causes.append(last.pop(key))
-    return causes
-
-
-def _identity(of: Of) -> object:
-    return of if isinstance(of, str) or of is None else id(of)
-
-
-def _shown(value: object) -> str:
-    return str(getattr(value, "__qualname__", None) or repr(value))
+    """A marker names a function that does not exist."""
 
 
 def new_log() -> Log:
@@ -256,32 +253,33 @@ def new_log() -> Log:
 
 
 def start(log: Log) -> None:
-    """Begin to write into a log."""
     watch_events(log.add)
 
 
 def stop(log: Log) -> None:
-    """Stop writing into a log."""
     unwatch_events(log.add)
 
 
-_SHOWN = 50
+_MOST = 50
 
 
 def text_of(log: Log) -> str:
     """Return a log as a section of a test's report."""
     lines = str(log).split("\n")
-    text = [lines[0], *("  " + str(event).replace("\n", "\n  ") for event in log.events[:_SHOWN])]
-    if len(log) > _SHOWN:
-        text.append(f"  ... and {len(log) - _SHOWN} more")
+    text = [
+        lines[0],
+        *("  " + str(event).replace("\n", "\n  ") for event in log.events[:_MOST]),
+    ]
+    if len(log) > _MOST:
+        text.append(f"  ... and {len(log) - _MOST} more")
     return "\n".join(text)
 
 
 @contextlib.contextmanager
 def checks_of(nodeid: str, mark: pytest.Mark) -> Generator[None, None, None]:
-    """Check captures while a test runs, as the marker says.
+    """Check captures while a test runs, as the marker `check_captures` says.
 
-    Captures that cannot be compared are no warnings here: a test has nothing to do with them.
+    Captures that cannot be compared do not warn here: the test is not about them.
     """
     try:
         action = _action(*mark.args, **mark.kwargs)

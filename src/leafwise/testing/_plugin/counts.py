@@ -26,7 +26,6 @@ class Recorder:
     """
 
     def __init__(self, root: Path) -> None:
-        """Begin to count."""
         self._root = root
         self._functions: dict[tuple[str, str, int, bool], dict[str, Any]] = {}
         self._tests: dict[str, dict[str, Any]] = {}
@@ -37,22 +36,22 @@ class Recorder:
         watch_events(self._add)
 
     def begin(self, nodeid: str, *, counts: bool) -> None:
-        """Begin a test, of which nothing counts if it is none of the user's."""
-        self._take_stock()
+        """Begin a test, without counting if it is not the user's."""
+        self._add_seconds()
         self._counts = counts
         self._test = None
         if counts:
-            self._test = self._tests.setdefault(nodeid, {"nodeid": nodeid, **_none()})
+            self._test = self._tests.setdefault(nodeid, {"nodeid": nodeid, **_zeros()})
 
     def end(self) -> None:
         """End the test that was begun last."""
-        self._take_stock()
+        self._add_seconds()
         self._test, self._counts = None, True
 
     def finish(self) -> dict[str, Any]:
         """Stop counting, and return what was counted as plain values."""
         unwatch_events(self._add)
-        self._take_stock()
+        self._add_seconds()
         tests = [row for row in self._tests.values() if row["seconds"]]
         return {
             "functions": list(self._functions.values()),
@@ -60,8 +59,8 @@ class Recorder:
             "seconds": self._seconds,
         }
 
-    def _take_stock(self) -> None:
-        """Add up for how long JAX was busy: a trace inside another one counts once."""
+    def _add_seconds(self) -> None:
+        """Add the seconds that JAX was busy: a trace inside another counts once."""
         intervals, self._intervals = self._intervals, []
         seconds = covered(intervals)
         self._seconds += seconds
@@ -77,7 +76,7 @@ class Recorder:
         row = self._functions.get(key)
         if row is None:
             known = {"name": name, "file": file, "line": line, "eager": event.eager}
-            row = self._functions.setdefault(key, {**known, **_none()})
+            row = self._functions.setdefault(key, {**known, **_zeros()})
         row["seconds"] += event.seconds
         self._intervals.append((event.time - event.seconds, event.time))
         for each in (row, self._test):
@@ -86,7 +85,7 @@ class Recorder:
                 each["cache_hits"] += event.cached
 
     def _place(self, fun: Callable[..., Any] | None) -> tuple[str, int]:
-        """Return where a function is defined, as far as that is known."""
+        """Return file and line of a function, as far as they are known."""
         plain: Any = fun
         while isinstance(plain, functools.partial):
             plain = plain.func
@@ -98,5 +97,5 @@ class Recorder:
         return file if relative.startswith(os.pardir) else relative, code.co_firstlineno
 
 
-def _none() -> dict[str, Any]:
+def _zeros() -> dict[str, Any]:
     return {"traces": 0, "lowerings": 0, "compiles": 0, "cache_hits": 0, "seconds": 0.0}

@@ -32,13 +32,12 @@ class CheckPlan:
     def __init__(
         self, texts: list[str], laws: list[str], selected: list[str], find: FoundClasses
     ) -> None:
-        """Keep what is asked for."""
         self.texts = texts
         self.selected = selected
         self.find = find
         self.laws = [law.value for law in Law if not laws or law.value in laws]
         self.unknown = [name for name in laws if name not in set(Law)]
-        self._taken: set[object] = set()
+        self._claimed: set[object] = set()
 
     def wants(self, nodeid: str) -> bool:
         """Return whether a node was asked for, or one above it."""
@@ -48,10 +47,10 @@ class CheckPlan:
         """Return whether a node was asked for, or one above or below it."""
         return self.wants(nodeid) or any(covers(nodeid, each) for each in self.selected)
 
-    def take(self, cls: type, name: str) -> bool:
-        """Return whether a class, and its name, come for the first time."""
-        is_new = not {id(cls), name} & self._taken
-        self._taken |= {id(cls), name}
+    def claim(self, cls: type, name: str) -> bool:
+        """Return whether neither the class nor its name was claimed before."""
+        is_new = not {id(cls), name} & self._claimed
+        self._claimed |= {id(cls), name}
         return is_new
 
 
@@ -77,7 +76,7 @@ def covers(selected: str, nodeid: str) -> bool:
 
 
 def dotted(name: str) -> str:
-    """Return the name of a target or class with nothing in it that a node id could not have."""
+    """Return the name of a target or class without what a node id cannot have."""
     place, colon, rest = name.rpartition(":")
     place, rest = (place, rest) if colon and os.sep not in rest else (name, "")
     place = place.removesuffix(".py").replace(os.sep, ".").lstrip(".")
@@ -92,7 +91,6 @@ class TargetChecks(pytest.Collector):
     """
 
     def __init__(self, *, plan: CheckPlan, **kwargs: Any) -> None:
-        """Import nothing yet."""
         super().__init__(**kwargs)
         self.plan = plan
 
@@ -105,11 +103,11 @@ class TargetChecks(pytest.Collector):
         try:
             found = self.plan.find(self.name)
         except Exception as error:  # noqa: BLE001  # whatever the user's module raises
-            _refuse(_told(error))
+            _refuse(_format_error(error))
         for written, cls, optional, known in found:
             name = dotted(written.removeprefix(f"{self.config.rootpath}{os.sep}"))
             nodeid = f"leafwise::{name}"
-            if self.plan.wants_some(nodeid) and self.plan.take(cls, name):
+            if self.plan.wants_some(nodeid) and self.plan.claim(cls, name):
                 yield ClassChecks.from_parent(
                     self, name=name, nodeid=nodeid, checked=cls, optional=optional, known=known
                 )
@@ -120,7 +118,7 @@ class ClassChecks(pytest.Collector):
 
     Args:
         checked: The class.
-        optional: Whether it is no fault if it cannot be built.
+        optional: Whether it may be left out if it cannot be built.
         known: The laws that its library is known to break.
     """
 
@@ -129,7 +127,6 @@ class ClassChecks(pytest.Collector):
     def __init__(
         self, *, checked: type, optional: bool, known: frozenset[str], **kwargs: Any
     ) -> None:
-        """Keep the class."""
         super().__init__(**kwargs)
         self.checked = checked
         self.optional = optional
@@ -149,7 +146,6 @@ class LawCheck(pytest.Item):
     parent: ClassChecks
 
     def __init__(self, **kwargs: Any) -> None:
-        """Mark it."""
         super().__init__(**kwargs)
         self.add_marker("leafwise")
 
@@ -165,11 +161,11 @@ class LawCheck(pytest.Item):
                 pytest.skip(f"left out: {error}")
             reporter = self._reporter()
             if reporter is not self and _cannot_build(self.parent.checked, reporter.name):
-                pytest.skip(f"no instance of it can be made: see {reporter.nodeid}")
+                pytest.skip(f"no instance can be built: see {reporter.nodeid}")
             raise
         except LawViolation as error:
             if self.name in self.parent.known:
-                pytest.xfail(f"its library promises no better: {str(error).splitlines()[0]}")
+                pytest.xfail(f"its library does not keep this law: {str(error).splitlines()[0]}")
             raise
 
     def _reporter(self) -> pytest.Item:
@@ -181,7 +177,7 @@ class LawCheck(pytest.Item):
         return next((item for item in self.session.items if item.parent is parent), self)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
-        """Return the message alone for what the class did wrong; with frames for the rest."""
+        """Return the message alone where the class is at fault, with frames elsewhere."""
         if isinstance(excinfo.value, (LawViolation, CannotBuildError)):
             path, line, _ = self.location
             return message_of(excinfo, path, (line or 0) + 1)
@@ -205,7 +201,7 @@ def _cannot_build(cls: Any, law: str) -> bool:
         _check(cls, law)
     except CannotBuildError:
         return True
-    except Exception:  # noqa: BLE001  # that item says it
+    except Exception:  # noqa: BLE001  # the other item reports it
         return False
     return False
 
@@ -224,8 +220,8 @@ def _refuse(message: str) -> NoReturn:
     raise pytest.Collector.CollectError(message)
 
 
-def _told(error: Exception) -> str:
-    """Return an error, and what the user's module raised with the frames that are his."""
+def _format_error(error: Exception) -> str:
+    """Return an error and its cause in the user's module, with the user's frames alone."""
     cause = error.__cause__
     if cause is None or cause.__traceback__ is None:
         return str(error)
@@ -234,12 +230,12 @@ def _told(error: Exception) -> str:
         for frame in traceback.extract_tb(cause.__traceback__)
         if not frame.filename.startswith("<frozen") and not _is_ours(frame.filename)
     ]
-    told = traceback.TracebackException.from_exception(cause)
-    told.stack = traceback.StackSummary.from_list(frames)
-    return f"{error}\n\n{''.join(told.format())}"
+    shown = traceback.TracebackException.from_exception(cause)
+    shown.stack = traceback.StackSummary.from_list(frames)
+    return f"{error}\n\n{''.join(shown.format())}"
 
 
 def _is_ours(file: str) -> bool:
     here = f"{os.sep}leafwise"
-    ours = (f"{here}{os.sep}check{os.sep}", f"{here}_pytest.py", f"{os.sep}importlib{os.sep}")
+    ours = (f"{here}{os.sep}cli{os.sep}", f"{here}_pytest.py", f"{os.sep}importlib{os.sep}")
     return any(part in file for part in ours)

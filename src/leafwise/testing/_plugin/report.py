@@ -1,4 +1,4 @@
-"""What the processes of a run counted, put together, and its table."""
+"""The report of a run: the counts of all its processes, as a table and as JSON."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ _COUNTS: Final = ("traces", "lowerings", "compiles", "cache_hits", "seconds")
 
 
 def report_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the counts of all processes together, as plain values.
+    """Merge the counts of all processes, as plain values.
 
     Args:
         parts: What `Recorder.finish` returned in each.
@@ -24,7 +24,7 @@ def report_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     keys = ("name", "file", "line", "eager")
     functions = _merged((row for part in parts for row in part["functions"]), keys)
     for each in [each for each in functions if not each["file"] and not each["eager"]]:
-        # Of some events JAX tells the name only: they belong to the one function of that name.
+        # Some JAX events have a name only: they belong to the one function of that name.
         same = [other for other in functions if other["name"] == each["name"] and other["file"]]
         if len(same) == 1:
             functions.remove(each)
@@ -41,7 +41,7 @@ def report_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def write(file: Path, report: dict[str, Any]) -> str:
-    """Write a report as JSON; return why that cannot be, or an empty text."""
+    """Write a report as JSON; return the error's text, empty if there is none."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

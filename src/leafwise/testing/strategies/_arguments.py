@@ -16,10 +16,10 @@ from leafwise.testing.strategies._constructor import FieldContext, Parameter
 from leafwise.testing.strategies._find import find
 
 _TRIES: Final = 1000
-"""How many values to show to a converter or check, which are quick."""
+"""How many values to try on a converter or check, which are fast."""
 
 _TRIES_IN_A_TEST: Final = 10
-"""How many to show it where every value counts as a part of a test's data."""
+"""How many to try inside a test, where every value is a part of the test's data."""
 
 
 def is_static(cls: Any, parameter: Parameter) -> bool:
@@ -30,8 +30,8 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
     if is_decorated(cls):
         return parameter.name in spec_of(cls).static_names
     kind = parameter.kind
-    if has_mark(kind) or any("static" in str(mark).lower() for mark in _remarks(kind)):
-        return True  # `jax_dataclasses.Static[int]` is a remark, too
+    if has_mark(kind) or any("static" in str(mark).lower() for mark in _metadata(kind)):
+        return True  # `jax_dataclasses.Static[int]` is metadata, too
     definition = getattr(cls, "__dataclass_fields__", {}).get(parameter.name)
     try:
         return definition is not None and is_static_metadata(definition.metadata) is True
@@ -40,14 +40,14 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
 
 
 def is_field(cls: Any, name: str) -> bool:
-    """Return whether a parameter is stored as it is given, for all that is declared."""
+    """Return whether a parameter is declared as a field, or may be one."""
     if dataclasses.is_dataclass(cls):
         return name in {field.name for field in dataclasses.fields(cls)}
     declared = getattr(cls, "__attrs_attrs__", None)
     return declared is not None or hasattr(cls, "_fields")
 
 
-def _remarks(kind: Any) -> tuple[Any, ...]:
+def _metadata(kind: Any) -> tuple[Any, ...]:
     return kind.__metadata__ if typing.get_origin(kind) is Annotated else ()
 
 
@@ -75,7 +75,7 @@ def argument_for(
 
     if where.varied:
         return _within_a_test(parameter.kind, strategy, is_accepted, where)
-    try:  # first, since several picky fields are hardly ever met by chance
+    try:  # first, since values for several picky fields are rarely drawn together
         simplest = find(strategy, is_accepted, _TRIES)
     except LookupError:
         return strategy  # its constructor refuses it, with the better message

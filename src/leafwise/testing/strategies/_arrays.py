@@ -56,7 +56,7 @@ _CURRENT: Final[contextvars.ContextVar[Dims | None]] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def own_dims() -> Generator[Dims, None, None]:
-    """Let names stand for lengths of their own: an instance is about to be drawn."""
+    """Bind axis names to new lengths while one instance is drawn."""
     dims = Dims()
     token = _CURRENT.set(dims)
     try:
@@ -158,7 +158,7 @@ def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
     """Evaluate ``dim + 1``, as jaxtyping does."""
     owner = types.SimpleNamespace(**dims.values)
     try:
-        code = str(eval(f"f{text!r}", {"self": owner} | dims.values))  # noqa: S307  # the class's
+        code = str(eval(f"f{text!r}", {"self": owner} | dims.values))  # noqa: S307  # an expression of the class's
         names = [each.id for each in ast.walk(ast.parse(code)) if isinstance(each, ast.Name)]
     except (AttributeError, NameError, SyntaxError) as error:
         msg = f"the length of the axis {text!r} cannot be computed ({error})"
@@ -167,7 +167,7 @@ def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
         if not hasattr(builtins, name):
             _named(draw, name, dims)
     try:
-        length = int(eval(code, dict(dims.lengths)))  # noqa: S307  # the same
+        length = int(eval(code, dict(dims.lengths)))  # noqa: S307  # an expression of the class's
     except Exception as error:
         msg = f"the length of the axis {text!r} cannot be computed ({error})"
         raise ImpossibleError(msg) from error
@@ -178,7 +178,7 @@ def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
 
 
 def bind(dims: Dims, annotation: Any, value: Any) -> None:
-    """Let the names of an annotation stand for the lengths that a value has."""
+    """Bind the axis names of an annotation to the lengths that a value has."""
     if not hasattr(annotation, "dim_str"):
         for part in typing.get_args(annotation):
             bind(dims, part, value)
@@ -204,7 +204,7 @@ def bind(dims: Dims, annotation: Any, value: Any) -> None:
 Strategy: TypeAlias = st.SearchStrategy[Any]
 
 _DIMENSION: Final = 3
-"""The length of an axis where all values are to be alike."""
+"""The length of an axis where all values have one shape."""
 
 _SHAPES: Final = hnp.array_shapes(min_dims=0, max_dims=3, min_side=1, max_side=3)
 _DTYPES: Final = st.sampled_from([*["float32"] * 6, "int32", "bool"])
@@ -236,7 +236,7 @@ def arrays(
         simplest values.
 
     Raises:
-        TypeError: An argument is neither what it is to be, nor a strategy.
+        TypeError: An argument is neither a value of its kind nor a strategy.
 
     Example:
         >>> from leafwise.testing import strategies as lst
@@ -294,7 +294,7 @@ def _check_dtype(dtype: Any) -> None:
 def _is_key_dtype(dtype: Any) -> bool:
     try:
         return bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
-    except TypeError:  # no dtype at all
+    except TypeError:  # it is not a dtype
         return False
 
 
@@ -368,7 +368,7 @@ def alike(shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = "float32") -> Str
 
 
 def array_values(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for arrays, of which at most dtype and number of axes are said."""
+    """Return a strategy for arrays whose annotation gives at most dtype and number of axes."""
     numpy = (typing.get_origin(kind) or kind) is np.ndarray
     if not where.varied:
         return alike() if numpy else alike().map(jnp.asarray)

@@ -1,4 +1,4 @@
-"""Strategies for what else could stand where a leaf, a static or a container stands."""
+"""Strategies for other values in place of a leaf, a static or a container."""
 
 import enum
 import functools
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._trees.equality import is_distinct
-from leafwise.testing._words import is_key
+from leafwise.testing._format import is_key
 from leafwise.testing.strategies._leaves import (
     is_numeric,
     other_dtype,

@@ -34,7 +34,7 @@ class Parameter:
 
     @property
     def default(self) -> Any:
-        """The default, made afresh by a factory; `inspect.Parameter.empty` if there is none."""
+        """The default, a new one each time from a factory; `inspect.Parameter.empty` if none."""
         return inspect.Parameter.empty if self.make_default is None else self.make_default()
 
 
@@ -71,7 +71,7 @@ def _signature(cls: Any) -> inspect.Signature:
         name = cls.__name__
         msg = (
             f"{name}: its constructor has no signature ({error})\n"
-            f"  fix: beside the class:\n"
+            f"  fix: next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
         )
         raise CannotBuildError(msg) from error
@@ -98,7 +98,7 @@ def _signature_of_fields(cls: Any) -> inspect.Signature:
 
 
 class _FactoryDefault:
-    """Stands for a default that a factory makes, in the words of dataclasses."""
+    """Stands for a default that a factory makes; dataclasses print it as ``<factory>``."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -119,24 +119,24 @@ def _default_of(cls: Any, parameter: inspect.Parameter) -> Callable[[], Any] | N
 
 
 def _kind_of(cls: Any, parameter: inspect.Parameter) -> tuple[Any, type]:
-    """Return the type of a parameter, and the class that says so.
+    """Return the annotation of a parameter, and the class that wrote it.
 
-    That is the field of its name, unless a constructor written by hand says otherwise.
+    That is the field of its name, unless a hand-written constructor has another annotation.
     """
-    said = parameter.annotation
+    written = parameter.annotation
     for base in cls.__mro__:
         own = inspect.get_annotations(base)
         if parameter.name not in own:
             continue
         declared = _without_initvar(own[parameter.name])
-        # A converter that says nothing hides what the field says: equinox writes `Any`.
-        silent = said is parameter.empty or said is Any
+        # A converter without an annotation hides the field's: equinox writes `Any`.
+        silent = written is parameter.empty or written is Any
         kind = _resolved(base, parameter.name, declared)
-        if silent or _without_initvar(said) in (declared, kind):
+        if silent or _without_initvar(written) in (declared, kind):
             return kind, base
         break
     writer = next((base for base in cls.__mro__ if "__init__" in base.__dict__), cls)
-    return _resolved(writer, parameter.name, said), writer
+    return _resolved(writer, parameter.name, written), writer
 
 
 def _resolved(writer: Any, name: str, annotation: Any) -> Any:
@@ -170,8 +170,8 @@ class FieldContext:
     Attributes:
         text: ``Class.field``, for messages.
         home: The class whose annotation it is, where names are looked up.
-        above: The classes of which an instance is being made, this being a part of it.
-        errors: What constructors raised of late.
+        above: The classes whose instances are being built around this value.
+        errors: What constructors raised last.
         varied: Whether values are to differ in shape, dtype and structure; else all are
             as much alike as can be.
         static: Whether the field is static.
@@ -191,7 +191,7 @@ class FieldContext:
     steps: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """Return the words for a message."""
+        """Return ``Class.field``, for a message."""
         return self.text or self.home.__name__
 
     def inside(
@@ -204,7 +204,7 @@ class FieldContext:
         counts: bool = False,
         bindings: Mapping[Any, Any] | None = None,
     ) -> "FieldContext":
-        """Return the place of an argument of `cls`, of which an instance is wanted here."""
+        """Return the context of an argument of `cls`, an instance of which is wanted here."""
         return dataclasses.replace(
             self,
             text=f"{self.text}.{name}" if self.text else f"{cls.__name__}.{name}",
@@ -217,7 +217,7 @@ class FieldContext:
         )
 
     def below(self, cls: Any) -> "FieldContext":
-        """Return the place of an instance of a subclass of `cls`."""
+        """Return the context of an instance of a subclass of `cls`."""
         return dataclasses.replace(self, above=(*self.above, cls))
 
     def forbids(self, cls: Any) -> bool:
@@ -233,7 +233,7 @@ class FieldContext:
         return override
 
     def fix(self, name: str = "") -> str:
-        """Return code that helps where no value can be found.
+        """Return code that fixes a value that cannot be found.
 
         Args:
             name: The name of the type of which no values are known, if it is a class.
@@ -245,7 +245,7 @@ class FieldContext:
             else "hypothesis.strategies.register_type_strategy(...)"
         )
         if not self.varied:
-            return f"give the field a default, or, beside the class:\n       {register}"
+            return f"give the field a default, or, next to the class:\n       {register}"
         if not self.steps:
             name = self.home.__name__
             return f"`hypothesis.strategies.register_type_strategy({name}, ...)`"
@@ -255,7 +255,7 @@ class FieldContext:
 
 
 class EndlessError(CannotBuildError):
-    """A class holds an instance of its own, which would hold another, and so on."""
+    """A class holds an instance of itself, which would hold another, and so on."""
 
 
 Bindings = Mapping[Any, Any]

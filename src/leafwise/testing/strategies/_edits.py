@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
 from leafwise.errors import LeafwiseError
-from leafwise.testing._words import change_of, say_leaf, say_static, short
+from leafwise.testing._format import format_change, format_leaf, format_static, short_repr
 from leafwise.testing.strategies import _changes
 from leafwise.testing.strategies._constructor import parameters_of
-from leafwise.testing.strategies._places import EditPosition, Role, is_below, spots
+from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, is_below
 
 T = TypeVar("T")
 
@@ -49,8 +49,8 @@ class Edit(Generic[T]):
     Attributes:
         path: Where: ``layers[0].w``; empty for the whole.
         kind: What is changed.
-        before: What stood there.
-        after: What stands there now.
+        before: What was there.
+        after: What is there now.
         edited: The changed instance; the original is as it was.
     """
 
@@ -66,21 +66,21 @@ class Edit(Generic[T]):
 
     @property
     def change(self) -> str:
-        """The change in words: ``2 -> 3``."""
+        """The change as text: ``2 -> 3``."""
         if self.kind in (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE):
-            return change_of(_typed(self.before, self.after), _typed(self.after, self.before))
+            return format_change(_typed(self.before, self.after), _typed(self.after, self.before))
         if self.kind is EditKind.CONTAINER:
-            return change_of(short(self.before), short(self.after))
-        before, after = say_leaf(self.before), say_leaf(self.after)
+            return format_change(short_repr(self.before), short_repr(self.after))
+        before, after = format_leaf(self.before), format_leaf(self.after)
         if self.kind is EditKind.ARRAY_KIND:
             kinds = type(self.before).__name__, type(self.after).__name__
-            return change_of(f"{before} ({kinds[0]})", f"{after} ({kinds[1]})")
+            return format_change(f"{before} ({kinds[0]})", f"{after} ({kinds[1]})")
         return f"{before}, other elements" if before == after else f"{before} -> {after}"
 
 
 def _typed(value: Any, other: Any) -> str:
-    text = say_static(value)
-    return f"{text} ({type(value).__name__})" if text == say_static(other) else text
+    text = format_static(value)
+    return f"{text} ({type(value).__name__})" if text == format_static(other) else text
 
 
 _Change = Callable[[Any], "st.SearchStrategy[Any] | None"]
@@ -97,35 +97,35 @@ _CHANGES: Final[dict[EditKind, tuple[Role, _Change]]] = {
 
 
 Options = dict[EditKind, list[tuple[EditPosition, "st.SearchStrategy[Any]"]]]
-"""By kind of edit, the places where one can be made, and what could stand there."""
+"""By kind of edit, the positions where one can be made, and a strategy for what is put there."""
 
 
 def options_of(
-    places: Iterable[EditPosition], kinds: Iterable[EditKind] = tuple(EditKind)
+    positions: Iterable[EditPosition], kinds: Iterable[EditKind] = tuple(EditKind)
 ) -> Options:
-    """Return the edits that can be made at some places."""
-    places = list(places)
+    """Return the edits that can be made at some positions."""
+    positions = list(positions)
     found: Options = {}
     for kind in kinds:
         role, change = _CHANGES[kind]
-        for spot in places:
-            fits = spot.role is role or (role is Role.CONTAINER and spot.role is Role.LEAF)
-            strategy = change(spot.value) if fits else None
+        for position in positions:
+            fits = position.role is role or (role is Role.CONTAINER and position.role is Role.LEAF)
+            strategy = change(position.value) if fits else None
             if kind is EditKind.STATIC_VALUE and strategy is not None:
-                strategy = _as_annotated(spot, strategy)
+                strategy = _as_annotated(position, strategy)
             if strategy is not None:
-                found.setdefault(kind, []).append((spot, strategy))
+                found.setdefault(kind, []).append((position, strategy))
     return found
 
 
 def _as_annotated(
-    spot: EditPosition, strategy: "st.SearchStrategy[Any]"
+    position: EditPosition, strategy: "st.SearchStrategy[Any]"
 ) -> "st.SearchStrategy[Any] | None":
     """Return a strategy for what an annotation lists, if it lists values; else the one given."""
-    choices = _choices(spot.holder, spot.name) if spot.holder is not None else ()
+    choices = _choices(position.holder, position.name) if position.holder is not None else ()
     if not choices:
         return strategy
-    others = [choice for choice in choices if is_distinct(choice, spot.value)]
+    others = [choice for choice in choices if is_distinct(choice, position.value)]
     return st.sampled_from(others) if others else None
 
 
@@ -133,7 +133,7 @@ def _choices(holder: type, name: str) -> tuple[Any, ...]:
     """Return the values that ``Literal[...]`` allows for a parameter of a constructor."""
     try:
         kinds = [each.kind for each in parameters_of(holder) if each.name == name]
-    except Exception:  # noqa: BLE001  # annotations of the user's that cannot be read
+    except Exception:  # noqa: BLE001  # an annotation of the user's that cannot be resolved
         return ()
     kind = kinds[0] if kinds else None
     while typing.get_origin(kind) in (typing.Annotated, typing.Final):
@@ -182,12 +182,16 @@ def edits(
     paths = [at] if isinstance(at, str) else None if at is None else list(at)
     if paths is not None:
         _check_paths(instance, paths)
-    places = [spot for spot in spots(instance) if paths is None or is_below(spot.path, paths)]
-    found = options_of(places, chosen)
+    positions = [
+        position
+        for position in edit_positions(instance)
+        if paths is None or is_below(position.path, paths)
+    ]
+    found = options_of(positions, chosen)
     if not found:
-        words = " or ".join(chosen) or "(none)"
+        names = " or ".join(chosen) or "(none)"
         where = f" at {' or '.join(paths) or '(nowhere)'}" if paths is not None else ""
-        msg = f"{type(instance).__name__}: there is no edit of the kind {words}{where}"
+        msg = f"{type(instance).__name__}: there is no edit of the kind {names}{where}"
         raise ValueError(msg)
     return edits_of(found)
 
@@ -196,12 +200,14 @@ def _kind(kind: EditKind | str) -> EditKind:
     try:
         return EditKind(kind)
     except ValueError:
-        msg = f"edits(kinds=...): {got(kind)} is no kind of edit; there are {', '.join(EditKind)}"
+        msg = (
+            f"edits(kinds=...): {got(kind)} is not a kind of edit; there are {', '.join(EditKind)}"
+        )
         raise ValueError(msg) from None
 
 
 def _check_paths(instance: Any, paths: list[str]) -> None:
-    known = [spot.path for spot in spots(instance)]
+    known = [position.path for position in edit_positions(instance)]
     for path in paths:
         if not any(is_below(each, [path]) for each in known):
             names = ", ".join(dict.fromkeys(filter(None, known)))
@@ -213,26 +219,28 @@ def _check_paths(instance: Any, paths: list[str]) -> None:
 def edits_of(draw: st.DrawFn, found: Options) -> Edit[Any]:
     """Draw one of the edits that can be made."""
     kind = draw(st.sampled_from(list(found)))
-    spot, strategy = draw(st.sampled_from(found[kind]))
-    edit = make_edit(kind, spot, draw(strategy))
+    position, strategy = draw(st.sampled_from(found[kind]))
+    edit = make_edit(kind, position, draw(strategy))
     if edit is None:
         hypothesis.reject()
     return edit
 
 
-def make_edit(kind: EditKind, spot: EditPosition, new: Any) -> Edit[Any] | None:
-    """Return an edit; None if the class refuses the value, or stores the one that it had."""
+def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | None:
+    """Return an edit; None if the class rejects the value, or stores the one that it had."""
     try:
-        edited = spot.put(new)
+        edited = position.put(new)
         jax.tree_util.tree_flatten(edited)
     except (LeafwiseError, TypeError, ValueError):
         return None
     stored = new
-    if spot.role is Role.STATIC and spot.name:
-        held = [each.value for each in spots(edited) if each.path == spot.path]
-        stored = held[0] if held else new
-        if is_distinct(spot.value, stored) is False:
+    if position.role is Role.STATIC and position.name:
+        stored_values = [
+            each.value for each in edit_positions(edited) if each.path == position.path
+        ]
+        stored = stored_values[0] if stored_values else new
+        if is_distinct(position.value, stored) is False:
             return None
         if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
-            return None  # a converter made another value of it
-    return Edit(spot.path, kind, spot.value, stored, edited)
+            return None  # a converter changed its type
+    return Edit(position.path, kind, position.value, stored, edited)

@@ -26,8 +26,8 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None)
 
     Args:
         strategy: Where values come from.
-        wanted: Tells whether a value will do.
-        tries: How many values to look at; None for as many as usual.
+        wanted: Returns whether a value will do.
+        tries: How many values to try; None for the default.
 
     Raises:
         LookupError: None was found.
@@ -36,6 +36,6 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None)
     try:
         return hypothesis.find(strategy, wanted, settings=settings)
     except hypothesis.errors.FailedHealthCheck:
-        raise  # it cannot search where it is: within a test of its own, say
+        raise  # it cannot search here, such as inside another test
     except hypothesis.errors.HypothesisException as error:  # no such value, or no strategy
         raise LookupError(str(error)) from error

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from leafwise.testing.strategies._annotations import strategy_for
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import (
     CannotBuildError,
@@ -15,13 +16,12 @@ from leafwise.testing.strategies._constructor import (
     parameters_of,
     takes_any_name,
 )
+from leafwise.testing.strategies._instance_plan import InstancePlan, drawing
 from leafwise.testing.strategies._objects import is_abstract, is_user_registered
-from leafwise.testing.strategies._plan import Plan, drawing
-from leafwise.testing.strategies._values import strategy_for
 
 
 def instances(cls: Any, /, **overrides: Any) -> Strategy:
-    """Return a strategy for instances of a class, made of what its annotations say.
+    """Return a strategy for instances of a class, built from its annotations.
 
     The class may be of any library, or written by hand: what counts is its constructor,
     and the annotations of its fields. A field with a default has it in about half of the
@@ -41,8 +41,8 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
         read at the first draw, so that they may name what is defined later.
 
     Raises:
-        TypeError: `cls` is no class, an override names no argument of the constructor, or
-            is no strategy.
+        TypeError: `cls` is not a class, or an override names no argument of the constructor
+            or is not a strategy.
         CannotBuildError: On drawing: a field cannot be built, or the class refuses
             everything. The message names the field, and the override to write.
 
@@ -80,7 +80,7 @@ _NO_CLASSES: Final[tuple[Any, ...]] = (types.UnionType, typing.Union)
 
 
 def _is_instance(value: Any) -> bool:
-    """Return whether a value is an instance of a class that one would ask instances of."""
+    """Return whether a value is an instance whose class was probably meant."""
     return hasattr(type(value), "__dict__") and type(value).__module__ != "builtins"
 
 
@@ -113,7 +113,6 @@ def _check(cls: Any, overrides: dict[str, Any]) -> None:
 
 
 def _unknown(cls: Any, name: str, known: list[str]) -> str:
-    """Return what to say of an override that names no argument."""
     start = f"instances({cls.__name__}, {name}=...): "
     fields = getattr(cls, "__dataclass_fields__", {})
     if name in fields:
@@ -125,7 +124,7 @@ def _unknown(cls: Any, name: str, known: list[str]) -> str:
 
 
 class _Planned:
-    """The strategy of a class, made when it is needed first."""
+    """The strategy of a class, built when it is first drawn from."""
 
     def __init__(self, cls: Any, overrides: dict[str, Any]) -> None:
         self.cls = cls
@@ -135,7 +134,6 @@ class _Planned:
 
     @property
     def strategy(self) -> Strategy:
-        """What to draw from."""
         return _drawn(self)
 
     def draw(self, draw: st.DrawFn) -> Any:
@@ -143,12 +141,14 @@ class _Planned:
         registered = is_user_registered(self.origin)
         if registered and not self.overrides:
             with drawing(self) as again:
-                if not again:  # else this is the strategy that was registered
+                if not again:  # otherwise this is the registered strategy
                     return draw(st.from_type(self.cls))
         if self._from_fields is None:
             where = FieldContext("", self.origin, varied=True)
             if self.overrides or registered:
-                self._from_fields = Plan(self.cls, where, strategy_for, self.overrides).strategy()
+                self._from_fields = InstancePlan(
+                    self.cls, where, strategy_for, self.overrides
+                ).strategy()
             else:
                 self._from_fields = strategy_for(self.cls, where)
         return draw(self._from_fields)

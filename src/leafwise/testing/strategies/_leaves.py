@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise.testing._words import is_key
+from leafwise.testing._format import is_key
 
 
 def is_numeric(leaf: Any) -> bool:

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import CannotBuildError, EndlessError, FieldContext
-from leafwise.testing.strategies._plan import Plan
-from leafwise.testing.strategies._pool import BY_ARITY, FUNCTIONS, OF_MANY, PARTIALS, TREE_PARTIALS
+from leafwise.testing.strategies._instance_plan import InstancePlan
+from leafwise.testing.strategies._named_functions import (
+    BY_ARITY,
+    FUNCTIONS,
+    OF_MANY,
+    PARTIALS,
+    TREE_PARTIALS,
+)
 from leafwise.testing.strategies._scalars import (
     Ask,
     Rule,
@@ -44,7 +50,7 @@ def _registered() -> dict[Any, Any]:
 
 
 _FROM_THE_START: Final = dict(_registered())
-"""What Hypothesis knew when it was loaded, unless somebody was very quick."""
+"""What Hypothesis knew when this was loaded."""
 
 
 def is_user_registered(kind: Any) -> bool:
@@ -99,7 +105,7 @@ def builds(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     if is_abstract(origin):
         return _concrete(origin, where, ask)
     try:
-        return Plan(kind, where, ask).strategy()
+        return InstancePlan(kind, where, ask).strategy()
     except RecursionError as error:
         msg = f"{where}: {origin.__name__} is made of too many classes\n  fix: {where.fix()}"
         raise CannotBuildError(msg) from error

@@ -1,4 +1,4 @@
-"""Values for static fields, of every kind that can be told apart."""
+"""Values for static fields, of every kind that leafwise distinguishes."""
 
 import dataclasses
 import datetime as dt
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise.testing.strategies._arrays import Strategy, arrays
-from leafwise.testing.strategies._pool import first, last
+from leafwise.testing.strategies._named_functions import first, last
 
 
 class Color(enum.Enum):
-    """A member is its value in no sense."""
+    """A member is not equal to its value."""
 
     RED = 1
     BLUE = 2
@@ -99,7 +99,7 @@ def static_values() -> Strategy:
     one that is not, types, dtypes, named functions, ranges, fractions, dates, and tuples,
     frozensets, `FrozenMapping`, namedtuples of two classes, frozen dataclasses with a field
     that is not compared, partials, `StaticArray`, and, since Python 3.12, slices of these.
-    Many are equal (``==``) and of another type, or equal and not alike; each is hashable.
+    Many are equal (``==``) and of another type, or equal with another repr; each is hashable.
 
     Returns:
         A strategy for the values; ``None`` is the simplest.
@@ -114,7 +114,7 @@ def static_values() -> Strategy:
     """
     leaves = st.one_of(
         st.sampled_from(_NAMED),
-        st.sampled_from(_NUMBERS).map(_afresh),
+        st.sampled_from(_NUMBERS).map(_recomputed),
         st.sampled_from(_TEXTS),
         st.integers() | st.floats() | st.text("ab", max_size=3),
         st.sampled_from(_OTHERS),
@@ -127,8 +127,8 @@ def static_values() -> Strategy:
     return st.one_of(leaves, leaves, leaves, leaves, flat, _containers(leaves | flat))
 
 
-def _afresh(number: Any) -> Any:
-    """Return another object of the same value, where that is what a computation would do."""
+def _recomputed(number: Any) -> Any:
+    """Return a float as another object, as a computation would."""
     return float(str(number)) if type(number) is float else number
 
 

@@ -80,7 +80,7 @@ def pytrees(leaves: Strategy | None = None, *, max_leaves: int = 8) -> Strategy:
         A strategy for trees; a tree without leaves is the simplest.
 
     Raises:
-        TypeError: `leaves` is no strategy.
+        TypeError: `leaves` is not a strategy.
 
     Example:
         >>> import jax

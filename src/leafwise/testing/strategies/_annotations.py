@@ -28,7 +28,7 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
 
     Args:
         kind: The annotation, resolved.
-        where: The place of the values.
+        where: The field that the values are for.
         default: The field's default, whose type serves if the annotation says nothing.
 
     Raises:
@@ -80,7 +80,7 @@ def accepts_none(kind: Any) -> bool:
 
 
 def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
-    """Return what the remarks of an annotation ask for: a strategy, or limits."""
+    """Return what the metadata of ``Annotated`` asks for: a strategy, or limits."""
     inner: Any = kind.__origin__
     remarks: list[Any] = list(kind.__metadata__)
     strategies = [remark for remark in remarks if isinstance(remark, st.SearchStrategy)]
@@ -125,7 +125,7 @@ def _is_registered(kind: Any, where: FieldContext) -> bool:
 
 
 def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
-    """Return a strategy for what an annotation says nothing of."""
+    """Return a strategy for an annotation that says nothing: ``Any``, ``object``."""
     hashable = origin_of(kind) is collections.abc.Hashable
     if default is not EMPTY and isinstance(default, type):
         return st.just(default)  # which other class would do cannot be known
@@ -153,7 +153,7 @@ def _name_of(kind: Any) -> str:
 
 
 def _from_hypothesis(kind: Any, where: FieldContext) -> Strategy:
-    """Ask Hypothesis, whose refusals would else come late."""
+    """Ask Hypothesis now, since its errors would otherwise come at the first draw."""
     try:
         strategy: Strategy = st.from_type(kind)
         if where.varied:  # within a test, perhaps

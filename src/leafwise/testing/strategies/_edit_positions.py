@@ -1,4 +1,4 @@
-"""The places of an instance where one thing can be changed, and changing it there."""
+"""The positions in an instance where one thing can be changed, and changing it there."""
 
 import dataclasses
 import functools
@@ -15,11 +15,11 @@ _REGISTRY: Final = jax.tree_util.default_registry
 _DEEPEST: Final = 30
 
 Put = Callable[[Any], Any]
-"""Takes what is to stand at a place, and returns the whole instance with it."""
+"""Takes a value for a position, and returns the whole instance with it."""
 
 
 class Role(Enum):
-    """What stands at a place."""
+    """What is at a position."""
 
     LEAF = auto()
     STATIC = auto()
@@ -27,12 +27,12 @@ class Role(Enum):
 
 
 class EditPosition(NamedTuple):
-    """One place of an instance.
+    """One position in an instance.
 
     Attributes:
-        path: The way to it: ``layers[0].w``.
-        role: What stands there.
-        value: It.
+        path: Its path: ``layers[0].w``.
+        role: What is there.
+        value: The value there.
         put: Returns the whole instance with another value there.
         holder: The class whose attribute it is, if it is one.
         name: The attribute's name; empty if it is none.
@@ -46,27 +46,31 @@ class EditPosition(NamedTuple):
     name: str = ""
 
 
-def spots(tree: Any) -> Iterator[EditPosition]:
-    """Yield all places of a pytree, outer ones first: leaves, statics and containers."""
-    yield from _spots(tree, "", lambda new: new, (None, ""), _DEEPEST)
+def edit_positions(tree: Any) -> Iterator[EditPosition]:
+    """Yield all positions of a pytree, outer ones first: leaves, statics and containers."""
+    yield from _positions(tree, "", lambda new: new, (None, ""), _DEEPEST)
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
-    """Return whether a path is one of others, or leads on from one."""
+    """Return whether a path is one of others, or below one."""
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
 def owner_at(tree: Any, path: str) -> type | None:
     """Return the class of the node whose attribute a path leads to, or leads through last."""
     try:
-        above = [spot for spot in spots(tree) if spot.holder and is_below(path, [spot.path])]
+        above = [
+            position
+            for position in edit_positions(tree)
+            if position.holder and is_below(path, [position.path])
+        ]
     except Exception:  # noqa: BLE001  # a flatten that is at fault
         return None
-    return max(above, key=lambda spot: len(spot.path)).holder if above else None
+    return max(above, key=lambda position: len(position.path)).holder if above else None
 
 
-def argument_spots(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
-    """Yield all places of a call's arguments.
+def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
+    """Yield all positions in a call's arguments.
 
     Args:
         arguments: A namedtuple of them.
@@ -74,7 +78,7 @@ def argument_spots(arguments: Any, static: Container[str]) -> Iterator[EditPosit
     """
     for name in arguments._fields:
         put = functools.partial(_put_argument, arguments, name)
-        walk = _static_spots if name in static else _spots
+        walk = _static_positions if name in static else _positions
         yield from walk(getattr(arguments, name), name, put, (None, ""), _DEEPEST)
 
 
@@ -85,7 +89,9 @@ def _put_argument(arguments: Any, name: str, new: Any) -> Any:
 _Owner = tuple[type | None, str]
 
 
-def _spots(value: Any, path: str, put: Put, owner: _Owner, depth: int) -> Iterator[EditPosition]:
+def _positions(
+    value: Any, path: str, put: Put, owner: _Owner, depth: int
+) -> Iterator[EditPosition]:
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
         yield EditPosition(path, Role.LEAF, value, put, *owner)
@@ -104,23 +110,23 @@ def _spots(value: Any, path: str, put: Put, owner: _Owner, depth: int) -> Iterat
         inner = functools.partial(_put_attribute, put, value, name)
         where, held = f"{path}.{name}".lstrip("."), getattr(value, name)
         if name in names.static:
-            yield from _static_spots(held, where, inner, owner, depth - 1)
+            yield from _static_positions(held, where, inner, owner, depth - 1)
         else:
-            yield from _spots(held, where, inner, owner, depth - 1)
+            yield from _positions(held, where, inner, owner, depth - 1)
 
 
 _CONTAINERS: Final = (list, tuple, dict, type(None), jax.tree_util.Partial)
-"""Nodes whose children are no attributes."""
+"""Nodes whose children are not attributes."""
 
 
 def _children(value: Any, pairs: Any, path: str, put: Put, depth: int) -> Iterator[EditPosition]:
-    """Yield the places in a node whose children are no attributes of it."""
+    """Yield the positions in a node whose children are not attributes."""
     structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
     children = [child for _, child in pairs]
     for place, (key, child) in enumerate(pairs):
         where = f"{path}{_step(value, key, place)}".lstrip(".")
         inner = functools.partial(_put_child, put, structure, children, place)
-        yield from _spots(child, where, inner, (None, ""), depth - 1)
+        yield from _positions(child, where, inner, (None, ""), depth - 1)
 
 
 def _step(value: Any, key: Any, place: int) -> str:
@@ -139,7 +145,7 @@ def _put_child(put: Put, structure: Any, children: list[Any], place: int, new: A
     return put(structure.unflatten([*children[:place], new, *children[place + 1 :]]))
 
 
-def _static_spots(
+def _static_positions(
     value: Any, path: str, put: Put, owner: _Owner, depth: int
 ) -> Iterator[EditPosition]:
     """Yield a static, and the statics inside it."""
@@ -148,7 +154,7 @@ def _static_spots(
         return
     for step, part, change in _parts(value):
         inner = functools.partial(_put_part, put, change)
-        yield from _static_spots(part, path + step, inner, (None, ""), depth - 1)
+        yield from _static_positions(part, path + step, inner, (None, ""), depth - 1)
 
 
 def _put_part(put: Put, change: Put, new: Any) -> Any:

@@ -12,7 +12,7 @@ import hypothesis.errors
 from hypothesis import strategies as st
 
 from leafwise._objects.class_map import ClassMap
-from leafwise.testing._words import tell
+from leafwise.testing._format import format_error
 from leafwise.testing.strategies._arguments import ArgumentSlot, argument_for, is_field, is_static
 from leafwise.testing.strategies._arrays import (
     Dims,
@@ -43,7 +43,7 @@ Hypothesis gives up after fifty draws without naming a reason.
 """
 
 _MORE: Final = st.integers()
-"""Drawn with a refusal: else Hypothesis could run out of values before the reason is told."""
+"""Drawn with a refusal: otherwise Hypothesis could run out of values without a reason."""
 
 _REFUSALS: Final[ClassMap[dict[str, int]]] = ClassMap()
 """How often a class has refused arguments of given overrides; -1 once it accepted some.
@@ -61,12 +61,12 @@ class _RefusedError(Exception):
         self.reason = reason
 
 
-class Plan:
+class InstancePlan:
     """How instances of a class are drawn.
 
     Args:
         kind: The class, or an alias of it with arguments: ``Box[int]``.
-        where: The place of the instance.
+        where: The field that the instance is for.
         ask: Returns the strategy of a part.
         overrides: Strategies by parameter; ``...`` for what the annotation says.
 
@@ -86,7 +86,6 @@ class Plan:
         ask: Callable[..., Any],
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        """Find a strategy for each argument."""
         self.cls: Any = origin_of(kind)
         self.where = where
         self.parameters = parameters_of(self.cls)
@@ -209,7 +208,7 @@ class Plan:
     def _give_up(self, error: BaseException) -> None:
         name = self.cls.__name__
         wanted = f"{self.where}: " if self.where.text else ""
-        reason = f"; {_say(error)}"
+        reason = f"; {_format_reason(error)}"
         names = [slot.name for slot in self.slots if slot.parameter.make_default is None]
         names = names or [slot.name for slot in self.slots]
         override = self.where.nested(
@@ -217,7 +216,7 @@ class Plan:
         )
         msg = (
             f"{wanted}{name}: no drawn values made an instance{reason}\n"
-            f"  fix: give strategies for fields that must fit: `{override}`, or, beside the "
+            f"  fix: give strategies for fields that must fit: `{override}`, or, next to the "
             f"class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
         )
@@ -225,14 +224,14 @@ class Plan:
 
 
 def _reason(impossible: ImpossibleError) -> BaseException:
-    """Return what the user is to read: what a check raised, or what does not fit."""
+    """Return the error to show: what a check raised, or what does not fit."""
     return impossible if str(impossible) else impossible.__cause__ or impossible
 
 
-def _say(error: BaseException) -> str:
+def _format_reason(error: BaseException) -> str:
     if isinstance(error, ImpossibleError):
         return str(error)
-    return f"the last error was {tell(error)}"
+    return f"the last error was {format_error(error)}"
 
 
 def _has_axes(kind: Any) -> bool:
@@ -240,7 +239,7 @@ def _has_axes(kind: Any) -> bool:
 
 
 @st.composite
-def _drawn(draw: st.DrawFn, plan: Plan) -> Any:
+def _drawn(draw: st.DrawFn, plan: InstancePlan) -> Any:
     return plan.draw(draw)
 
 
@@ -251,7 +250,7 @@ _ACTIVE: Final[contextvars.ContextVar[tuple[int, ...]]] = contextvars.ContextVar
 
 @contextlib.contextmanager
 def drawing(owner: object) -> Generator[bool, None, None]:
-    """Tell whether the strategy of `owner` was already being drawn from."""
+    """Yield whether the strategy of `owner` was already being drawn from."""
     active = _ACTIVE.get()
     token = _ACTIVE.set((*active, id(owner)))
     try:

@@ -1,4 +1,4 @@
-"""Named functions: what stands for a function is the same object in every draw."""
+"""Named functions, the same objects in every draw."""
 
 import functools
 from typing import Any, Final
@@ -8,22 +8,18 @@ import jax.numpy as jnp
 
 
 def nothing() -> float:
-    """Take nothing, and return a number."""
     return 0.0
 
 
 def one() -> float:
-    """Take nothing, and return another number."""
     return 1.0
 
 
 def first(*arguments: Any, **_named: Any) -> Any:
-    """Return the first argument."""
     return arguments[0]
 
 
 def last(*arguments: Any, **_named: Any) -> Any:
-    """Return the last argument."""
     return arguments[-1]
 
 
@@ -46,4 +42,4 @@ PARTIALS: Final = (functools.partial(jnp.add, 1), functools.partial(jnp.sum, axi
 _PARTIAL: Final[Any] = jax.tree_util.Partial
 
 TREE_PARTIALS: Final = (_PARTIAL(jnp.tanh), _PARTIAL(jnp.add, 1.0))
-"""The same, as nodes of a tree."""
+"""Partials that are nodes of a pytree."""

@@ -1,4 +1,4 @@
-"""Values and errors in words that are the same in every process."""
+"""Texts for values and errors that are the same in every process."""
 
 import re
 import traceback
@@ -17,36 +17,44 @@ from leafwise._objects.text import describe_array, shorten
 _ADDRESS: Final = re.compile(r" \(compared by identity, at 0x[0-9a-f]+\)|,? at 0x[0-9a-f]+")
 
 
-def plain(text: str) -> str:
-    """Return a text without addresses, which differ from run to run."""
+def without_addresses(text: str) -> str:
+    """Cut out what differs from run to run."""
     return _ADDRESS.sub("", text)
 
 
-def short(value: object, width: int = 30) -> str:
+def short_repr(value: object, width: int = 30) -> str:
     """Return a value's repr, without addresses and cut to a width."""
-    text = plain(shorten(value, 10 * width))  # first: an address must not be cut in two
+    return cut(shorten(value, 10 * width), width)
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text without addresses and cut to a width."""
+    text = without_addresses(text)  # first: half an address would not be recognised
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def change_of(before: str, after: str) -> str:
-    """Return ``2 -> 3``; objects that look alike are told to be two."""
+def format_change(before: str, after: str) -> str:
+    """Return ``2 -> 3``; of two objects whose texts are equal, the second is "another"."""
     return f"{before} -> {after}" if before != after else f"{before} -> another"
 
 
-def say_static(value: Any) -> str:
-    """Return a static value in words, without what only a key's repr needs."""
-    return plain(describe(value))
+def format_static(value: Any) -> str:
+    return without_addresses(describe(value))
+
+
+def format_typed(value: Any) -> str:
+    return f"{format_static(value)} ({type(value).__name__})"
 
 
 def is_key(leaf: Any) -> bool:
-    """Return whether a leaf is an array of random keys."""
+    """Return whether a leaf is an array of PRNG keys."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def say_leaf(leaf: Any) -> str:
+def format_leaf(leaf: Any) -> str:
     """Return ``float32[3]`` for an array, with its element if it has one; else the value."""
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
-        return short(leaf)
+        return short_repr(leaf)
     text = describe_array(leaf) + (" weak" if getattr(leaf, "weak_type", False) else "")
     if is_key(leaf) or np.size(leaf) != 1:
         return text
@@ -54,20 +62,21 @@ def say_leaf(leaf: Any) -> str:
     return f"{text} {item:.6g}" if isinstance(item, float) else f"{text} {item}"
 
 
-_MACHINERY: Final = tuple(
+_LIBRARIES: Final = tuple(
     str(Path(module.__file__).parent) for module in (leafwise, hypothesis, jax) if module.__file__
 )
 
 
-def tell(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Return an error's class, text and notes, and the user's line that raised it."""
+    # JAX's own note, a dashed line and a remark on hidden frames, is left out.
     notes = [each for each in getattr(error, "__notes__", ()) if not each.startswith("----")]
-    parts = [f"{type(error).__name__}: {error}", *notes]  # without JAX's note on hidden frames
+    parts = [f"{type(error).__name__}: {error}", *notes]
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*_MACHINERY, "<"))
+        if not frame.filename.startswith((*_LIBRARIES, "<"))
     ]
     if frames:
         parts.append(f"raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")
-    return plain("\n  ".join(part.rstrip(": ") for part in parts))
+    return without_addresses("\n  ".join(part.rstrip(": ") for part in parts))
