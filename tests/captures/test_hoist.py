@@ -13,7 +13,6 @@ import pytest
 
 import leafwise as lw
 from leafwise._jax.events import count_events
-from leafwise.testing import assert_compiles, assert_traces
 
 W = jnp.arange(3.0) + 1
 RATE = 0.5
@@ -227,7 +226,7 @@ def test_captured_arrays_become_arguments(kind: str) -> None:
     jit_of_it = jax.jit(hoisted)
     assert np.allclose(jit_of_it(captured, X), before, rtol=1e-5)
     others = jax.tree.map(other_value, captured)
-    with assert_traces(0, of=jit_of_it), assert_compiles(0, of=jit_of_it):
+    with lw.budget(traces=0, compiles=0, exact=True, of=jit_of_it):
         after = jit_of_it(others, X)
     assert np.allclose(after, hoisted(others, X), rtol=1e-5)
     assert not np.allclose(after, before)
@@ -338,7 +337,7 @@ def test_scalars_are_an_option() -> None:
     assert {**captured, "W": 0} == {"W": 0, "RATE": 0.5, "BETAS": (0.9, 0.25), "eps": 1e-3}
     jit_of_it = jax.jit(hoisted)
     assert np.allclose(jit_of_it(captured, X), scaled(X))
-    with assert_traces(0, of=jit_of_it):
+    with lw.budget(traces=0, exact=True, of=jit_of_it):
         halved = jit_of_it({**captured, "RATE": 0.25}, X)
     assert np.allclose(halved, scaled(X) / 2)
     assert jax.eval_shape(hoisted, captured, jnp.ones(3, jnp.bfloat16)).dtype == "float32"
