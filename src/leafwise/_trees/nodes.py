@@ -177,7 +177,7 @@ def _named_data(value: Any, aux: Any) -> Data | None:
     It has them as pairs, or as a tuple of names before a tuple of values. What is no attribute
     of that value is no name.
     """
-    held = getattr(value, "__dict__", None) if aux and isinstance(aux, tuple) else None
+    held = getattr(value, "__dict__", None) if isinstance(aux, tuple) and aux else None
     if not held:
         return None
     parts: Sequence[Any] = [part for part in aux if isinstance(part, tuple)]
