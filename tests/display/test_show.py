@@ -665,3 +665,20 @@ def test_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
         for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
             exec(block, namespace)  # noqa: S102  # it is what is tested
     assert output.getvalue() == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
+
+
+class Noted:
+    def __init__(self, w: Any, table: Any) -> None:
+        self.w, self.table = w, table
+
+
+jax.tree_util.register_pytree_node(
+    Noted, lambda noted: ((noted.w,), noted.table), lambda table, kept: Noted(*kept, table)
+)
+
+
+def test_aux_data_that_is_an_array() -> None:
+    """A class of the user's may have an array as its aux_data: it is shown, and never compared."""
+    tree = Noted(1.0, jnp.ones(3))
+    assert "table = float32[3]" in lw.show(tree).text(width=80)
+    assert lw.mask(tree, True).w is True

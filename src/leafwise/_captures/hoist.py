@@ -1,19 +1,32 @@
 """`hoist`: the arrays that a function captures, as an argument of it."""
 
+import functools
 import inspect
 import types
-from collections.abc import Callable
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import jax
 
 from leafwise._captures.hoist_kinds import Path
-from leafwise._captures.hoist_walk import HoistWalk
-from leafwise._captures.rebuild import Fixed, JittedPart, Making, Part, Slot, parts_below, prune
-from leafwise._captures.walk import bindings_of
-from leafwise._objects.stand_ins import MISSING
+from leafwise._captures.hoist_walk import NOT_FOLLOWED, HoistWalk
+from leafwise._captures.places import BoundIn, CapturedPlace
+from leafwise._captures.rebuild import (
+    Fixed,
+    JittedPart,
+    Making,
+    Part,
+    Slot,
+    held_back,
+    parts_below,
+    prune,
+    slots_below,
+)
+from leafwise._captures.walk import Binding, bindings_of, names_in
+from leafwise._objects.attributes import in_class, is_installed
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
+from leafwise._trees.nodes import FlatTree
 from leafwise._trees.where import mask
 from leafwise.errors import HoistError, TreeError
 
@@ -64,40 +77,100 @@ def hoist(
     if not callable(fn):
         msg = f"hoist takes a function, got {got(fn)}\n  fix: fn2, captured = lw.hoist(fn)"
         raise TypeError(msg)
-    bindings = bindings_of(fn)
+    bindings = list(_read_by(fn, set()))
     walk = HoistWalk(scalars=scalars)
     root = walk.root(fn, [each.read() for each in bindings if each.is_written])
     read = HoistWalk(scalars=scalars)
-    for each in bindings:
-        value = MISSING if each.is_written else each.read()
-        if not isinstance(value, types.MethodType):  # what it reads has bindings of its own
-            read.visit(value, Path(each.name, ""))
-    chosen = _chosen(_read_captures(walk, read, root), where)
+    fixed = [
+        pair for each in bindings if not each.is_written for pair in _fixed_at(each, walk, read)
+    ]
+    refused = {id(slot.value) for _, slot in held_back(root)}
+    for slot, part in sorted(fixed, key=lambda pair: pair[1].reason == NOT_FOLLOWED):
+        if id(slot.value) not in refused:
+            part.inside["value"] = walk.adopt(slot)
+            root.inside["fixed", len(refused)] = part
+            refused.add(id(slot.value))
+    chosen = _chosen(_read_captures(walk, read), where)
     for index, slot in enumerate(jax.tree.leaves(chosen)):
         slot.index = index
     captured: dict[str, Any] = jax.tree.map(_value_of, chosen)
     prune(root)
-    _refuse(root)
+    _refuse(root, captured)
     for part in parts_below(root):
         if isinstance(part, JittedPart):
             part.finish()
     return _hoisted(fn, root, captured), captured
 
 
-def _read_captures(walk: HoistWalk, read: HoistWalk, root: Part) -> dict[str, Any]:
+def _fixed_at(binding: Binding, walk: HoistWalk, read: HoistWalk) -> Iterator[tuple[Slot, Fixed]]:
+    """Yield what is read where no other value can be put: it would stay a constant silently.
+
+    The same array may also be captured where another value can be put.
+
+    Args:
+        binding: What is read.
+        walk: The walk over all that the function leads to.
+        read: The walk over what its code is known to read.
+    """
+    value = binding.read()
+    if isinstance(value, types.MethodType):  # what it reads has bindings of its own
+        return
+    slots = slots_below(read.visit(value, Path(binding.name, "")))
+    reason = (walk.obstacle(binding.place) or _kept_by(binding, walk)) if slots else ""
+    for slot in slots:
+        if reason or not walk.has(slot.value):
+            yield slot, Fixed(slot.value, reason or NOT_FOLLOWED)
+
+
+def _read_by(fn: Callable[..., Any], done: set[tuple[int, int]]) -> Iterator[Binding]:
+    """Yield what a function reads; not what cached properties hold, but what these read.
+
+    A copy of an object computes them again.
+    """
+    for each in bindings_of(fn):
+        stored = _stored_by(each.place)
+        if stored is None:
+            yield each
+        elif (key := (id(stored.__self__), id(stored.__func__))) not in done:
+            done.add(key)
+            yield from _read_by(stored, done)
+
+
+def _stored_by(place: CapturedPlace) -> types.MethodType | None:
+    for holder, step, _ in place.way():
+        member = in_class(type(holder), step) if isinstance(step, str) else None
+        if isinstance(member, functools.cached_property):
+            return types.MethodType(member.func, holder)
+    return None
+
+
+def _kept_by(binding: Binding, walk: HoistWalk) -> str:
+    """Return why a function that reads a variable stays as it is; nothing if none does."""
+    for function in binding.readers:
+        if _has_variable(function, binding.place) and not walk.has(function):
+            name = function.__qualname__.rpartition("<locals>.")[2]
+            return f"{name} reads it, and {'a class' if '.' in name else 'it'} stays as it is"
+    return ""
+
+
+def _has_variable(function: Any, place: CapturedPlace) -> bool:
+    """Return whether a function has the variable of a place, and is not given what is there."""
+    if not isinstance(function, types.FunctionType) or is_installed(function):
+        return False
+    if place.holder is BoundIn.GLOBAL:
+        names = names_in(function.__code__)
+        return place.owner is function.__globals__ and place.variable in names
+    cells = [("cell", id(cell)) for cell in function.__closure__ or ()]
+    return place.key in cells or (place.holder is BoundIn.DEFAULT and place.owner is function)
+
+
+def _read_captures(walk: HoistWalk, read: HoistWalk) -> dict[str, Any]:
     """Return the captures without attributes that no code reads.
 
     Args:
         walk: The walk over all that the function leads to.
         read: The walk over what its code is known to read.
-        root: Gets what is read in a way that was not followed, for a refusal.
     """
-    known = {id(slot.value) for slot in walk.slots}
-    for missed in [slot for slot in read.slots if id(slot.value) not in known]:
-        fixed = Fixed(missed.value, "it is read in a way that could not be followed")
-        fixed.inside["value"] = missed
-        walk.name(Path(missed.name, "elsewhere"), missed)
-        root.inside["missed", missed.name] = fixed
     if walk.sees_all:
         return walk.captures
     is_read = {id(slot.value) for slot in read.slots}
@@ -140,23 +213,27 @@ def _as_path(where: str, captures: dict[str, Any]) -> str:
     return f"[{name!r}]{where[len(name) :]}" if name else where
 
 
-def _refuse(root: Part) -> None:
+def _refuse(root: Part, captured: dict[str, Any]) -> None:
     """Refuse captures that are where no other value can be put."""
-    wrong = {
-        slot.name: part.reason
-        for part in parts_below(root)
-        if isinstance(part, Fixed)
-        for slot in part.slots()
-    }
-    if wrong:
-        lines = [f"{name}: cannot be made an argument: {why}" for name, why in wrong.items()]
-        left = " | ".join(f"lw.where({f'[{name!r}]'!r})" for name in wrong)
-        left = f"({left})" if len(wrong) > 1 else left
-        lines.append(
-            f"  fix: pass it as an argument of the function yourself; or leave it baked in: "
-            f"`lw.hoist(fn, ~{left})`"
-        )
-        raise HoistError("\n".join(lines))
+    if not (held := list(held_back(root))):
+        return
+    places = [
+        (name, steps) for name in sorted(captured) for steps in FlatTree(captured[name]).paths
+    ]
+    wrong: dict[str, str] = {}
+    lines: dict[str, None] = {}
+    for fixed, slot in held:
+        name, steps = places[cast("int", slot.index)]
+        text = "".join(steps)
+        wrong[name + text] = f"[{name!r}]{text}"
+        lines[f"{name}{text}: cannot be made an argument: {fixed.reason}"] = None
+    left = " | ".join(f"lw.where({path!r})" for path in wrong.values())
+    left = f"({left})" if len(wrong) > 1 else left
+    fix = (
+        f"  fix: pass it as an argument of the function yourself; or leave it baked in: "
+        f"`lw.hoist(fn, ~{left})`"
+    )
+    raise HoistError("\n".join([*lines, fix]))
 
 
 def _hoisted(fn: Any, root: Part, captured: dict[str, Any]) -> Any:

@@ -3,7 +3,6 @@
 import dataclasses
 import enum
 import types
-from collections.abc import Iterator
 from typing import Any, Final
 
 import jax
@@ -30,13 +29,6 @@ class Path:
 
     def __str__(self) -> str:
         return self.text
-
-
-def names_in(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield from names_in(const)
 
 
 def is_array(value: Any) -> bool:

@@ -1,15 +1,18 @@
 """What a function is made of, as far as it may hold arrays: the parts for `_rebuild`."""
 
+import enum
 import functools
 import inspect
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, Final
 
 import jax
+import numpy as np
 
+from leafwise._captures.bytecode import Item
 from leafwise._captures.hoist_kinds import (
     CLOSED,
     CLOSED_TYPES,
@@ -21,8 +24,8 @@ from leafwise._captures.hoist_kinds import (
     is_array,
     is_number,
     is_open,
-    names_in,
 )
+from leafwise._captures.places import CapturedPlace
 from leafwise._captures.rebuild import (
     Fixed,
     FunctionPart,
@@ -34,9 +37,11 @@ from leafwise._captures.rebuild import (
     Slot,
     Tree,
     Wrapped,
+    slots_below,
 )
+from leafwise._captures.walk import names_in
 from leafwise._jax.compat import jit_options
-from leafwise._objects.attributes import attributes
+from leafwise._objects.attributes import attributes, in_class, is_tree, own_attributes
 from leafwise._objects.code import (
     Chain,
     contents,
@@ -46,10 +51,13 @@ from leafwise._objects.code import (
     own_bases,
 )
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.methods import Method as ClassMethod
 from leafwise._objects.stand_ins import MISSING
 from leafwise._trees.nodes import open_node
 
 Hoistable = Part | Slot | None
+
+NOT_FOLLOWED: Final = "it is read in a way that could not be followed"
 
 
 class HoistWalk:
@@ -60,6 +68,7 @@ class HoistWalk:
         slots: All slots.
         of_objects: Those of attributes: not all need be read by the code that has the object.
         sees_all: Whether code can read globals without naming them.
+        scalars: Whether floats and complex numbers count, too.
     """
 
     def __init__(self, *, scalars: bool) -> None:
@@ -69,9 +78,10 @@ class HoistWalk:
             scalars: Whether floats and complex numbers count, too.
         """
         self.captures: dict[str, Any] = {}
-        self._scalars = scalars
+        self.scalars = scalars
         self._known: dict[int, tuple[Any, Hoistable]] = {}
         self._arrays: dict[int, Slot] = {}
+        self._taken: set[int] = set()
         self.slots: list[Slot] = []
         self._classes: dict[type, Fixed] = {}
         self._modules: dict[int, ObjectPart] = {}
@@ -82,7 +92,8 @@ class HoistWalk:
             (types.FunctionType, self._function),
             (types.MethodType | BoundMethod, self._method),
             (functools.partial, self._partial),
-            (type, self._look_class),
+            (ClassMethod, self._method_of_class),
+            (enum.Enum, self._enum_member),
             (types.ModuleType, self._module),
             (type(functools.lru_cache(repr)), self._cached),
             (CUSTOM_RULES, self._object),
@@ -99,6 +110,7 @@ class HoistWalk:
         path = Path("self", getattr(fun, "__name__", type(fun).__name__))
         found = self.visit(fun, path)
         is_data = isinstance(found, Tree | ObjectPart) and not isinstance(fun, CUSTOM_RULES)
+        is_data |= isinstance(found, Fixed) and not found.reason
         called = inspect.getattr_static(type(fun), "__call__", None)
         if (found is None or is_data) and isinstance(called, types.FunctionType):
             found = self._method(types.MethodType(called, fun), path)
@@ -121,21 +133,25 @@ class HoistWalk:
         if id(value) not in self._known:
             self._known[id(value)] = value, None
             self._look(value, path, own=own)
+            self._members(value)
         return self._known[id(value)][1]
 
     def _is_capture(self, value: Any, *, own: bool) -> bool:
-        return is_array(value) or (own and self._scalars and is_number(value))
+        return is_array(value) or (own and self.scalars and is_number(value))
 
     def _slot(self, value: Any, path: Path) -> tuple[Slot, bool]:
         """Return the slot of an array, and whether it is a new one; of a number always."""
         slot = self._arrays.get(id(value)) if is_array(value) else None
         if slot is not None:
             return slot, False
-        slot = Slot(str(path), value)
+        return self._take(Slot(str(path), value)), True
+
+    def _take(self, slot: Slot) -> Slot:
         self.slots.append(slot)
-        if is_array(value):
-            self._arrays[id(value)] = slot
-        return slot, True
+        self._taken.add(id(slot.value))
+        if is_array(slot.value):
+            self._arrays[id(slot.value)] = slot
+        return slot
 
     def name(self, path: Path, found: Any) -> None:
         """Give a capture a name of its own."""
@@ -163,6 +179,8 @@ class HoistWalk:
             self.of_objects.update(self.slots[count:])
 
     def _look(self, value: Any, path: Path, *, own: bool) -> None:
+        if isinstance(value, type):  # only its members matter, whatever they look like
+            return
         for kinds, look in self._looks:
             if isinstance(value, kinds):
                 look(value, path)
@@ -171,6 +189,9 @@ class HoistWalk:
             self._jitted(value, path)
             return
         if type(value) in PLAIN or isinstance(value, CLOSED_TYPES):
+            return
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            self._container(value, path)
             return
         if not jax.tree_util.all_leaves([value]):
             self._tree(value, path, own=own)
@@ -240,7 +261,11 @@ class HoistWalk:
                 break
         else:
             place = len(chain)
-        self._put(part, key, value, path.of(".".join(chain[:place])), own=own)
+        if isinstance(value, enum.EnumMeta) and place < len(chain):  # only one member is read
+            named = part.inside[key] = Fixed(value, "")
+            self._instance_of(value, named)
+        else:
+            self._put(part, key, value, path.of(".".join(chain[:place])), own=own)
         if isinstance(value, type) and place < len(chain):
             member = function_in(inspect.getattr_static(value, chain[place], None))
             if not is_installed_module(value.__module__):
@@ -260,9 +285,16 @@ class HoistWalk:
         for name, item in value.keywords.items():
             self._put(part, ("keyword", name), item, path.of(name))
 
-    def _look_class(self, value: type, _path: Path) -> None:
-        if not is_installed_module(value.__module__):
-            self._add(value, self._class(value))
+    def _enum_member(self, value: enum.Enum, path: Path) -> None:
+        where = f"{type(value).__name__}.{value.name}"
+        fixed = Fixed(value, f"{where} holds it, and a class stays as it is")
+        self._put(fixed, "value", value.value, path.of(f"{where}.value"), own=False)
+        if fixed.inside:
+            self._add(value, fixed)
+
+    def _method_of_class(self, value: ClassMethod, path: Path) -> None:
+        """Look at a function as it stands in a pytree class."""
+        self._put(self._add(value, Wrapped(value, ClassMethod)), "fun", value.func, path)
 
     def _module(self, value: types.ModuleType, path: Path) -> None:
         """Look at a module of which anything may be taken."""
@@ -296,7 +328,8 @@ class HoistWalk:
         try:
             found: tuple[Any, Any] = jax.tree_util.tree_flatten_with_path(value)
         except Exception:  # noqa: BLE001  # keys that do not sort, or a flatten of the user's own
-            self._container(value, path)
+            is_container = isinstance(value, Mapping | list | tuple | AbstractSet | deque)
+            (self._container if is_container else self._object)(value, path)
             return
         pairs, treedef = found
         keys, leaves = [key for key, _ in pairs], [leaf for _, leaf in pairs]
@@ -343,16 +376,25 @@ class HoistWalk:
             self._put(part, key, item, path.of(f"{path}[{key!r}]"))
 
     def _object(self, value: Any, path: Path, *, own: bool = True) -> None:
-        held = attributes(value)
-        if held or own_bases(type(value)):
+        if held := attributes(value):
             part = self._add(value, ObjectPart(value))
             for name, item in held:
                 if name != "__wrapped__":
                     self._put(part, name, item, path.of(f"{path}.{name}"), own=own)
-            self._instance_of(type(value), part)
+
+    def _members(self, value: Any) -> None:
+        """Note that what the class of a value has may be read, and what a class itself has."""
+        cls = value if isinstance(value, type) else type(value)
+        if not own_bases(cls):
+            return
+        found = self._known[id(value)][1]
+        part = found if isinstance(found, Part) else self._add(value, Fixed(value, ""))
+        self._instance_of(cls, part)
+        if isinstance(value, enum.EnumMeta):  # no code need name its members
+            for name, member in value.__members__.items():
+                self._put(part, name, member, Path(f"{cls.__name__}.{name}", cls.__name__))
 
     def _instance_of(self, cls: type, part: Part) -> None:
-        """Note that methods of a class may be called."""
         for base in own_bases(cls):
             part.inside["class", base] = self._class(base)
 
@@ -364,12 +406,10 @@ class HoistWalk:
     def _member(self, cls: type, name: str, value: Any) -> None:
         """Look at what a class has under a name: no other class can be put in its place."""
         where = f"{cls.__name__}.{name}"
-        if is_array(value):
-            reason = f"it is an attribute of the class {cls.__name__}, which stays as it is"
-        else:
-            reason = f"{where} reads it, and a class stays as it is"
-        fixed = Fixed(value, reason)
+        fixed = Fixed(value, on_class(cls, name, value))
         self._put(fixed, "value", value, Path(where, cls.__name__))
+        if hasattr(type(value), "__get__"):  # which reads its own attributes unseen
+            self.of_objects.difference_update(slots_below(fixed))
         self._class(cls).inside[name] = fixed
 
     def _enter_classes(self) -> None:
@@ -389,6 +429,60 @@ class HoistWalk:
                 value = function_in(member)
                 if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
                     self._member(cls, name, value)
+
+    def has(self, value: Any) -> bool:
+        """Return whether the walk led to a value, and it is or holds something of interest."""
+        return id(value) in self._taken or self._part_of(value) is not None
+
+    def _part_of(self, value: Any) -> Hoistable:
+        return self._known.get(id(value), (None, None))[1]
+
+    def adopt(self, slot: Slot) -> Slot:
+        """Return the slot of the same array here; one that is new gets a name."""
+        known = self._arrays.get(id(slot.value))
+        if known is None:
+            known = self._take(slot)
+            self.name(Path(slot.name, "elsewhere"), slot)
+        return known
+
+    def obstacle(self, place: CapturedPlace) -> str:
+        """Return why what is found at a place stays there; nothing if the way to it was walked."""
+        for holder, step, value in place.way():
+            if isinstance(holder, type):
+                return on_class(holder, step, value)
+            if isinstance(step, Item):  # of a container, whose items have no other holder
+                continue
+            raw = in_class(type(holder), step)
+            is_own = hasattr(type(raw), "__set__") or step in dict(own_attributes(holder))
+            if raw is not MISSING and not is_own:
+                owner = next(each for each in type(holder).__mro__ if step in vars(each))
+                return on_class(owner, step, value)
+            if reason := self._obstacle_in(holder, step, value):
+                return reason
+        return ""
+
+    def _obstacle_in(self, holder: Any, name: str, value: Any) -> str:
+        part = self._part_of(holder)
+        if isinstance(holder, types.ModuleType):
+            part = self._modules.get(id(holder))
+        if isinstance(part, ObjectPart):
+            return "" if name in part.inside else NOT_FOLLOWED
+        if not isinstance(part, Tree) and (part is not None or not is_tree(holder)):
+            return NOT_FOLLOWED if part is None else ""
+        # A node inside a tree has no part of its own.
+        leaves = part.leaves if isinstance(part, Tree) else jax.tree.leaves(holder)
+        if set(map(id, jax.tree.leaves(value))) <= set(map(id, leaves)):
+            return ""
+        return f"it is not a leaf of the {type(holder).__name__}, whose aux_data stays as it is"
+
+
+def on_class(cls: type, name: Any, value: Any) -> str:
+    """Return why what a class has under a name stays there."""
+    if is_array(value):
+        where = f"{cls.__name__} ({cls.__name__}.{name})"
+        return f"it is an attribute of the class {where}, which stays as it is"
+    verb = "reads" if callable(value) or hasattr(type(value), "__get__") else "holds"
+    return f"{cls.__name__}.{name} {verb} it, and a class stays as it is"
 
 
 def _is_jitted(value: Any) -> bool:

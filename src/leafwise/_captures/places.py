@@ -5,7 +5,7 @@ import collections
 import dataclasses
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, StrEnum
 from typing import Any, Final
 
@@ -69,6 +69,13 @@ class CapturedPlace:
                 break
             value = item_of(value, step.key) if isinstance(step, Item) else _attribute(value, step)
         return value
+
+    def way(self) -> Iterator[tuple[Any, Step, Any]]:
+        """Yield each step with the object that it is taken of, and what is found there."""
+        value = self.start()
+        for end, step in enumerate(self.steps, 1):
+            holder, value = value, dataclasses.replace(self, steps=self.steps[:end]).read()
+            yield holder, step, value
 
     def before(self) -> "CapturedPlace":
         """Return the place one step back."""

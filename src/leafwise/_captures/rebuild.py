@@ -60,9 +60,7 @@ class Part:
 
     def slots(self) -> list[Slot]:
         """Return the chosen slots that this leads to, each once."""
-        held = (each for part in parts_below(self) for each in part.inside.values())
-        slots = (each for each in held if isinstance(each, Slot) and each.index is not None)
-        return list(dict.fromkeys(slots))
+        return [slot for slot in slots_below(self) if slot.index is not None]
 
 
 class Scope(NamedTuple):
@@ -372,6 +370,33 @@ def parts_below(part: Part) -> Iterator[Part]:
             seen.add(id(each))
             yield each
             todo.extend(each.inside.values())
+
+
+def held_back(root: Part) -> Iterator[tuple[Fixed, Slot]]:
+    """Yield the slots that only a copy of a `Fixed` could change, with the innermost of these."""
+    for outer in parts_below(root):
+        if isinstance(outer, Fixed):
+            yield from ((outer, slot) for slot in slots_below(outer, past=Fixed))
+
+
+def slots_below(part: Part | Slot | None, past: type | tuple[()] = ()) -> list[Slot]:
+    """Return the slots that this leads to, each once.
+
+    Args:
+        part: Where to start.
+        past: Kinds of parts that are not looked into, but for the first.
+    """
+    found: dict[Slot, None] = {}
+    seen: set[int] = set()
+    todo = [part]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, Slot):
+            found[each] = None
+        elif each is not None and id(each) not in seen and not (seen and isinstance(each, past)):
+            seen.add(id(each))
+            todo += reversed(each.inside.values())
+    return list(found)
 
 
 def prune(root: Part) -> None:

@@ -82,7 +82,7 @@ class WaitingMethods:
 
     def named(self, code: types.CodeType) -> list["_ToEnter"]:
         """Return the methods that waited for the names in some code."""
-        new = set(_names_in(code)) - self._names
+        new = set(names_in(code)) - self._names
         self._names |= new
         if not self._all and not _MAKE_NAMES.isdisjoint(new):
             self._all, new = True, set(self._waiting)
@@ -115,14 +115,14 @@ def _is_special(cls: type, name: str) -> bool:
     return any(name in vars(base) for base in bases)
 
 
-def _names_in(code: types.CodeType) -> Iterator[str]:
+def names_in(code: types.CodeType) -> Iterator[str]:
     """Yield the names in code, and the texts, which may be names for somebody else."""
     yield from code.co_names
     for const in code.co_consts:
         if isinstance(const, str):
             yield const
         elif isinstance(const, types.CodeType):
-            yield from _names_in(const)
+            yield from names_in(const)
 
 
 _MOST_ENTERED: Final = 2_000
@@ -143,6 +143,7 @@ class CaptureSite:
     reader: Callable[..., Any]
     line: int
     is_written: bool
+    readers: dict[int, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
 
 Argument: TypeAlias = CapturedPlace | type
@@ -462,10 +463,12 @@ class CaptureWalk:
         key = (*place.key, place.steps)
         known = self._known.get(key)
         if known is None:
-            self._known[key] = found = CaptureSite(place, reader, line, is_written)
-            self.found.append(found)
+            self._known[key] = known = CaptureSite(place, reader, line, is_written)
+            self.found.append(known)
         elif known.is_written and not is_written:
             known.reader, known.line, known.is_written = reader, line, False
+        if not is_written:
+            known.readers[id(reader)] = reader
 
 
 def _first_parameter(function: object) -> str:
@@ -523,6 +526,7 @@ class Binding:
         is_written: Whether the code only writes to it, or only calls what changes it and
             drops the answer: ``traces.append(x)``, ``counter += 1``.
         place: Where to look.
+        readers: All that read it, and do not only write to it.
     """
 
     name: str
@@ -531,6 +535,7 @@ class Binding:
     line: int
     is_written: bool
     place: CapturedPlace
+    readers: tuple[Callable[..., Any], ...]
 
     def read(self) -> Any:
         """Return the current value; `leafwise._objects.code.MISSING` if nothing is bound.
@@ -570,6 +575,7 @@ def _named(found: list[CaptureSite]) -> list[Binding]:
         key = id(each.reader), place.name
         taken[key] = taken.get(key, 0) + 1
         name = place.name if taken[key] == 1 else f"{place.name} ({taken[key]})"
-        line = each.line
-        bindings.append(Binding(name, each.reader, place.holder, line, each.is_written, place))
+        line, readers = each.line, tuple(each.readers.values())
+        binding = Binding(name, each.reader, place.holder, line, each.is_written, place, readers)
+        bindings.append(binding)
     return bindings

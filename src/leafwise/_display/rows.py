@@ -298,7 +298,7 @@ def _statics(node: Node, value: Any) -> Sequence[tuple[str, Any]]:
     """Return the statics of a node, with the steps to them."""
     if node.names or node.is_keyed or node.aux is None or node.cls in _ORDERED:
         return list(zip(node.names, node.values, strict=True))
-    if isinstance(value, tuple) or node.aux == ():
+    if isinstance(value, tuple) or (isinstance(node.aux, tuple) and not node.aux):
         return []
     try:
         names = [name for name in names_of(value).static if hasattr(value, name)]

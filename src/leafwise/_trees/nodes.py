@@ -219,7 +219,7 @@ def _named_data(value: Any, aux: Any) -> Data | None:
     It has them as pairs, or as a tuple of names before a tuple of values. Pairs that are not
     attributes of the value with just this content do not count.
     """
-    own = getattr(value, "__dict__", None) if aux and isinstance(aux, tuple) else None
+    own = getattr(value, "__dict__", None) if isinstance(aux, tuple) and aux else None
     if not own:
         return None
     parts: Sequence[Any] = [part for part in aux if isinstance(part, tuple)]
