@@ -70,7 +70,13 @@ def compared(x: jax.Array) -> None:
     lw.explain(before, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+@lw.storm_guard(20)
+def swept(x: int) -> str:
+    return str(x)
+
+
 def watched() -> None:
+    assert_type(swept(1), str)
     with lw.watch(eager=False) as log:
         assert_type(log, lw.types.Log)
         assert_type(log.traces, list[lw.types.Event])
@@ -81,4 +87,6 @@ def watched() -> None:
     with lw.no_retrace(of="double"):
         pass
     lw.budget(traces="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    lw.storm_guard(None)
+    with lw.storm_guard(None) as nothing:
+        assert_type(nothing, None)
+    lw.storm_guard("8")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

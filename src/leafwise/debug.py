@@ -11,7 +11,7 @@ from leafwise._classes.spec import is_decorated
 
 if TYPE_CHECKING:
     from leafwise._compare.jax_errors import Explaining
-    from leafwise._jit.blocks import CaptureChecks, Staleness
+    from leafwise._jit.blocks import CaptureChecks, StaleOption
 
 __all__ = ["check_captures", "check_statics", "explain_errors", "source_of"]
 
@@ -39,7 +39,7 @@ def source_of(cls: type) -> str:
 
 
 @contextlib.contextmanager
-def check_captures(stale: "Staleness" = "raise") -> "Generator[CaptureChecks, None, None]":
+def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, None, None]":
     """Look at everything that `leafwise.jit` functions capture, before each call in this block.
 
     Outside such blocks each call checks captures by identity and, of what is small, by
@@ -74,7 +74,7 @@ def check_captures(stale: "Staleness" = "raise") -> "Generator[CaptureChecks, No
     """
     from leafwise._jit import blocks  # noqa: PLC0415  # with what needs it
 
-    block = blocks.CaptureChecks(blocks.stale_of(stale, "check_captures"))
+    block = blocks.CaptureChecks(blocks.checked_action(stale, "check_captures"))
     blocks.enter_block(block)
     try:
         yield block

@@ -26,8 +26,9 @@ import pytest
 
 import leafwise as lw
 from leafwise._captures import bytecode
+from leafwise._captures.places import BoundIn
 from leafwise._captures.source_lines import file_name
-from leafwise._captures.walk import Binding, BoundIn, bindings_of
+from leafwise._captures.walk import Binding, bindings_of
 from leafwise._objects.stand_ins import MISSING
 
 T = TypeVar("T")
@@ -414,7 +415,7 @@ def test_written_and_read() -> None:
     assert not any(each.is_written for each in lw.captures(reads))
 
 
-def test_places_can_be_looked_at_again() -> None:
+def test_places_can_be_read_again() -> None:
     """A binding reads what is there now, through every step of its way."""
     box = types.SimpleNamespace(inner={"w": 1.0})
 
@@ -437,7 +438,7 @@ def test_places_can_be_looked_at_again() -> None:
 
 
 def test_where() -> None:
-    """The place says where a value is bound and read, in words and as fields."""
+    """The place says where a value is bound and read, as text and as fields."""
     first = test_where.__code__.co_firstlineno
     local = 2.0
 

@@ -1,4 +1,4 @@
-"""What of a captured value is looked at, and what of a change can be told."""
+"""What a fingerprint covers of a captured value, and what it says of a change."""
 
 import collections
 import functools
@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._captures.fingerprint import fingerprint_function, inner_change, words_of_change
-from leafwise._captures.look import fingerprint
-from leafwise._captures.seen import MOST_PARTS
+from leafwise._captures.fingerprint import fingerprint_function, format_change, inner_change
+from leafwise._captures.fingerprint_kinds import fingerprint
+from leafwise._captures.fingerprinter import MOST_PARTS
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
@@ -219,11 +219,11 @@ def test_the_part_that_changed_is_found(case: tuple[Any, Any, tuple[str, str, st
     was, now = entry(before), entry(after)
     assert inner_change(was, now) == told
     path, one, other = told
-    words = words_of_change(was, now)
-    if path and was.words == now.words:
-        assert words == (f"{was.words} with `{path}` {one}", f"{now.words} with `{path}` {other}")
+    words = format_change(was, now)
+    if path and was.text == now.text:
+        assert words == (f"{was.text} with `{path}` {one}", f"{now.text} with `{path}` {other}")
     else:
-        assert words == (was.words, now.words)
+        assert words == (was.text, now.text)
 
 
 def test_the_message_names_the_part() -> None:
@@ -243,7 +243,7 @@ def test_the_message_names_the_part() -> None:
 
 
 def test_nothing_is_kept_alive() -> None:
-    """What was looked at goes, and what changed can be told all the same."""
+    """What was fingerprinted is not kept alive, and what changed can be said nevertheless."""
     thing: Any = Thing(inner=Thing(w=jnp.ones(2)), k=1)
     was = entry(thing)
     gone = [weakref.ref(each) for each in (thing, thing.inner, thing.inner.w)]
@@ -265,7 +265,7 @@ def converting(steps: Any) -> Any:
 
 
 def test_what_the_code_converts_in_place_is_no_change() -> None:
-    """Another function of the same number is the same; of another number it is not."""
+    """A new function over an equal number is no change; one over another number is."""
     schedule = converting(100)
 
     @jit(stale="raise")
@@ -282,7 +282,7 @@ def test_what_the_code_converts_in_place_is_no_change() -> None:
 
 
 def test_schedules_of_optax() -> None:
-    """One that is made again of the same numbers is the same one, however deep it holds them."""
+    """One that is rebuilt of equal numbers has an equal fingerprint, however deep it holds them."""
     optax = pytest.importorskip("optax")
     made: dict[str, Callable[[float], Any]] = {
         "schedule": lambda rate: optax.cosine_decay_schedule(rate, 100),
@@ -305,7 +305,7 @@ def test_schedules_of_optax() -> None:
 
 @pytest.mark.slow
 def test_modules_of_nnx() -> None:
-    """A parameter that is changed in place, or bound anew, is seen, also deep inside."""
+    """A parameter that is changed in place, or rebound, is seen, also deep inside."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         nnx = pytest.importorskip("flax.nnx")

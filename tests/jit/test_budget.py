@@ -177,7 +177,7 @@ def test_the_error_can_be_pickled() -> None:
 @JITS
 @pytest.mark.parametrize("kind", ["traces", "compiles"])
 def test_strict_raises_in_the_call(jit: Any, kind: str) -> None:
-    """It raises where it happens; the call can be made again, and is then remembered."""
+    """It raises where it happens; the call can be repeated, and is then a cache hit."""
     step = three_programs(jit)
     argument = np.ones(3, np.float32)
     reached: list[str] = []

@@ -118,13 +118,10 @@ def test_cloudpickle() -> None:
 @pytest.mark.slow
 def test_many_programs() -> None:
     """With hundreds of programs, all of them are still known, and the nearest is a late one."""
-    lw.storm_guard(None)
-    try:
-        function = lw.jit(lambda x, n: x, static_argnames="n")
+    function = lw.jit(lambda x, n: x, static_argnames="n")
+    with lw.storm_guard(None):
         for n in range(300):
             function(1.0, n=n)
-    finally:
-        lw.storm_guard()
     assert function.explain(1.0, n=3).outcome is lw.types.Outcome.REUSE
     assert function.explain(np.float32(1.0), n=3).outcome is lw.types.Outcome.RETRACE
     answer = function.explain(1.0, n=300)
@@ -132,23 +129,20 @@ def test_many_programs() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(8, 3), (3, 20)])
-def test_storm_guard_is_set_anew(before: int, after: int) -> None:
+def test_storm_guard_with_another_number(before: int, after: int) -> None:
     """Another threshold counts what was counted, and never warns of one field twice."""
     function = lw.jit(lambda x, n: x, static_argnames="n")
-    lw.storm_guard(before)
 
     def call() -> None:
-        for n in range(5):
-            function(1.0, n=n)
-        lw.storm_guard(after)
-        for n in range(5, 40):
-            function(1.0, n=n)
+        with lw.storm_guard(before):
+            for n in range(5):
+                function(1.0, n=n)
+        with lw.storm_guard(after):
+            for n in range(5, 40):
+                function(1.0, n=n)
 
-    try:
-        with pytest.warns(lw.errors.RetraceStormWarning) as caught:
-            call()
-    finally:
-        lw.storm_guard()
+    with pytest.warns(lw.errors.RetraceStormWarning) as caught:
+        call()
     assert len(caught) == 1
 
 
@@ -211,7 +205,7 @@ def test_metadata() -> None:
     ours: Any = lw.jit(annotated)
     assert typing.get_type_hints(ours) == {"x": int, "return": int}
     assert ours.custom == 5
-    assert not hasattr(ours, "memory")
+    assert not hasattr(ours, "program_log")
 
 
 def test_static_arguments_have_one_form() -> None:
@@ -372,7 +366,7 @@ def test_functions_whose_truth_raises() -> None:
 
 
 def test_what_cannot_be_read_is_called_all_the_same() -> None:
-    """A static that raises when it is looked at does not stop the call, and is remembered."""
+    """A static that raises when it is compared does not stop the call, and is logged."""
 
     def wrapped_by_itself() -> Any:
         def function() -> None: ...

@@ -282,7 +282,7 @@ def test_caches_of_the_process_cleared() -> None:
 
 
 def test_a_failed_call_leaves_no_record() -> None:
-    """A body that raises is traced anew: the next call is not taken for a reuse."""
+    """A body that raises is traced again: the next call is not taken for a cache hit."""
     fail = True
 
     @lw.jit
@@ -324,7 +324,7 @@ def test_inner_functions_are_recorded() -> None:
     assert len(inner.recompiles) == 1
 
 
-def test_two_jits_of_one_function_share_the_memory() -> None:
+def test_two_jits_of_one_function_share_the_log() -> None:
     """What the one compiled, the other knows of: as JAX shares the programs."""
 
     def function(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a jitted function captures is looked at when it is traced; `lw.jit` sees a later change."""
+"""Captures are fingerprinted when a function is traced; `lw.jit` sees a later change."""
 
 import copy
 import functools
@@ -18,7 +18,7 @@ import pytest
 
 import leafwise as lw
 from leafwise._captures.fingerprint import MOST_CAPTURES
-from leafwise._captures.seen import MOST_BYTES, MOST_ITEMS
+from leafwise._captures.fingerprinter import MOST_BYTES, MOST_ITEMS
 from leafwise._jax.events import count_events
 from leafwise._objects.call_site import short_file
 from leafwise._objects.methods import JittedFunction
@@ -306,7 +306,7 @@ def test_what_is_equal_is_no_change() -> None:
     ids=repr,
 )
 def test_types_and_signs_count(before: Any, after: Any) -> None:
-    """Values that compare equal, and are not the same to a program, are told apart."""
+    """Values that compare equal, but make other programs, are distinguished."""
     value = before
     jitted = jit(lambda x: (x, str(value))[0], stale="raise")
     jitted(ONES)
@@ -389,7 +389,7 @@ def test_the_message() -> None:
         "  fix: pass it as an argument: `step(..., rate)`",
         "  or make it a field of a pytree class: `@lw.pytree class Params: rate: jax.Array`, and "
         "pass `params`",
-        '  or trace again whenever it changes: `lw.jit(..., stale="retrace")`',
+        '  or retrace whenever it changes: `lw.jit(..., stale="retrace")`',
     ]
     again = pickle.loads(pickle.dumps(info.value))  # noqa: S301  # our own
     assert (str(again), again.captures) == (str(info.value), info.value.captures)
@@ -515,7 +515,7 @@ class Raising:
 
 
 def test_code_of_the_users_that_raises_does_not_break_a_call() -> None:
-    """An object that cannot be looked at is compared by identity."""
+    """An object that raises when it is inspected is compared by identity."""
     awkward = Raising()
     jitted = jit(lambda x: (x, id(awkward))[0], stale="raise")
     for _ in range(2):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,16 +14,16 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
+from leafwise._jit import storm as storm_module
 
 pytestmark = pytest.mark.oracle
 
 
 @pytest.fixture(autouse=True)
 def _guard() -> Iterator[None]:
-    """Each test has the usual guard, and leaves it; it counts by a class of its own."""
-    lw.storm_guard(8)
-    yield
-    lw.storm_guard(8)
+    """Each test has the usual guard; it counts by a class of its own."""
+    with lw.storm_guard(8):
+        yield
 
 
 class Thing:
@@ -94,7 +95,7 @@ def test_one_warning_at_the_eighth_trace(name: str) -> None:
     (warning,) = storm(lambda n: make(cls, n), 20)
     number, _, text = warning.partition(": ")
     assert number == "8", "the first trace has no cause"
-    for word in [*words, "8 traces", "step", "storm_guard(None)"]:
+    for word in [*words, "8 traces", "step", "`with leafwise.storm_guard(None):` turns"]:
         assert word in text
 
 
@@ -127,17 +128,128 @@ def test_it_warns_at_the_line_that_called() -> None:
 def test_the_threshold_can_be_set(threshold: int) -> None:
     """It warns at that number."""
     cls = define()
-    lw.storm_guard(threshold)
-    (warning,) = storm(lambda n: cls(1.0, n), 20)
+    with lw.storm_guard(threshold):
+        (warning,) = storm(lambda n: cls(1.0, n), 20)
     assert warning.startswith(f"{threshold}: ")
     assert f"{threshold} trace" in warning
 
 
 def test_it_can_be_turned_off() -> None:
-    """`None` turns it off."""
+    """`None` turns it off, until the block ends."""
     cls = define()
-    lw.storm_guard(None)
-    assert storm(lambda n: cls(1.0, n), 20) == []
+    with lw.storm_guard(None):
+        assert storm(lambda n: cls(1.0, n), 20) == []
+    assert len(storm(lambda n: cls(1.0, n + 100), 20)) == 1
+
+
+def threshold() -> int | None:
+    """Return after how many traces there is a warning now; None if not after 8."""
+    cls = define()
+    found = storm(lambda n: cls(1.0, n), 9, lw.jit(lambda layer: layer.w).trace)
+    return int(found[0].partition(":")[0]) if found else None
+
+
+def test_the_innermost_block_counts() -> None:
+    """Blocks nest, also one in itself; what was in force before is again."""
+    outer = lw.storm_guard(3)
+    with outer:
+        with lw.storm_guard(None):
+            assert threshold() is None
+            with outer:
+                assert threshold() == 3
+            assert threshold() is None
+        assert threshold() == 3
+        with lw.storm_guard():
+            assert threshold() == 8
+    assert threshold() == 8
+    with outer:
+        assert threshold() == 3
+
+
+def test_an_exception_ends_the_block() -> None:
+    """It goes through, and what was in force before is again."""
+    with pytest.raises(ZeroDivisionError), lw.storm_guard(None):
+        define()(1 / 0)
+    assert threshold() == 8
+
+
+def test_all_threads() -> None:
+    """A block holds for all threads; blocks of several threads may end in any order."""
+    found: list[int | None] = []
+
+    def run(call: Callable[[], Any]) -> None:
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+
+    with lw.storm_guard(2):
+        run(lambda: found.append(threshold()))
+    assert found == [2]
+
+    first, second = lw.storm_guard(3), lw.storm_guard(4)
+    run(first.__enter__)
+    run(second.__enter__)
+    assert threshold() == 4
+    run(first.__exit__)
+    assert threshold() == 4
+    run(second.__exit__)
+    assert threshold() == 8
+
+
+def test_threads_that_enter_and_leave_at_once() -> None:
+    """Many threads in blocks at once leave nothing behind."""
+
+    @lw.storm_guard(5)
+    def call() -> None:
+        for _ in range(200):
+            with lw.storm_guard(None):
+                pass
+
+    workers = [threading.Thread(target=call) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [each.traces for each in storm_module._blocks] == [8]
+
+
+def test_as_a_decorator() -> None:
+    """Each call of a decorated function is in a block, recursive ones too."""
+
+    @lw.storm_guard(3)
+    def inside(times: int) -> list[int | None]:
+        return [*(inside(times - 1) if times else []), threshold()]
+
+    assert inside(1) == [3, 3]
+    assert threshold() == 8
+
+
+def test_functions_that_run_later_are_not_decorated() -> None:
+    """A generator or a coroutine function is refused: its body would run outside the block."""
+
+    def generator() -> Iterator[None]:
+        yield
+
+    async def coroutine() -> None:
+        pass
+
+    for function in (generator, coroutine):
+        with pytest.raises(TypeError, match=r"cannot decorate .*\n  fix: open the block inside it"):
+            lw.storm_guard(3)(function)
+
+
+def test_a_call_alone_is_told() -> None:
+    """A call that is neither entered nor used as a decorator changes nothing, and says so."""
+    with pytest.warns(RuntimeWarning) as given:
+        lw.storm_guard(None)
+    (warning,) = given
+    words = (
+        "storm_guard(None) changes nothing: it is a block that was not entered\n"
+        "  fix: with lw.storm_guard(None):"
+    )
+    assert str(warning.message) == words
+    assert warning.filename == __file__
+    assert threshold() == 8
 
 
 def test_reuse_is_no_storm() -> None:
@@ -158,10 +270,21 @@ def test_a_warning_that_is_an_error_does_not_break_the_function() -> None:
     assert jitted(jnp.ones(10)).shape == (10,)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, "8"], ids=str)
-def test_wrong_thresholds(wrong: Any) -> None:
-    """The error says what was given."""
-    with pytest.raises(ValueError, match="takes a positive number of traces, or None, got"):
+@pytest.mark.parametrize(
+    ("wrong", "kind", "words"),
+    [
+        (0, ValueError, r"got 0 \(int\)\n  fix: .*write storm_guard\(None\)$"),
+        (-1, ValueError, r"got -1 \(int\)\n  fix: "),
+        (1.5, TypeError, r"got 1.5 \(float\)"),
+        ("8", TypeError, r"got '8' \(str\)"),
+        (True, TypeError, r"got True \(bool\)"),
+    ],
+    ids=str,
+)
+def test_wrong_thresholds(wrong: Any, kind: type[Exception], words: str) -> None:
+    """The error says what was given, and how the guard is turned off."""
+    wanted = f"storm_guard takes a positive number of traces, or None, {words}"
+    with pytest.raises(kind, match=wanted):
         lw.storm_guard(wrong)
 
 

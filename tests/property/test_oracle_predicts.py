@@ -20,9 +20,8 @@ from .calls import CallRecipe, context, edits, fresh_paths, histories
 @pytest.fixture(autouse=True, scope="module")
 def no_storm_guard() -> Iterator[None]:
     """Let thousands of traces pass without a warning."""
-    lw.storm_guard(None)
-    yield
-    lw.storm_guard()
+    with lw.storm_guard(None):
+        yield
 
 
 def everything(*args: Any, **kwargs: Any) -> list[Any]:

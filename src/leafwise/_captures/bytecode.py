@@ -1,12 +1,13 @@
 """What a piece of code reads from outside itself, where, and whether the value counts.
 
 The bytecode is followed with a stack of names in place of values: ``config.rate`` becomes one
-read of two steps, and ``traces.append(x)`` no read of what is in the list. What is not
+read of two steps, and ``traces.append(x)`` does not read what is in the list. What is not
 understood counts as read.
 """
 
 import dataclasses
 import dis
+import inspect
 import sys
 import types
 from collections import Counter
@@ -118,7 +119,7 @@ def item(key: object, kind: type[Item] = Item) -> Item | None:
 def parameters(code: types.CodeType) -> tuple[str, ...]:
     """Return the names of all parameters, ``*args`` and ``**kwargs`` at the end."""
     count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & _VARARGS) + bool(code.co_flags & _VARKEYWORDS)
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[:count]
 
 
@@ -134,20 +135,23 @@ def assigned_once(code: types.CodeType) -> set[str]:
     return {name for name, times in stored.items() if times == 1} - {*parameters(code)}
 
 
-_VARARGS, _VARKEYWORDS = 0x04, 0x08
-
-
 def has_null(instruction: dis.Instruction) -> bool:
     if instruction.opname == "LOAD_GLOBAL":
         return bool((instruction.arg or 0) & 1)
     return bool(ATTR_HAS_BIT and (instruction.arg or 0) & 1)
 
 
-ATTR_HAS_BIT: Final = sys.version_info >= (3, 12)  # LOAD_METHOD before
+ATTR_HAS_BIT: Final = sys.version_info >= (3, 12)
+"""Whether a bit of LOAD_ATTR says that a method is loaded; before, LOAD_METHOD did."""
+
 NULL_BEHIND: Final = sys.version_info >= (3, 13)
+"""Whether the NULL of a call lies above the callable on the stack."""
+
 JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))
-HOLDING: Final = frozenset({"FOR_ITER", "SEND"})
-STILL: Final = frozenset(
+LOOPING: Final = frozenset({"FOR_ITER", "SEND"})
+"""The jumps that keep their iterator on the stack until they are taken."""
+
+NO_EFFECT: Final = frozenset(
     {
         *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL", "KW_NAMES", "COPY_FREE_VARS"),
         *("MAKE_CELL", "NOT_TAKEN", "SETUP_ANNOTATIONS", "DELETE_FAST", "DELETE_NAME"),
@@ -155,20 +159,11 @@ STILL: Final = frozenset(
     }
 )
 ENDS: Final = frozenset(
-    {
-        *("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"),
-    }
+    {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"}
 )
 POPS: Final = frozenset(
     {
-        *(
-            "POP_TOP",
-            "STORE_NAME",
-            "RETURN_VALUE",
-            "RAISE_VARARGS",
-            "LIST_APPEND",
-            "SET_ADD",
-        ),
+        *("POP_TOP", "STORE_NAME", "RETURN_VALUE", "RAISE_VARARGS", "LIST_APPEND", "SET_ADD"),
         *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD", "DELETE_ATTR"),
         *("DELETE_SUBSCR", "END_FOR", "END_SEND", "POP_EXCEPT", "POP_ITER", "STORE_SLICE"),
         *("IMPORT_STAR", "PRINT_EXPR", "RERAISE"),
@@ -182,21 +177,6 @@ MUTATORS: Final = frozenset(
     }
 )
 """The methods of builtin containers that change them."""
-
-
-def code_of(function: object) -> types.CodeType | None:
-    """Return the code of a function; None if it is no Python function."""
-    return function.__code__ if isinstance(function, types.FunctionType) else None
-
-
-def first_parameter(function: object) -> str:
-    """Return the name that a method has for its object; ``self`` where it does not say."""
-    code = getattr(function, "__code__", None)
-    named = isinstance(code, types.CodeType) and code.co_argcount > 0
-    return code.co_varnames[0] if named and code is not None else "self"
-
-
-__all__ = ["Asked", "Item", "Read", "Root", "Step", "Usage", "reads_of"]
 
 
 _READS: Final[ClassMap[tuple[Read, ...]]] = ClassMap()
@@ -219,7 +199,7 @@ _Stack = list[Ref | Const | None]
 
 
 class _Follower:
-    """Goes through the instructions of one piece of code, in order."""
+    """Follows the instructions of one piece of code, in order."""
 
     def __init__(self, code: types.CodeType) -> None:
         self.found: list[tuple[int, Read]] = []
@@ -239,10 +219,10 @@ class _Follower:
         self._line = line or self._line
         arrived = self._waiting.pop(instruction.offset, None)
         if arrived is not None:
-            self._meet(arrived)
-        self._settle(instruction)
+            self._merge(arrived)
+        self._use_pending(instruction)
         name = instruction.opname
-        if name in STILL:
+        if name in NO_EFFECT:
             return
         if instruction.opcode in JUMPS:
             self._jump(instruction)
@@ -261,7 +241,7 @@ class _Follower:
         return self._stack.pop() if self._stack else None
 
     def use(self, value: object, usage: Usage = Usage.READ) -> None:
-        """Note that a value was used."""
+        """Add a read of a value."""
         if isinstance(value, Ref):
             read = Read(value.root, value.name, value.steps, value.line, usage)
             self.found.append((value.order, read))
@@ -271,10 +251,10 @@ class _Follower:
             self.use(value)
 
     def drop_all(self) -> None:
-        """Count as read what is left: it may be used where this does not follow."""
+        """Count as read what is left on the stack: it may be used where this does not follow."""
         self.use_top(len(self._stack or ()))
 
-    def _meet(self, arrived: _Stack) -> None:
+    def _merge(self, arrived: _Stack) -> None:
         """Go on where a jump arrives: what differs between the two ways counts as read."""
         if self._stack is None:
             self._stack = arrived
@@ -288,7 +268,7 @@ class _Follower:
 
     def _jump(self, instruction: dis.Instruction) -> None:
         name = instruction.opname
-        if name in HOLDING:
+        if name in LOOPING:
             effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=True)
             ended = [*(self._stack or ()), *[None] * effect]
             self._waiting[instruction.argval] = ended[:effect] if effect < 0 else ended
@@ -297,7 +277,7 @@ class _Follower:
         keeps, always = "OR_POP" in name, name.startswith("JUMP") and "_IF_" not in name
         if not always and not keeps:
             self.use_top(1)
-        if instruction.argval > instruction.offset:  # those behind have seen the stack already
+        if instruction.argval > instruction.offset:  # a jump back arrives where this was already
             self._waiting[instruction.argval] = list(self._stack or ())
         if keeps:
             self.use_top(1)
@@ -315,7 +295,7 @@ class _Follower:
         self.use_top(max(1 - effect, 1))
         self.push(*[None] * max(effect + 1, 1))
 
-    def _settle(self, instruction: dis.Instruction) -> None:
+    def _use_pending(self, instruction: dis.Instruction) -> None:
         pending, self._pending = self._pending, None
         if pending is None:
             return
@@ -358,7 +338,7 @@ class _Follower:
             self.load_local(name)
 
     def load_local(self, name: str) -> None:
-        # Since Python 3.13, what an inner function closes over is loaded like this, too.
+        # Since Python 3.13, what an inner function closes over is loaded by LOAD_FAST, too.
         if name in self._locals:
             self.push(self._locals[name])
             return
@@ -415,8 +395,8 @@ class _Follower:
         self.use(key)
         self.push(value.then(item(key)) if isinstance(value, Ref) else None)
 
-    def _asks(self, count: int) -> bool:
-        """Follow ``type(x)`` and ``x.get(key)``, which lead on to what can be looked at."""
+    def _follow_query(self, count: int) -> bool:
+        """Follow ``type(x)`` and ``x.get(key)``, whose value is a place that can be read."""
         stack = self._stack or []
         callees = [each for each in stack[-count - 2 : -count] if isinstance(each, Ref)]
         if not (0 < count < len(stack) and len(callees) == 1):
@@ -444,7 +424,7 @@ class _Follower:
 
     def call(self, instruction: dis.Instruction) -> None:
         count = instruction.arg or 0
-        if instruction.opname == "CALL" and self._asks(count):
+        if instruction.opname == "CALL" and self._follow_query(count):
             return
         if instruction.opname == "CALL_FUNCTION_EX":
             count = -dis.stack_effect(instruction.opcode, instruction.arg) - 1

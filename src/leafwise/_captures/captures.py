@@ -1,4 +1,4 @@
-"""What a function closes over, and how JAX treats it: `leafwise.captures`."""
+"""`leafwise.captures`: what a function captures, and how JAX treats it."""
 
 import dataclasses
 import types
@@ -8,9 +8,10 @@ from typing import Any, Final, Self
 import jax
 import numpy as np
 
+from leafwise._captures.places import BoundIn
 from leafwise._captures.source_lines import CapturedAt, SourceLines
-from leafwise._captures.treatment import Asking, CapturedLeaf, Contents, treatment_of
-from leafwise._captures.walk import Binding, BoundIn, Treatment, bindings_of
+from leafwise._captures.treatment import CapturedLeaf, Contents, LeafTreatments, treatment_of
+from leafwise._captures.walk import Binding, Treatment, bindings_of
 from leafwise._display import captures_table
 from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count
@@ -32,11 +33,11 @@ class Capture:
         name: The place, as the code spells it: ``lr``, ``config.rate``, ``self.w``.
         where: Where it is bound, and where it is first read.
         treatment: How JAX treats it.
-        value: What is there now; None if nothing is.
+        value: The current value; None if nothing is bound.
         nbytes: The bytes of all arrays in it, of each array once.
         leaves: What a container or an object holds that gets into the program, or is called:
             each with its path and its own treatment. Empty for everything else.
-        comparable: Whether a change of it can be seen later. A generator, a lock or a mutable
+        comparable: Whether a later change of it can be seen. A generator, a lock or a mutable
             array does not show what it holds.
         is_written: Whether the code only writes to it, as ``traces.append(x)`` does.
         is_bound: Whether there is a value. A name may be bound later.
@@ -113,15 +114,13 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
     large: int
 
     def __new__(cls, found: Iterable[Capture], *, function: str, large: int = _LARGE) -> Self:
-        """Collect captures."""
         self = super().__new__(cls, found)
         self.function = function
         self.large = large
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make it again."""
-        return _remake, (tuple(self), self.function, self.large)
+        return _load_captures, (tuple(self), self.function, self.large)
 
     @property
     def total_nbytes(self) -> int:
@@ -156,7 +155,7 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
         return tables.captures(self.as_dict())
 
 
-def _remake(found: tuple[Capture, ...], function: str, large: int) -> Captures:
+def _load_captures(found: tuple[Capture, ...], function: str, large: int) -> Captures:
     return Captures(found, function=function, large=large)
 
 
@@ -173,9 +172,9 @@ def _as_dict(capture: Capture) -> CaptureRecord:
 
 
 def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
-    """Say what a function reads from outside its arguments, and how JAX treats it.
+    """List what a function reads from outside its arguments, and how JAX treats it.
 
-    JAX looks at these values when it traces the function, and never again. The code is read,
+    JAX reads these values when it traces the function, and never again. The code is read,
     and nothing of it is run: wrappers (`jax.jit`, `jax.vmap`, `functools.wraps`), partials,
     bound methods and callable objects are followed, and so are the functions and methods of the
     user's own that it names; installed packages are not.
@@ -212,14 +211,14 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
             f"  fix: lw.captures(step, large=2**20)"
         )
         raise TypeError(msg)
-    places, asking = SourceLines(), Asking()
-    found = [_capture(each, places, asking) for each in bindings_of(fn)]
+    source_lines, treatments = SourceLines(), LeafTreatments()
+    found = [_capture(each, source_lines, treatments) for each in bindings_of(fn)]
     return Captures(found, function=name_of(fn), large=large)
 
 
-def _capture(binding: Binding, places: SourceLines, asking: Asking) -> Capture:
+def _capture(binding: Binding, source_lines: SourceLines, treatments: LeafTreatments) -> Capture:
     value = binding.read()
-    where = places.of(binding)
+    where = source_lines.of(binding)
     if value is MISSING:
         return Capture(
             binding.name,
@@ -229,11 +228,11 @@ def _capture(binding: Binding, places: SourceLines, asking: Asking) -> Capture:
             is_written=binding.is_written,
             is_bound=False,
         )
-    contents = Contents(value, asking)
-    treatment = treatment_of(value, contents, asking)
+    contents = Contents(value, treatments)
+    treatment = treatment_of(value, contents, treatments)
     if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
         treatment = Treatment.STATIC
-    is_leaf = asking.leaf(value) is not None
+    is_leaf = treatments.of_leaf(value) is not None
     return Capture(
         binding.name,
         where,
@@ -241,7 +240,7 @@ def _capture(binding: Binding, places: SourceLines, asking: Asking) -> Capture:
         value,
         nbytes=sum(contents.arrays.values()),
         leaves=() if is_leaf else tuple(contents.leaves),
-        comparable=contents.is_seen,
+        comparable=contents.is_complete,
         is_written=binding.is_written,
         arrays=tuple(contents.arrays.items()),
     )

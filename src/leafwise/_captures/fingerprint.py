@@ -1,7 +1,7 @@
-"""What a function's captures held at one time: the fingerprint that a program keeps.
+"""The fingerprint of all that a function captures, which a program keeps.
 
-A fingerprint keeps no function, no place and nothing large alive. Where to look, and what was
-found there, is beside it in a `FingerprintedFunction`, for whoever has the function anyway.
+A fingerprint keeps no function, no place and nothing large alive. The places and their values are
+next to it in a `FingerprintedFunction`, for whoever has the function anyway.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import inspect
 import math
 import struct
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.look import fingerprint, names_written, settled
-from leafwise._captures.places import CapturedPlace
-from leafwise._captures.seen import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
-from leafwise._captures.walk import Binding, BoundIn, bindings_of
+from leafwise._captures.fingerprint_kinds import fingerprint, int_as_float, names_written
+from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
+from leafwise._captures.places import BoundIn, CapturedPlace
+from leafwise._captures.walk import Binding, bindings_of
 from leafwise._objects.attributes import wrapped_by
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
@@ -35,23 +35,23 @@ _SHOWN: Final = 8
 """So many numbers of an array are shown."""
 
 Key: TypeAlias = tuple[str, str, str, int]
-"""A capture: the function that reads it, its name, where it is bound, and which one of those."""
+"""A capture: the function that reads it, its name, where it is bound, and its number of those."""
 
 
 class CaptureState(NamedTuple):
     """One capture in a fingerprint.
 
     Attributes:
-        form: Equal for values that cannot be told apart; None if it is large.
-        large: The same of a large one, where those were looked into, too.
-        words: The value, for messages.
+        form: Equal for values that cannot be distinguished; None if it is large.
+        large: The form of a large value, where the content of those was compared, too.
+        text: The value, for messages.
         site: The line that reads it: ``train.py:12``.
         hidden: Why changes inside it cannot be seen; empty if they can.
     """
 
     form: Any
     large: Any
-    words: str
+    text: str
     site: str
     hidden: str
 
@@ -61,57 +61,58 @@ Fingerprint: TypeAlias = dict[Key, CaptureState]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
-    """A place that was looked at.
+    """A place whose value was fingerprinted.
 
     Attributes:
         binding: The place.
-        value: What was there.
-        seen: What it was made of; None if only its identity is compared.
-        key: What finds it in the fingerprint.
+        value: Its value.
+        fingerprinted: Its fingerprint; None if only its identity is compared.
+        key: Its key in the fingerprint.
     """
 
     binding: Binding
     value: Any
-    seen: Fingerprinted | None
+    fingerprinted: Fingerprinted | None
     key: Key
 
 
 class FingerprintedFunction(NamedTuple):
-    """A fingerprint, and what was looked at for it.
+    """A fingerprint, and the places that it was taken of.
 
     Attributes:
         fingerprint: What may be kept with a program.
-        places: What is to be checked at each call.
+        probes: What is to be checked at each call.
     """
 
     fingerprint: Fingerprint
-    places: list[Probe]
+    probes: list[Probe]
 
 
 def fingerprint_function(fun: Callable[..., Any], *, large: bool = False) -> FingerprintedFunction:
-    """Look at all that a function captures.
+    """Fingerprint all that a function captures.
 
     Args:
         fun: The function.
-        large: Whether to look into large values, too.
+        large: Whether to compare the content of large values, too.
 
     Returns:
-        What was found. What cannot be looked at is compared by identity.
+        The fingerprint. What does not show its content is compared by identity.
     """
     fingerprint: Fingerprint = {}
-    places: list[Probe] = []
-    for binding in _captured(fun):
+    probes: list[Probe] = []
+    for binding in bindings_of(fun):
+        if binding.is_written:  # a trace does not depend on its value
+            continue
         value = _read(binding)
-        entry, seen = _entry(binding, value, large=large)
         key = _key(binding, fingerprint)
-        fingerprint[key] = entry
-        if not _is_import(binding, value) and (large or len(places) < MOST_CAPTURES):
-            places.append(Probe(binding, value, seen, key))
-    return FingerprintedFunction(fingerprint, places)
+        fingerprint[key], fingerprinted = _capture_state(binding, value, large=large)
+        if not _is_import(binding, value) and (large or len(probes) < MOST_CAPTURES):
+            probes.append(Probe(binding, value, fingerprinted, key))
+    return FingerprintedFunction(fingerprint, probes)
 
 
 def _read(binding: Binding) -> Any:
-    """Look again; also at an argument of a partial, whose keywords can be assigned."""
+    """Return the current value, also of an argument of a partial: its keywords can be assigned."""
     place = binding.place
     keywords = keywords_of(place)
     if keywords is None:
@@ -128,37 +129,30 @@ def keywords_of(place: CapturedPlace) -> dict[str, Any] | None:
     return keywords if place.key[-1] in keywords else None
 
 
-def _captured(fun: Callable[..., Any]) -> Iterator[Binding]:
-    """Yield the captures that decide what a trace comes to."""
-    for binding in bindings_of(fun):
-        if not binding.is_written:
-            yield binding
-
-
-def _key(binding: Binding, taken: Fingerprint) -> Key:
-    """Return what finds a capture again, also when its function was defined anew."""
+def _key(binding: Binding, others: Fingerprint) -> Key:
+    """Return a key that finds the capture in a later fingerprint, also of a redefined function."""
     name = getattr(binding.function, "__qualname__", type(binding.function).__qualname__)
     number = 0
-    while (key := (name, binding.name, str(binding.holder), number)) in taken:
+    while (key := (name, binding.name, str(binding.holder), number)) in others:
         number += 1
     return key
 
 
-def _entry(
+def _capture_state(
     binding: Binding, value: Any, *, large: bool
 ) -> tuple[CaptureState, Fingerprinted | None]:
-    """Look at one capture; return what to keep, and what to compare with."""
+    """Return what a fingerprint keeps of a capture, and the fingerprint of its value."""
     if value is MISSING:
-        return CaptureState((), (), "nothing", _site(binding), ""), Fingerprinted(())
+        return CaptureState((), (), "nothing", _line_of(binding), ""), Fingerprinted(())
     # What a captured function reads in turn are captures of their own.
-    holds = type(value) is not types.FunctionType and wrapped_by(value) is None
-    found = settled(value) if _is_written_in_place(binding) else value
-    seen = small = fingerprint(found, holds=holds)
+    closures = type(value) is not types.FunctionType and wrapped_by(value) is None
+    found = int_as_float(value) if _is_written_in_place(binding) else value
+    whole = small = fingerprint(found, closures=closures)
     if large and small.is_cut:
-        seen = fingerprint(found, large=True, holds=holds)
-    hidden = seen.hidden or (_LARGE if seen.is_cut else "")
-    more = seen.form if large else None
-    return CaptureState(small.form, more, words_of(value), _site(binding), hidden), seen
+        whole = fingerprint(found, large=True, closures=closures)
+    hidden = whole.hidden or (_LARGE if whole.is_cut else "")
+    more = whole.form if large else None
+    return CaptureState(small.form, more, describe_value(value), _line_of(binding), hidden), whole
 
 
 _LARGE: Final = "it is large"
@@ -172,17 +166,17 @@ def _is_written_in_place(binding: Binding) -> bool:
     return isinstance(owner, types.FunctionType) and place.variable in names_written(owner.__code__)
 
 
-def words_of(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Return a value for a message."""
     try:
         if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, Tracer):
-            return _array_words(value)
+            return _describe_array_value(value)
         return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)
     except Exception:  # noqa: BLE001  # the user's own code
         return shorten(value, 120)
 
 
-def _array_words(value: Any) -> str:
+def _describe_array_value(value: Any) -> str:
     kind = describe_array(value)
     if value.size > _SHOWN or jnp.issubdtype(value.dtype, jax.dtypes.extended):
         return kind
@@ -193,13 +187,13 @@ def _array_words(value: Any) -> str:
     return f"{kind} {shorten(np.asarray(value).tolist(), 80)}"
 
 
-def _site(binding: Binding) -> str:
+def _line_of(binding: Binding) -> str:
     code = getattr(inspect.unwrap(binding.function), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{binding.line or code.co_firstlineno}"
 
 
 def _is_import(binding: Binding, value: Any) -> bool:
-    """Return whether a name is what an import statement binds, which nobody binds anew."""
+    """Return whether a name is what an import statement binds, which nobody rebinds."""
     start = binding.place.start()
     if issubclass(type(start), types.ModuleType) and is_installed_module(start.__name__):
         return True
@@ -225,7 +219,7 @@ def _differ(old: CaptureState, new: CaptureState) -> bool:
 
 
 def completed(old: Fingerprint, new: Fingerprint) -> Fingerprint:
-    """Return an unchanged fingerprint with what a closer look has seen of large values."""
+    """Return an unchanged fingerprint with the forms of large values that a newer one has."""
     return {
         key: new[key] if entry.large is None and key in new else entry for key, entry in old.items()
     }
@@ -239,8 +233,8 @@ def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
         now: The capture as it is.
 
     Returns:
-        The way, ``.layers[0].rate`` or empty for the whole, and both values in words; where
-        the words are the same, the later ones begin with "another".
+        The way, ``.layers[0].rate`` or empty for the whole, and both values as text; where
+        the texts are equal, the later one begins with "another".
     """
     deep = was.large is not None and now.large is not None
     one, other = (was.large, now.large) if deep else (was.form, now.form)
@@ -251,7 +245,7 @@ def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
         if step is None:
             break
         path, one, other = path + step, mine.get(step), its.get(step)
-    before, after = (_said(one), _said(other)) if path else (was.words, now.words)
+    before, after = (_format_form(one), _format_form(other)) if path else (was.text, now.text)
     return path, before, f"another {after}" if before == after else after
 
 
@@ -264,28 +258,28 @@ def _named_parts(form: Form) -> dict[str, Any]:
     return {step: part for step, part in pairs if step}
 
 
-def words_of_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
-    """Return a capture as it was and as it is, in words that tell what differs, if they can."""
-    if was.words != now.words:
-        return was.words, now.words
+def format_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
+    """Return a capture as it was and as it is, as texts that say what differs, if they can."""
+    if was.text != now.text:
+        return was.text, now.text
     path, before, after = inner_change(was, now)
     if not path:
         return before, after
-    return f"{was.words} with `{path}` {before}", f"{now.words} with `{path}` {after}"
+    return f"{was.text} with `{path}` {before}", f"{now.text} with `{path}` {after}"
 
 
-def _said(form: Any) -> str:
-    """Return what a form tells of a value."""
+def _format_form(form: Any) -> str:
+    """Return a value as text, as far as its form shows it."""
     if isinstance(form, OfArray):
-        return "an array" if form.value is None else words_of(form.value)
+        return "an array" if form.value is None else describe_value(form.value)
     if isinstance(form, ByWeakId):
         return f"<{form.kind.__qualname__}>"
     if isinstance(form, Form):
-        return _said_of_parts(form)
-    return "nothing" if form is None else _said_of_one(form)
+        return _format_parts(form)
+    return "nothing" if form is None else _format_plain(form)
 
 
-def _said_of_one(form: Any) -> str:
+def _format_plain(form: Any) -> str:
     match form:
         case (type() as kind, value) if kind is float:
             return repr(struct.unpack("d", value)[0])
@@ -294,7 +288,7 @@ def _said_of_one(form: Any) -> str:
         case (type() as kind, str(), bytes() as data) if issubclass(kind, np.generic):
             return shorten(np.frombuffer(data, np.dtype(kind))[0])
         case (_, np.dtype() as dtype, tuple() as shape, bytes() as data):
-            return _said_of_numpy(dtype, shape, data)
+            return _format_numpy(dtype, shape, data)
         case ((str(), str() as name), str() as member):
             return f"{name}.{member}"
         case (str(), str() as name, *_):
@@ -303,20 +297,20 @@ def _said_of_one(form: Any) -> str:
             return "value"
 
 
-def _said_of_numpy(dtype: Any, shape: tuple[int, ...], data: bytes) -> str:
+def _format_numpy(dtype: Any, shape: tuple[int, ...], data: bytes) -> str:
     if len(data) != dtype.itemsize * math.prod(shape):  # a digest
         return f"{dtype}[{','.join(map(str, shape))}]"
-    return words_of(np.frombuffer(data, dtype).reshape(shape))
+    return describe_value(np.frombuffer(data, dtype).reshape(shape))
 
 
-def _said_of_parts(form: Form) -> str:
+def _format_parts(form: Form) -> str:
     kind = next((each for each in form.kind[1:2] if isinstance(each, str)), "function")
     named = _named_parts(form)
     if kind in ("list", "tuple"):
-        inside = ", ".join(map(_said, named.values()))
+        inside = ", ".join(map(_format_form, named.values()))
         text = f"[{inside}]" if kind == "list" else f"({inside})"
     elif kind == "dict":
-        items = [f"{step[1:-1]}: {_said(part)}" for step, part in named.items()]
+        items = [f"{step[1:-1]}: {_format_form(part)}" for step, part in named.items()]
         text = f"{{{', '.join(items)}}}"
     else:
         return f"<{kind}>"

@@ -1,4 +1,4 @@
-"""What can be done so that a value is no capture: it depends on what it is."""
+"""How a captured value can be passed instead: the fix depends on its type."""
 
 import keyword
 import re
@@ -69,7 +69,7 @@ def _has_own_class(value: Any) -> bool:
 
 
 def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple[str, str]:
-    """Return the two things that can be done about a capture, in words.
+    """Return the two fixes of a capture, as text.
 
     Args:
         fix: How its value can be passed.
@@ -83,7 +83,7 @@ def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple
         return (
             f"pass the numbers and arrays that are read of it as arguments: `{function}(..., ...)`",
             f"make it an object of a pytree class (`@lw.pytree`, with `lw.static_field()` for what "
-            f"is no array), and pass that as an argument: `{function}(..., {variable})`",
+            f"is not an array), and pass that as an argument: `{function}(..., {variable})`",
         )
     is_static = fix.way is Way.STATIC
     if is_static:
@@ -101,7 +101,7 @@ def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple
 
 
 def parameter_of(name: str) -> str:
-    """Return what a capture may be called as a parameter: ``c.sub[0]`` is ``sub_0``."""
+    """Return a name for a capture as a parameter: ``c.sub[0]`` is ``sub_0``."""
     words: list[str] = re.findall(r"\w+", name.partition(" (")[0])
     last = ""
     for word in reversed(words):

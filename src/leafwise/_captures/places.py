@@ -1,4 +1,4 @@
-"""A place outside a function's arguments where its code finds a value: how to get there."""
+"""A place outside a function's arguments that its code reads: the way there, and the value."""
 
 import builtins
 import collections
@@ -24,7 +24,7 @@ class BoundIn(StrEnum):
     GLOBAL = "global"
     """A global of the module, or a builtin."""
     CLOSURE = "closure"
-    """A variable of the function around it."""
+    """A variable of the enclosing function."""
     DEFAULT = "default"
     """The default of a parameter."""
     ATTRIBUTE = "attribute"
@@ -35,12 +35,12 @@ class BoundIn(StrEnum):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class CapturedPlace:
-    """A place to look at.
+    """A place outside a function's arguments.
 
     Attributes:
         holder: Where the way starts.
         key: Equal for places that start at the same variable.
-        start: Returns what is there.
+        start: Returns the value of that variable.
         steps: The attributes and keys from there on.
         name: The way as the code spells it.
         variable: The name that the way starts with.
@@ -57,10 +57,12 @@ class CapturedPlace:
 
     def then(self, step: Step) -> "CapturedPlace":
         """Return the place one step further on."""
-        return dataclasses.replace(self, steps=(*self.steps, step), name=self.name + _spelled(step))
+        return dataclasses.replace(
+            self, steps=(*self.steps, step), name=self.name + _format_step(step)
+        )
 
     def read(self) -> Any:
-        """Return what is there now, `MISSING` if nothing is."""
+        """Return the current value; `MISSING` if nothing is bound."""
         value = self.start()
         for step in self.steps:
             if value is MISSING:
@@ -70,7 +72,7 @@ class CapturedPlace:
 
     def before(self) -> "CapturedPlace":
         """Return the place one step back."""
-        last = _spelled(self.steps[-1])
+        last = _format_step(self.steps[-1])
         return dataclasses.replace(self, steps=self.steps[:-1], name=self.name.removesuffix(last))
 
     def holding(self) -> Any:
@@ -78,7 +80,7 @@ class CapturedPlace:
         return self.before().read() if self.steps else MISSING
 
 
-def _spelled(step: Step) -> str:
+def _format_step(step: Step) -> str:
     return f"[{step.key!r}]" if isinstance(step, Item) else f".{step}"
 
 
@@ -118,7 +120,7 @@ def _global(names: dict[str, Any], name: str) -> Any:
 
 
 def cell_place(function: types.FunctionType, name: str) -> CapturedPlace:
-    """Return the place of a variable of the function around."""
+    """Return the place of a variable of the enclosing function."""
     place = function.__code__.co_freevars.index(name)
     cell = (function.__closure__ or ())[place]
     start = functools.partial(contents, cell)
@@ -149,8 +151,8 @@ def _default(function: types.FunctionType, name: str) -> Any:
 
 
 def fixed_place(holder: BoundIn, name: str, value: Any, owner: Any) -> CapturedPlace:
-    """Return the place of something that is never bound anew: a receiver, an argument."""
-    # A receiver is the same one, whichever way leads to it.
+    """Return the place of something that is never rebound: a receiver, an argument."""
+    # A receiver is one place, whichever way leads to it.
     key = (holder, id(owner), "" if value is owner else name)
     return CapturedPlace(holder, key, functools.partial(_itself, value), (), name, name, owner)
 

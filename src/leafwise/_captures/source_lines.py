@@ -1,16 +1,17 @@
-"""Where a captured value is bound, and where it is read: lines of the user's code."""
+"""The lines of the user's code that bind a captured value and that read it."""
 
 import ast
 import builtins
 import linecache
 import os
 import sysconfig
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from leafwise._captures.bytecode import code_of
-from leafwise._captures.walk import Binding, BoundIn
+from leafwise._captures.places import BoundIn
+from leafwise._captures.walk import Binding
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import short_file
 
@@ -18,7 +19,7 @@ _PACKAGES: Final = ("site-packages", "dist-packages")
 
 
 def file_name(file: str) -> str:
-    """Return a path for a reader: of a package below where packages lie."""
+    """Return a path for a reader: of a package without the folder that it is installed in."""
     parts = Path(file).parts
     for place in range(len(parts) - 1, 0, -1):
         if parts[place - 1] in _PACKAGES:
@@ -59,15 +60,14 @@ class CapturedAt(NamedTuple):
 
 
 class SourceLines:
-    """Finds the places of captures; each file is parsed once."""
+    """Finds the lines of captures; each file is parsed once."""
 
     def __init__(self) -> None:
-        """Start with no file."""
         self._parsed: dict[str, ast.Module | None] = {}
 
     def of(self, binding: Binding) -> CapturedAt:
         """Return where a binding is bound and read."""
-        code = code_of(binding.function)
+        code = _code_of(binding.function)
         file = "" if code is None else code.co_filename
         owner, bound = self._owner(binding, file)
         function = name_of(binding.function)
@@ -83,7 +83,7 @@ class SourceLines:
             return file_name(file), self._line(file, place.variable, ())
         if binding.holder is BoundIn.PARTIAL:
             return name_of(owner), 0
-        code = code_of(owner)
+        code = _code_of(owner)
         if code is None:
             return (owner if isinstance(owner, type) else type(owner)).__name__, 0
         if binding.holder is BoundIn.DEFAULT:
@@ -105,6 +105,10 @@ class SourceLines:
         return lines[-1] if lines else 0
 
 
+def _code_of(function: object) -> types.CodeType | None:
+    return function.__code__ if isinstance(function, types.FunctionType) else None
+
+
 _LONGEST_FILE: Final = 50_000
 
 
@@ -114,7 +118,7 @@ def _parse(file: str) -> ast.Module | None:
         return None
     try:
         return ast.parse("".join(lines))
-    except (SyntaxError, ValueError, RecursionError):  # it was edited since, or is no Python
+    except (SyntaxError, ValueError, RecursionError):  # it was edited since, or is not Python
         return None
 
 

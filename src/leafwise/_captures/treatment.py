@@ -1,4 +1,4 @@
-"""What a captured value is made of: its leaves, how JAX treats each, and its bytes."""
+"""The leaves of a captured value, how JAX treats each, and its bytes."""
 
 import collections
 import functools
@@ -26,7 +26,7 @@ from leafwise._objects.text import shorten
 from leafwise._trees.nodes import open_node
 
 _MOST_PARTS: Final = 20_000
-"""A look into a value stops here."""
+"""So many parts of a value are collected."""
 
 _DEEPEST: Final = 100
 """The nesting that is followed."""
@@ -44,14 +44,13 @@ class CapturedLeaf(NamedTuple):
     treatment: Treatment
 
 
-class Asking:
-    """Asks JAX how it treats values, once for each kind of them."""
+class LeafTreatments:
+    """How JAX treats leaves: it is asked once for each kind of number or array."""
 
     def __init__(self) -> None:
-        """Start with nothing known."""
         self._known: dict[Any, Treatment] = {}
 
-    def leaf(self, value: Any) -> Treatment | None:
+    def of_leaf(self, value: Any) -> Treatment | None:
         """Return how a leaf is treated; None for what has parts of its own."""
         if hides(value):
             return Treatment.STATIC
@@ -72,11 +71,11 @@ class Asking:
         dtype = getattr(value, "dtype", None)
         kind = type(value), fits, dtype, getattr(value, "ndim", 0) == 0
         if kind not in self._known:
-            self._known[kind] = _asked(value)
+            self._known[kind] = _ask_jax(value)
         return self._known[kind]
 
 
-def _asked(value: Any) -> Treatment:
+def _ask_jax(value: Any) -> Treatment:
     """Return what JAX makes of a number or an array that a function closes over."""
     if isinstance(value, jax.Array) and not isinstance(value, Tracer) and value.is_deleted():
         return Treatment.CONSTANT
@@ -86,7 +85,7 @@ def _asked(value: Any) -> Treatment:
             found = jax.make_jaxpr(functools.partial(_itself, value))().jaxpr.outvars[0]
     except Exception:  # noqa: BLE001  # JAX refuses it, so that only the trace can see it
         return Treatment.STATIC
-    # Asked without `jax.extend.core`: to import that makes JAX trace every program again.
+    # By attribute, without `jax.extend.core`: importing that makes JAX retrace every program.
     return Treatment.LITERAL if hasattr(found, "val") else Treatment.CONSTANT
 
 
@@ -106,43 +105,42 @@ class Contents:
     Attributes:
         leaves: The numbers, arrays, functions and modules in it, with their paths.
         arrays: The bytes of each array, by its identity.
-        is_seen: Whether all of it was seen, so that a change of it can be seen, too.
+        is_complete: Whether all of it was collected, so that a change of it can be seen.
     """
 
-    def __init__(self, value: Any, asking: Asking) -> None:
-        """Look into a value."""
+    def __init__(self, value: Any, treatments: LeafTreatments) -> None:
         self.leaves: list[CapturedLeaf] = []
         self.arrays: dict[int, int] = {}
-        self.is_seen = True
-        self._asking = asking
+        self.is_complete = True
+        self._treatments = treatments
         self._room = _MOST_PARTS
         self._inside: set[int] = set()
-        self._look(value, "", static=False)
+        self._collect(value, "", static=False)
 
-    def _look(self, value: Any, path: str, *, static: bool) -> None:
+    def _collect(self, value: Any, path: str, *, static: bool) -> None:
         self._room -= 1
         if self._room < 0 or len(self._inside) > _DEEPEST:
-            self.is_seen = False
+            self.is_complete = False
             return
-        treatment = self._asking.leaf(value)
+        treatment = self._treatments.of_leaf(value)
         if treatment is not None:
-            self._leaf(value, path, treatment, static=static)
+            self._add_leaf(value, path, treatment, static=static)
         elif id(value) not in self._inside:
             self._inside.add(id(value))
             for step, part, fixed in self._parts(value):
-                self._look(part, path + step, static=static or fixed)
+                self._collect(part, path + step, static=static or fixed)
                 if self._room < 0:
                     break
             self._inside.discard(id(value))
 
-    def _leaf(self, value: Any, path: str, treatment: Treatment, *, static: bool) -> None:
+    def _add_leaf(self, value: Any, path: str, treatment: Treatment, *, static: bool) -> None:
         if hides(value):
-            self.is_seen = False
+            self.is_complete = False
             return
         if isinstance(value, jax.Array | np.ndarray | _REF):
             self.arrays[id(value)] = _bytes_of(value)
         if isinstance(value, _REF) or (isinstance(value, np.ndarray) and value.dtype.hasobject):
-            self.is_seen = False
+            self.is_complete = False
         if treatment is not Treatment.STATIC and not static:
             self.leaves.append(CapturedLeaf(path, treatment))
 
@@ -162,7 +160,7 @@ class Contents:
         yield from ((f".{name}", each, False) for name, each in own_attributes(value).items())
         kind = type(value)
         if has_hidden_state(kind) and compares_by_identity(kind):
-            self.is_seen = False
+            self.is_complete = False
 
 
 def _bytes_of(array: Any) -> int:
@@ -175,7 +173,7 @@ def _bytes_of(array: Any) -> int:
 
 
 def _node(value: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]] | None:
-    """Return children and statics of a registered pytree that is no builtin container."""
+    """Return children and statics of a registered pytree that is not a builtin container."""
     if type(value) in _BUILTIN:
         return None
     try:
@@ -190,7 +188,7 @@ def _node(value: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]] | None:
 
 def _items(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the items of a builtin container, also of one that JAX could not flatten."""
-    # Past any method of a subclass.
+    # Not by the methods of a subclass, which are the user's.
     if isinstance(value, dict | types.MappingProxyType):
         pairs = dict.items(value) if isinstance(value, dict) else value.items()
         yield from ((f"[{shorten(key, 40)}]", each) for key, each in pairs)
@@ -206,9 +204,9 @@ def _items(value: Any) -> Iterator[tuple[str, Any]]:
 _BUILTIN: Final = frozenset({dict, list, tuple, set, frozenset, collections.deque})
 
 
-def treatment_of(value: Any, contents: Contents, asking: Asking) -> Treatment:
+def treatment_of(value: Any, contents: Contents, treatments: LeafTreatments) -> Treatment:
     """Return how JAX treats a captured value as a whole."""
-    found = asking.leaf(value)
+    found = treatments.of_leaf(value)
     if found is not None:
         return found
     in_programs = any(leaf.treatment in _IN_PROGRAMS for leaf in contents.leaves)

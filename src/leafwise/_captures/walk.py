@@ -1,18 +1,17 @@
-"""The walk over everything that a function reads: its code, and the code that it leads to."""
+"""The walk over everything that a function reads: its code, and the code that this calls."""
 
 import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from leafwise._captures.bytecode import (
     Item,
     Read,
     Root,
     Usage,
-    first_parameter,
     parameters,
     reads_of,
 )
@@ -50,15 +49,13 @@ from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
-Entry = TypeVar("Entry")
-
 PASSED_OVER: Final = frozenset(
     {
         *("__new__", "__init__", "__post_init__", "__init_subclass__", "__del__"),
         *("__repr__", "__str__", "__format__", "__reduce__", "__getstate__", "__setstate__"),
     }
 )
-"""The methods that no program calls of an instance that is there already."""
+"""The methods that no program calls of an instance that exists already."""
 
 _MAKE_NAMES: Final = frozenset(
     {"getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "dir"}
@@ -68,23 +65,22 @@ _MAKE_NAMES: Final = frozenset(
 _JAX_CALLS: Final = frozenset({"tree_flatten", "tree_flatten_with_keys", "tree_unflatten"})
 
 
-class Methods(Generic[Entry]):
+class WaitingMethods:
     """The methods that were met on a walk; each waits until code that is entered names it."""
 
     def __init__(self) -> None:
-        """Start with nothing named."""
         self._names: set[str] = set()
-        self._waiting: dict[str, list[Entry]] = {}
+        self._waiting: dict[str, list[_ToEnter]] = {}
         self._all = False
 
-    def add(self, cls: type, name: str, entries: list[Entry]) -> list[Entry]:
+    def add(self, cls: type, name: str, entries: list["_ToEnter"]) -> list["_ToEnter"]:
         """Return the functions of a method if it is to be entered now; otherwise keep them."""
         if self._all or name in self._names or _is_special(cls, name):
             return entries
         self._waiting.setdefault(name, []).extend(entries)
         return []
 
-    def named(self, code: types.CodeType) -> list[Entry]:
+    def named(self, code: types.CodeType) -> list["_ToEnter"]:
         """Return the methods that waited for the names in some code."""
         new = set(_names_in(code)) - self._names
         self._names |= new
@@ -133,10 +129,10 @@ _MOST_ENTERED: Final = 2_000
 """Beyond so many functions, what they name is no longer entered."""
 
 _MOST_ITEMS: Final = 20_000
-"""So many items of containers are looked at for functions and objects to enter."""
+"""So many items of containers are searched for functions and objects to enter."""
 
 _DEEPEST: Final = 20
-"""The steps of a way behind which containers are not looked into."""
+"""After so many steps of a way, containers are not searched."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -153,7 +149,7 @@ Argument: TypeAlias = CapturedPlace | type
 """What is known of a parameter: the place it comes from, or the class that it is of."""
 
 
-class _Callee(NamedTuple):
+class _ToEnter(NamedTuple):
     """Something callable that is to be entered, and what is known of its arguments."""
 
     value: Any
@@ -161,7 +157,7 @@ class _Callee(NamedTuple):
     args: tuple[Argument, ...] = ()
     kwargs: tuple[tuple[str, Argument], ...] = ()
     quiet: bool = False
-    """Whether a package wrapped it: what its wrappers hold besides is theirs."""
+    """Whether a package wrapped it: what its wrappers hold besides is the package's."""
 
 
 class CaptureWalk:
@@ -172,24 +168,23 @@ class CaptureWalk:
     """
 
     def __init__(self) -> None:
-        """Start with nothing."""
         self.found: list[CaptureSite] = []
         self._known: dict[tuple[Any, ...], CaptureSite] = {}
-        self._seen: dict[tuple[Any, ...], Any] = {}
-        self._pending: list[_Callee] = []
-        self._next: list[_Callee] = []
+        self._entered: dict[tuple[Any, ...], Any] = {}
+        self._pending: list[_ToEnter] = []
+        self._next: list[_ToEnter] = []
         self._room = _MOST_ITEMS
-        self._methods: Methods[_Callee] = Methods()
+        self._methods = WaitingMethods()
 
     def start(self, fn: Callable[..., Any]) -> None:
         """Follow a function, and all that it leads to."""
-        self._pending.append(_Callee(fn, None))
-        while self._pending and len(self._seen) < _MOST_ENTERED:
-            self._open(self._pending.pop())
+        self._pending.append(_ToEnter(fn, None))
+        while self._pending and len(self._entered) < _MOST_ENTERED:
+            self._visit(self._pending.pop())
             self._pending += reversed(self._next)
             self._next = []
 
-    def _open(self, entry: _Callee) -> None:
+    def _visit(self, entry: _ToEnter) -> None:
         value = entry.value
         known = tuple(_identity(each) for each in entry.args)
         named = tuple((name, _identity(each)) for name, each in entry.kwargs)
@@ -197,35 +192,35 @@ class CaptureWalk:
             None if entry.place is None or isinstance(value, types.FunctionType) else entry.place
         )
         key = id(value), known, named, place and (place.key, place.steps)
-        if key in self._seen:
+        if key in self._entered:
             return
-        self._seen[key] = value
+        self._entered[key] = value
         if hides(value):
             self._object(value, entry)
         elif isinstance(value, types.FunctionType):
             self._function(value, entry)
         elif isinstance(value, types.MethodType | BoundMethod) or is_bound_method(value):
             receiver = self._receiver(value.__self__, value.__func__, entry.place)
-            self._enter(entry, value.__func__, (receiver, *entry.args))
+            self._queue(entry, value.__func__, (receiver, *entry.args))
         elif isinstance(value, functools.partial):
             self._partial(value, entry)
         elif isinstance(value, type):
-            self._all_given(entry)
+            self._use_arguments(entry)
             self._class(value, made=entry.place is None and bool(entry.args))
         else:
             self._object(value, entry)
 
-    def _enter(self, entry: _Callee, value: Any, args: tuple[Argument, ...] | None = None) -> None:
+    def _queue(self, entry: _ToEnter, value: Any, args: tuple[Argument, ...] | None = None) -> None:
         args = entry.args if args is None else args
-        self._next.append(_Callee(value, entry.place, args, entry.kwargs, entry.quiet))
+        self._next.append(_ToEnter(value, entry.place, args, entry.kwargs, entry.quiet))
 
     def _receiver(self, instance: Any, function: Any, place: CapturedPlace | None) -> CapturedPlace:
         """Return the place of the object that a method belongs to."""
         if place is not None:
             return fixed_place(BoundIn.ATTRIBUTE, f"{place.name}.__self__", instance, instance)
-        return fixed_place(BoundIn.ATTRIBUTE, first_parameter(function), instance, instance)
+        return fixed_place(BoundIn.ATTRIBUTE, _first_parameter(function), instance, instance)
 
-    def _function(self, function: types.FunctionType, entry: _Callee) -> None:
+    def _function(self, function: types.FunctionType, entry: _ToEnter) -> None:
         if is_installed(function):
             self._function_of_package(function, entry)
             return
@@ -236,11 +231,11 @@ class CaptureWalk:
             if read.root is Root.SUPER:
                 self._super(function, read, given)
             elif isinstance(place, type):
-                self._of_class(place, read, function)
+                self._read_of_class(place, read, function)
             elif place is not None:
                 self._resolve(place, read, function)
 
-    def _assign(self, function: types.FunctionType, entry: _Callee) -> dict[str, Argument]:
+    def _assign(self, function: types.FunctionType, entry: _ToEnter) -> dict[str, Argument]:
         """Return what is known of the parameters of a function."""
         code = function.__code__
         names = parameters(code)
@@ -254,11 +249,11 @@ class CaptureWalk:
                 self._use(each, each.read(), function, code.co_firstlineno)
         return {name: _renamed(each, name) for name, each in given.items()}
 
-    def _function_of_package(self, function: types.FunctionType, entry: _Callee) -> None:
-        """Look into a closure that a package made: of numbers, and of the user's functions."""
+    def _function_of_package(self, function: types.FunctionType, entry: _ToEnter) -> None:
+        """Enter a closure that a package made: its numbers, and the user's functions in it."""
         wrapped = wrapped_by(function)
         if is_of_package(function) or wrapped is None:
-            self._all_given(entry)
+            self._use_arguments(entry)
         if is_of_package(function):
             return
         self._next += self._methods.named(function.__code__)
@@ -268,14 +263,14 @@ class CaptureWalk:
         for read in reads_of(function.__code__):
             if read.root is Root.FREE and read.name != "__class__":
                 self._resolve(cell_place(function, read.name), read, function, quiet=quiet)
-        self._enter_held(function, entry.place, wrapped, quiet=quiet)
+        self._queue_closure(function, entry.place, wrapped, quiet=quiet)
 
-    def _enter_held(
+    def _queue_closure(
         self, value: Any, place: CapturedPlace | None, wrapped: Any, *, quiet: bool
     ) -> None:
-        for held in functions_in(value):
-            if held is not wrapped and (wrapped is None or isinstance(held, types.FunctionType)):
-                self._next.append(_Callee(held, place, quiet=quiet))
+        for each in functions_in(value):
+            if each is not wrapped and (wrapped is None or isinstance(each, types.FunctionType)):
+                self._next.append(_ToEnter(each, place, quiet=quiet))
 
     def _place(
         self, function: types.FunctionType, read: Read, given: dict[str, Argument]
@@ -286,7 +281,7 @@ class CaptureWalk:
             return None if read.name == "__class__" else cell_place(function, read.name)
         return given.get(read.name) or default_place(function, read.name)
 
-    def _partial(self, value: "functools.partial[Any]", entry: _Callee) -> None:
+    def _partial(self, value: "functools.partial[Any]", entry: _ToEnter) -> None:
         args = tuple(
             fixed_place(BoundIn.PARTIAL, f"args[{index}]", item, value)
             for index, item in enumerate(value.args)
@@ -296,45 +291,45 @@ class CaptureWalk:
             for name, item in value.keywords.items()
         }
         kwargs = tuple({**own, **dict(entry.kwargs)}.items())
-        self._next.append(_Callee(value.func, entry.place, (*args, *entry.args), kwargs))
+        self._next.append(_ToEnter(value.func, entry.place, (*args, *entry.args), kwargs))
 
     def _class(self, cls: type, *, made: bool) -> None:
         """Enter those methods of a class of the user's that are named, now or later.
 
-        `made` says that an instance is there already.
+        `made` says that an instance exists already.
         """
         for base in own_bases(cls):
             for name, member in list(vars(base).items()):
                 if made and name in PASSED_OVER:
                     continue
                 entries = [
-                    _Callee(function, None, (cls,))
+                    _ToEnter(function, None, (cls,))
                     for function in functions_behind(member)
                     if not is_installed(function)
                 ]
                 self._next += self._methods.add(cls, name, entries)
 
-    def _object(self, value: Any, entry: _Callee) -> None:
+    def _object(self, value: Any, entry: _ToEnter) -> None:
         call = in_class(type(value), "__call__")
         own = [each for each in functions_behind(call) if not is_installed(each)]
         if own:
             receiver = entry.place or self._receiver(value, own[0], None)
             for function in own:
-                self._enter(entry, function, (receiver, *entry.args))
+                self._queue(entry, function, (receiver, *entry.args))
             return
         wrapped = None if is_of_package(value) else wrapped_by(value)
         if wrapped is None:
-            self._all_given(entry)
+            self._use_arguments(entry)
         else:
             self._next.append(entry._replace(value=wrapped, quiet=True))
         if wrapped is None and (entry.place is None or entry.quiet) and is_tree(value):
             self._add(self._receiver(value, None, entry.place), value, 0, is_written=False)
         if not is_of_package(value):
             quiet = entry.quiet or wrapped is not None
-            self._enter_held(value, entry.place, wrapped, quiet=quiet)
+            self._queue_closure(value, entry.place, wrapped, quiet=quiet)
 
-    def _all_given(self, entry: _Callee) -> None:
-        """Note the arguments that are given to what is not entered."""
+    def _use_arguments(self, entry: _ToEnter) -> None:
+        """Add the arguments of a callable that is not entered."""
         for place in (*entry.args, *(place for _, place in entry.kwargs)):
             if isinstance(place, CapturedPlace):
                 self._use(place, place.read(), entry.value, 0)
@@ -351,13 +346,13 @@ class CaptureWalk:
         for base in behind:
             if name in vars(base):
                 for found in functions_behind(vars(base)[name]):
-                    self._next.append(_Callee(found, None, (receiver,)))
+                    self._next.append(_ToEnter(found, None, (receiver,)))
                     if not is_installed(found):
                         place = class_place(base).then(name)
                         self._add(place, function, read.line, is_written=False)
                 return
 
-    def _of_class(self, cls: type, read: Read, reader: types.FunctionType) -> None:
+    def _read_of_class(self, cls: type, read: Read, reader: types.FunctionType) -> None:
         """Follow what is read of an instance of which only the class is known."""
         first, *others = read.steps or ("",)
         if first == "__class__" and others:
@@ -368,7 +363,7 @@ class CaptureWalk:
         elif isinstance(first, str):
             for function in functions_behind(in_class(cls, first)):
                 if not is_installed(function):
-                    self._next.append(_Callee(function, None, (cls,)))
+                    self._next.append(_ToEnter(function, None, (cls,)))
 
     def _resolve(
         self,
@@ -399,7 +394,7 @@ class CaptureWalk:
         if quiet is None or hides(value):
             self._use(place, value, reader, read.line, read.usage)
         elif is_callable(value) or not is_data(value) or not _holds_data(value):
-            self._lead(place, value, quiet=quiet)
+            self._follow(place, value, quiet=quiet)
         elif not quiet:
             self._use(place, value, reader, read.line, read.usage)
 
@@ -421,7 +416,7 @@ class CaptureWalk:
             receiver = class_place(value if isinstance(value, type) else type(value))
         if member.kind is not MemberKind.PROPERTY:
             self._add(place, reader, read.line, is_written=False)
-        self._next.append(_Callee(member.value, None, (receiver,)))
+        self._next.append(_ToEnter(member.value, None, (receiver,)))
         return True
 
     def _use(
@@ -432,7 +427,7 @@ class CaptureWalk:
         line: int,
         usage: Usage = Usage.READ,
     ) -> None:
-        """Note that a value is used as a whole, and enter what it leads to."""
+        """Add a value that is used as a whole, and enter what it leads to."""
         if hides(value):
             self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
             return
@@ -440,9 +435,9 @@ class CaptureWalk:
         if not is_called:
             self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
         if usage is not Usage.WRITTEN:
-            self._lead(place, value)
+            self._follow(place, value)
 
-    def _lead(self, place: CapturedPlace, value: Any, *, quiet: bool = False) -> None:
+    def _follow(self, place: CapturedPlace, value: Any, *, quiet: bool = False) -> None:
         """Enter what a value leads to, and what is in it."""
         if hides(value):
             return
@@ -452,14 +447,14 @@ class CaptureWalk:
                 self._room -= 1
                 if self._room < 0:
                     break
-                self._lead(place.then(Item(key)), item, quiet=quiet)
+                self._follow(place.then(Item(key)), item, quiet=quiet)
             return
         if is_data(value):
             return
         if callable(value):
-            self._next.append(_Callee(value, place, quiet=quiet))
+            self._next.append(_ToEnter(value, place, quiet=quiet))
         if is_object(value) and not is_installed_module(type(value).__module__):
-            self._next.append(_Callee(type(value), None, (type(value),)))
+            self._next.append(_ToEnter(type(value), None, (type(value),)))
 
     def _add(
         self, place: CapturedPlace, reader: Callable[..., Any], line: int, *, is_written: bool
@@ -471,6 +466,13 @@ class CaptureWalk:
             self.found.append(found)
         elif known.is_written and not is_written:
             known.reader, known.line, known.is_written = reader, line, False
+
+
+def _first_parameter(function: object) -> str:
+    """Return the name that a method has for its object; ``self`` where it does not say."""
+    code = getattr(function, "__code__", None)
+    named = isinstance(code, types.CodeType) and code.co_argcount > 0
+    return code.co_varnames[0] if named and code is not None else "self"
 
 
 def _holds_data(value: Any) -> bool:
@@ -492,16 +494,13 @@ def _identity(given: Argument) -> Any:
     return id(given) if isinstance(given, type) else (given.key, given.steps)
 
 
-__all__ = ["Binding", "BoundIn", "Treatment", "bindings_of"]
-
-
 class Treatment(StrEnum):
     """How JAX treats what a function captures."""
 
     LITERAL = "literal"
     """A number that is written into the program."""
     CONSTANT = "constant"
-    """An array that is handed to the program as an argument that nobody sees."""
+    """An array that is handed to the program as a hidden argument."""
     PYTREE = "pytree"
     """A container: each of its leaves is one of these."""
     FUNCTION = "function"
@@ -534,11 +533,9 @@ class Binding:
     place: CapturedPlace
 
     def read(self) -> Any:
-        """Look again.
+        """Return the current value; `leafwise._objects.code.MISSING` if nothing is bound.
 
-        Returns:
-            The value as it is now; `MISSING` if nothing is bound. No
-            property and no ``__getattr__`` runs.
+        No property and no ``__getattr__`` runs.
         """
         return self.place.read()
 

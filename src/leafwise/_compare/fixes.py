@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from leafwise._classes.fields import By
+from leafwise._classes.options import By
 from leafwise._compare.reasons import ReasonKind
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod

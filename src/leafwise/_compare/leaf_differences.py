@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._classes.fields import By
+from leafwise._classes.options import By
 from leafwise._compare import fixes
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._objects.text import Verbatim, got

@@ -1,1 +1,14 @@
-"""_jit."""
+"""`lw.jit` and what counts its traces: the edge of the library, where it runs, warns and raises.
+
+- `jit`: `lw.jit` itself. What it returns holds a `ProgramLog` (`programs`) of the programs that
+  JAX made for one function (`callee`), and a `Guard` (`staleness`) that checks its captures.
+- `recorder`: the events of JAX, each with its function, calling line and explanation.
+- `watch`: `lw.watch`, `lw.budget` and `lw.no_retrace`, which count these events.
+- `storm`: `lw.storm_guard`.
+- `quick_check`: the code that is generated to run before each call. Where it finds a change,
+  `staleness` takes over; `inner_traces` forgets what JAX kept of functions called inside.
+- `blocks`: the blocks of `lw.debug.check_captures`.
+
+Start with `jit._TracedBody`, which JAX traces in place of the user's function. The pytest plugin
+(`testing._plugin`), `cli.explain_script` and `debug` use this wing.
+"""

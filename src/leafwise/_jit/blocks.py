@@ -1,4 +1,4 @@
-"""The blocks in which captures are checked closely, and what is told when one begins or ends."""
+"""The blocks of `leafwise.debug.check_captures`, and who is notified when one begins or ends."""
 
 import os
 import threading
@@ -11,7 +11,7 @@ from leafwise._objects.call_site import Site, short_file
 from leafwise._objects.text import got
 
 
-class Stale(StrEnum):
+class StaleAction(StrEnum):
     """What happens when a call would be answered for the old value of a capture."""
 
     WARN = "warn"
@@ -20,20 +20,20 @@ class Stale(StrEnum):
     IGNORE = "ignore"
 
 
-Staleness: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
+StaleOption: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
 """One of those, as it is written."""
 
 
-def stale_of(value: object, owner: str) -> Stale:
-    """Return what ``stale=`` says.
+def checked_action(value: object, owner: str) -> StaleAction:
+    """Return ``stale=`` as an action.
 
     Raises:
         ValueError: It is none of the four.
     """
-    if isinstance(value, str) and value in set(Stale):
-        return Stale(value)
-    words = ", ".join(repr(str(each)) for each in Stale)
-    msg = f"{owner} takes stale= one of {words}, got {got(value)}"
+    if isinstance(value, str) and value in set(StaleAction):
+        return StaleAction(value)
+    actions = ", ".join(repr(str(each)) for each in StaleAction)
+    msg = f"{owner} takes stale= one of {actions}, got {got(value)}"
     raise ValueError(msg)
 
 
@@ -47,8 +47,8 @@ class StaleCapture(NamedTuple):
         holder: Where it is bound: ``"global"``, ``"closure"``, ``"default"``, ``"attribute"``
             or ``"argument of partial"``.
         line: The line that reads it: ``train.py:12``.
-        before: The value that the program was made with, in words.
-        after: The value now, in words.
+        before: The value that the program was made with, as text.
+        after: The value now, as text.
         call: The line of the user's code that called; None if there is none.
         fix: How the value can be passed instead.
     """
@@ -76,7 +76,7 @@ class StaleCapture(NamedTuple):
             f"traced and is {self.after} now: this call is answered for the old value\n"
             f"  fix: {fixes[0]}\n"
             f"  or {fixes[1]}\n"
-            f'  or trace again whenever it changes: `lw.jit(..., stale="retrace")`'
+            f'  or retrace whenever it changes: `lw.jit(..., stale="retrace")`'
         )
 
 
@@ -87,34 +87,33 @@ class CaptureChecks:
         action: What happens to a stale call.
         stale: What was found stale: all of it, also where it is a warning or an error.
         not_compared: The captures in which changes cannot be seen, each with the reason.
-        tells: Whether those are warned about, once each.
+        warns_of_hidden: Whether those are warned about, once each.
     """
 
-    def __init__(self, action: Stale, *, tells: bool = True) -> None:
-        """Start with nothing."""
+    def __init__(self, action: StaleAction, *, warns_of_hidden: bool = True) -> None:
         self.action = action
-        self.tells = tells
+        self.warns_of_hidden = warns_of_hidden
         self.stale: list[StaleCapture] = []
         self.not_compared: dict[str, str] = {}
         self._owners: list[int] = []
 
     def note(self, owner: int, found: list[StaleCapture]) -> None:
-        """Note what a call found; the owner stands for the function."""
+        """Add what a call found; the owner identifies the function."""
         self.stale += found
         self._owners += [owner] * len(found)
 
-    def stale_of(self, owner: int) -> list[StaleCapture]:
+    def found_by(self, owner: int) -> list[StaleCapture]:
         """Return what was found of a function."""
         return [
             found for each, found in zip(self._owners, self.stale, strict=True) if each == owner
         ]
 
 
-class Reported(Protocol):
-    """What wants to know that a block begins or ends."""
+class Follower(Protocol):
+    """What is notified when a block begins or ends."""
 
     def block_changed(self) -> None:
-        """Look again at the next call."""
+        """Fingerprint the captures again at the next call."""
         ...
 
 
@@ -129,14 +128,14 @@ def current_block() -> CaptureChecks | None:
     return blocks[-1] if blocks else None
 
 
-def follow_blocks(follower: Reported) -> None:
-    """Tell a follower of blocks, as long as it lives."""
+def follow_blocks(follower: Follower) -> None:
+    """Notify a follower when a block begins or ends, as long as it lives."""
     with _LOCK:
         _FOLLOWERS.add(follower)
 
 
 def followers() -> list[Any]:
-    """Return those that are told of blocks, and still live."""
+    """Return the followers that are alive."""
     with _LOCK:
         return list(_FOLLOWERS)
 
@@ -152,7 +151,7 @@ def enter_block(block: CaptureChecks) -> None:
 
 def leave_block(block: CaptureChecks) -> None:
     """End a block."""
-    global _blocks  # noqa: PLW0603  # as above
+    global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
     with _LOCK:
         _blocks = tuple(each for each in _blocks if each is not block)
     for each in followers():
@@ -162,7 +161,9 @@ def leave_block(block: CaptureChecks) -> None:
 def _from_environment() -> None:
     text = os.environ.get("LEAFWISE_CHECK_CAPTURES", "")
     if text not in ("", "0"):
-        action = Stale.RAISE if text == "1" else stale_of(text, "LEAFWISE_CHECK_CAPTURES")
+        action = (
+            StaleAction.RAISE if text == "1" else checked_action(text, "LEAFWISE_CHECK_CAPTURES")
+        )
         enter_block(CaptureChecks(action))
 
 

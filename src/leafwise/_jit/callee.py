@@ -1,4 +1,4 @@
-"""Whose call it is: the user's function and arguments behind those that JAX sees."""
+"""The user's function and arguments, under those that JAX sees."""
 
 import dataclasses
 import functools
@@ -63,8 +63,8 @@ class Callee:
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, abstract: bool = False
     ) -> Signature:
         """Record a call of it, as the user wrote it; `abstract` if nothing is run."""
-        if _is_call(self.fun, args):
-            return _record_filtered(*args)
+        if _is_filter_jit_call(self.fun, args):
+            return _record_filter_jit(*args)
         labels = labels_of(self.fun, args, kwargs)
         return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
 
@@ -78,7 +78,7 @@ def name_of(fun: Callable[..., Any]) -> str:
 
 def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
     """Return the user's function, where a library hands `jax.jit` one of its own."""
-    if not _is_call(fun, args):
+    if not _is_filter_jit_call(fun, args):
         return fun
     donated, kept, static = args
     behind: Callable[..., Any] = _combined({**donated, **kept}["fun"], static[0])
@@ -90,7 +90,7 @@ def static_arguments(
     numbers: int | Iterable[int] | None,
     names: str | Iterable[str] | None,
 ) -> StaticArguments:
-    """Resolve static arguments as `jax.jit` does: the one from the other, if one is given."""
+    """Resolve static arguments as `jax.jit` does: names from numbers, and numbers from names."""
     given = StaticArguments.checked(numbers, names)
     try:
         parameters = list(inspect.signature(fun).parameters.values())
@@ -118,14 +118,14 @@ def is_equinox(fun: Callable[..., Any]) -> bool:
     return getattr(fun, "__module__", None) == "equinox._jit"
 
 
-def _is_call(fun: Callable[..., Any], args: Sequence[Any]) -> bool:
+def _is_filter_jit_call(fun: Callable[..., Any], args: Sequence[Any]) -> bool:
     return is_equinox(fun) and len(args) == _EQUINOX_ARGUMENTS
 
 
 _EQUINOX_ARGUMENTS = 3
 
 
-def _record_filtered(donated: Any, kept: Any, static: Any) -> Signature:
+def _record_filter_jit(donated: Any, kept: Any, static: Any) -> Signature:
     """Record a call under `equinox.filter_jit`, which takes the arguments apart."""
     dynamic = {**donated, **kept}
     fun, first, (rest, kwargs) = (

@@ -2,8 +2,8 @@
 
 It keeps the trace of a loop's body, or of a function under `jax.jit` or `jax.checkpoint`, as long
 as that lives, and any new trace of a function around takes it up. So what these functions captured
-when they were last seen is kept here: before a trace, those for which it is not so any more are
-forgotten.
+when they were last fingerprinted is kept here: before a trace, the traces of those whose captures
+have changed are forgotten.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._objects.methods import JittedFunction
 
 _JAX_JIT: Final = jax.jit
-"""The one of JAX: `leafwise explain` puts ours in its place."""
+"""JAX's own: `leafwise explain` replaces `jax.jit` with ours."""
 
 _MOST_PLACES: Final = 512
-"""A function that has read more places than these, of so many instances, is as if unknown."""
+"""A function that has read more places than these, of so many instances, counts as new."""
 
 _Places: TypeAlias = dict[Any, CaptureState | None]
 """What a function found in each place when it was traced; None if not always the same."""
@@ -36,27 +36,27 @@ _KNOWN: Final[weakref.WeakKeyDictionary[Callable[..., Any], _Places]] = weakref.
 
 
 def readers_to_forget(
-    taken: FingerprintedFunction, fun: Callable[..., Any]
+    current: FingerprintedFunction, fun: Callable[..., Any]
 ) -> list[Callable[..., Any]]:
-    """Return the functions whose traces may be of other values than those that are there now.
+    """Return the functions whose traces may be of other values than the current ones.
 
     Args:
-        taken: What is there now, before `fun` is traced.
+        current: The captures before `fun` is traced.
         fun: The function that JAX traces.
 
     Returns:
-        Those that nobody has seen before; all, if one of them found something else. Never `fun`
-        itself. From here on they count as traced with what is there now.
+        Those that are new; all, if one of them finds other values than before. Never `fun`
+        itself. From here on they count as traced with the current values.
     """
     new: dict[int, Callable[..., Any]] = {}
     known: dict[int, Callable[..., Any]] = {}
     differs = False
     with _LOCK:
-        for looked in taken.places:
-            reader = looked.binding.function
+        for probe in current.probes:
+            reader = probe.binding.function
             if not isinstance(reader, types.FunctionType):
                 continue
-            before, now = _exchange(reader, looked, taken, own=reader is fun)
+            before, now = _exchange(reader, probe, current, own=reader is fun)
             if reader is fun:
                 continue
             known[id(reader)] = reader
@@ -71,13 +71,13 @@ _UNSEEN: Final[Any] = object()
 
 
 def _exchange(
-    reader: types.FunctionType, looked: Probe, taken: FingerprintedFunction, *, own: bool
+    reader: types.FunctionType, probe: Probe, current: FingerprintedFunction, *, own: bool
 ) -> tuple[Any, CaptureState]:
-    """Note what a function finds in a place now; return that with what it found before."""
+    """Replace what a function found in a place; return what it found before, and finds now."""
     places = _KNOWN.setdefault(reader, {})
     if len(places) > _MOST_PLACES:
         places.clear()
-    place, now = looked.binding.place, taken.fingerprint[looked.key]
+    place, now = probe.binding.place, current.fingerprint[probe.key]
     key = (*place.key, place.steps)
     before = places.get(key, _UNSEEN)
     # Its own earlier traces stay: a function around would take up either.
@@ -91,33 +91,32 @@ def _differ(before: CaptureState, now: CaptureState) -> bool:
     return bool(changed({key: before}, {key: now}))
 
 
-def forget(readers: Iterable[Callable[..., Any]], taken: FingerprintedFunction) -> None:
+def forget_traces(readers: Iterable[Callable[..., Any]], current: FingerprintedFunction) -> None:
     """Let JAX forget the traces of some functions, and of what was jitted to call them."""
     wanted = set(map(id, readers))
     clear_checkpoint_traces()
     for reader in readers:
-        with contextlib.suppress(Exception):  # of a class of its own, without a hash
+        with contextlib.suppress(Exception):  # an object without a hash
             jitted: Any = _JAX_JIT(reader)
             jitted.clear_cache()
-    for looked in taken.places:
-        for value in _parts(looked.value):
+    for probe in current.probes:
+        for value in _callables_in(probe.value):
             clear: Any = getattr(type(value), "clear_cache", None)
-            if clear is None or issubclass(
-                type(value), JittedFunction
-            ):  # whose programs are retired, too
+            # Of a function under `lw.jit` the guard retires the programs.
+            if clear is None or issubclass(type(value), JittedFunction):
                 continue
             if id(innermost(value)) in wanted:
-                with contextlib.suppress(Exception):  # of a class of its own, as above
+                with contextlib.suppress(Exception):  # a `clear_cache` of the user's own
                     clear(value)
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _callables_in(value: Any) -> Iterator[Any]:
     """Yield what is wrapped in a value, or lies in a container."""
     if type(value) in (list, tuple, dict):
         yield from value.values() if type(value) is dict else value
     for _ in range(_DEEPEST):
         yield value
-        inner = _inside(value)
+        inner = _wrapped(value)
         if inner is None:
             return
         value = inner
@@ -129,7 +128,7 @@ _DEEPEST: Final = 20
 def innermost(value: Any) -> Any:
     """Return the function whose code runs in the end, when something is called."""
     for _ in range(_DEEPEST):
-        inner = _inside(value)
+        inner = _wrapped(value)
         if inner is None:
             break
         value = inner
@@ -138,7 +137,7 @@ def innermost(value: Any) -> Any:
     return in_class(type(value), "__call__")
 
 
-def _inside(value: Any) -> Any:
+def _wrapped(value: Any) -> Any:
     kind = type(value)  # an object may say another thing to `isinstance`, or raise
     if issubclass(kind, functools.partial):
         return value.func
@@ -147,13 +146,13 @@ def _inside(value: Any) -> Any:
     return wrapped_by(value)
 
 
-def reading(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+def capturing_function(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
     """Return the function whose captures count; equinox hands it over as an argument."""
     behind = function_behind(fun, args)
     found: Callable[..., Any] = fun if behind is fun else innermost(behind)
     return found
 
 
-def owner_of(fun: Callable[..., Any]) -> int:
-    """Return a number that is the same for a function made anew at each call, of one code."""
+def code_id(fun: Callable[..., Any]) -> int:
+    """Return a number that functions of one code share, such as a new closure each call."""
     return id(getattr(innermost(fun), "__code__", fun))

@@ -1,4 +1,4 @@
-"""`jax.jit` with a memory: what it does is recorded as it is traced."""
+"""`lw.jit`: `jax.jit` that logs the programs JAX makes, and checks what they captured."""
 
 import functools
 import inspect
@@ -25,11 +25,11 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature, StaticArguments
 from leafwise._jax.compat import dispatch_entries, running_calls
-from leafwise._jit.blocks import Stale, StaleCapture, Staleness, stale_of
+from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.recorder import body_ran, remember_events
-from leafwise._jit.staleness import Guard, before_trace, fingerprint_of, written
+from leafwise._jit.recorder import body_ran, listen_for_log
+from leafwise._jit.staleness import Guard, before_trace, changed_by_trace, fingerprint_log
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod, JittedFunction
 from leafwise._objects.text import got
@@ -45,15 +45,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Programs(Sequence[Program]):
-    """What a jitted function remembers, as it grows."""
+    """The programs of a jitted function that have one outcome, as they grow."""
 
-    def __init__(self, memory: ProgramLog, outcome: Outcome) -> None:
-        """Show the programs of one outcome."""
-        self._memory = memory
+    def __init__(self, log: ProgramLog, outcome: Outcome) -> None:
+        self._log = log
         self._outcome = outcome
 
     def _now(self) -> list[Program]:
-        return [each for each in list(self._memory.programs) if each.outcome is self._outcome]
+        return [each for each in list(self._log.programs) if each.outcome is self._outcome]
 
     @overload
     def __getitem__(self, index: int) -> Program: ...
@@ -77,7 +76,7 @@ class Programs(Sequence[Program]):
 
 
 class JitFunction(Protocol[P, R_co]):
-    """What `leafwise.jit` returns: a jitted function that remembers.
+    """What `leafwise.jit` returns: a jitted function with a log of its programs.
 
     At run time it stands for the object that `jax.jit` makes, with more attributes.
 
@@ -112,7 +111,7 @@ class JitFunction(Protocol[P, R_co]):
         ...
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Say what a call with these arguments would do now, without making it.
+        """Explain what a call with these arguments would do now, without making it.
 
         As for a function that uses all its arguments: JAX drops those that are not used before
         it lowers, so that a committed array in the place of one costs a dispatch entry only.
@@ -122,8 +121,8 @@ class JitFunction(Protocol[P, R_co]):
     def stale(self, *args: P.args, **kwargs: P.kwargs) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace that would answer a call with these arguments.
 
-        Nothing if it would be traced: that takes the values of now. What is large is not looked
-        into, unless it was in a block of `leafwise.debug.check_captures`.
+        Nothing if it would be traced: a trace takes the current values. The content of what is
+        large is not compared, unless it was in a block of `leafwise.debug.check_captures`.
         """
         ...
 
@@ -153,21 +152,20 @@ class JitFunction(Protocol[P, R_co]):
 
 
 class StaleCheckedFunction(JittedFunction):
-    """A `JitFunction`: what JAX made, what is remembered, and the check of captures."""
+    """A `JitFunction`: what JAX made, the log of its programs, and the check of captures."""
 
     __slots__ = ()
 
-    def __init__(self, made: Any, recorder: Any, stale: Stale) -> None:
-        """Stand for what `jax.jit` made of a recorder."""
-        own, memory = vars(made), recorder.memory
+    def __init__(self, made: Any, body: Any, stale: StaleAction) -> None:
+        own, log = vars(made), body.program_log
         self.__dict__.update({name: own[name] for name in own if name.endswith("__")})
         self._leafwise_jax = made
-        self._leafwise_memory: ProgramLog = memory
-        self._leafwise_recorder = recorder
+        self._leafwise_log: ProgramLog = log
+        self._leafwise_body = body
         self.__call__ = made
-        self._leafwise_guard: Guard = Guard(self, made, memory, stale)
-        self.traces = Programs(memory, Outcome.RETRACE)
-        self.recompiles = Programs(memory, Outcome.RECOMPILE)
+        self._leafwise_guard: Guard = Guard(self, made, log, stale)
+        self.traces = Programs(log, Outcome.RETRACE)
+        self.recompiles = Programs(log, Outcome.RECOMPILE)
 
     @property
     def captures(self) -> "Captures":
@@ -177,22 +175,20 @@ class StaleCheckedFunction(JittedFunction):
         return captures(self.__wrapped__)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
-        """Say what a call would do now, as `JitFunction.explain`."""
-        memory = self._leafwise_memory
-        refused = memory.callee.refusal(args, kwargs)
+        log = self._leafwise_log
+        refused = log.callee.refusal(args, kwargs)
         if refused is not None:
             return Explanation(Outcome.ERROR, (refused,))
-        signature = memory.callee.record(args, kwargs)
-        found = memory.explain_now(signature, dispatch_entries(self._leafwise_jax))
+        signature = log.callee.record(args, kwargs)
+        found = log.explain_now(signature, dispatch_entries(self._leafwise_jax))
         return self._leafwise_guard.with_captures(found, args, kwargs)
 
     def stale(self, *args: Any, **kwargs: Any) -> tuple[StaleCapture, ...]:
-        """Return what a call would find changed, as `JitFunction.stale`."""
         return self._leafwise_guard.stale_captures(args, kwargs)
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature:
         """Record a call, with the names of the parameters."""
-        return self._leafwise_memory.callee.record(args, kwargs)
+        return self._leafwise_log.callee.record(args, kwargs)
 
     def cache_size(self) -> int:
         """Return the number of dispatch entries."""
@@ -200,25 +196,25 @@ class StaleCheckedFunction(JittedFunction):
 
     def clear_cache(self) -> None:
         """Forget all programs."""
-        self._leafwise_memory.forget()
+        self._leafwise_log.forget()
         self._leafwise_guard.block_changed()  # which has nothing to check now
         self._leafwise_jax.clear_cache()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what JAX made, without what is remembered."""
+        """Pickle what JAX made, without the log."""
         stale = str(self._leafwise_guard.stale)
-        return _load, (self._leafwise_jax, self._leafwise_recorder, stale)
+        return _load, (self._leafwise_jax, self._leafwise_body, stale)
 
 
-def _load(made: Any, recorder: Any, stale: str) -> StaleCheckedFunction:
-    """Put together again what was pickled: JAX drops the attributes."""
-    functools.update_wrapper(made, recorder)
-    made.__wrapped__ = recorder.memory.callee.fun
-    return StaleCheckedFunction(made, recorder, Stale(stale))
+def _load(made: Any, body: Any, stale: str) -> StaleCheckedFunction:
+    """Unpickle: JAX drops the attributes."""
+    functools.update_wrapper(made, body)
+    made.__wrapped__ = body.program_log.callee.fun
+    return StaleCheckedFunction(made, body, StaleAction(stale))
 
 
 _JAX_JIT: Final = jax.jit
-"""The one of JAX: `leafwise explain` puts ours in its place."""
+"""JAX's own: `leafwise explain` replaces `jax.jit` with ours."""
 
 R = TypeVar("R")
 
@@ -226,10 +222,10 @@ R = TypeVar("R")
 class _TracedBody:
     """The function that is handed to `jax.jit` in place of the user's."""
 
-    __slots__ = ("__dict__", "__weakref__", "memory")
+    __slots__ = ("__dict__", "__weakref__", "program_log")
 
     def __init__(self, callee: Callee) -> None:
-        self.memory = ProgramLog(callee)
+        self.program_log = ProgramLog(callee)
         fun = callee.fun
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fun, name):
@@ -237,18 +233,18 @@ class _TracedBody:
         own = getattr(fun, "__dict__", {})
         self.__dict__.update({name: own[name] for name in own if name != "__wrapped__"})
         self.__name__ = callee.name
-        remember_events(on=True)
-        weakref.finalize(self, remember_events, on=False).atexit = False
+        listen_for_log(on=True)
+        weakref.finalize(self, listen_for_log, on=False).atexit = False
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         """The user's function, for `inspect` and for JAX's messages."""
-        return self.memory.callee.fun
+        return self.program_log.callee.fun
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the user's function: JAX traces it."""
         __tracebackhide__ = True
-        memory, fun = self.memory, self.memory.callee.fun
+        log, fun = self.program_log, self.program_log.callee.fun
         if getattr(jax.config, "jax_disable_jit", False):
             return fun(*args, **kwargs)
         call = next((each for each in running_calls() if each.fun is self), None)
@@ -256,27 +252,27 @@ class _TracedBody:
             seen, named = call.args, call.kwargs
         else:  # lowered or traced ahead of time, perhaps from shapes alone
             seen, named = args, kwargs
-        program = memory.new_program(Outcome.RETRACE, call, seen, named)
-        began = before_trace(memory, args)
+        program = log.new_program(Outcome.RETRACE, call, seen, named)
+        began = before_trace(log, args)
         start = time.perf_counter()
         result = fun(*args, **kwargs)
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.
-        taken = fingerprint_of(memory, args)
-        if taken is not None:
-            program.captured = taken.fingerprint
-            program.began = None if began is None else written(began, taken)
-        body_ran(memory, program)
-        if taken is not None:
-            for guard in list(memory.guards):
-                guard.traced(taken)
+        current = fingerprint_log(log, args)
+        if current is not None:
+            program.captured = current.fingerprint
+            program.began = None if began is None else changed_by_trace(began, current)
+        body_ran(log, program)
+        if current is not None:
+            for guard in list(log.guards):
+                guard.traced(current)
         return result
 
     def __eq__(self, other: object) -> bool:
         """Return whether JAX may take what it made for the other one."""
         if not isinstance(other, _TracedBody):
             return NotImplemented
-        mine, its = self.memory.callee, other.memory.callee
+        mine, its = self.program_log.callee, other.program_log.callee
         fun, another = mine.find(), its.find()
         if fun is None or another is None:  # deleted, where JAX has not noticed so far
             return self is other
@@ -284,37 +280,37 @@ class _TracedBody:
 
     def __hash__(self) -> int:
         """Return the hash of the function."""
-        fun = self.memory.callee.find()
+        fun = self.program_log.callee.find()
         return id(self) if fun is None else hash(fun)
 
     def __repr__(self) -> str:
         """Return what JAX's messages show: the user's function."""
-        return repr(self.memory.callee.fun)
+        return repr(self.program_log.callee.fun)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the function, without what it remembers."""
-        callee = self.memory.callee
-        return _load_recorder, (callee.fun, callee.statics, (callee.placed, callee.sharded))
+        """Pickle the function, without the log."""
+        callee = self.program_log.callee
+        return _load_traced_body, (callee.fun, callee.statics, (callee.placed, callee.sharded))
 
 
 _LOCK: Final = threading.Lock()
 _SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, _TracedBody]]] = weakref.WeakKeyDictionary()
 
 
-def _load_recorder(
+def _load_traced_body(
     fun: Callable[..., Any], statics: StaticArguments, own: tuple[bool, bool]
 ) -> _TracedBody:
-    """Make a recorder in another process, where nothing else keeps the function alive."""
+    """Unpickle in another process, where nothing else keeps the function alive."""
     return _TracedBody(Callee(name_of(fun), lambda: fun, statics, *own))
 
 
-def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, options: Any) -> _TracedBody:
-    """Return the recorder of a function.
+def _traced_body_of(fun: Callable[..., Any], statics: StaticArguments, options: Any) -> _TracedBody:
+    """Return what JAX traces in place of a function.
 
     JAX keeps what it made for a function as long as the function lives, so that a second
-    `jax.jit` of it finds all of that. Here the recorder is that function: it has to live as
+    `jax.jit` of it finds all of that. Here the traced body is that function: it has to live as
     long, and must not keep the function alive. Of callables that compare by value each has
-    its own recorder; JAX takes equal ones for one another.
+    a traced body of its own; JAX takes equal ones for one another.
     """
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
@@ -335,25 +331,25 @@ def _recorder_of(fun: Callable[..., Any], statics: StaticArguments, options: Any
 
 @overload
 def jit(
-    fun: Callable[P, R], /, *, stale: Staleness = "warn", **options: Any
+    fun: Callable[P, R], /, *, stale: StaleOption = "warn", **options: Any
 ) -> JitFunction[P, R]: ...
 @overload
 def jit(
-    *, stale: Staleness = "warn", **options: Any
+    *, stale: StaleOption = "warn", **options: Any
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 def jit(
-    fun: Callable[..., Any] | None = None, /, *, stale: Staleness = "warn", **options: Any
+    fun: Callable[..., Any] | None = None, /, *, stale: StaleOption = "warn", **options: Any
 ) -> Any:
-    """Do what `jax.jit` does, remember every trace, and see that captures are as they were.
+    """Do what `jax.jit` does, log every trace, and check that captures are as they were.
 
     While JAX traces, lowers or compiles the function, the arguments, the calling line and the
     times are recorded, and compared with those of earlier calls. No array is kept.
 
     What the function reads from globals, closures, defaults and attributes is a part of the
-    program that JAX makes. It is looked at after each trace, and each call checks that it is
-    still there: by identity, of small NumPy arrays (1 KiB), containers (32 items) and objects
-    (128 parts) by content. Larger ones are looked into in `leafwise.debug.check_captures`.
-    Without captures that could change nothing runs per call.
+    program that JAX makes. It is fingerprinted after each trace, and each call checks that it has
+    not changed: by identity, of small NumPy arrays (1 KiB), containers (32 items) and objects
+    (128 parts) by content. In `leafwise.debug.check_captures` larger ones are, too. Without
+    captures that could change nothing runs per call.
 
     Args:
         fun: The function. Without it, a decorator is returned. A bound method of a pytree
@@ -361,7 +357,7 @@ def jit(
             avals share programs, where `jax.jit` bakes each instance in.
         stale: What happens when a call would be answered for the old value of a capture.
             ``"warn"``: a warning for each new value, 8 at most of one capture. ``"raise"``: the
-            call raises. ``"retrace"``: the function is traced again. ``"ignore"``: nothing.
+            call raises. ``"retrace"``: the function is retraced. ``"ignore"``: nothing.
         **options: The options of `jax.jit`: ``static_argnums``, ``static_argnames``,
             ``donate_argnums``, ``donate_argnames``, ``keep_unused``, ``in_shardings``,
             ``out_shardings``, ``device``, ``backend``, ``inline``, ``compiler_options``.
@@ -391,11 +387,11 @@ def jit(
         retrace: traced, lowered and compiled again
           x: shape: (3,) -> (4,). Each shape has a program of its own: ...
     """
-    action = stale_of(stale, "leafwise.jit")
+    action = checked_action(stale, "leafwise.jit")
     if fun is None:
         return functools.partial(jit, stale=stale, **options)
     if isinstance(fun, BoundMethod):
-        return BoundMethod(jit(fun.func, stale=stale, **_behind_self(options)), *fun.args)
+        return BoundMethod(jit(fun.func, stale=stale, **_shifted_by_self(options)), *fun.args)
     if not callable(fun):
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
@@ -404,37 +400,37 @@ def jit(
 
 
 def jit_with_log(
-    fun: Callable[..., Any], options: dict[str, Any], stale: Stale | None = None
+    fun: Callable[..., Any], options: dict[str, Any], stale: StaleAction | None = None
 ) -> Any:
-    """Return what `jax.jit` makes of a function, with a memory.
+    """Return what `jax.jit` makes of a function, with a log of its programs.
 
     Args:
         fun: The function.
         options: The options of `jax.jit`.
-        stale: What `jit` documents. None for JAX's own object, which has the memory but no check
+        stale: What `jit` documents. None for JAX's own object, which has the log but no check
             of captures, and none of the further attributes.
     """
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return _JAX_JIT(fun, **options)  # which raises
-    recorder = _recorder_of(fun, static_arguments(fun, numbers, names), options)
-    jitted: Any = _JAX_JIT(recorder, **options)
-    jitted.__wrapped__ = fun  # which the recorder does not keep alive
+    body = _traced_body_of(fun, static_arguments(fun, numbers, names), options)
+    jitted: Any = _JAX_JIT(body, **options)
+    jitted.__wrapped__ = fun  # which the body does not keep alive
     if stale is not None:
-        return StaleCheckedFunction(jitted, recorder, stale)
-    jitted.clear_cache = functools.partial(_clear_cache, weakref.ref(jitted), recorder.memory)
+        return StaleCheckedFunction(jitted, body, stale)
+    jitted.clear_cache = functools.partial(_clear_cache, weakref.ref(jitted), body.program_log)
     return jitted
 
 
-def _clear_cache(find: Callable[[], Any], memory: ProgramLog) -> None:
+def _clear_cache(find: Callable[[], Any], log: ProgramLog) -> None:
     """Forget all programs, as JAX does; no cycle keeps the function alive."""
-    memory.forget()
+    log.forget()
     if (jitted := find()) is not None:
         type(jitted).clear_cache(jitted)
 
 
 def _check_hash(fun: Callable[..., Any]) -> None:
-    """Raise what JAX raises for a function without a hash, with the way out beside it."""
+    """Raise what JAX raises for a function without a hash, with the fix in a note."""
     try:
         hash(fun)
     except TypeError as error:
@@ -446,20 +442,20 @@ def _check_hash(fun: Callable[..., Any]) -> None:
         raise
 
 
-def _behind_self(options: dict[str, Any]) -> dict[str, Any]:
+def _shifted_by_self(options: dict[str, Any]) -> dict[str, Any]:
     """Return options of a bound method as those of its function, whose first argument is self."""
     shifted = dict(options)
     for name in ("static_argnums", "donate_argnums"):
         numbers = options.get(name)
         if isinstance(numbers, int):
-            shifted[name] = _behind(numbers)
+            shifted[name] = _shifted(numbers)
         elif isinstance(numbers, Iterable):
-            shifted[name] = tuple(map(_behind, cast("Iterable[int]", numbers)))
+            shifted[name] = tuple(map(_shifted, cast("Iterable[int]", numbers)))
     shardings = options.get("in_shardings")
     if isinstance(shardings, tuple | list):
         shifted["in_shardings"] = (None, *cast("Iterable[Any]", shardings))
     return shifted
 
 
-def _behind(number: int) -> int:
+def _shifted(number: int) -> int:
     return number + 1 if number >= 0 else number

@@ -1,4 +1,4 @@
-"""What a jitted function remembers: every program that JAX made for it, and why."""
+"""The log of a jitted function: every program that JAX made for it, and why."""
 
 import dataclasses
 import functools
@@ -40,7 +40,7 @@ class Program:
         cached: Whether the persistent compilation cache answered.
         ran: Whether the function was called, rather than traced or lowered ahead of time.
         live: Whether JAX still has it, as far as `leafwise` has not let go of it.
-        captured: What the function captured when it was traced; None if nobody looked.
+        captured: What the function captured when it was traced; None if it was not fingerprinted.
         began: The same before the trace, of what the trace itself changed.
     """
 
@@ -75,7 +75,7 @@ class Program:
 
 
 _ELSEWHERE: Final = "(not an argument)"
-_COMPARED: Final = 128
+_MOST_COMPARED: Final = 128
 """With how many programs a call is compared: a trace must not take longer the more there are."""
 
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
@@ -88,7 +88,7 @@ class ProgramLog:
         callee: The function, and which of its arguments are static.
         name: Its name.
         programs: What was made for it, in order.
-        guards: What checks the captures of the function at each call, as long as that lives.
+        guards: The checks of its captures, one for each jitted function that lives.
     """
 
     def __init__(self, callee: Callee) -> None:
@@ -96,19 +96,19 @@ class ProgramLog:
         self.name = callee.name
         self.programs: list[Program] = []
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._because: tuple[int, list[Reason]] | None = None
+        self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def explain(self, signature: Signature) -> Explanation:
-        """Explain a call against what is remembered.
+        """Explain a call against the programs in the log.
 
         A call that needs no trace is found among all programs; the nearest one to a call
         that does, among the latest.
         """
         place = hash(signature)
         programs = list(self.programs)
-        start = max(0, len(programs) - _COMPARED)
+        start = max(0, len(programs) - _MOST_COMPARED)
         chosen = [at for at, each in enumerate(programs[:start]) if each.place == place]
         chosen += range(start, len(programs))
         known = [
@@ -151,12 +151,12 @@ class ProgramLog:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Program:
-        """Make the record of a program for these arguments; it is not kept yet."""
+        """Return the record of a program for these arguments, which is not added yet."""
         abstract = call is not None and not call.runs
         signature: Signature | None = None
         try:
             signature = self.callee.record(args, kwargs, abstract=abstract)
-            found = self._because_of_captures(outcome) or self.explain(signature)
+            found = self._explain_by_captures(outcome) or self.explain(signature)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {error}")
             cause = Reason(
@@ -170,8 +170,8 @@ class ProgramLog:
         frame = call.frame if call is not None else inspect.currentframe()
         return Program(outcome, signature, found, site_of(frame), ran=not abstract)
 
-    def keep(self, program: Program) -> None:
-        """Remember a program that was made, and warn if one cause keeps coming back."""
+    def add(self, program: Program) -> None:
+        """Add a program that was made, and warn if one cause keeps coming back."""
         with self._lock:
             self.programs.append(program)
         if program.signature is not None:
@@ -194,24 +194,24 @@ class ProgramLog:
         with self._lock:
             for program in self.programs:
                 program.live = False
-            self._because = (len(self.programs) - 1, reasons) if reasons else None
+            self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
-    def _because_of_captures(self, outcome: Outcome) -> Explanation | None:
+    def _explain_by_captures(self, outcome: Outcome) -> Explanation | None:
         """Return why a call is traced, if that is not for its arguments."""
-        if outcome is not Outcome.RETRACE or self._because is None:
+        if outcome is not Outcome.RETRACE or self._retired_for is None:
             return None
-        last, reasons = self._because
-        self._because = None
+        last, reasons = self._retired_for
+        self._retired_for = None
         return Explanation(outcome, tuple(reasons), nearest=last)
 
     def forget(self) -> None:
-        """Remember nothing, as after `clear_cache`."""
+        """Drop all programs, as after `clear_cache`."""
         with self._lock:
             self.programs.clear()
 
 
 def _undecided(found: Explanation, why: str) -> Explanation:
-    """Say that something else than the arguments decides."""
+    """Add that something other than the arguments decides."""
     unknown = Outcome.UNKNOWN
     cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, MISSING, MISSING, why)
     return dataclasses.replace(found, outcome=unknown, reasons=(*found.reasons, cause))

@@ -1,4 +1,4 @@
-"""The check before each call: generated for the captures of one function, as it has to be quick.
+"""The check before each call: generated for the captures of one function, as it has to be fast.
 
 Printed, it is a function of a few lines, one for each capture; `linecache` knows it.
 """
@@ -14,9 +14,8 @@ import jax
 
 from leafwise._captures.bytecode import Item
 from leafwise._captures.fingerprint import Probe, keywords_of
-from leafwise._captures.places import CapturedPlace
-from leafwise._captures.seen import ByWeakId
-from leafwise._captures.walk import BoundIn
+from leafwise._captures.fingerprinter import ByWeakId
+from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._objects.attributes import in_class
 from leafwise._objects.stand_ins import MISSING
 
@@ -26,21 +25,22 @@ Check = Callable[..., Any]
 Make = Callable[[Callable[..., Any], Callable[..., Any]], Check]
 
 
-def quick_check(places: Sequence[Probe]) -> Make:
-    """Return what makes the check of some captures.
+def quick_check(probes: Sequence[Probe]) -> Make:
+    """Return a function that makes the check of some captures.
 
     Args:
-        places: What was looked at, with what is there now.
+        probes: The captures, with their values now.
 
     Returns:
-        A function that takes what to call if all is as it was, as it is, and what to call with
-        the arguments, as a tuple and a dict, if not. It returns the check.
+        A function of two callables that returns the check: a function that passes its arguments
+        on to the first callable if all captures are the objects that they were, and otherwise
+        calls the second one with them as a tuple and a dict.
     """
     names: dict[str, Any] = {}
-    terms = [_term(place, names) for place in places]
-    parameters = ", ".join(["call", "look_closer", *names])
+    terms = [_term(probe, names) for probe in probes]
+    parameters = ", ".join(["call", "recheck", *names])
     make = _compiled(parameters, tuple(terms))
-    return lambda call, look_closer: make(call, look_closer, *names.values())
+    return lambda call, recheck: make(call, recheck, *names.values())
 
 
 @functools.lru_cache(maxsize=256)
@@ -57,7 +57,7 @@ def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Check]:
         "            same = False",
         "        if same:",
         "            return call(*args, **kwargs)",
-        "        return look_closer(args, kwargs)",
+        "        return recheck(args, kwargs)",
         "    return check",
     ]
     source = "\n".join(lines) + "\n"
@@ -69,24 +69,25 @@ def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Check]:
     return made
 
 
-def _term(looked: Probe, names: dict[str, Any]) -> str:
+def _term(probe: Probe, names: dict[str, Any]) -> str:
     """Return the expression that is true as long as a capture is as it was."""
-    place, value, seen = looked.binding.place, looked.value, looked.seen
-    found = _found(place, value, names)
+    place, value = probe.binding.place, probe.value
+    found = _read_expression(place, value, names)
     if found.startswith(_UNBOUND):
         return found.removeprefix(_UNBOUND)
     if issubclass(type(value), jax.Array | types.FunctionType | type):
         return f"{_named(names, 'ref', weakref.ref(value))}() is {found}"
-    if seen is None:
+    if probe.fingerprinted is None:
         same: Any = ByWeakId(value).is_of
-    elif seen.same is None:
+    elif probe.fingerprinted.same is None:
         return f"{found} is {_named(names, 'value', value)}"
     else:
-        same = seen.same
+        same = probe.fingerprinted.same
     return f"{_named(names, 'same', same)}({found})"
 
 
 _UNBOUND: Final = "!"
+"""Stands before an expression that is true as long as a global is not bound."""
 
 
 def _named(names: dict[str, Any], kind: str, value: Any) -> str:
@@ -99,8 +100,8 @@ def _named(names: dict[str, Any], kind: str, value: Any) -> str:
     return name
 
 
-def _found(place: CapturedPlace, value: Any, names: dict[str, Any]) -> str:
-    """Return the expression that looks at a place."""
+def _read_expression(place: CapturedPlace, value: Any, names: dict[str, Any]) -> str:
+    """Return the expression that reads a place."""
     text = _root(place, names)
     if text is None or (text.startswith(_UNBOUND) and place.steps):
         return f"{_named(names, 'read', place.read)}()"
@@ -125,7 +126,7 @@ def _found(place: CapturedPlace, value: Any, names: dict[str, Any]) -> str:
 
 
 def _root(place: CapturedPlace, names: dict[str, Any]) -> str | None:
-    """Return the expression that looks at the variable where a place starts."""
+    """Return the expression that reads the variable where a place starts."""
     if place.holder is BoundIn.GLOBAL:
         variable = place.key[-1]
         found = _named(names, "names", place.owner)
@@ -145,7 +146,7 @@ def _root(place: CapturedPlace, names: dict[str, Any]) -> str | None:
 
 
 def _default(function: types.FunctionType, variable: str, names: dict[str, Any]) -> str | None:
-    """Return the expression that looks at the default of a parameter."""
+    """Return the expression that reads the default of a parameter."""
     code, defaults = function.__code__, function.__defaults__ or ()
     found = _named(names, "function", function)
     positional = code.co_varnames[: code.co_argcount]

@@ -1,4 +1,4 @@
-"""The events of JAX with what leafwise knows of them: whose they are, from where, and why."""
+"""The events of JAX with what leafwise knows of them: of which function, from where, and why."""
 
 import dataclasses
 import inspect
@@ -59,15 +59,15 @@ Watcher = Callable[[Event], None]
 
 _LOCK: Final = threading.RLock()
 _watchers: tuple[Watcher, ...] = ()
-_memories: int = 0
+_program_logs: int = 0
 
 
-class _UnderWay(threading.local):
-    """What is under way on one thread.
+class _InProgress(threading.local):
+    """What JAX is making on one thread.
 
     Attributes:
-        ran: Functions whose bodies have run, of which JAX has said nothing yet.
-        current: The program that is being made, with the identity of its call's arguments.
+        ran: Programs whose bodies have run, of which JAX has reported nothing yet.
+        current: The program that JAX is making, with the identity of its call's arguments.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class _UnderWay(threading.local):
         self.current: tuple[int, ProgramLog, Program] | None = None
 
 
-_HERE: Final = _UnderWay()
+_HERE: Final = _InProgress()
 
 
 def watch_events(watcher: Watcher) -> None:
@@ -87,28 +87,28 @@ def watch_events(watcher: Watcher) -> None:
 
 
 def unwatch_events(watcher: Watcher) -> None:
-    """Stop calling `watcher`, once it has heard of what has already happened here."""
-    global _watchers  # noqa: PLW0603  # as above
-    _say_nested()
+    """Stop calling `watcher`, once it was called with what has already happened here."""
+    global _watchers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    _report_nested()
     with _LOCK:
         _watchers = tuple(each for each in _watchers if each != watcher)
         _listen(wanted=False)
 
 
-def remember_events(*, on: bool) -> None:
-    """Count the memories that want to know what becomes of their functions."""
-    global _memories  # noqa: PLW0603  # as above
+def listen_for_log(*, on: bool) -> None:
+    """Listen to JAX for one more program log, or for one less."""
+    global _program_logs  # noqa: PLW0603  # one count for the process
     with _LOCK:
         if on:
             _listen(wanted=True)
-        _memories += 1 if on else -1
+        _program_logs += 1 if on else -1
         if not on:
             _listen(wanted=False)
 
 
 def _listen(*, wanted: bool) -> None:
-    """Listen to JAX while there is a watcher or a memory."""
-    if _watchers or _memories:
+    """Listen to JAX while there is a watcher or a program log."""
+    if _watchers or _program_logs:
         return
     if wanted:
         subscribe(_on_event)
@@ -116,64 +116,64 @@ def _listen(*, wanted: bool) -> None:
         unsubscribe(_on_event)
 
 
-def body_ran(memory: ProgramLog, program: Program) -> None:
-    """Note that the body of a function with a memory has run, in a trace."""
-    _HERE.ran.append((memory, program))
-    memory.keep(program)
+def body_ran(log: ProgramLog, program: Program) -> None:
+    """Add a program whose body has run, in a trace."""
+    _HERE.ran.append((log, program))
+    log.add(program)
 
 
 def _on_event(raw: RawEvent) -> None:
     call = next(running_calls(), None)
-    found: object = getattr(call.fun, "memory", None) if call is not None else None
-    memory = found if isinstance(found, ProgramLog) else None
+    found: object = getattr(call.fun, "program_log", None) if call is not None else None
+    log = found if isinstance(found, ProgramLog) else None
     program: Program | None = None
     if raw.kind is EventKind.TRACE:
-        memory, program = _traced(raw, call, memory)
+        log, program = _traced(raw, call, log)
         first = program is not None
     else:
-        _say_nested()
-        program, first = _made(raw, call, memory)
+        _report_nested()
+        program, first = _lowered_or_compiled(raw, call, log)
     explanation = program.explanation if program is not None and first else None
-    notify(_watchers, _event(raw, call, memory, explanation))
+    notify(_watchers, _event(raw, call, log, explanation))
 
 
 def _traced(
-    raw: RawEvent, call: RunningCall | None, memory: ProgramLog | None
+    raw: RawEvent, call: RunningCall | None, log: ProgramLog | None
 ) -> tuple[ProgramLog | None, Program | None]:
-    """Find the program whose trace JAX speaks of: the last body that ran, if it is of it."""
+    """Find the program whose trace JAX reports: the last body that ran, if it is of this log."""
     ran = _HERE.ran
     found: Program | None = None
     if ran:
         mine, program = ran[-1]
-        if mine is memory or (memory is None and mine.name == raw.name):
+        if mine is log or (log is None and mine.name == raw.name):
             ran.pop()
-            memory, found = mine, program
+            log, found = mine, program
             found.trace_seconds = raw.seconds
             _HERE.current = (id(call.args), mine, found) if call is not None else None
-    _say_nested()
-    return memory, found
+    _report_nested()
+    return log, found
 
 
-def _made(
-    raw: RawEvent, call: RunningCall | None, memory: ProgramLog | None
+def _lowered_or_compiled(
+    raw: RawEvent, call: RunningCall | None, log: ProgramLog | None
 ) -> tuple[Program | None, bool]:
     """Find the program that JAX lowers or compiles, and whether this is its first event."""
-    if call is None or memory is None:
+    if call is None or log is None:
         return None, False
     current = _HERE.current
     done = "lower_seconds" if raw.kind is EventKind.LOWERING else "compile_seconds"
     if (
         current is not None
-        and current[1] is memory
+        and current[1] is log
         # `lower` calls `trace` with a tuple of its own.
         and (current[0] == id(call.args) or not call.runs)
         and not getattr(current[2], done)
     ):
         program, first = current[2], False
     else:
-        program, first = memory.new_program(Outcome.RECOMPILE, call, call.args, call.kwargs), True
-        memory.keep(program)
-        _HERE.current = (id(call.args), memory, program)
+        program, first = log.new_program(Outcome.RECOMPILE, call, call.args, call.kwargs), True
+        log.add(program)
+        _HERE.current = (id(call.args), log, program)
     setattr(program, done, raw.seconds)
     if raw.kind is EventKind.COMPILE:
         program.cached = raw.cached
@@ -181,23 +181,23 @@ def _made(
     return program, first
 
 
-def _say_nested() -> None:
-    """Tell of the traces inside other traces, of which JAX says nothing."""
+def _report_nested() -> None:
+    """Report the traces inside other traces, of which JAX says nothing."""
     ran, _HERE.ran = _HERE.ran, []
-    for memory, program in ran:
-        raw = RawEvent(EventKind.TRACE, memory.name, program.trace_seconds, cached=False)
-        event = _event(raw, None, memory, program.explanation)
+    for log, program in ran:
+        raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds, cached=False)
+        event = _event(raw, None, log, program.explanation)
         notify(_watchers, dataclasses.replace(event, site=program.site))
 
 
 def _event(
     raw: RawEvent,
     call: RunningCall | None,
-    memory: ProgramLog | None,
+    log: ProgramLog | None,
     explanation: Explanation | None,
 ) -> Event:
     thread = threading.current_thread()
-    fun = memory.callee.find() if memory is not None else None
+    fun = log.callee.find() if log is not None else None
     if call is not None:
         fun = function_behind(call.fun if fun is None else fun, call.args)
     frame = call.frame if call is not None else inspect.currentframe()
@@ -209,7 +209,7 @@ def _event(
         thread=thread.name,
         thread_id=thread.ident or 0,
         site=site_of(frame),
-        eager=_is_eager(raw.name, fun) and memory is None,
+        eager=_is_eager(raw.name, fun) and log is None,
         cached=raw.cached,
         explanation=explanation,
         fun=fun,
@@ -231,4 +231,4 @@ def _is_eager(name: str, fun: Callable[..., Any] | None) -> bool:
 
 
 _USERS: Final[set[str]] = set()
-"""The names of functions that are not JAX's own: JAX says some events with the name only."""
+"""The names of functions that are not JAX's own: JAX reports some events by name only."""

@@ -4,7 +4,9 @@ import os
 import threading
 import warnings
 from collections import Counter
-from typing import Any, Final
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any, Final, TypeVar
 
 from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation
@@ -12,6 +14,7 @@ from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.code import runs_later
 from leafwise._objects.text import Verbatim, got
 from leafwise.errors import RetraceStormWarning
 
@@ -20,8 +23,8 @@ _LOCK: Final = threading.Lock()
 _BY_CLASS: Final[ClassMap[Counter[str]]] = ClassMap()
 """How often each field of a class has caused a trace, of whatever function."""
 
-GIVEN: Final[list[str]] = []
-"""The warnings so far: at most one for each field and argument."""
+WARNINGS: Final[list[str]] = []
+"""The texts of the warnings so far: at most one for each field and argument."""
 
 
 def _from_environment() -> int | None:
@@ -30,32 +33,94 @@ def _from_environment() -> int | None:
     return number or None
 
 
-_threshold: int | None = _from_environment()
+_PROCESS: Final = _from_environment()
+"""The number that holds outside any block."""
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_blocks: "tuple[storm_guard, ...]" = ()
 
 
-def storm_guard(traces: int | None = _USUAL) -> None:
-    """Set after how many traces that one field or argument caused there is a warning.
+class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is used like a function
+    """Set after how many traces that one field or argument caused there is a warning, in a block.
 
-    What was counted before stays. The environment variable ``LEAFWISE_STORM_GUARD``
-    sets the number for a whole process; 0 turns the guard off.
+    It covers all threads, and can be nested: the innermost block counts. What was counted before
+    the block stays, and a field or argument that was warned of is not warned of again. Also a
+    decorator, of functions that run when they are called.
+
+    Outside any block it is 8. The environment variable ``LEAFWISE_STORM_GUARD`` sets the number
+    for a whole process; 0 turns the guard off.
 
     Args:
         traces: How many; None turns the guard off.
 
+    Attributes:
+        traces: The number.
+
     Raises:
-        ValueError: `traces` is neither None nor a positive integer.
+        TypeError: `traces` is neither None nor an integer; or (as a decorator) a generator or a
+            coroutine function is decorated, which would run outside the block.
+        ValueError: `traces` is less than 1.
 
     Warns:
-        RetraceStormWarning: (later, while tracing) once for each field of a class, and for
+        RetraceStormWarning: (inside, while tracing) once for each field of a class, and for
             each argument of a function.
+        RuntimeWarning: It was called, and neither entered nor used as a decorator.
+
+    Example:
+        >>> with storm_guard(None):
+        ...     sweep(step, range(100))  # doctest: +SKIP
     """
-    global _threshold  # noqa: PLW0603  # one switch for the process, as documented
-    number: Any = traces
-    wrong = not isinstance(number, int) or isinstance(number, bool) or number < 1
-    if number is not None and wrong:
-        msg = f"storm_guard takes a positive number of traces, or None, got {got(traces)}"
-        raise ValueError(msg)
-    _threshold = traces
+
+    _is_used = False
+
+    def __init__(self, traces: int | None = _USUAL) -> None:
+        given: object = traces
+        if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
+            msg = f"storm_guard takes a positive number of traces, or None, got {got(given)}"
+            raise TypeError(msg)
+        if traces is not None and traces < 1:
+            msg = (
+                f"storm_guard takes a positive number of traces, or None, got {got(traces)}\n"
+                f"  fix: to turn the guard off, write storm_guard(None)"
+            )
+            raise ValueError(msg)
+        self.traces = traces
+
+    def __call__(self, func: _F) -> _F:
+        """Decorate a function with this block."""
+        self._is_used = True
+        if runs_later(func):
+            msg = (
+                f"storm_guard() cannot decorate {got(func)}: it runs after its call has "
+                f"returned\n  fix: open the block inside it: with lw.storm_guard(...):"
+            )
+            raise TypeError(msg)
+        return super().__call__(func)
+
+    def __enter__(self) -> None:
+        """Begin the block, for all threads."""
+        global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
+        self._is_used = True
+        with _LOCK:
+            _blocks = (*_blocks, self)
+
+    def __exit__(self, *_: object) -> None:
+        """End the block: what was in force before it is again."""
+        global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
+        with _LOCK:
+            # The last one: the same block may have been entered twice.
+            last = max(place for place, each in enumerate(_blocks) if each is self)
+            _blocks = (*_blocks[:last], *_blocks[last + 1 :])
+
+    def __del__(self) -> None:
+        """Warn of a call that changes nothing, as Python does of a coroutine without await."""
+        if not self._is_used and hasattr(self, "traces"):  # else the arguments were refused
+            text = (
+                f"storm_guard({self.traces}) changes nothing: it is a block that was not entered\n"
+                f"  fix: with lw.storm_guard({self.traces}):"
+            )
+            # The line that drops the last reference: mostly the call itself.
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def count(
@@ -70,7 +135,9 @@ def count(
         found: Why.
         site: The line that called.
     """
-    if _threshold is None:
+    blocks = _blocks
+    threshold = blocks[-1].traces if blocks else _PROCESS
+    if threshold is None:
         return
     causes = [reason for reason in found.reasons if reason.outcome is Outcome.RETRACE]
     classes = signature.classes if causes else {}
@@ -87,12 +154,12 @@ def count(
         with _LOCK:
             counted[owner] += 1
             warned = f"warned of {owner}"
-            reached = counted[owner] >= _threshold and not counted[warned]
+            reached = counted[owner] >= threshold and not counted[warned]
             counted[warned] += reached
         if reached:
             file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
             text = _message(owner, function, reason, counted[owner])
-            GIVEN.append(text)
+            WARNINGS.append(text)
             warnings.warn_explicit(text, RetraceStormWarning, file, line)
 
 
@@ -104,5 +171,5 @@ def _message(owner: str, function: str, reason: Reason, times: int) -> str:
     return (
         f"{owner} has caused {times} traces, the last one of {function}: {cause}, now "
         f"{format_value(reason.after)}. "
-        f"{reason.fix}\n(path: {reason.path}; leafwise.storm_guard(None) turns this off)"
+        f"{reason.fix}\n(path: {reason.path}; `with leafwise.storm_guard(None):` turns this off)"
     )

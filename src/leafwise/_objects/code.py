@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import types
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -55,6 +55,12 @@ def facts_of(code: types.CodeType) -> CodeFacts:
 
 
 _FACTS: Final[ClassMap[CodeFacts]] = ClassMap()
+
+
+def runs_later(function: Callable[..., Any]) -> bool:
+    """Return whether a function's body runs after its call has returned."""
+    kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+    return any(is_kind(function) for is_kind in kinds)
 
 
 def _find_facts(code: types.CodeType) -> CodeFacts:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from leafwise._classes.fields import By
+from leafwise._classes.options import By
 from leafwise._classes.spec import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._statics.form import Canonicaliser, canonicalise

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._classes.fields import By
 from leafwise._classes.foreign import key_in
+from leafwise._classes.options import By
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names

@@ -21,8 +21,8 @@ from leafwise._captures.captures import captures
 from leafwise._display import shape
 from leafwise._jax.events import EventKind
 from leafwise._jit import storm
-from leafwise._jit.blocks import CaptureChecks, Stale, StaleCapture, enter_block, leave_block
-from leafwise._jit.inner_traces import owner_of
+from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
+from leafwise._jit.inner_traces import code_id
 from leafwise._jit.jit import jit_with_log
 from leafwise._jit.recorder import Event
 from leafwise._jit.watch import watch
@@ -34,7 +34,7 @@ def captures_of(events: Sequence[Event], block: CaptureChecks) -> list[shape.Cap
     groups: dict[Any, list[Callable[..., Any]]] = {}
     for event in events:
         if event.fun is not None and not event.eager:
-            funs = groups.setdefault((event.name, owner_of(event.fun)), [])
+            funs = groups.setdefault((event.name, code_id(event.fun)), [])
             if all(each is not event.fun for each in funs):
                 funs.append(event.fun)
     found: list[shape.CapturesRecord] = []
@@ -42,7 +42,7 @@ def captures_of(events: Sequence[Event], block: CaptureChecks) -> list[shape.Cap
         with contextlib.suppress(Exception):  # the user's own code, which has run already
             captured = captures(funs[-1]).as_dict()
             captured["function"] = name
-            captured["stale"] = [_stale(each) for each in block.stale_of(owner)]
+            captured["stale"] = [_stale(each) for each in block.found_by(owner)]
             found.append(captured)
     return sorted(found, key=lambda each: not each.get("stale"))
 
@@ -128,9 +128,9 @@ def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.
     Returns:
         The report, and how the script ended; it never raises what the script raised.
     """
-    already = len(storm.GIVEN)
+    already = len(storm.WARNINGS)
     start = time.time()
-    block = CaptureChecks(Stale.IGNORE, tells=False) if captures else None
+    block = CaptureChecks(StaleAction.IGNORE, warns_of_hidden=False) if captures else None
     with watch() as log, _jit_replaced(block):
         ended = _run(target)
     seconds = time.time() - start
@@ -143,7 +143,7 @@ def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.
         "exit": ended.words,
         "functions": _functions(log.events),
         "events": [_event(event, start) for event in log.events],
-        "warnings": [*storm.GIVEN[already:], *_jitted_anew(log.events)],
+        "warnings": [*storm.WARNINGS[already:], *_jitted_anew(log.events)],
     }
     if block is not None:
         report["captures"] = captures_of(log.events, block)
@@ -153,7 +153,7 @@ def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.
 @contextlib.contextmanager
 def _jit_replaced(block: CaptureChecks | None) -> Generator[None, None, None]:
     """Let `jax.jit` be `leafwise.jit`, until the block ends, and check captures if wanted."""
-    stale = None if block is None else Stale.IGNORE
+    stale = None if block is None else StaleAction.IGNORE
     original: Callable[..., Any] = jax.jit
 
     @functools.wraps(original)

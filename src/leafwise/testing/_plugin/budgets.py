@@ -12,7 +12,7 @@ import jax
 import pytest
 
 from leafwise._jax.events import EventKind
-from leafwise._jit.blocks import CaptureChecks, enter_block, leave_block, stale_of
+from leafwise._jit.blocks import CaptureChecks, checked_action, enter_block, leave_block
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._jit.watch import Log, budget, is_of, watch
 from leafwise._objects.text import got
@@ -290,7 +290,7 @@ def checks_of(nodeid: str, mark: pytest.Mark) -> Generator[None, None, None]:
         given = [repr(each) for each in mark.args]
         given += [f"{name}={value!r}" for name, value in mark.kwargs.items()]
         pytest.fail(f"{nodeid}: check_captures({', '.join(given)}): {wrong}", pytrace=False)
-    block = CaptureChecks(stale_of(action, "check_captures"), tells=False)
+    block = CaptureChecks(checked_action(action, "check_captures"), warns_of_hidden=False)
     enter_block(block)
     try:
         yield
@@ -299,4 +299,4 @@ def checks_of(nodeid: str, mark: pytest.Mark) -> Generator[None, None, None]:
 
 
 def _action(stale: str = "raise") -> str:
-    return stale_of(stale, "the marker check_captures")
+    return checked_action(stale, "the marker check_captures")

@@ -1,8 +1,7 @@
-"""What a captured value is made of, so that a later look can tell whether it changed.
+"""The fingerprint of one value: a form that is equal as long as the value has not changed.
 
 Nothing large is kept alive: of an array, a function or an object there is a weak reference, of
-what can change in place the content, up to a size. What a value says of itself through ``==``
-is not asked.
+what can change in place the content, up to a size. No ``==`` of the user's runs.
 """
 
 import struct
@@ -26,24 +25,24 @@ MOST_ATTRIBUTES: Final = 128
 """An object of more attributes than these is large."""
 
 MOST_PARTS: Final = 128
-"""So many containers and objects are looked at in a value; further ones are large."""
+"""So many containers and objects of a value are fingerprinted; further ones are large."""
 
 _MOST_COMPARED: Final = 1 << 26
 """Two JAX arrays of more bytes than these are different ones unless they are one object."""
 
-_MOST_BY_FORCE: Final = 100_000
-"""The parts of a large value that are looked at where large ones are."""
+_MOST_PARTS_IF_LARGE: Final = 100_000
+"""So many parts are fingerprinted where the content of large values is compared."""
 
 Same: TypeAlias = Callable[[Any], bool]
 
 
 class Fingerprinted(NamedTuple):
-    """A value as it was looked at.
+    """The fingerprint of a value.
 
     Attributes:
-        form: Equal for values that cannot be told apart.
-        same: Quickly says of a value whether it is this one, unchanged; None if being the same
-            object is enough, and the object is small.
+        form: Equal for values that cannot be distinguished.
+        same: A fast check whether a value is this one, unchanged; None if being the same object
+            is enough, and the object is small.
         hidden: Why changes of it cannot be seen; empty if they can.
         is_cut: Whether something large in it is only known by identity.
     """
@@ -68,78 +67,77 @@ class Form(NamedTuple):
     parts: tuple[Any, ...]
 
 
-class Large(Exception):  # noqa: N818  # a signal between two functions of this module
-    """A value is too large to be looked at."""
+class TooLarge(Exception):  # noqa: N818  # a signal between two functions of this module
+    """A value is too large for its content to be compared."""
 
 
 class Fingerprinter:
-    """One look at a value, and at what is inside it.
+    """Fingerprints one value, and what is inside it.
 
     Args:
-        kinds: What looks at a value of which types.
-        large: Whether to look into large values, too.
-        holds: Whether a function's closure is a part of it.
+        kinds: The function that fingerprints values of each type, the most special types first.
+        large: Whether to compare the content of large values, too.
+        closures: Whether a function's closure is a part of it.
     """
 
-    def __init__(self, kinds: "Kinds", *, large: bool, holds: bool) -> None:
-        """Start at nothing."""
+    def __init__(self, kinds: "Kinds", *, large: bool, closures: bool) -> None:
         self._kinds = kinds
         self.large = large
-        self.holds = holds
-        self._room = _MOST_BY_FORCE if large else MOST_PARTS
+        self.closures = closures
+        self._room = _MOST_PARTS_IF_LARGE if large else MOST_PARTS
         self._functions: dict[int, int] = {}
-        self._above: dict[int, int] = {}
+        self._enclosing: dict[int, int] = {}
 
-    def see(self, value: Any) -> Fingerprinted:
-        """Look at a value, or at a part of it: at what can be seen of it."""
+    def fingerprint(self, value: Any) -> Fingerprinted:
+        """Fingerprint a value, or a part of it."""
         kind: Any = type(value)
         if kind in PLAIN:
             return self._plain(value)
-        number = self._above.get(id(value))
+        number = self._enclosing.get(id(value))
         if number is not None:  # it contains itself
-            return Fingerprinted(("again", number), is_it(value))
-        self._above[id(value)] = len(self._above)
+            return Fingerprinted(("again", number), identity_check(value))
+        self._enclosing[id(value)] = len(self._enclosing)
         try:
-            look = next(look for kinds, look in self._kinds if isinstance(value, kinds))
-            return look(self, value)
-        except Large:
+            of_kind = next(each for kinds, each in self._kinds if isinstance(value, kinds))
+            return of_kind(self, value)
+        except TooLarge:
             return _by_identity(value, is_cut=True)
         except Exception as error:  # noqa: BLE001  # the user's own code
             return _by_identity(value, f"looking at it raised {type(error).__name__}")
         finally:
-            del self._above[id(value)]
+            del self._enclosing[id(value)]
 
-    def see_all(self, values: list[Any]) -> list[Fingerprinted]:
-        """Look at the parts of a value; one of many parts leaves room for the others."""
+    def fingerprint_all(self, values: list[Any]) -> list[Fingerprinted]:
+        """Fingerprint the parts of a value; one of many parts leaves room for the others."""
         left = sum(not _is_leaf(value) for value in values)
-        seen: list[Fingerprinted] = []
+        found: list[Fingerprinted] = []
         for value in values:
             if _is_leaf(value):
-                seen.append(self.see(value))
+                found.append(self.fingerprint(value))
                 continue
             share = self._room if self.large else -(-self._room // left)
             kept, self._room, left = self._room - share, share, left - 1
-            seen.append(self.see(value))
+            found.append(self.fingerprint(value))
             self._room += kept
-        return seen
+        return found
 
     def enter(self) -> None:
         """Raise if there is no room for a value with parts."""
         if self._room <= 0:
-            raise Large
+            raise TooLarge
         self._room -= 1
 
     def number_of(self, value: Any) -> int | None:
-        """Return which of the functions that were looked at this is; None if it was not."""
+        """Return the number of a function that was fingerprinted before; None if it was not."""
         number = self._functions.get(id(value))
         if number is None:
             self._functions[id(value)] = len(self._functions)
         return number
 
     def check_size(self, size: int, most: int) -> None:
-        """Raise if a value is large, and large ones are not wanted."""
+        """Raise if a value is large, and the content of large ones is not compared."""
         if size > most and not self.large:
-            raise Large
+            raise TooLarge
 
     def _plain(self, value: Any) -> Fingerprinted:
         kind = type(value)
@@ -148,7 +146,7 @@ class Fingerprinter:
         if kind is complex:
             return Fingerprinted((kind, struct.pack("dd", value.real, value.imag)))
         if kind in (str, bytes) and len(value) > MOST_BYTES:
-            return Fingerprinted((kind, len(value), hash(value)), held_by_id(value))
+            return Fingerprinted((kind, len(value), hash(value)), address_check(value))
         return Fingerprinted((kind, value))
 
 
@@ -182,7 +180,6 @@ class ByWeakId:
         return self._place[1]
 
     def __init__(self, value: Any) -> None:
-        """Keep what tells it from others."""
         self._place = _place_of(value)
         self._find = _weak(value)
 
@@ -194,11 +191,9 @@ class ByWeakId:
         return self._find is None or self._find() is not None
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both are of one object."""
         return isinstance(other, ByWeakId) and self._place == other._place and self._is_there()
 
     def __hash__(self) -> int:
-        """Return a hash of the place."""
         return hash(self._place)
 
 
@@ -213,7 +208,6 @@ class OfArray:
     __slots__ = ("_bytes", "_find", "_type")
 
     def __init__(self, value: Any) -> None:
-        """Keep a weak reference, and the content if it is small."""
         weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
         self._type = str(value.dtype), tuple(value.shape), weak
         self._find: Callable[[], Any] = weakref.ref(value)
@@ -242,7 +236,6 @@ class OfArray:
         return mine is not None and mine == its
 
     def __hash__(self) -> int:
-        """Return a hash of the type."""
         return hash(self._type)
 
     def _content(self) -> bytes | None:
@@ -271,45 +264,45 @@ def _weak(value: Any) -> Callable[[], Any] | None:
         return None
 
 
-def is_it(value: Any) -> Same:
-    """Return what says whether it is given `value`, without keeping that alive."""
+def identity_check(value: Any) -> Same:
+    """Return a check whether it is given `value`, without keeping that alive."""
     find = _weak(value)
     if find is None:
-        return held_by_id(value)
+        return address_check(value)
     return lambda now: find() is now
 
 
-def held_by_id(value: Any) -> Same:
-    """Return what says whether an object of the same type lies in the same place."""
+def address_check(value: Any) -> Same:
+    """Return a check whether an object of the same type has the same address."""
     place, kind = id(value), type(value)
     return lambda now: id(now) == place and type(now) is kind
 
 
-def same_parts(
-    value: Any, items: list[Any], parts: list[Fingerprinted], take: Callable[[Any], list[Any]]
+def parts_check(
+    value: Any, items: list[Any], parts: list[Fingerprinted], parts_of: Callable[[Any], list[Any]]
 ) -> Same:
-    """Return how a value is compared quickly, of which `take` finds the parts.
+    """Return a fast check of a value with parts.
 
     Args:
         value: The value.
-        items: What `take` finds in it.
-        parts: The same, looked at.
-        take: Finds the parts of a value.
+        items: Its parts.
+        parts: Their fingerprints.
+        parts_of: Returns the parts of a value.
     """
-    own, count = is_it(value), len(items)
+    own, count = identity_check(value), len(items)
     plain = [(n, item) for n, item in enumerate(items) if parts[n].same is None]
     others = [(n, part.same) for n, part in enumerate(parts) if part.same is not None]
 
     def same(now: Any) -> bool:
         if not own(now):
             return False
-        found = take(now)
+        found = parts_of(now)
         if len(found) != count:
             return False
         for place, kept in plain:
             if found[place] is not kept:
                 return False
-        for place, check in others:  # noqa: SIM110  # quicker than a generator
+        for place, check in others:  # noqa: SIM110  # faster than a generator
             if not check(found[place]):
                 return False
         return True
@@ -317,15 +310,15 @@ def same_parts(
     return same
 
 
-def sameness(seen: Fingerprinted, value: Any) -> Same:
-    """Return how a part is compared quickly."""
-    if seen.same is not None:
-        return seen.same
+def check_of(fingerprinted: Fingerprinted, value: Any) -> Same:
+    """Return a fast check of a part."""
+    if fingerprinted.same is not None:
+        return fingerprinted.same
     return lambda now: now is value
 
 
-def whole(form: Any, same: Same | None, parts: list[Fingerprinted]) -> Fingerprinted:
-    """Return a value with parts, which is seen as far as they are."""
+def combine(form: Any, same: Same | None, parts: list[Fingerprinted]) -> Fingerprinted:
+    """Return the fingerprint of a value with parts: it hides what they hide."""
     hidden = next((part.hidden for part in parts if part.hidden), "")
     return Fingerprinted(form, same, hidden, any(part.is_cut for part in parts))
 

@@ -1,4 +1,4 @@
-"""How each kind of value is looked at, so that a later look can tell whether it changed."""
+"""The fingerprint of each kind of value."""
 
 import collections
 import dataclasses
@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.seen import (
+from leafwise._captures.fingerprinter import (
     MOST_ATTRIBUTES,
     MOST_BYTES,
     MOST_ITEMS,
@@ -27,10 +27,10 @@ from leafwise._captures.seen import (
     Kinds,
     OfArray,
     Same,
-    is_it,
-    same_parts,
-    sameness,
-    whole,
+    check_of,
+    combine,
+    identity_check,
+    parts_check,
 )
 from leafwise._objects.attributes import (
     dict_and_slots,
@@ -50,30 +50,30 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 
 
-def fingerprint(value: Any, *, large: bool = False, holds: bool = True) -> Fingerprinted:
-    """Look at a value; what is large in it, or cannot be seen, is known by identity.
+def fingerprint(value: Any, *, large: bool = False, closures: bool = True) -> Fingerprinted:
+    """Fingerprint a value; what is large in it, or does not show its content, by identity.
 
     Args:
-        value: What a capture holds.
-        large: Whether to look into large values, too.
-        holds: Whether a function's closure is a part of it.
+        value: The value of a capture.
+        large: Whether to compare the content of large values, too.
+        closures: Whether a function's closure is a part of it.
     """
-    return Fingerprinter(_KINDS, large=large, holds=holds).see(value)
+    return Fingerprinter(_KINDS, large=large, closures=closures).fingerprint(value)
 
 
 def _composed(
     self: Fingerprinter,
     value: Any,
     kind: Any,
-    take: Callable[[Any], list[Any]],
+    parts_of: Callable[[Any], list[Any]],
     steps: tuple[str, ...] = (),
 ) -> Fingerprinted:
-    """Look at the parts that `take` finds in a value; `steps` are the ways to them."""
+    """Fingerprint a value by the parts that `parts_of` returns; `steps` are the ways to them."""
     self.enter()
-    items = take(value)
-    parts = self.see_all(items)
+    items = parts_of(value)
+    parts = self.fingerprint_all(items)
     form = Form(kind, steps, tuple(part.form for part in parts))
-    return whole(form, same_parts(value, items, parts, take), parts)
+    return combine(form, parts_check(value, items, parts, parts_of), parts)
 
 
 def _sequence(self: Fingerprinter, value: Any) -> Fingerprinted:
@@ -82,8 +82,8 @@ def _sequence(self: Fingerprinter, value: Any) -> Fingerprinted:
     base: Any = next(each for each in (list, tuple, collections.deque) if issubclass(kind, each))
     steps = tuple(f"[{place}]" for place in range(len(value)))
     if kind is base:
-        take: Callable[[Any], list[Any]] = lambda now: list(base.__iter__(now))  # noqa: E731
-        return _composed(self, value, _class_form(kind), take, steps)
+        parts_of: Callable[[Any], list[Any]] = lambda now: list(base.__iter__(now))  # noqa: E731
+        return _composed(self, value, _class_form(kind), parts_of, steps)
     names = getattr(kind, "_fields", ())
     steps = tuple(f".{name}" for name in names) if len(names) == len(steps) else steps
     return _composed(
@@ -121,7 +121,7 @@ def _steps_of(keys: list[Any]) -> tuple[str, ...]:
 
 def _set(self: Fingerprinter, value: Any) -> Fingerprinted:
     self.check_size(len(value), MOST_ITEMS)
-    own, members = is_it(value), self.see_all(list(value))
+    own, members = identity_check(value), self.fingerprint_all(list(value))
     copy = list(value) if all(each.same is None for each in members) else None
     forms = sorted((repr(each.form) for each in members), key=str)
     counted = len(value)
@@ -130,14 +130,14 @@ def _set(self: Fingerprinter, value: Any) -> Fingerprinted:
         kept = len(now) == counted
         return own(now) and kept and (copy is None or all(map(now.__contains__, copy)))
 
-    return whole((_class_form(type(value)), tuple(forms)), same, members)
+    return combine((_class_form(type(value)), tuple(forms)), same, members)
 
 
 def _numpy_array(self: Fingerprinter, value: np.ndarray[Any, Any]) -> Fingerprinted:
     self.check_size(value.nbytes, MOST_BYTES)
     if value.dtype.hasobject:
-        return Fingerprinted(ByWeakId(value), is_it(value), "an array of objects")
-    own, content = is_it(value), _digest(value)
+        return Fingerprinted(ByWeakId(value), identity_check(value), "an array of objects")
+    own, content = identity_check(value), _digest(value)
     same: Same = lambda now: own(now) and _digest(now) == content  # noqa: E731
     return Fingerprinted((_class_form(type(value)), *content), same)
 
@@ -150,11 +150,11 @@ def _digest(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def _jax_array(_: Fingerprinter, value: Any) -> Fingerprinted:
-    return Fingerprinted(OfArray(value), is_it(value))
+    return Fingerprinted(OfArray(value), identity_check(value))
 
 
 def _tracer(_: Fingerprinter, value: Any) -> Fingerprinted:
-    return Fingerprinted(ByWeakId(value), is_it(value))  # which never changes
+    return Fingerprinted(ByWeakId(value), identity_check(value))  # which never changes
 
 
 def _generic(_: Fingerprinter, value: Any) -> Fingerprinted:
@@ -170,13 +170,13 @@ def _enum(_: Fingerprinter, value: Enum) -> Fingerprinted:
 
 
 def _module(_: Fingerprinter, value: types.ModuleType) -> Fingerprinted:
-    return Fingerprinted((types.ModuleType, value.__name__), is_it(value))
+    return Fingerprinted((types.ModuleType, value.__name__), identity_check(value))
 
 
 def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     facts = facts_of(value.__code__)
     name = value.__module__, value.__qualname__
-    own, plain = is_it(value), value.__code__
+    own, plain = identity_check(value), value.__code__
     if facts.installed and "<locals>" not in value.__qualname__:
         return Fingerprinted((types.FunctionType, *name), own)
     number = self.number_of(value)
@@ -185,8 +185,8 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     self.enter()
     code = ByWeakId(value.__code__) if facts.form is None else facts.form
     defaults = value.__defaults__, value.__kwdefaults__
-    held = _held(value) if self.holds or facts.installed else {}
-    parts = self.see_all([*defaults, *held.values()])
+    held = _closure_of(value) if self.closures or facts.installed else {}
+    parts = self.fingerprint_all([*defaults, *held.values()])
 
     def same(now: Any) -> bool:
         if not own(now) or now.__code__ is not plain:
@@ -195,10 +195,10 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
 
     steps = (".__defaults__", ".__kwdefaults__", *[f" holding {name}" for name in held])
     form = Form((types.FunctionType, code), steps, tuple(each.form for each in parts))
-    return whole(form, same, parts)
+    return combine(form, same, parts)
 
 
-def _held(function: types.FunctionType) -> dict[str, Any]:
+def _closure_of(function: types.FunctionType) -> dict[str, Any]:
     """Return what a function closes over, by name."""
     found: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -206,7 +206,7 @@ def _held(function: types.FunctionType) -> dict[str, Any]:
             value = cell.cell_contents
         except ValueError:  # not assigned yet
             value = None
-        found[name] = settled(value) if name in names_written(function.__code__) else value
+        found[name] = int_as_float(value) if name in names_written(function.__code__) else value
     return found
 
 
@@ -214,7 +214,7 @@ _WRITTEN: Final[ClassMap[frozenset[str]]] = ClassMap()
 
 
 def names_written(code: types.CodeType) -> frozenset[str]:
-    """Return the variables of the function around that code assigns itself."""
+    """Return the variables of the enclosing function that code assigns."""
     return _WRITTEN.setdefault(cast("Any", code), lambda: _find_written(code))
 
 
@@ -223,42 +223,42 @@ def _find_written(code: types.CodeType) -> frozenset[str]:
     return frozenset(stores.intersection(code.co_freevars))
 
 
-def settled(value: Any) -> Any:
-    """Return a number as code leaves it that converts a variable in place: optax does."""
+def int_as_float(value: Any) -> Any:
+    """Return an `int` as the `float` that code makes of a variable in place, as optax does."""
     return float(value) if type(value) is int and abs(value) < _EXACT else value
 
 
 _EXACT: Final = 1 << 53
-"""Below, each `int` is a `float` of its own."""
+"""Below this, distinct `int` values are distinct as `float`."""
 
 
 def _method(self: Fingerprinter, value: Any) -> Fingerprinted:
-    """Look at a bound method, of which each access makes another one."""
+    """Fingerprint a bound method by its parts: each access makes another object."""
     self.enter()
-    parts = [value.__func__, value.__self__]
-    seen = self.see_all(parts)
-    of_function, of_self = map(sameness, seen, parts)
+    items = [value.__func__, value.__self__]
+    parts = self.fingerprint_all(items)
+    of_function, of_self = map(check_of, parts, items)
     kind = type(value)
 
     def same(now: Any) -> bool:
         return type(now) is kind and of_function(now.__func__) and of_self(now.__self__)
 
-    form = Form(_class_form(kind), (".__func__", ".__self__"), tuple(each.form for each in seen))
-    return whole(form, same, seen)
+    form = Form(_class_form(kind), (".__func__", ".__self__"), tuple(each.form for each in parts))
+    return combine(form, same, parts)
 
 
 def _builtin(self: Fingerprinter, value: Any) -> Fingerprinted:
     owner, name, kind = value.__self__, value.__name__, type(value)
     if owner is None or isinstance(owner, types.ModuleType | type):
         return Fingerprinted(
-            (kind, getattr(value, "__module__", None), value.__qualname__), is_it(value)
+            (kind, getattr(value, "__module__", None), value.__qualname__), identity_check(value)
         )
-    seen = self.see(owner)
-    inside = sameness(seen, owner)
+    inner = self.fingerprint(owner)
+    inside = check_of(inner, owner)
     same: Same = lambda now: (  # noqa: E731
         type(now) is kind and now.__name__ == name and inside(now.__self__)
     )
-    return whole(Form((kind, name), (".__self__",), (seen.form,)), same, [seen])
+    return combine(Form((kind, name), (".__self__",), (inner.form,)), same, [inner])
 
 
 def _partial(self: Fingerprinter, value: Any) -> Fingerprinted:
@@ -278,29 +278,29 @@ def _partial(self: Fingerprinter, value: Any) -> Fingerprinted:
 
 
 def _reference(self: Fingerprinter, value: Any) -> Fingerprinted:
-    """Look at a weak reference: at what it leads to, if that is the user's."""
+    """Fingerprint a weak reference: what it leads to, if that is the user's."""
     found = value()
     if found is None or is_installed_module(type(found).__module__):
-        return Fingerprinted((_class_form(type(value)), ByWeakId(found)), is_it(value))
-    seen, own = self.see(found), is_it(value)
-    inside = sameness(seen, found)
+        return Fingerprinted((_class_form(type(value)), ByWeakId(found)), identity_check(value))
+    inner, own = self.fingerprint(found), identity_check(value)
+    inside = check_of(inner, found)
     same: Same = lambda now: own(now) and inside(now())  # noqa: E731
-    return whole(Form(_class_form(type(value)), ("()",), (seen.form,)), same, [seen])
+    return combine(Form(_class_form(type(value)), ("()",), (inner.form,)), same, [inner])
 
 
 def _class(self: Fingerprinter, value: type) -> Fingerprinted:
-    """Look at a class by its name, and at the code of one of the user's."""
+    """Fingerprint a class: its name, and the code of one of the user's."""
     form = _class_form(value)
     if is_installed_module(value.__module__):
-        return Fingerprinted(form, is_it(value))
+        return Fingerprinted(form, identity_check(value))
     codes: list[Any] = []
     for name, member in list(vars(value).items()):
         code = getattr(function_in(member), "__code__", None)
         if isinstance(code, types.CodeType):
             codes.append((name, facts_of(code).form))
         elif type(member) in PLAIN and not name.startswith("__"):
-            codes.append((name, self.see(member).form))
-    return Fingerprinted((*form, *codes), is_it(value))
+            codes.append((name, self.fingerprint(member).form))
+    return Fingerprinted((*form, *codes), identity_check(value))
 
 
 def _class_form(kind: type) -> tuple[str, ...]:
@@ -308,15 +308,17 @@ def _class_form(kind: type) -> tuple[str, ...]:
 
 
 def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
-    """Look at an object by its class and its attributes, if those are all there is to it."""
+    """Fingerprint an object: its class and its attributes, if those are all there is to it."""
     kind: type = type(value)
     if hides(value):
         reason = f"a {kind.__qualname__} answers for its attributes itself"
-        return Fingerprinted(ByWeakId(value), is_it(value), reason)
+        return Fingerprinted(ByWeakId(value), identity_check(value), reason)
     wrapped = wrapped_by(value) if callable(value) else None
     if wrapped is not None:  # what JAX makes of a function
-        inner = self.see(wrapped)
-        return whole(Form(_class_form(kind), ("",), (inner.form,)), is_it(value), [inner])
+        inner = self.fingerprint(wrapped)
+        return combine(
+            Form(_class_form(kind), ("",), (inner.form,)), identity_check(value), [inner]
+        )
     held = stored_attributes(value)
     fields = _fields_of_node(kind)
     if fields and all(name in fields or name.startswith("__") for name in held):
@@ -329,22 +331,20 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
         )
     if has_hidden_state(kind) or kind.__module__.partition(".")[0] in _MACHINERY:
         reason = f"a {kind.__qualname__} does not show what it holds"
-        return Fingerprinted(ByWeakId(value), is_it(value), reason)
+        return Fingerprinted(ByWeakId(value), identity_check(value), reason)
     self.check_size(len(held), MOST_ATTRIBUTES)
     own, slots = dict_of(value), slots_of(kind)
-    take: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)
+    parts_of: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)
     names, first = [*own, *slots], len(own)
     if not own.keys() <= held.keys():  # there are cached properties in it
-        take, names, first = names_and_values, sorted(held), len(held)
-    seen = _composed(self, value, _class_form(kind), take)
-    named = sorted(zip(names, seen.form.parts[first:], strict=True), key=_name_of)
+        parts_of, names, first = names_and_values, sorted(held), len(held)
+    composed = _composed(self, value, _class_form(kind), parts_of)
+    named = sorted(
+        zip(names, composed.form.parts[first:], strict=True), key=lambda pair: str(pair[0])
+    )
     steps = tuple(f".{name}" for name, _ in named)
     form = Form(_class_form(kind), steps, tuple(part for _, part in named))
-    return seen._replace(form=form)
-
-
-def _name_of(pair: tuple[Any, Any]) -> str:
-    return str(pair[0])
+    return composed._replace(form=form)
 
 
 def _fields_of_node(kind: Any) -> tuple[str, ...]:

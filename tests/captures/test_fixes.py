@@ -128,7 +128,7 @@ def test_the_name_of_an_object_that_is_called() -> None:
 
 
 def test_an_optimizer_is_named_once() -> None:
-    """The variables of optax that differ with it are not told of beside it."""
+    """The variables of optax that differ with it are not reported next to it."""
     optax: Any = pytest.importorskip("optax")
     optimizer = optax.sgd(0.1)
     assert fix_of(optimizer) == Fix(Way.STATIC, type(optimizer).__name__)
