@@ -124,7 +124,7 @@ def test_a_changed_tree_differs_in_its_leaf(tree: Any, data: st.DataObject) -> N
     kept = copy.copy(places.leaves)
     made = lw.update(tree, {format_path(places.paths[at]): "new"})
     leaves, structure = jax.tree.flatten(made)
-    assert structure == places.structure
+    assert structure == places.treedef
     assert leaves[at] == "new"
     assert all(a is b for place, (a, b) in enumerate(zip(leaves, kept, strict=True)) if place != at)
     assert all(a is b for a, b in zip(jax.tree.leaves(tree), kept, strict=True))
