@@ -66,8 +66,8 @@ ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 LAWS = "property and not nightly"
 QUICK = "(unit or hazard or message) and not slow"
 CHOSEN = {
-    NEWEST: "not (property or downstream or no_extras or nightly)",
-    OLDEST: "unit or hazard or message or oracle or transforms",
+    OLDEST: "(unit or hazard or message or oracle or transforms) and not slow",
+    NEWEST: "not (property or downstream or no_extras or bench or nightly)",  # also of one alone
 }
 BETWEEN = "(unit or message) and not slow"
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.
@@ -157,17 +157,19 @@ def properties(session: nox.Session) -> None:
 def nightly(session: nox.Session) -> None:
     """Run what `tests` leaves out, and hold each test to its budget of CPU.
 
-    On the newest Python the other seeds of the planted faults, each example as a script and the
-    benchmark's tests; on the others the properties and whatever else `tests` runs on the newest
-    alone; then `downstream` on both ends, and `minimums`. It takes hours with
-    `-- --hypothesis-profile=thorough`.
+    On the newest Python that is the other seeds of the planted faults, each example as a script,
+    the benchmark's tests, and again what is fast, to hold it to its budget; on the others the
+    properties, what is slow, and whatever else `tests` runs on the newest alone. Then come
+    `downstream` on both ends, and `minimums`. `-- --hypothesis-profile=thorough` takes hours.
     """
     python = str(session.python)
     if not session.posargs:
         for check in (*(f"downstream-{end}" for end in ENDS), "minimums"):
             session.notify(check, posargs=[])
     _install(session, "test", pins=_pins(python))
-    left_out = "nightly" if python == NEWEST else f"not {_chosen(python)} and not ({ON_NEWEST})"
+    left_out = f"not {_chosen(python)} and not ({ON_NEWEST})"
+    if python == NEWEST:
+        left_out = f"(nightly or bench or {QUICK}) and not (interop or downstream)"
     arguments = ["--hold-budget", *(session.posargs or ["--hypothesis-profile=ci"])]
     session.run("pytest", *WORKERS, "-m", left_out, *arguments)
 

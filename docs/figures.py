@@ -37,7 +37,7 @@ scale = jnp.array([1.0, 0.5, 0.25])
 
 
 @jax.jit
-def step(fit, x):  # noqa: ANN001, ANN201, D103  # as one writes it
+def step(fit, x):  # noqa: ANN001, ANN201  # as one writes it
     return fit.w - rate * scale * x**fit.power
 
 

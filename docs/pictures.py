@@ -51,7 +51,9 @@ class Plain:
 def draw_check() -> str:
     """Return the output of `leafwise check --fields` on `Params` as SVG."""
     report = check_class(CheckTarget(Params, "model.py:Params"), CheckOptions(laws=()))
-    return _drawn(CheckRun((report,), 1), "check", "leafwise check --fields model.py", verbose=True)
+    console = _console()
+    print_run(CheckRun((report,), 1), console, verbose=True)
+    return _svg(console, "check", "leafwise check --fields model.py")
 
 
 def draw_check_warning() -> str:
@@ -59,7 +61,9 @@ def draw_check_warning() -> str:
     both = (CheckTarget(Params, "model.py:Params"), CheckTarget(Plain, "model.py:Plain"))
     options = CheckOptions(examples=2)  # enough for a picture
     run = CheckRun(tuple(check_class(each, options) for each in both), 2)
-    return _drawn(run, "check-warning", "leafwise check model.py", verbose=False)
+    console = _console()
+    print_run(run, console, verbose=False)
+    return _svg(console, "check-warning", "leafwise check model.py")
 
 
 @lw.pytree
@@ -89,15 +93,19 @@ def draw_show() -> str:
         Dense(jnp.zeros((64, 256)), jnp.zeros(256)),
         Dense(jnp.zeros((256, 64)), jnp.zeros(64), act="tanh"),
     ]
-    return lw.show(Model(table, layers, table)).svg() + "\n"
+    console = _console()
+    console.print(lw.show(Model(table, layers, table)))
+    return _svg(console, "show", "rich.print(lw.show(model))")
 
 
-def _drawn(run: CheckRun, name: str, title: str, *, verbose: bool) -> str:
+def _console() -> Console:
     # A console of its own says it is a terminal, whatever standard output is.
-    console = Console(
+    return Console(
         record=True, file=io.StringIO(), width=98, force_terminal=True, color_system="truecolor"
     )
-    print_run(run, console, verbose=verbose)
+
+
+def _svg(console: Console, name: str, title: str) -> str:
     svg = console.export_svg(title=title, theme=THEME, unique_id=name)
     return _without_fonts(svg)
 

@@ -257,7 +257,7 @@ class _Checks(pytest.Collector):
         items, config = _load("items"), self.config
         selected = [f"{_PREFIX}::{each}" for each in config.stash[_RUN].selected]
         find = functools.partial(_classes_in, config.rootpath)
-        plan = items.Plan(self.texts, _setting(config, "leafwise_laws"), selected, find)
+        plan = items.CheckPlan(self.texts, _setting(config, "leafwise_laws"), selected, find)
         found: Iterable[pytest.Collector] = items.targets_of(self, plan)
         return found
 

@@ -41,6 +41,7 @@ KINDS = {
         (
             "cli/test_annotations.py",
             "cli/test_construction.py",
+            "cli/test_edits.py",
             "cli/test_laws.py",
             "cli/test_libraries.py",
             "cli/test_not_built.py",

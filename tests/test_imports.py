@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 CORE = ("jax", "numpy")
 PROGRAM = f"""
 import json, sys
@@ -14,6 +16,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
+@pytest.mark.slow
 def test_import_loads_nothing_else() -> None:
     """`import leafwise` loads jax, numpy and the standard library only; printing loads more."""
     command = [sys.executable, "-c", PROGRAM]

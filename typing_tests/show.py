@@ -20,8 +20,7 @@ def shown(params: Params, anything: Any) -> None:
     assert_type(lw.show(anything), lw.types.Diagram)
     assert_type(diagram.text(width=60, ascii=True), str)
     assert_type(diagram.html(), str)
-    assert_type(diagram.svg(), str)
-    assert_type(diagram.save("params.svg"), Path)
+    assert_type(diagram.save("params.html"), Path)
     assert_type(diagram.nbytes, int)
     assert_type(diagram.leaves, int)
     lw.show(params, 2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

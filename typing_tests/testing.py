@@ -22,12 +22,12 @@ def step(params: Params, x: jax.Array) -> jax.Array:
 
 
 def checked(x: jax.Array) -> None:
-    testing.check_pytree(Params, laws=["round-trip", testing.Law.STATE], seed=1)
+    testing.check_pytree(Params, laws=["round-trip", testing.Law.NO_HIDDEN_STATE], seed=1)
     testing.check_pytree(st.just(Params(x)))
     testing.check_recompilation(Params, lambda params: params.w, retrace_on={"n"}, reuse_on="w")
-    testing.check_pytree(Params, law="state")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    testing.check_pytree(Params, law="copies")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     testing.check_recompilation(Params, retrace_on=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert_type(testing.Law.STATE.statement, str)
+    assert_type(testing.Law.NO_HIDDEN_STATE.statement, str)
 
 
 def guarded(params: Params, x: jax.Array) -> None:

@@ -1,7 +1,7 @@
-"""``python -m leafwise``, the same as the command ``leafwise``."""
+"""``python -m leafwise``, which is the command ``leafwise``."""
 
 import sys
 
-from leafwise.cli.main import main
+from leafwise_cli import main
 
 sys.exit(main())

@@ -117,6 +117,7 @@ def test_exit_status(
     assert "no results" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_only_some_groups_are_measured(run_bench: Callable[..., str], tmp_path: Path) -> None:
     """`--only` measures the rows of the named groups."""
     file = tmp_path / "some.json"

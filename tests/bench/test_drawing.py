@@ -71,6 +71,7 @@ def test_cost_is_drawn(written: Any, load: Load) -> None:
     assert len(svg) < 60_000
 
 
+@pytest.mark.slow
 def test_curves_are_measured_and_drawn(
     run_bench: Callable[..., str], load: Load, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leafwise.cli.main import main
+from leafwise_cli import main
 
 HEADER = """\
 import jax

@@ -52,7 +52,7 @@ class Without:
         return self._finder.find_spec(name, path, target)
 
 sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
-from leafwise.cli.main import main
+from leafwise_cli import main
 sys.exit(main({argv}))
 """
 
@@ -125,6 +125,33 @@ def test_help(leafwise: Callable[..., Outcome]) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     for word in ("module:Class", "file.py", "--json", "Exit code"):
         assert word in outcome.out
+
+
+LIGHT = """
+import sys
+import leafwise_cli
+try:
+    leafwise_cli.main({argv})
+finally:
+    heavy = {{"jax", "jaxlib", "numpy", "hypothesis", "rich", "leafwise"}}
+    print(sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--help"], "usage: leafwise [-h] [--version] COMMAND"),
+        (["--version"], lw.__version__),
+        (["check", "--help"], "usage: leafwise check [-h] [--fields] [--laws]"),
+        (["explain", "--help"], "usage: leafwise explain [options] (SCRIPT | -m MODULE)"),
+    ],
+)
+def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:
+    """Help and version load neither JAX nor leafwise: they answer at once."""
+    done = run("-c", LIGHT.format(argv=argv))
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+    assert done.stdout.startswith(words)
 
 
 def test_version(leafwise: Callable[..., Outcome]) -> None:
@@ -210,8 +237,8 @@ def test_without_the_extra(names: list[str], write: Write) -> None:
 
 
 @pytest.mark.slow
-def test_help_and_version_without_the_extra() -> None:
-    """Help and version need nothing but leafwise."""
+def test_version_without_the_extra() -> None:
+    """The version needs nothing but leafwise."""
     source = WITHOUT.format(names=["hypothesis", "rich"], argv=["--version"])
     done = run("-c", source)
     assert (done.returncode, done.stdout.strip()) == (0, lw.__version__)
@@ -263,7 +290,7 @@ class Untraceable:
 def test_the_same_in_every_process(write: Write) -> None:
     """Two processes with different hash seeds print the same, addresses and all."""
     file = write(RESTLESS, "shadows/json.py")
-    code = "from leafwise.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+    code = "from leafwise_cli import main; import sys; sys.exit(main(sys.argv[1:]))"
     first, second = (
         run("-c", code, "check", "--fields", file, "--json", PYTHONHASHSEED=seed)
         for seed in ("1", "2")
@@ -273,6 +300,7 @@ def test_the_same_in_every_process(write: Write) -> None:
     assert "0x" not in first.stdout
 
 
+@pytest.mark.slow
 def test_the_same_twice(write: Write, check: Check) -> None:
     """A second run in one process says the same, as table and as JSON."""
     file = write(GOOD + NOT_BUILT)
@@ -322,7 +350,7 @@ def test_a_reader_that_stops_early(write: Write) -> None:
     """``leafwise check ... | head -0`` ends without a traceback."""
     code = (
         "import os, sys; read, w = os.pipe(); os.close(read); os.dup2(w, 1)\n"
-        "from leafwise.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        "from leafwise_cli import main; sys.exit(main(sys.argv[1:]))"
     )
     done = run("-c", code, "check", "--fields", write(GOOD))
     assert "Traceback" not in done.stderr

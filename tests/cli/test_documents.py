@@ -1,12 +1,9 @@
-"""JUnit XML and SARIF: what CI systems read."""
+"""SARIF: what CI systems read."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
-
-import pytest
 
 import leafwise as lw
 from leafwise.cli import documents
@@ -25,7 +22,7 @@ WORST = "\x00\x1b[31m<a href=\"x\">&amp;]]> \ud800 \ufffe 'é'\n\t\U0001f600"
 def row(kind: str, verdict: Verdict, note: str = "") -> CheckedRow:
     """Return a row."""
     return CheckedRow("n", static=True, kind=kind, change=f"2 -> {WORST}", predicted="reuse",
-               traces=0, compiles=0, verdict=verdict, note=note, seconds=0.25)  # fmt: skip
+               traces=0, compiles=0, verdict=verdict, note=note)  # fmt: skip
 
 
 CAUTION = Caution(
@@ -45,9 +42,9 @@ REPORTS = (
             row("", Verdict.ERROR, "ValueError: no"),
         ),
         laws=(
-            LawResult("round-trip", Verdict.OK, seconds=1.5),
+            LawResult("round-trip", Verdict.OK),
             LawResult("copies", Verdict.VIOLATION, "P.n", f"P.n: lost\n  got: {WORST}"),
-            LawResult("equality", Verdict.ERROR, "", "RuntimeError: deep"),
+            LawResult("treedef-equality", Verdict.ERROR, "", "RuntimeError: deep"),
             LawResult("static-types", Verdict.WARNING, "P.n", "P.n: shared"),
         ),
         warnings=(CAUTION,),
@@ -60,91 +57,6 @@ REPORTS = (
     ClassReport("m.py:R", "R(text='a')", (), left_out="R.text: JAX cannot trace it"),
 )
 RUN = CheckRun(REPORTS, 3)
-
-
-def junit(run: CheckRun = RUN) -> ET.Element:
-    """Return the document, parsed."""
-    return ET.fromstring(documents.as_junit(run, 2.5))  # noqa: S314  # our own
-
-
-def test_junit_counts() -> None:
-    """One case a change and law; failures, errors and skipped ones are counted."""
-    root = junit()
-    assert root.tag == "testsuites"
-    (suite,) = root
-    cases = suite.findall("testcase")
-    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": str(len(cases)),
-        "failures": "2",
-        "errors": "3",
-        "skipped": "2",
-    }
-    assert len(cases) == 5 + 4 + 1 + 1
-    assert suite.get("time") == "2.500"
-    assert suite.get("timestamp")
-    outcomes = {
-        (case.get("classname"), case.get("name")): [child.tag for child in case] for case in cases
-    }
-    assert outcomes == {
-        ("m.py:P", "field n: value"): [],
-        ("m.py:P", "field n: type"): [],
-        ("m.py:P", "field n: shape"): ["failure"],
-        ("m.py:P", "field n: dtype"): ["skipped"],
-        ("m.py:P", "field n"): ["error"],
-        ("m.py:P", "law round-trip"): [],
-        ("m.py:P", "law copies"): ["failure"],
-        ("m.py:P", "law equality"): ["error"],
-        ("m.py:P", "law static-types"): ["system-out"],
-        ("m.py:Q", "build"): ["error"],
-        ("m.py:R", "build"): ["skipped"],
-    }
-
-
-def test_junit_texts() -> None:
-    """A failure has the whole counterexample, and its first line as message."""
-    (suite,) = junit()
-    cases = {case.get("name"): case for case in suite}
-    failure = cases["law copies"][0]
-    assert failure.get("message") == "P.n: lost"
-    assert (failure.text or "").startswith("P.n: lost\n  got: ")
-    assert cases["law round-trip"].get("time") == "1.500"
-    shown = cases["law static-types"][0].text or ""
-    for words in ("f(1) -> 1", "f(True) -> ", "compiled afresh -> True", "@lw.pytree"):
-        assert words in shown
-
-
-def test_junit_holds_any_character() -> None:
-    """What XML cannot hold is written in another way, as pytest does; the rest stays."""
-    text = documents.as_junit(RUN, 1.0)
-    text.encode()
-    (suite,) = junit()
-    failure = next(case for case in suite if case.get("name") == "law copies")[0]
-    assert "#x00#x1B[31m<a href=\"x\">&amp;]]> #xD800 #xFFFE 'é'" in (failure.text or "")
-    assert "\U0001f600" in (failure.text or "")
-
-
-def test_junit_looks_like_pytests(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Elements and attributes are those that pytest writes."""
-    pytester.makepyfile(
-        "import pytest\n"
-        "def test_a(): assert False\n"
-        "def test_b(): pytest.skip()\n"
-        "@pytest.fixture\ndef f(): 1 / 0\n"
-        "def test_c(f): print('out')\n"
-    )
-    pytester.runpytest_inprocess(
-        "--junitxml=theirs.xml", "-p", "no:xdist", "-p", "no:randomly", "-q"
-    )
-    theirs = ET.parse(pytester.path / "theirs.xml").getroot()  # noqa: S314  # pytest's own
-    known: dict[str, set[str]] = {}
-    for element in theirs.iter():
-        known.setdefault(element.tag, set()).update(element.attrib)
-    known["system-out"] = set()
-    known["skipped"].add("message")
-    for element in junit().iter():
-        assert set(element.attrib) <= known[element.tag], element.tag
 
 
 def sarif() -> dict[str, Any]:
@@ -172,7 +84,7 @@ def test_sarif_results() -> None:
         ("field-change", "error"),
         ("field-change", "error"),
         ("copies", "error"),
-        ("equality", "error"),
+        ("treedef-equality", "error"),
         ("static-types", "warning"),
         ("not-checked", "error"),
     ]
@@ -196,26 +108,21 @@ class P:
 """
 
 
-def test_files_of_the_command(write: Write, check: Check, tmp_path: Path) -> None:
-    """Both files are written beside what is printed, wherever the module goes."""
+def test_a_file_of_the_command(write: Write, check: Check, tmp_path: Path) -> None:
+    """The file is written where the command ran, wherever the module goes; JSON is printed."""
     file = write(f"import os, pathlib\npathlib.Path('away').mkdir()\nos.chdir('away')\n{SOURCE}")
-    outcome = check(file, "--junit", "out.xml", "--sarif", "out.sarif", "--json")
+    outcome = check(file, "--sarif", "out.sarif", "--json")
     assert outcome.code == 0
     assert outcome.names == ["P"]
-    root = ET.parse(tmp_path / "out.xml").getroot()  # noqa: S314  # our own
-    assert root[0].get("tests") == "6"
     document = json.loads((tmp_path / "out.sarif").read_text(encoding="utf-8"))
     assert document["runs"][0]["results"] == []
 
 
-@pytest.mark.parametrize("option", ["--junit", "--sarif"])
-def test_files_that_cannot_be_written(
-    option: str, write: Write, check: Check, tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_written(write: Write, check: Check, tmp_path: Path) -> None:
     """That is said before anything is run."""
     (tmp_path / "folder").mkdir()
     file = write("raise ValueError('was run')\n")
-    for name in ("missing/out.xml", "folder"):
-        outcome = check(file, option, name)
+    for name in ("missing/out.sarif", "folder"):
+        outcome = check(file, "--sarif", name)
         assert (outcome.code, outcome.out) == (2, "")
         assert outcome.err == f"leafwise check: cannot write {name}\n"

@@ -12,7 +12,7 @@ import jax
 import pytest
 
 from leafwise._jit import recorder
-from leafwise.cli import main
+from leafwise_cli import main
 
 pytestmark = pytest.mark.slow  # a process of its own for each script
 
@@ -372,7 +372,7 @@ def test_jax_is_left_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str
         return jax.jit, [*sys.argv], [*sys.path], recorder._watchers
 
     before = state()
-    assert main.main(["explain", str(script)]) == 1
+    assert main(["explain", str(script)]) == 1
     assert state() == before
     assert "1 trace" in capsys.readouterr().out
 

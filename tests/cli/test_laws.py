@@ -136,7 +136,10 @@ def test_examples_and_seed(write: Write, check_all: Check, asked: list[Any]) -> 
         (["--timeout", "0"], "seconds"),
         (["--timeout", "inf"], "seconds"),
         (["--timeout", "soon"], "seconds"),
-        (["--law", "statictypes"], "did you mean static-types?"),
+        (
+            ["--law", "statictypes"],
+            "(did you mean 'static-types'?); there are round-trip, any-leaf",
+        ),
         (["--law", "zzz"], "round-trip, any-leaf"),
         (["--field", "m", "--field", "z", "--laws"], "--field"),
         (["--law", "copies", "--fields"], "--law"),
@@ -166,11 +169,11 @@ def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
 
 def test_a_broken_law_is_told(write: Write, check_all: Check) -> None:
     """A class that loses a static: the summary counts it, and the counterexample follows."""
-    outcome = check_all(write(BROKEN), "--law", "state", "--law", "key-paths")
+    outcome = check_all(write(BROKEN), "--law", "no-hidden-state", "--law", "key-paths")
     assert outcome.code == 1
     assert "1 law broken" in outcome.out
     assert "1/2" in outcome.out
-    assert "broken: law state" in outcome.out
+    assert "broken: law no-hidden-state" in outcome.out
     assert "Lossy.n" in outcome.out
     assert "fix:" in outcome.out
     assert outcome.out.rstrip().endswith("1 class, 2 laws: 1 law not as promised")
@@ -178,13 +181,13 @@ def test_a_broken_law_is_told(write: Write, check_all: Check) -> None:
 
 def test_two_runs_agree(write: Write, check_all: Check) -> None:
     """Equal seeds give equal documents."""
-    arguments = (write(BROKEN), "--law", "state", "--examples", "5", "--json")
+    arguments = (write(BROKEN), "--law", "no-hidden-state", "--examples", "5", "--json")
     assert check_all(*arguments) == check_all(*arguments)
 
 
 def test_the_counterexample_is_small(write: Write, check_all: Check) -> None:
     """What is shown is shrunk: any other static than the default, the smallest."""
-    outcome = check_all(write(BROKEN), "--law", "state", "--json")
+    outcome = check_all(write(BROKEN), "--law", "no-hidden-state", "--json")
     (result,) = outcome.document["classes"][0]["laws"]
     assert (result["verdict"], result["path"]) == ("violation", "Lossy.n")
     assert result["message"].startswith("Lossy.n")
@@ -295,7 +298,7 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
 
     monkeypatch.setattr(run_module, "check_class", interrupted)
     file = write(SOURCE)
-    outcome = check_all(file, "--fields", "--junit", "out.xml")
+    outcome = check_all(file, "--fields")
     assert outcome.code == 130
     assert "interrupted, 1 class to go" in outcome.out
     assert "P(x=" in outcome.out
@@ -335,7 +338,7 @@ def test_instances_that_take_long(
     monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]]
 ) -> None:
     """Where others take long to make, each law is tried on the one instance, and says so."""
-    chosen = CheckOptions(laws=(Law.COPIES, Law.STATE), fields=False)
+    chosen = CheckOptions(laws=(Law.COPIES, Law.NO_HIDDEN_STATE), fields=False)
     quick = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
     assert [each["cls"] for each in asked] == [HoldsHeavy] * 2
     assert [law.message for law in quick.laws] == ["", ""]
@@ -369,7 +372,7 @@ def test_a_static_that_only_its_copy_makes_unfit(write: Write, check_all: Check)
             w: jax.Array
             opt: typing.Any = lw.static_field(by="content", default=Pair(jnp.tanh, jnp.sin))
     """)
-    names = ("equality", "static-hash", "copies", "static-values", "static-types")
+    names = ("treedef-equality", "aux-data-hash", "copies", "static-values", "static-types")
     laws = [word for name in names for word in ("--law", name)]
     outcome = check_all(file, *laws, "--examples", "10")
     assert outcome.code == 0, outcome.out

@@ -95,7 +95,7 @@ def test_narrow_tables_keep_everything(width: int) -> None:
 LAWS = (
     LawResult("round-trip", Verdict.OK),
     LawResult("copies", Verdict.VIOLATION, "P.n", "P.n: [lost]\n  got: 2"),
-    LawResult("equality", Verdict.ERROR, "", "RuntimeError: deep"),
+    LawResult("treedef-equality", Verdict.ERROR, "", "RuntimeError: deep"),
     LawResult("replace", Verdict.ERROR, "", "RuntimeError: deep"),
 )
 
@@ -121,7 +121,7 @@ def test_summary_has_one_line_a_class() -> None:
     assert "mismatch: predicted 0 traces" in text
     assert not any(line[-1:] == ["ok"] for line in lines), "no row that is ok"
     assert "broken: law copies\n  P.n: [lost]\n    got: 2\n" in text
-    assert "error: laws equality, replace\n  RuntimeError: deep\n" in text
+    assert "error: laws treedef-equality, replace\n  RuntimeError: deep\n" in text
     assert "not checked Q.part: no values" in text
     assert "2 changes and 3 laws not as promised, 1 class not checked, 1 class left out" in text
 

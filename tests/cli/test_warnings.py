@@ -99,7 +99,7 @@ def test_the_cure_cures() -> None:
 
 def test_mutable_statics() -> None:
     """A static list or object that changes in place leaves the old program to answer."""
-    sizes, config = shown(Params, Law.STATIC_HASH)
+    sizes, config = shown(Params, Law.AUX_DATA_HASH)
     assert results(sizes) == ["int32[] weak 0", "int32[] weak 0", "int32[] weak 1"]
     assert "p.sizes.append(9)" in sizes.calls[1].text
     assert sizes.fix.endswith(
@@ -111,7 +111,7 @@ def test_mutable_statics() -> None:
 
 def test_another_class() -> None:
     """An instance of another class comes out of `lax.cond` as one of this class."""
-    (found,) = shown(Params, Law.TOLD_APART)
+    (found,) = shown(Params, Law.DISTINCT_CLASSES)
     assert results(found) == ["Params", "Params", "Other"]
 
 
@@ -136,7 +136,7 @@ def test_a_key_that_reading_changes() -> None:
         def area(self) -> int:
             return 3
 
-    (found,) = shown(Layer, Law.STABLE_KEY)
+    (found,) = shown(Layer, Law.STABLE_TREEDEF)
     assert results(found) == ["traced once", "traced once more", "traced never"]
 
 
@@ -173,7 +173,7 @@ def report_with(
 @pytest.mark.parametrize("law", list(SHOWN))
 def test_known_faults_are_warnings(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of another library, what can be shown is a warning; of leafwise it fails."""
-    if law is not Law.STABLE_KEY:  # that one is equinox's
+    if law is not Law.STABLE_TREEDEF:  # that one is equinox's
         report, result = report_with(monkeypatch, Params, law)
         assert (result.verdict, report.passed) == (Verdict.WARNING, True)
         assert {warning.law for warning in report.warnings} == {law}

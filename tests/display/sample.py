@@ -4,9 +4,9 @@ import itertools
 from typing import Any, cast
 
 from leafwise._display.shape import (
-    EventKind,
+    EventKindText,
     EventRecord,
-    Explained,
+    ExplanationRecord,
     FunctionRecord,
     ReasonRecord,
     Report,
@@ -45,7 +45,7 @@ def explained(
     outcome: str = "retrace",
     nearest: int | None = 0,
     unsound: tuple[ReasonRecord, ...] = (),
-) -> Explained:
+) -> ExplanationRecord:
     return {
         "outcome": outcome,
         "nearest": nearest,
@@ -58,7 +58,7 @@ FIRST = explained(nearest=None)
 
 
 def event(
-    kind: EventKind = "trace", start: float = 0.0, seconds: float = 0.1, **more: Any
+    kind: EventKindText = "trace", start: float = 0.0, seconds: float = 0.1, **more: Any
 ) -> EventRecord:
     base: dict[str, Any] = {
         "kind": kind,
@@ -73,7 +73,7 @@ def event(
     return cast("EventRecord", base | more)
 
 
-def call(start: float, why: Explained | None, **more: Any) -> list[EventRecord]:
+def call(start: float, why: ExplanationRecord | None, **more: Any) -> list[EventRecord]:
     """Return what one call that traces leads to: 0.6 s in all."""
     return [
         event("trace", start, 0.1, explanation=why, **more),

@@ -14,7 +14,7 @@ pytest.importorskip("lineax")
 pytest.importorskip("numpyro")
 
 OPTIONS = CheckOptions(examples=2)
-TYPES, CLASSES = "static-types", "told-apart"
+TYPES, CLASSES = "static-types", "distinct-classes"
 TARGETS: dict[str, set[str]] = {
     "optax._src.transform:ScaleByAdamState": set(),
     "optax:MultiStepsState": set(),

@@ -40,6 +40,7 @@ def test_another_name_retraces(result: Any) -> None:
     assert (result.renamed.traces, result.renamed.compiles) == (1, 1)
 
 
+@pytest.mark.slow
 def test_learning_rate_is_used(example: ModuleType) -> None:
     """A step with learning rate 0 leaves the network alone; another one does not."""
     images, labels = jnp.ones((8, 64)), jnp.arange(8)

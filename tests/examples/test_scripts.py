@@ -31,6 +31,7 @@ def test_scripts_are_found() -> None:
     ]
 
 
+@pytest.mark.nightly  # the tests beside this one run them in this process
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_script_runs(script: str) -> None:
     """Run from the repository's root, an example exits with 0 and ends with a sentence."""

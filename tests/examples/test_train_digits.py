@@ -38,6 +38,7 @@ def test_new_optimizer_retraces(result: Any) -> None:
     assert (result.new_optimizer.traces, result.new_optimizer.compiles) == (1, 1)
 
 
+@pytest.mark.slow
 def test_learning_rate_is_used(example: ModuleType) -> None:
     """A step with learning rate 0 leaves the model alone; another one does not."""
     images, labels = jax.numpy.ones((8, 64)), jax.numpy.arange(8)

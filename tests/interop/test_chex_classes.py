@@ -141,7 +141,14 @@ def test_as_a_static() -> None:
 
 ACTS = st.sampled_from(["relu", "tanh"])
 FEW = settings(max_examples=10)
-LAWS = ["round-trip", "key-paths", "static-types", "static-hash", "told-apart", "transformations"]
+LAWS = [
+    "round-trip",
+    "key-paths",
+    "static-types",
+    "aux-data-hash",
+    "distinct-classes",
+    "transformations",
+]
 
 
 @works("chex", "leafwise's property tests check chex dataclasses with leafwise classes in them")

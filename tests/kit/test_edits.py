@@ -75,6 +75,7 @@ def test_a_wanted_change_shrinks() -> None:
 AVALS = (EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(edits(BIG))
 def test_an_edit_changes_one_thing(edit: Edit[Nested[Any]]) -> None:
@@ -287,6 +288,7 @@ def test_recursion_ends() -> None:
     assert [spot for spot in spots(deep) if spot.role is Role.CONTAINER]
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(st.data())
 def test_edits_of_what_was_drawn(data: st.DataObject) -> None:

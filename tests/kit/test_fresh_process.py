@@ -31,6 +31,7 @@ def test_a_sound_class() -> None:
     check(travellers.Sound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
@@ -87,6 +88,7 @@ def test_a_module_of_a_folder_that_is_not_on_the_path(
         check(module.Params)
 
 
+@pytest.mark.slow
 def test_the_answers() -> None:
     """The process answers what is missing, and imports by the folder it is told."""
     process = FarProcess()
@@ -106,6 +108,7 @@ def test_the_answers() -> None:
     process.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["", "0", "1"])
 def test_texts_have_other_hashes_there(seed: str) -> None:
     """Whatever the seed of hashes here, it is another one there: else the law would be blind."""
@@ -149,6 +152,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_methods_of_a_script(tmp_path: Path) -> None:
     """A bound method of a class of ``__main__`` is not sent to where there is another one."""
     script = tmp_path / "script.py"

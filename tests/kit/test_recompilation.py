@@ -34,12 +34,14 @@ def scaled(p: Params) -> Any:
     return getattr(jax.nn, p.act)(p.w * p.lr)
 
 
+@pytest.mark.slow
 def test_predictions_hold() -> None:
     """Of a class of any library, every change does what is predicted."""
     for cls in (Params, specimens.Nested, Flax, specimens.Equinox, specimens.Chex, specimens.Pair):
         check_recompilation(cls, settings=FEW)
 
 
+@pytest.mark.slow
 def test_claims_hold() -> None:
     """True claims pass."""
     check_recompilation(params, retrace_on={"act", "n"}, reuse_on={"lr", "w"}, settings=FEW)
@@ -68,6 +70,7 @@ def test_claims_are_about_other_values() -> None:
         check_pytree(flax, laws="static-types", settings=FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrap", [lambda f: f, jax.jit, lw.jit, eqx.filter_jit], ids=["plain", "jax", "lw", "eqx"]
 )
@@ -78,6 +81,7 @@ def test_of_a_function(wrap: Any) -> None:
     check_recompilation(params, fun, retrace_on="act", reuse_on=reuse, settings=FEW)
 
 
+@pytest.mark.slow
 def test_of_a_function_that_closes_over_a_number() -> None:
     """A function that is jitted in the test keeps nothing from one example to the next."""
     calls = []
@@ -110,6 +114,7 @@ def test_a_leaf_in_the_key() -> None:
     assert caught.value.path == "Nosy.x"
 
 
+@pytest.mark.slow
 def test_a_wrong_prediction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the oracle blind, the law would say so: it cannot pass by agreeing with itself."""
     monkeypatch.setattr(_recompilation, "explain", lambda before, _: lw.explain(before, before))
@@ -123,6 +128,7 @@ def test_jax_that_traces_nothing() -> None:
         check_recompilation(params, retrace_on="n", settings=FEW)
 
 
+@pytest.mark.slow
 def test_the_longer_claim_counts() -> None:
     """Of two claims about a path, the one that names more of it counts."""
 
@@ -312,6 +318,7 @@ def test_threads(plain: Any) -> None:
     thread.join()
 
 
+@pytest.mark.slow
 def test_check_draws_the_arguments(plain: Any) -> None:
     """`check` tests drawn arguments, by annotations; every other value is reused."""
     recompiles_only_on("config.depth", "config.act")(plain).check(settings=FEW)
@@ -320,6 +327,7 @@ def test_check_draws_the_arguments(plain: Any) -> None:
     assert caught.value.path == "plain.config.act"
 
 
+@pytest.mark.slow
 def test_check_takes_strategies() -> None:
     """A parameter without an annotation takes a strategy; a wrong name is refused."""
 
@@ -376,6 +384,7 @@ def test_dataclasses_are_arguments_too() -> None:
         step(Settings(jnp.float32(1)), X)
 
 
+@pytest.mark.slow
 def test_check_knows_static_arguments() -> None:
     """A static argument of any type is one that retraces, unless it is among the paths."""
 
@@ -390,6 +399,7 @@ def test_check_knows_static_arguments() -> None:
         assert caught.value.path == wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_check_with_few_examples(seed: int) -> None:
     """However few examples are wanted, every path is tried."""
@@ -418,6 +428,7 @@ def test_check_of_a_function_that_raises() -> None:
         guarded.check(n=st.integers(20), settings=FEW)
 
 
+@pytest.mark.slow
 def test_a_bound_method_that_is_jitted() -> None:
     """The instance of a bound method is given: what is static is counted without it."""
 
@@ -429,6 +440,7 @@ def test_a_bound_method_that_is_jitted() -> None:
     check_recompilation(params, Model().run, reuse_on=["w", "lr"], retrace_on="n", settings=FEW)
 
 
+@pytest.mark.slow
 def test_what_check_cannot_draw() -> None:
     """A parameter of which nothing is known is named; a lambda can be checked."""
     guarded = recompiles_only_on("p")(lambda p, n: p * n)

@@ -28,7 +28,8 @@ def score(outcomes: Iterable[tuple[str, str, bool]]) -> str:
     found = sum(all(passed) for passed in faults.values())
     blamed = sum(not all(passed) for passed in correct.values())
     seeds = min(map(len, faults.values()), default=0)
+    times = f"{seeds} seeds" if seeds != 1 else "1 seed"
     return (
-        f"leafwise.testing: {found} of {len(faults)} planted faults found ({seeds} seeds each), "
+        f"leafwise.testing: {found} of {len(faults)} planted faults found ({times} each), "
         f"{blamed} false alarms in {len(correct)} correct classes"
     )

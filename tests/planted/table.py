@@ -54,7 +54,7 @@ class Planted:
 def _statics() -> list[Planted]:
     twin = statics.Layer
     trip, values, types = Law.ROUND_TRIP, Law.STATIC_VALUES, Law.STATIC_TYPES
-    hashes, equality, stable = Law.STATIC_HASH, Law.EQUALITY, Law.STABLE_KEY
+    hashes, equality, stable = Law.AUX_DATA_HASH, Law.TREEDEF_EQUALITY, Law.STABLE_TREEDEF
     every = ("rate", "width", "act")
     return [
         Planted(
@@ -125,7 +125,7 @@ def _statics() -> list[Planted]:
 
 def _containers() -> list[Planted]:
     twin = containers.Filter
-    values, hashes, equality = Law.STATIC_VALUES, Law.STATIC_HASH, Law.EQUALITY
+    values, hashes, equality = Law.STATIC_VALUES, Law.AUX_DATA_HASH, Law.TREEDEF_EQUALITY
     window = ("window",)
     return [
         Planted(containers.AuxHasArray, twin, (equality, hashes), window, "jax#28659"),
@@ -154,7 +154,7 @@ def _containers() -> list[Planted]:
 def _children() -> list[Planted]:
     twin = children.Body
     trip, leaf, same = Law.ROUND_TRIP, Law.ANY_LEAF, Law.IDENTITY_MAP
-    transformed, state = Law.TRANSFORMATIONS, Law.STATE
+    transformed, state = Law.TRANSFORMATIONS, Law.NO_HIDDEN_STATE
     return [
         Planted(children.Reordered, twin, (trip, leaf), ("pos", "vel"), "jax#19547"),
         Planted(children.SortedByName, twin, (trip, leaf), children.NAMES, "jax#4085"),
@@ -227,7 +227,11 @@ def _construction() -> list[Planted]:
         ),
         Planted(construction.PostInitNormalises, weights, (post,), (), "kUPS#290"),
         Planted(
-            construction.PostInitLists, weights, (Law.NO_LEAKS, post), (), "registries of instances"
+            construction.PostInitLists,
+            weights,
+            (Law.NO_TRACER_LEAKS, post),
+            (),
+            "registries of instances",
         ),
         Planted(
             construction.PostInitConverts,
@@ -246,7 +250,7 @@ def _construction() -> list[Planted]:
         Planted(
             construction.InitFalseDropped,
             derived,
-            (Law.STATE,),
+            (Law.NO_HIDDEN_STATE,),
             ("area",),
             "jax_dataclasses, tjax: statics with init=False",
         ),
@@ -262,7 +266,7 @@ def _construction() -> list[Planted]:
 
 def _inheritance() -> list[Planted]:
     twin = inheritance.Ball
-    state, equality, hashes = Law.STATE, Law.EQUALITY, Law.STATIC_HASH
+    state, equality, hashes = Law.NO_HIDDEN_STATE, Law.TREEDEF_EQUALITY, Law.AUX_DATA_HASH
     return [
         Planted(
             inheritance.NewStaticLost,
@@ -304,7 +308,7 @@ def _inheritance() -> list[Planted]:
 
 
 def _caches() -> list[Planted]:
-    twin, stable, values = caches.Gaussian, Law.STABLE_KEY, Law.STATIC_VALUES
+    twin, stable, values = caches.Gaussian, Law.STABLE_TREEDEF, Law.STATIC_VALUES
     return [
         Planted(caches.CachedInAux, twin, (stable,), ("volume",), "equinox#539"),
         Planted(caches.CachedIsChild, twin, (stable,), ("precision",), "numpyro#1778, netket#835"),
@@ -360,7 +364,7 @@ def _copying() -> list[Planted]:
 
 
 def _leaks() -> list[Planted]:
-    twin, laws = children.Body, (Law.NO_LEAKS,)
+    twin, laws = children.Body, (Law.NO_TRACER_LEAKS,)
     return [
         Planted(leaks.KeepsInstances, twin, laws, (), "jax#9283"),
         Planted(leaks.KeepsLeaves, twin, laws, (), "tinygp#139"),
@@ -373,7 +377,7 @@ def _leaks() -> list[Planted]:
 def _confusion() -> list[Planted]:
     twin = confusion.Point
     return [
-        Planted(confusion.Cartesian, twin, (Law.TOLD_APART,), (), "jax: register_dataclass"),
+        Planted(confusion.Cartesian, twin, (Law.DISTINCT_CLASSES,), (), "jax: register_dataclass"),
         Planted(
             confusion.PlainNode,
             twin,

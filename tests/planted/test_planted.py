@@ -17,6 +17,7 @@ SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2)))
 Record = Callable[[str, object], None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("planted", FAULTS, ids=lambda planted: planted.name)
 def test_fault_is_found(planted: Planted, seed: int, record_property: Record) -> None:

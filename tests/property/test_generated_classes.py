@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leafwise.testing.strategies import DrawnClass, pytree_classes
+from .drawn_classes import DrawnClass, pytree_classes
 
 
 @given(pytree_classes())

@@ -109,6 +109,6 @@ def test_different_values_have_different_reprs(pair: tuple[Recipe, Recipe]) -> N
     """JAX's messages print keys: where two differ, so does what is printed."""
     first, second = (build(recipe) for recipe in pair)
     if not same(first, second):
-        keys = [jax.tree.structure(Params(1.0, value)).aux_data()[1] for value in (first, second)]
+        keys = [jax.tree.structure(Params(1.0, value)).node_data()[1] for value in (first, second)]
         assert repr(keys[0]) != repr(keys[1])
         assert repr(keys[0]).startswith("Params(s=")

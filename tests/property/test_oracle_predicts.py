@@ -86,6 +86,7 @@ EXAMPLES = {"ci": 200, "thorough": 20_000}
 many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 25))
 
 
+@pytest.mark.slow
 @many
 @given(edits())
 def test_prediction_is_what_jax_does(edit: tuple[CallRecipe, CallRecipe, set[str]]) -> None:
@@ -132,6 +133,7 @@ def test_history_decides(history: list[CallRecipe]) -> None:
     event(f"{len(function.traces)} traces")
 
 
+@pytest.mark.slow
 @given(edits())
 def test_filter_jit(edit: tuple[CallRecipe, CallRecipe, set[str]]) -> None:
     """Under `equinox.filter_jit` the prediction holds too: leaves that are no arrays are static."""

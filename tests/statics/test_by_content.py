@@ -688,7 +688,7 @@ def test_ids_are_not_mistaken() -> None:
     for i in range(50):
         function = closing(c=type("C", (), {"i": i}))
         p = P(1.0, function)
-        seen.add(jax.tree.structure(p).aux_data()[1])
+        seen.add(jax.tree.structure(p).node_data()[1])
         cell(function).cell_contents = None
     assert len(seen) == 50
 

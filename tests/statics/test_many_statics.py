@@ -269,7 +269,7 @@ def test_exported_programs_can_be_written() -> None:
 
     def load(data: bytes) -> Any:
         static: int = pickle.loads(data)  # noqa: S301
-        return jax.tree.structure(Sent(0, static)).aux_data()[1]
+        return jax.tree.structure(Sent(0, static)).node_data()[1]
 
     export.register_pytree_node_serialization(
         Sent,

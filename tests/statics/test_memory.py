@@ -207,7 +207,7 @@ def test_threads_share_one_key_object() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    found = [id(jax.tree.structure(p).aux_data()[1]) for p in keep]
+    found = [id(jax.tree.structure(p).node_data()[1]) for p in keep]
     assert len(set(found)) == 200
 
 

@@ -148,7 +148,7 @@ def test_a_static_class_redefined() -> None:
 
     first, second = Sound(1.0, define()()), Sound(1.0, define()())
     assert jax.tree.structure(first) != jax.tree.structure(second)
-    keys = [repr(jax.tree.structure(p).aux_data()[1]) for p in (first, second)]
+    keys = [repr(jax.tree.structure(p).node_data()[1]) for p in (first, second)]
     assert keys[0] != keys[1]
 
 

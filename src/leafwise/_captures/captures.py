@@ -12,12 +12,13 @@ from leafwise._captures.places import BoundIn
 from leafwise._captures.source_lines import CapturedAt, SourceLines
 from leafwise._captures.treatment import CapturedLeaf, Contents, LeafTreatments, treatment_of
 from leafwise._captures.walk import Binding, Treatment, bindings_of
-from leafwise._display import captured
-from leafwise._display.shape import Captured, CapturedValue
+from leafwise._display import captures_table
+from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
-from leafwise._objects.code import MISSING, is_installed_module
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._trees.nodes import open_node
 
@@ -126,7 +127,7 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
         """The bytes of all captured arrays, of each array once."""
         return sum(dict(pair for each in self for pair in each.arrays).values())
 
-    def as_dict(self) -> Captured:
+    def as_dict(self) -> CapturesRecord:
         """Return it as plain values, which `json.dumps` takes."""
         return {
             "function": self.function,
@@ -137,7 +138,7 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
 
     def __str__(self) -> str:
         """Return a table, a line for each capture; what belongs to packages is one line."""
-        return "\n".join(captured.lines(self.as_dict()))
+        return "\n".join(captures_table.format_lines(self.as_dict()))
 
     def __repr__(self) -> str:
         """Return the table."""
@@ -145,7 +146,7 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
 
     def _repr_html_(self) -> str:
         """Return a table, for notebooks."""
-        return captured.page(self.as_dict())
+        return captures_table.format_html(self.as_dict())
 
     def __rich__(self) -> object:
         """Return a table, for `rich.print`."""
@@ -158,7 +159,7 @@ def _load_captures(found: tuple[Capture, ...], function: str, large: int) -> Cap
     return Captures(found, function=function, large=large)
 
 
-def _as_dict(capture: Capture) -> CapturedValue:
+def _as_dict(capture: Capture) -> CaptureRecord:
     return {
         "name": capture.name,
         "treatment": capture.treatment.value,

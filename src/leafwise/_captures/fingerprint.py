@@ -23,9 +23,10 @@ from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, For
 from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._captures.walk import Binding, bindings_of
 from leafwise._objects.attributes import wrapped_by
-from leafwise._objects.code import MISSING, is_installed_module
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
-from leafwise._objects.text import describe_array, shorten
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import Verbatim, describe_array, shorten
 
 MOST_CAPTURES: Final = 64
 """So many captures of a function are checked at each call; further ones are large."""
@@ -170,18 +171,9 @@ def describe_value(value: Any) -> str:
     try:
         if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, Tracer):
             return _describe_array_value(value)
-        return shorten(_RawText(describe(value, DescribeOptions(short=True))), 120)
+        return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)
     except Exception:  # noqa: BLE001  # the user's own code
         return shorten(value, 120)
-
-
-class _RawText(str):
-    """A text whose repr is itself, for `shorten`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def _describe_array_value(value: Any) -> str:
@@ -322,4 +314,4 @@ def _format_parts(form: Form) -> str:
         text = f"{{{', '.join(items)}}}"
     else:
         return f"<{kind}>"
-    return shorten(_RawText(text), 80)
+    return shorten(Verbatim(text), 80)

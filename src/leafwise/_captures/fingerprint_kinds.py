@@ -44,8 +44,9 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import MISSING, facts_of, function_in, is_installed_module
+from leafwise._objects.code import facts_of, function_in, is_installed_module
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 
 

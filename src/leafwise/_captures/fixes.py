@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from leafwise._objects.attributes import compares_by_identity, hides, is_callable
-from leafwise._objects.code import MISSING
+from leafwise._objects.stand_ins import MISSING
 
 
 class Way(StrEnum):

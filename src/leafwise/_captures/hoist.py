@@ -11,7 +11,7 @@ from leafwise._captures.hoist_kinds import Path
 from leafwise._captures.hoist_walk import HoistWalk
 from leafwise._captures.rebuild import Fixed, JittedPart, Making, Part, Slot, parts_below, prune
 from leafwise._captures.walk import bindings_of
-from leafwise._objects.code import MISSING
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.where import mask

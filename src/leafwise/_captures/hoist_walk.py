@@ -38,7 +38,6 @@ from leafwise._captures.rebuild import (
 from leafwise._jax.compat import jit_options
 from leafwise._objects.attributes import attributes
 from leafwise._objects.code import (
-    MISSING,
     Chain,
     contents,
     facts_of,
@@ -47,6 +46,7 @@ from leafwise._objects.code import (
     own_bases,
 )
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING
 from leafwise._trees.nodes import open_node
 
 Hoistable = Part | Slot | None

@@ -14,7 +14,8 @@ import numpy as np
 
 from leafwise._captures.bytecode import Asked, Item, Read, Step, Usage
 from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
-from leafwise._objects.code import MISSING, contents
+from leafwise._objects.code import contents
+from leafwise._objects.stand_ins import MISSING
 
 
 class BoundIn(StrEnum):

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 
 from leafwise._objects.attributes import attributes
-from leafwise._objects.code import MISSING
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING
 
 Key: TypeAlias = Any
 """Where a part stands in what holds it: the index of a cell, the name of an attribute."""

@@ -44,8 +44,9 @@ from leafwise._objects.attributes import (
     is_tree,
     wrapped_by,
 )
-from leafwise._objects.code import MISSING, is_installed_module, own_bases
+from leafwise._objects.code import is_installed_module, own_bases
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
 PASSED_OVER: Final = frozenset(
@@ -532,7 +533,7 @@ class Binding:
     place: CapturedPlace
 
     def read(self) -> Any:
-        """Return the current value; `leafwise._objects.code.MISSING` if nothing is bound.
+        """Return the current value; `MISSING` if nothing is bound.
 
         No property and no ``__getattr__`` runs.
         """

@@ -9,6 +9,7 @@ import numpy as np
 
 from leafwise._classes.instance import pformat, represent
 from leafwise._classes.registry import spec_of
+from leafwise._objects.text import Verbatim
 
 _NARROWEST: Final = 20
 
@@ -55,7 +56,7 @@ def _fields(self: Any) -> Iterator[tuple[str, Any]]:
 def _summary(value: Any, above: tuple[int, ...]) -> Any:
     """Return a value with its arrays in short, as far as containers of Python go."""
     if isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
-        return _Text(pformat(value))
+        return Verbatim(pformat(value))
     kind: type = type(value)
     if id(value) in above or kind not in (list, tuple, dict):
         return value
@@ -65,17 +66,7 @@ def _summary(value: Any, above: tuple[int, ...]) -> Any:
     return kind(_summary(item, inside) for item in value)
 
 
-class _Text:
-    """What a printer that asks for a repr is to print."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-_NOT_SET: Final = _Text("<not set>")
+_NOT_SET: Final = Verbatim("<not set>")
 
 
 def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:

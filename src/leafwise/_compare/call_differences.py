@@ -5,9 +5,11 @@ from typing import Final
 
 from leafwise._compare import fixes
 from leafwise._compare.leaf_differences import static_reason
-from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._jax.compat import UNNAMED_CONFIG
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import Verbatim
 from leafwise._trees.equality import jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind, device_order
 
@@ -34,7 +36,7 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     for name, its in later.items():
         if name == "jax_disable_jit":  # nothing is jitted then: see `_compare`
             continue
-        mine, shown = earlier.get(name, ABSENT), _CONFIG_NAMES.get(name, name)
+        mine, shown = earlier.get(name, MISSING), _CONFIG_NAMES.get(name, name)
         if shown in seen or (seen and name == UNNAMED_CONFIG) or jax_equal(mine, its):
             continue
         seen.add(shown)
@@ -54,7 +56,7 @@ def _refused(before: Signature, after: Signature) -> Iterator[Reason]:
             continue
         path = after.leaf_paths[place]
         earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
-        was = Verbatim(earlier[path]) if path in earlier else ABSENT
+        was = Verbatim(earlier[path]) if path in earlier else MISSING
         yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), fix)
 
 
@@ -100,7 +102,7 @@ def _arguments(before: Signature, after: Signature) -> Iterator[Reason]:
             words = (Verbatim(_way(path)), Verbatim(_way(new[shown])))
             yield Reason(shown, kind, retrace, *words, fixes.MOVED)
         else:
-            old_way, new_way = (ABSENT if each is None else Verbatim(each) for each in given)
+            old_way, new_way = (MISSING if each is None else Verbatim(each) for each in given)
             yield Reason(shown, kind, retrace, old_way, new_way, fixes.argument(shown, *given))
 
 
@@ -112,7 +114,7 @@ def _static_arguments(before: Signature, after: Signature) -> Iterator[Reason]:
     """Compare the static arguments as JAX does: with their types, then by ``==``."""
     earlier = dict(zip(before.root.names, before.root.values, strict=True))
     for path, value in zip(after.root.names, after.root.values, strict=True):
-        mine = earlier.get(path, ABSENT)
+        mine = earlier.get(path, MISSING)
         try:
             hash(value)
         except Exception:  # noqa: BLE001  # the value's own code

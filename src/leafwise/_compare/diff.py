@@ -6,10 +6,10 @@ from typing import Any, Final
 import jax
 
 from leafwise._compare.leaf_differences import Tolerance, aval_reasons, static_reason, value_reasons
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim, format_value
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Place, Trees
-from leafwise._objects.text import got
+from leafwise._objects.text import Verbatim, got
 from leafwise._trees.equality import jax_equal
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, TreeWalk

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from leafwise._classes.fields import By
-from leafwise._compare.reasons import ABSENT, ReasonKind
+from leafwise._compare.reasons import ReasonKind
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 from leafwise._statics.snapshot import function_parts
 from leafwise._trees.equality import is_distinct, jax_equal
@@ -166,7 +167,7 @@ def static(before: Any, after: Any, by: By | None = None) -> str:
         after: The later value.
         by: How functions are compared, if they stand in a field of leafwise.
     """
-    if before is ABSENT or after is ABSENT:
+    if before is MISSING or after is MISSING:
         return "A static is there in one call only."
     if by == "content":
         path, one, other = first_difference(before, after, by=by)

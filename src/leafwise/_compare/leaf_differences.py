@@ -9,8 +9,8 @@ import numpy as np
 
 from leafwise._classes.fields import By
 from leafwise._compare import fixes
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim
-from leafwise._objects.text import got
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
+from leafwise._objects.text import Verbatim, got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.leaves import Leaf, LeafKind, same_dispatch, same_lowering, say_sharding
 from leafwise.errors import TracerComparisonError

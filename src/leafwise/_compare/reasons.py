@@ -1,9 +1,11 @@
 """What JAX does for a call, and the reasons for it, as values."""
 
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from leafwise._objects.describe import describe
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import Verbatim
 
 
 class Outcome(StrEnum):
@@ -108,40 +110,22 @@ class Reason(NamedTuple):
     def __str__(self) -> str:
         """Return one line: path, kind, what changed, and the fix."""
         line = f"{self.path or 'the tree'}: {self.kind}"
-        if not self.before is self.after is ABSENT:
+        if not self.before is self.after is MISSING:
             line += f": {format_value(self.before)} -> {format_value(self.after)}"
         return f"{line}. {self.fix}" if self.fix else line
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values as text: a function, or a class, may not be found elsewhere."""
-        before, after = Verbatim(format_value(self.before)), Verbatim(format_value(self.after))
+        before, after = (
+            value if value is MISSING else Verbatim(format_value(value))
+            for value in (self.before, self.after)
+        )
         return Reason, (self.path, self.kind, self.outcome, before, after, self.fix)
-
-
-class Verbatim(str):
-    """Words that stand for a value, or describe one of another process."""
-
-    __slots__ = ()
-
-    def __new__(cls, value: object) -> Self:
-        """Take anything, as `str` does."""
-        return super().__new__(cls, value)
-
-
-class Absent:
-    """Stands for the value of what was not there."""
-
-    def __repr__(self) -> str:
-        """Return a word."""
-        return "(absent)"
-
-
-ABSENT = Absent()
 
 
 def format_value(value: Any) -> str:
     """Return a value of a reason as text."""
-    if isinstance(value, Verbatim | Absent):
+    if isinstance(value, Verbatim) or value is MISSING:
         return str(value)
     if isinstance(value, type):
         return value.__qualname__

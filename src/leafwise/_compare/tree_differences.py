@@ -7,8 +7,10 @@ from typing import Any, Final
 from leafwise._compare import fixes
 from leafwise._compare.call_differences import call_reasons
 from leafwise._compare.leaf_differences import leaf_reasons, static_reason
-from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import Verbatim
 from leafwise._trees.equality import is_distinct, is_redefinition, jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.nodes import Node
@@ -78,10 +80,10 @@ def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
     kind, unknown = ReasonKind.INVALID, Outcome.UNKNOWN
     for path, leaf in zip(before.leaf_paths, before.leaf_records, strict=True):
         if leaf.kind in _UNDECIDED:
-            yield Reason(path, kind, unknown, Verbatim(leaf), ABSENT, fixes.NOT_CALLED)
+            yield Reason(path, kind, unknown, Verbatim(leaf), MISSING, fixes.NOT_CALLED)
     for path, leaf in zip(after.leaf_paths, after.leaf_records, strict=True):
         if leaf.kind is LeafKind.OTHER:
-            yield Reason(path, kind, unknown, ABSENT, Verbatim(leaf), fixes.OTHER)
+            yield Reason(path, kind, unknown, MISSING, Verbatim(leaf), fixes.OTHER)
 
 
 _UNDECIDED: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}
@@ -296,17 +298,17 @@ def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         fix = fixes.missing(mine.cls)
         for step in mine.steps:
             if step not in new:
-                yield Reason(path + step, kind, retrace, Verbatim("there"), ABSENT, fix)
+                yield Reason(path + step, kind, retrace, Verbatim("there"), MISSING, fix)
         for step in its.steps:
             if step not in old:
-                yield Reason(path + step, kind, retrace, ABSENT, Verbatim("there"), fix)
+                yield Reason(path + step, kind, retrace, MISSING, Verbatim("there"), fix)
 
 
 def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     """Compare the statics of two nodes of one class."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
     for name, value in zip(its.names, its.values, strict=True):
-        old = earlier.pop(name, ABSENT)
+        old = earlier.pop(name, MISSING)
         by = its.compared_by(name)
         if by is not None:  # a key of ours compares types and values
             equal: bool | None = mine.aux is its.aux or is_distinct(old, value, by) is False
@@ -314,7 +316,7 @@ def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
             equal = jax_equal(old, value)
         yield from static_reason(path + name, old, value, equal=equal, by=by)
     for name, old in earlier.items():
-        yield from static_reason(path + name, old, ABSENT, equal=False)
+        yield from static_reason(path + name, old, MISSING, equal=False)
 
 
 def _data(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -323,7 +325,7 @@ def _data(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         return
     found: list[Reason] = []
     for name in {**mine.data, **its.data}:
-        one, other = mine.data.get(name, ABSENT), its.data.get(name, ABSENT)
+        one, other = mine.data.get(name, MISSING), its.data.get(name, MISSING)
         found += static_reason(path + name, one, other, equal=jax_equal(one, other))
     acted = [each for each in found if each.outcome is not Outcome.REUSE]
     named = [each for each in acted if not each.path.removeprefix(path).startswith("._")]

@@ -1,7 +1,6 @@
 """`show`: a tree of any library as a diagram for a terminal, a notebook or a page."""
 
 import dataclasses
-import importlib
 import operator
 import shutil
 import sys
@@ -9,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from leafwise._display.html import drawing, fragment, page
+from leafwise._display.html import diagram_fragment, diagram_page
 from leafwise._display.lines import ASCII, BOXES, lines_of
 from leafwise._display.rows import Row, rows_of
 from leafwise._objects.text import got
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import os
 
 _COLUMNS: Final = 80
-_DRAWN_COLUMNS: Final = 96
+_SAVED_COLUMNS: Final = 96
 _NARROWEST: Final = 20
 
 
@@ -58,7 +57,11 @@ class Diagram:
             `- [1]: float32[]  Python float 2.0, weak type  4 B
         """
         glyphs = ASCII if ascii else BOXES
-        lines = lines_of(self._rows, self._columns(width), glyphs)
+        if width is not None:
+            columns = _checked("text", "width", width, _NARROWEST)
+        else:
+            columns = self._width or shutil.get_terminal_size((_COLUMNS, 24)).columns
+        lines = lines_of(self._rows, columns, glyphs)
         return "\n".join("".join(span.text for span in line) for line in lines)
 
     def html(self) -> str:
@@ -70,22 +73,16 @@ class Diagram:
             >>> show({"w": 1.0}).html()[:15]
             '<!doctype html>'
         """
-        return page(self._rows)
-
-    def svg(self) -> str:
-        """Return the diagram as an SVG of its own, light or dark as the reader has it.
-
-        Example:
-            >>> show({"w": 1.0}).svg()[:4]
-            '<svg'
-        """
-        return drawing(self._rows, self._width or _DRAWN_COLUMNS)
+        return diagram_page(self._rows)
 
     def save(self, path: "str | os.PathLike[str]") -> Path:
         """Write the diagram to a file, in the format that its name ends in.
 
+        For an SVG, print the diagram to a ``rich.console.Console(record=True)`` and call its
+        ``save_svg``.
+
         Args:
-            path: A name that ends in ``.svg``, ``.html`` or ``.txt``.
+            path: A name that ends in ``.html`` or ``.txt``.
 
         Returns:
             The path.
@@ -94,24 +91,24 @@ class Diagram:
             ValueError: It ends in something else.
 
         Example:
-            >>> show(params).save("params.svg")  # doctest: +SKIP
+            >>> show(params).save("params.html")  # doctest: +SKIP
         """
         path = Path(path)
-        makers = {".svg": self.svg, ".html": self.html, ".htm": self.html, ".txt": self._plain}
-        make = makers.get(path.suffix.lower())
-        if make is None:
-            msg = f"save({str(path)!r}): the name must end in .svg, .html or .txt"
+        suffix = path.suffix.lower()
+        if suffix in (".html", ".htm"):
+            text = self.html()
+        elif suffix == ".txt":
+            text = self.text(width=self._width or _SAVED_COLUMNS) + "\n"
+        else:
+            msg = f"save({str(path)!r}): the name must end in .html or .txt"
+            if suffix == ".svg":
+                msg += (
+                    "\n  fix: console = rich.console.Console(record=True); console.print(diagram); "
+                    f"console.save_svg({str(path)!r})"
+                )
             raise ValueError(msg)
-        path.write_text(make().rstrip("\n") + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         return path
-
-    def _plain(self) -> str:
-        return self.text(width=self._width or _DRAWN_COLUMNS)
-
-    def _columns(self, width: int | None) -> int:
-        if width is not None:
-            return _checked("text", "width", width, _NARROWEST)
-        return self._width or shutil.get_terminal_size((_COLUMNS, 24)).columns
 
     def __str__(self) -> str:
         """Return the text, in characters that standard output can show."""
@@ -123,19 +120,32 @@ class Diagram:
         return self.text().encode(encoding, "backslashreplace").decode(encoding)
 
     def __repr__(self) -> str:
-        """Return the same, so that a prompt shows the diagram."""
+        """Return the text, so that a prompt shows the diagram."""
         return str(self)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return fragment(self._rows)
+        return diagram_fragment(self._rows)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield lines in colour, which rich asks for."""
-        # By name: what other libraries are needed for stands above this layer.
-        colored = importlib.import_module("leafwise._display.rich_colors").colored
+        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
+
         glyphs = ASCII if options.ascii_only else BOXES
-        yield from colored(lines_of(self._rows, self._width or options.max_width, glyphs))
+        for line in lines_of(self._rows, self._width or options.max_width, glyphs):
+            styled = [(span.text, _RICH_STYLES.get(span.role, "")) for span in line]
+            yield Text.assemble(*styled, no_wrap=True, overflow="ignore")
+
+
+_RICH_STYLES: Final = {
+    "name": "bold",
+    "node": "cyan",
+    "leaf": "green",
+    "static": "magenta",
+    "problem": "red",
+    "note": "dim",
+    "guide": "dim",
+}
 
 
 def show(

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from leafwise._display import captured
-from leafwise._display.html import STYLE, code, headings, rows, safe, scrolling
+from leafwise._display import captures_table
+from leafwise._display.html import FONT, code, document, headings, safe, table_rows
 from leafwise._display.repeats import (
     Repeat,
     RepeatReason,
@@ -14,8 +14,7 @@ from leafwise._display.repeats import (
     first_calls,
     repeats,
 )
-from leafwise._display.shape import Explained, FunctionRecord, Report
-from leafwise._display.timeline import timeline
+from leafwise._display.shape import ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
     count,
@@ -44,8 +43,8 @@ def page(report: Report) -> str:
         report: The report.
 
     Returns:
-        The page: totals, a timeline, the functions, and why JAX did what again. Where it
-        does not show all, a sentence says how much is left out.
+        The page: totals, the functions, and why JAX did what again. Where it does not show
+        all, a sentence says how much is left out.
 
     Example:
         >>> Path("report.html").write_text(page(report), encoding="utf-8")  # doctest: +SKIP
@@ -55,30 +54,26 @@ def page(report: Report) -> str:
     if is_empty(report):
         body.append(f"<p>{NOTHING}</p>")
     else:
-        anchors = {
-            id(event): f"why-{number}"
-            for number, repeat in enumerate(again[:MOST_REPEATS], 1)
-            for event in repeat.events
-        }
-        if report["events"]:
-            body.append(_section("Timeline", timeline(report, anchors)))
         body.append(_section("Functions", _functions(report["functions"])))
         body.append(_section("Retraced and recompiled", _again(report, again)))
+        body.append(_PERFETTO)
     if found := report.get("captures"):
-        tables = [f"<h3>{code(each['function'])}</h3>{captured.page(each)}" for each in found]
+        tables = [
+            f"<h3>{code(each['function'])}</h3>{captures_table.format_html(each)}" for each in found
+        ]
         more = _more(len(found) - MOST_FUNCTIONS, "function")
         body.append(_section("Captures", "\n".join(tables[:MOST_FUNCTIONS]) + more))
     if report["warnings"]:
         texts = "\n".join(_warning(text) for text in report["warnings"])
         body.append(_section("Warnings", texts))
     title = f"{safe(report['program'], 80)} - leafwise"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    return document(title, _STYLE, "\n".join(["<main>", *body, "</main>"]))
+
+
+_PERFETTO: Final = (
+    '<p class="faint">As a timeline: <code>leafwise explain --perfetto FILE</code> writes a file '
+    "for ui.perfetto.dev.</p>"
+)
 
 
 def explanation(explanation: Mapping[str, Any]) -> str:
@@ -91,7 +86,7 @@ def explanation(explanation: Mapping[str, Any]) -> str:
         A table of the reasons under a sentence that says what JAX does. Its style is in its
         elements, so that it changes nothing else of the notebook.
     """
-    explained = cast("Explained", explanation)
+    explained = cast("ExplanationRecord", explanation)
     every = changes(explained)
     outcome = safe(explained["outcome"], 80)
     head = f"<p><b>{outcome}</b>: {safe(sentence(explained))}</p>"
@@ -180,11 +175,15 @@ def _functions(functions: list[FunctionRecord]) -> str:
     cells = [_function(each) for each in functions[:MOST_FUNCTIONS]]
     table = (
         f'<table class="functions">{headings(columns, columns.values())}\n'
-        f"<tbody>\n{rows(cells, columns.values())}\n</tbody></table>"
+        f"<tbody>\n{table_rows(cells, columns.values())}\n</tbody></table>"
     )
     rest = functions[MOST_FUNCTIONS:]
     why = f", with {duration(sum(map(lost, rest)))} in all: those above lost the most."
-    return scrolling("Functions", table) + _more(len(rest), "function", why)
+    # Focusable, so that the keyboard scrolls a table that is wider than the page.
+    region = (
+        f'<div class="scroll" role="region" aria-label="Functions" tabindex="0">\n{table}\n</div>'
+    )
+    return region + _more(len(rest), "function", why)
 
 
 def _function(function: FunctionRecord) -> Iterable[str]:
@@ -223,8 +222,8 @@ def _repeat(number: int, repeat: Repeat) -> str:
     open_ = " open" if number <= _OPEN else ""
     return (
         f"<details{open_}>\n<summary><h3>{code(place(repeat.site))}</h3> "
-        f'<span class="what">{what}{inside}</span></summary>\n<div class="why" id="why-{number}">\n'
-        f"{source}{_reasons(repeat.changes)}\n</div>\n</details>"
+        f'<span class="what">{what}{inside}</span></summary>\n\n'
+        f"{source}{_reasons(repeat.changes)}\n</details>"
     )
 
 
@@ -238,7 +237,7 @@ def _reasons(every: list[RepeatReason]) -> str:
     classes = ("path", "kind", "values", "fix")
     table = (
         f'<table class="reasons">{headings(_TITLES, classes)}\n'
-        f"<tbody>\n{rows(cells, classes)}\n</tbody></table>"
+        f"<tbody>\n{table_rows(cells, classes)}\n</tbody></table>"
     )
     return table + _more(len(every) - MOST_REASONS, "reason")
 
@@ -259,3 +258,70 @@ def _reason(change: RepeatReason) -> tuple[str, str, str, str]:
 
 def _value(text: str) -> str:
     return code(text, _LONGEST_VALUE) or "<i>empty</i>"
+
+
+_STYLE: Final = (
+    """\
+:root { --panel: color-mix(in srgb, var(--lw-text) 4%, var(--lw-back)); }
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 68rem;
+  background: var(--lw-back); color: var(--lw-text);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
+}
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0; }
+h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; }
+h3 { font-size: 1rem; margin: 0; display: inline; font-weight: 600; }
+p { margin: .5rem 0; }
+code, pre { font-family: """
+    + FONT
+    + """; font-size: .9em; overflow-wrap: anywhere; }
+pre { margin: .5rem 0; padding: .5rem .75rem; background: var(--panel); border-radius: 6px;
+  white-space: pre-wrap; }
+:focus-visible { outline: 2px solid var(--lw-node); outline-offset: 2px; }
+.faint, .left-out { color: var(--lw-note); }
+.left-out { font-size: .9em; }
+.failed { border-left: 4px solid var(--lw-problem); padding-left: .75rem; overflow-wrap: anywhere; }
+
+.totals { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr));
+  gap: .75rem; margin: 1.25rem 0 0; padding: 0; }
+.totals div { background: var(--panel); border: 1px solid var(--lw-guide); border-radius: 8px;
+  padding: .6rem .8rem; display: flex; flex-direction: column-reverse;
+  justify-content: flex-end; }
+.totals dt { color: var(--lw-note); font-size: .85em; line-height: 1.35; }
+.totals dd { margin: 0; font-size: 1.4rem; font-weight: 600; line-height: 1.3;
+  font-variant-numeric: tabular-nums; }
+.totals .again dd { color: var(--lw-problem); }
+
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .75rem .35rem 0;
+  border-bottom: 1px solid var(--lw-guide); font-weight: 400; }
+thead th { color: var(--lw-note); font-size: .85em; white-space: nowrap; vertical-align: bottom; }
+.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.functions th:first-child { min-width: 9rem; max-width: 24rem; overflow-wrap: anywhere; }
+.functions .where { white-space: nowrap; }
+.total { font-weight: 600; }
+
+details { border: 1px solid var(--lw-guide); border-radius: 8px; margin: .75rem 0;
+  padding: .6rem .9rem; }
+summary { cursor: pointer; overflow-wrap: anywhere; }
+details[open] > summary { margin-bottom: .5rem; }
+.what { color: var(--lw-note); }
+.reasons .path { font-weight: 600; width: 28%; }
+.reasons .kind { white-space: nowrap; }
+.reasons .values { width: 34%; }
+.unsound { color: var(--lw-problem); }
+.fix { overflow-wrap: anywhere; }
+
+@media (max-width: 640px) {
+  .reasons thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px;
+    overflow: hidden; }
+  .reasons, .reasons tbody, .reasons tr, .reasons th, .reasons td { display: block; }
+  .reasons .path, .reasons .values { width: auto; }
+  .reasons th, .reasons td { border: 0; padding: .1rem 0; }
+  .reasons tr { border-bottom: 1px solid var(--lw-guide); padding: .5rem 0; }
+}
+@media print { details { break-inside: avoid; } }
+"""
+)

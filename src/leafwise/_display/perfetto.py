@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Final
 
-from leafwise._display.shape import EventRecord, Explained, ReasonRecord, Report
+from leafwise._display.shape import EventRecord, ExplanationRecord, ReasonRecord, Report
 from leafwise._display.words import cut, is_repeat, place
 
 _PROCESS: Final = 1
@@ -120,7 +120,7 @@ def _instant(piece: _Slice, tid: int) -> dict[str, Any]:
     }
 
 
-def _why(explanation: Explained, most: int = _MOST_REASONS) -> dict[str, Any]:
+def _why(explanation: ExplanationRecord, most: int = _MOST_REASONS) -> dict[str, Any]:
     """Return outcome, reasons and fix as texts, each fix once."""
     first = explanation["nearest"] is None
     args: dict[str, Any] = {"outcome": "first call" if first else cut(explanation["outcome"], 80)}

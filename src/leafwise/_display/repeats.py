@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from leafwise._display.shape import EventRecord, Explained, Report, SiteRecord
+from leafwise._display.shape import EventRecord, ExplanationRecord, Report, SiteRecord
 from leafwise._display.words import is_repeat
 
 Interval: TypeAlias = tuple[float, float]
@@ -62,7 +62,7 @@ class Repeat:
         return covered(self.intervals)
 
 
-def changes(explanation: Explained) -> list[RepeatReason]:
+def changes(explanation: ExplanationRecord) -> list[RepeatReason]:
     """Return the reasons of one explanation, and then the unsound ones.
 
     What costs a dispatch entry only is left out where more is at stake.
@@ -136,18 +136,18 @@ def covered(intervals: Iterable[Interval]) -> float:
     return total
 
 
-def _key(event: EventRecord, explanation: Explained) -> tuple[Any, ...]:
+def _key(event: EventRecord, explanation: ExplanationRecord) -> tuple[Any, ...]:
     site = event["site"]
     line = (site["file"], site["line"], site["text"]) if site else None
     looks = tuple((each.path, each.kind, each.unsound) for each in changes(explanation))
     return event["name"], explanation["outcome"], line, looks
 
 
-def _repeat(event: EventRecord, explanation: Explained) -> Repeat:
+def _repeat(event: EventRecord, explanation: ExplanationRecord) -> Repeat:
     return Repeat(event["name"], explanation["outcome"], event["site"], changes(explanation))
 
 
-def _add(repeat: Repeat, event: EventRecord, explanation: Explained) -> None:
+def _add(repeat: Repeat, event: EventRecord, explanation: ExplanationRecord) -> None:
     repeat.events.append(event)
     repeat.intervals.append(interval(event))
     if len(repeat.events) == 1:  # whose changes these are

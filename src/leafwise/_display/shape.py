@@ -2,8 +2,8 @@
 
 from typing import Literal, NotRequired, TypeAlias, TypedDict
 
-EventKind: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
-"""What JAX did: a cache hit is a compilation that JAX's cache on disk saved."""
+EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
+"""What JAX did. A cache hit is a compilation that JAX's cache on disk saved."""
 
 
 class Seconds(TypedDict):
@@ -17,7 +17,7 @@ class Seconds(TypedDict):
 class FunctionRecord(TypedDict):
     """What JAX did for one function in all.
 
-    The operations that JAX runs outside any jitted function are one entry, with ``eager``.
+    The operations that JAX runs outside any jitted function are one record, with ``eager``.
     """
 
     name: str
@@ -41,7 +41,7 @@ class SiteRecord(TypedDict):
 
 
 class ReasonRecord(TypedDict):
-    """One difference between two calls: a `leafwise.types.Reason` as words."""
+    """One difference between two calls: a `leafwise.types.Reason` as text."""
 
     path: str
     kind: str
@@ -51,8 +51,8 @@ class ReasonRecord(TypedDict):
     fix: str
 
 
-class Explained(TypedDict):
-    """What JAX did for a call, and why: what `Explanation.as_dict` returns.
+class ExplanationRecord(TypedDict):
+    """What JAX did for a call, and why: what `leafwise.types.Explanation.as_dict` returns.
 
     ``nearest`` is None for the first call of a function.
     """
@@ -69,14 +69,14 @@ class EventRecord(TypedDict):
     An explanation is on a trace, or on a lowering that had none.
     """
 
-    kind: EventKind
+    kind: EventKindText
     name: str
     eager: bool
     start: float
     seconds: float
     thread: str
     site: SiteRecord | None
-    explanation: Explained | None
+    explanation: ExplanationRecord | None
 
 
 class Report(TypedDict):
@@ -96,10 +96,10 @@ class Report(TypedDict):
     functions: list[FunctionRecord]
     events: list[EventRecord]
     warnings: list[str]
-    captures: NotRequired[list["Captured"]]
+    captures: NotRequired[list["CapturesRecord"]]
 
 
-class StaleCall(TypedDict):
+class StaleCaptureRecord(TypedDict):
     """A call that was answered for the old value of a capture: a `leafwise.types.StaleCapture`."""
 
     name: str
@@ -110,8 +110,8 @@ class StaleCall(TypedDict):
     call: str
 
 
-class CapturedValue(TypedDict):
-    """One value that a function closes over: a `leafwise.types.Capture` as words."""
+class CaptureRecord(TypedDict):
+    """One value that a function closes over: a `leafwise.types.Capture` as text."""
 
     name: str
     treatment: str
@@ -122,8 +122,8 @@ class CapturedValue(TypedDict):
     of_package: bool
 
 
-class Captured(TypedDict):
-    """What a function closes over: what `Captures.as_dict` returns.
+class CapturesRecord(TypedDict):
+    """What a function closes over: what `leafwise.types.Captures.as_dict` returns.
 
     In a report also which of its calls were stale.
     """
@@ -131,5 +131,5 @@ class Captured(TypedDict):
     function: str
     nbytes: int
     large: int
-    captures: list[CapturedValue]
-    stale: NotRequired[list[StaleCall]]
+    captures: list[CaptureRecord]
+    stale: NotRequired[list[StaleCaptureRecord]]

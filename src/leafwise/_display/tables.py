@@ -9,9 +9,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leafwise._display.captured import TITLES, cells, stale
-from leafwise._display.captured import below as below_captures
-from leafwise._display.captured import lines as lines_of_captures
+from leafwise._display.captures_table import (
+    TITLES,
+    footer_lines,
+    format_lines,
+    stale_lines,
+    table_cells,
+)
 from leafwise._display.repeats import (
     Repeat,
     RepeatReason,
@@ -21,7 +25,7 @@ from leafwise._display.repeats import (
     first_calls,
     repeats,
 )
-from leafwise._display.shape import Captured, Explained, FunctionRecord, Report
+from leafwise._display.shape import CapturesRecord, ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
     count,
@@ -84,7 +88,7 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
     Returns:
         The reasons, a row each; what JAX does is the title.
     """
-    explained = cast("Explained", explanation)
+    explained = cast("ExplanationRecord", explanation)
     every = changes(explained)
     outcome = (cut(explained["outcome"], _LONGEST), "bold")
     title = Text.assemble(outcome, ": ", sentence(explained), style="not italic")
@@ -111,27 +115,27 @@ def captures(captured: Mapping[str, Any]) -> Table:
     Returns:
         The captures, a row each; the bytes are below.
     """
-    found = cast("Captured", captured)
+    found = cast("CapturesRecord", captured)
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    rows = cells(found)
+    rows = table_cells(found)
     for title in TITLES if rows else ():
         table.add_column(title, overflow="fold", justify="right" if title == "bytes" else "left")
     for name, treatment, nbytes, value, where in rows:
         table.add_row(Text(name, "bold"), treatment, nbytes, Text(value), Text(where, "dim"))
-    below = list(below_captures(found))
+    below = list(footer_lines(found))
     caption = Text("\n").join(Text(line) for line in below)
     table.caption, table.caption_justify = caption, "left"
     table.min_width = max((len(line) for line in below), default=0)
     return table
 
 
-def _print_captures(captured: Captured, console: Console) -> None:
+def _print_captures(captured: CapturesRecord, console: Console) -> None:
     console.print()
     name = (cut(captured["function"], _LONGEST), "bold")
     _print(Text.assemble(name, " captures"), console)
-    for line in lines_of_captures(captured):
+    for line in format_lines(captured):
         _print(Text(line), console, indent=2)
-    for line in stale(captured):
+    for line in stale_lines(captured):
         _print(Text(line, "bold red"), console, indent=2)
 
 

@@ -3,7 +3,13 @@
 import re
 from typing import Final
 
-from leafwise._display.shape import EventRecord, Explained, FunctionRecord, Report, SiteRecord
+from leafwise._display.shape import (
+    EventRecord,
+    ExplanationRecord,
+    FunctionRecord,
+    Report,
+    SiteRecord,
+)
 
 NOTHING: Final = "Nothing was jitted."
 
@@ -96,7 +102,7 @@ def is_empty(report: Report) -> bool:
     return not report["functions"] and not report["events"]
 
 
-def sentence(explanation: Explained) -> str:
+def sentence(explanation: ExplanationRecord) -> str:
     """Say what JAX does for a call."""
     first, unsound = explanation["nearest"] is None, bool(explanation["unsound"])
     return sentence_of(explanation["outcome"], first=first, unsound=unsound)

@@ -9,8 +9,10 @@ from typing import Any
 import jax
 
 from leafwise._compare import fixes
-from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import Verbatim
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Callee:
             parameters.bind(*args, **kwargs)
         except TypeError as error:
             kind, words = ReasonKind.ARGUMENTS, Verbatim(error)
-            return Reason(self.name, kind, Outcome.ERROR, ABSENT, words, fixes.SIGNATURE)
+            return Reason(self.name, kind, Outcome.ERROR, MISSING, words, fixes.SIGNATURE)
         return None
 
     def record(

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation, nearest
-from leafwise._compare.reasons import ABSENT, Outcome, Reason, ReasonKind, Verbatim
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._jax.compat import RunningCall, calls_are_seen
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import Verbatim
 from leafwise._trees.leaves import LeafKind
 
 
@@ -158,7 +160,7 @@ class ProgramLog:
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {error}")
             cause = Reason(
-                _ELSEWHERE, ReasonKind.CACHE, Outcome.UNKNOWN, ABSENT, words, fixes.UNREAD
+                _ELSEWHERE, ReasonKind.CACHE, Outcome.UNKNOWN, MISSING, words, fixes.UNREAD
             )
             found = Explanation(Outcome.UNKNOWN, (cause,))
         else:
@@ -211,7 +213,7 @@ class ProgramLog:
 def _undecided(found: Explanation, why: str) -> Explanation:
     """Add that something other than the arguments decides."""
     unknown = Outcome.UNKNOWN
-    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, ABSENT, ABSENT, why)
+    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, MISSING, MISSING, why)
     return dataclasses.replace(found, outcome=unknown, reasons=(*found.reasons, cause))
 
 
@@ -219,5 +221,5 @@ def _unexpected(outcome: Outcome, found: Explanation, signature: Signature) -> E
     """Explain a program that the arguments do not explain."""
     traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
     fix = fixes.TRANSFORMED if traced else fixes.NO_DIFFERENCE
-    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, ABSENT, ABSENT, fix)
+    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, MISSING, MISSING, fix)
     return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, cause))

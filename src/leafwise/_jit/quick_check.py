@@ -17,7 +17,7 @@ from leafwise._captures.fingerprint import Probe, keywords_of
 from leafwise._captures.fingerprinter import ByWeakId
 from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._objects.attributes import in_class
-from leafwise._objects.code import MISSING
+from leafwise._objects.stand_ins import MISSING
 
 _FILE: Final = "<leafwise check of captures, {} of them>"
 

@@ -31,7 +31,7 @@ from leafwise._captures.fingerprint import (
 )
 from leafwise._captures.fixes import Fix, fix_of
 from leafwise._compare.explain import Explanation
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jit.blocks import (
     CaptureChecks,
@@ -54,6 +54,7 @@ from leafwise._jit.quick_check import quick_check
 from leafwise._objects.attributes import is_installed, name_of
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.methods import JittedFunction
+from leafwise._objects.text import Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
 MOST_WARNINGS: Final = 8

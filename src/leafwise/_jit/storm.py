@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 
 from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, Verbatim, format_value
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import runs_later
-from leafwise._objects.text import got
+from leafwise._objects.text import Verbatim, got
 from leafwise.errors import RetraceStormWarning
 
 _USUAL: Final = 8

@@ -16,14 +16,9 @@ import jax
 import numpy as np
 
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import (
-    MISSING,
-    facts_of,
-    function_in,
-    is_importable,
-    is_installed_module,
-)
+from leafwise._objects.code import facts_of, function_in, is_importable, is_installed_module
 from leafwise._objects.methods import JittedFunction
+from leafwise._objects.stand_ins import MISSING
 
 
 class MemberKind(Enum):

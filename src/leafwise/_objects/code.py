@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.stand_ins import MISSING
 
 Chain = tuple[str, ...]
 """``config.rate`` as the code reads it: a name, and the attributes behind it."""
@@ -201,16 +202,17 @@ def is_importable(value: Any) -> bool:
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         if not (isinstance(module, str) and isinstance(name, str)):
             return False
-        found: Any = sys.modules.get(module)
-        for part in name.split("."):
-            found = getattr(found, part, None)
+        return find_by_name(module, name) is value
     except Exception:  # noqa: BLE001  # a `__getattr__` of the user's may raise anything
         return False
-    return found is value
 
 
-MISSING: Final = object()
-"""Stands for what is under no name, or in a cell that is not assigned yet."""
+def find_by_name(module: str, name: str) -> Any:
+    """Return what a qualified name leads to in a module that is loaded, or None."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def contents(cell: types.CellType) -> Any:

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import math
 import struct
-import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
@@ -20,6 +19,7 @@ import jax
 import numpy as np
 
 from leafwise._objects.attributes import attributes, compares_by_identity
+from leafwise._objects.code import is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import describe_array, shorten
@@ -68,7 +68,7 @@ def describe(value: Any, look: DescribeOptions = _ANYWHERE) -> str:
     if look.short:
         plain = cast("Any", kind).__repr__ is object.__repr__ and name is None
         return f"<{kind.__name__}>" if plain else text
-    suffix = "" if _leads_to(kind) else f" of {_class_name(kind, look)}"
+    suffix = "" if is_importable(kind) else f" of {_class_name(kind, look)}"
     if compares_by_identity(kind):
         suffix += f" (compared by identity, at 0x{id(value):x})"
     return text + suffix
@@ -230,7 +230,7 @@ def _joined(parts: list[str], total: int, look: DescribeOptions) -> str:
 
 def _named(value: Any, text: str, look: DescribeOptions) -> str:
     """Add the address to a function or class that its name does not lead to."""
-    if look.short or _leads_to(value) or isinstance(value, types.BuiltinFunctionType):
+    if look.short or is_importable(value) or isinstance(value, types.BuiltinFunctionType):
         return text
     return f"{text} (compared by identity, at 0x{id(value):x})"
 
@@ -239,15 +239,7 @@ def _class_name(kind: type, look: DescribeOptions) -> str:
     """Return a class's name, with what tells it from others of that name."""
     away = look.home is not None and kind.__module__ not in (look.home, "builtins", "functools")
     name = f"{kind.__module__}.{kind.__qualname__}" if away else kind.__qualname__
-    if look.short or _leads_to(kind):
+    if look.short or is_importable(kind):
         return name.rpartition("<locals>.")[2] if look.short else name
     why = "local" if "<locals>" in kind.__qualname__ else "redefined"
     return f"{name.rpartition('<locals>.')[2]}<{why} class, at 0x{id(kind):x}>"
-
-
-def _leads_to(value: Any) -> bool:
-    """Return whether a function or class is what its name leads to."""
-    found: Any = sys.modules.get(cast("str", value.__module__ or ""))
-    for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is value

@@ -1,10 +1,22 @@
 """Short texts for values, for messages."""
 
 import re
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
+
+
+class Verbatim(str):
+    """Text that stands for a value: its repr is itself, so that it is shown without quotes."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: object) -> Self:
+        return super().__new__(cls, value)
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def shorten(value: object, width: int = 80) -> str:

@@ -22,7 +22,6 @@ import numpy as np
 
 from leafwise._objects.attributes import attributes, has_hidden_state, is_itself
 from leafwise._objects.code import (
-    MISSING,
     Chain,
     CodeFacts,
     contents,
@@ -34,9 +33,10 @@ from leafwise._objects.code import (
     resolve,
 )
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
-from leafwise._statics.content_reading import ById, ContentCanonicaliser, Kept, attributes_of
+from leafwise._statics.content_reading import ContentCanonicaliser, Kept, attributes_of
 from leafwise._statics.form import CANONICAL, Canonicaliser, CanonicalOf, canonicalise
 from leafwise._statics.guards import items
 

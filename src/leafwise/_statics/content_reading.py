@@ -18,6 +18,7 @@ from leafwise._objects.attributes import (
     record_fields,
 )
 from leafwise._objects.code import is_installed_module
+from leafwise._objects.stand_ins import ById
 from leafwise._statics.form import Canonicaliser, CanonicalOf, canonicalise
 from leafwise._statics.guards import Guards, PartsReader, items
 
@@ -26,24 +27,6 @@ _AGAIN: Final = object()
 
 _MOST_NUMBERED: Final = 5_000
 """Beyond so many functions and containers, what code finds by name is no longer entered."""
-
-
-class ById:
-    """An object that compares by identity, kept alive so that this means something."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        """Keep the object."""
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both are of one object."""
-        return isinstance(other, ById) and self.value is other.value
-
-    def __hash__(self) -> int:
-        """Return a hash by identity."""
-        return id(self.value)
 
 
 class Kept:

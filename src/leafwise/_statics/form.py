@@ -31,6 +31,7 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
 from leafwise.errors import (
@@ -203,8 +204,6 @@ class Canonicaliser:
             raise StaticMutatedError(findings.mutated(path, value))
         self.records.append(record)
 
-
-_ABSENT: Final = object()
 
 _PLAIN_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
     # The builtins' own methods: a subclass may have overridden the conversion.
@@ -440,9 +439,9 @@ def _read_record(reading: Canonicaliser, value: Any, path: str, names: tuple[str
     def read_parts() -> None:
         reading.push(id(type(value)))
         for name in names:
-            item = getattr(value, name, _ABSENT)
-            if item is _ABSENT:
-                reading.push(_ABSENT)
+            item = getattr(value, name, MISSING)
+            if item is MISSING:
+                reading.push(MISSING)
             else:
                 canonicalise(reading, item, f"{path}.{name}")
 

@@ -19,6 +19,7 @@ from jax.core import Tracer
 
 from leafwise._objects.attributes import attributes, compares_by_identity
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import ById
 from leafwise._objects.text import shorten
 from leafwise._statics.findings import field_of
 
@@ -62,7 +63,7 @@ class Snapshot:
             elif isinstance(item, _VALUES):
                 self.entries[where] = _value_token(item)
             elif id(item) in self._seen:
-                self.entries[where] = ("is", _Same(item))
+                self.entries[where] = ("is", ById(item))
             else:
                 self._seen[id(item)] = item
                 self.entries[where] = _token(item)
@@ -84,26 +85,11 @@ class Snapshot:
         return None
 
 
-class _Same:
-    """An object that compares by identity, kept alive so that this means something."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
 def _say(token: tuple[object, ...] | None) -> str:
     if token is None:
         return "gone"
     last = token[-1]
-    return shorten(last.value if isinstance(last, _Same) else last, 60)
+    return shorten(last.value if isinstance(last, ById) else last, 60)
 
 
 def _value_token(value: object) -> tuple[object, ...]:
@@ -119,11 +105,11 @@ def _token(value: Any) -> tuple[object, ...]:
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         if value.nbytes <= _MOST_BYTES:
             return (str(value.dtype), value.shape, value.tobytes(), shorten(value, 60))
-        return ("is", _Same(value))
+        return ("is", ById(value))
     if isinstance(value, types.FunctionType):
-        return ("code", _Same(value.__code__))
+        return ("code", ById(value.__code__))
     if isinstance(value, AbstractSet):
-        members = {_Same(item) if not isinstance(item, _VALUES) else item for item in value}
+        members = {ById(item) if not isinstance(item, _VALUES) else item for item in value}
         return (type(value), frozenset(members))
     if isinstance(value, Mapping):
         return (type(value), tuple(shorten(key, 40) for key in value))
@@ -136,7 +122,7 @@ def _token(value: Any) -> tuple[object, ...]:
         grows = not compares_by_identity(type(value))
         names = () if grows else tuple(name for name, _ in attributes(value))
         return (type(value), names)
-    return ("is", _Same(value))
+    return ("is", ById(value))
 
 
 def _parts(value: Any, path: str) -> list[tuple[str, Any]]:

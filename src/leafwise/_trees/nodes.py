@@ -14,12 +14,12 @@ import jax
 from leafwise._classes.fields import By
 from leafwise._classes.foreign import key_in
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._trees.leaves import LEAF_TYPES
 from leafwise._trees.paths import Steps, name_in, step_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
-_MISSING: Final = object()
 
 
 class Node:
@@ -193,7 +193,7 @@ def _is_held(pair: Any, held: Any) -> bool:
     if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004
         return False
     name, item = pair
-    return isinstance(name, str) and held.get(name, _MISSING) is item
+    return isinstance(name, str) and held.get(name, MISSING) is item
 
 
 def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
@@ -246,8 +246,8 @@ def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics
         return _NOTHING
     if dataclasses.is_dataclass(cls):
         steps = tuple([step_of(key) for key in keys])
-        pairs = [(name, getattr(value, name, _MISSING)) for name in _fields_but(cls, steps)]
-        found = [(f".{name}", item) for name, item in pairs if item is not _MISSING]
+        pairs = [(name, getattr(value, name, MISSING)) for name in _fields_but(cls, steps)]
+        found = [(f".{name}", item) for name, item in pairs if item is not MISSING]
         return tuple(name for name, _ in found), tuple(item for _, item in found)
     if cls is jax.tree_util.Partial:
         return (".func",), (aux,)

@@ -4,11 +4,12 @@ import dataclasses
 import types
 import typing
 from collections.abc import Hashable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got, shorten
 from leafwise._trees.conditions import (
     AtPath,
@@ -187,31 +188,30 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
         {'b': 'fast', 'w': 'slow'}
     """
     places = FlatTree(tree)
-    given: list[Any] = [_NONE] * len(places.leaves)
+    given: list[Any] = [MISSING] * len(places.leaves)
     for label, selection in groups.items():
         if not jax.tree_util.all_leaves([label]) or label is None:
             msg = f"labels: a label is a leaf, as a text is: got {got(label)}"
             raise TypeError(msg)
         for place, flag in enumerate(_select(places, selection)):
-            if flag and given[place] is not _NONE:
+            if flag and given[place] is not MISSING:
                 msg = (
                     f"{places.name_of(place)} has two labels, {given[place]!r} and {label!r}\n"
                     f"  fix: leave out of one what the other has: `lw.where(...) & ~lw.where(...)`"
                 )
                 raise TreeError(msg)
             given[place] = label if flag else given[place]
-    left = [place for place, label in enumerate(given) if label is _NONE]
+    left = [place for place, label in enumerate(given) if label is MISSING]
     if left and default is None:
         msg = (
             f"{places.name_of(left[0])} has no label: none of {shorten(list(groups))} selects it\n"
             f'  fix: labels(tree, groups, default="...")'
         )
         raise TreeError(msg)
-    made: T = places.structure.unflatten([default if label is _NONE else label for label in given])
+    made: T = places.structure.unflatten(
+        [default if label is MISSING else label for label in given]
+    )
     return made
-
-
-_NONE: Final = object()
 
 
 def partition(tree: T, where: Any) -> tuple[T, T]:

@@ -257,7 +257,7 @@ def _mutable(builder: Builder) -> Iterator[Caution]:
         second, truth = program(instance), _program(read)(instance)
         if second != truth:
             yield Caution(
-                str(Law.STATIC_HASH),
+                str(Law.AUX_DATA_HASH),
                 f"{builder.cls.__name__}.{name}",
                 f"{library_of(builder.cls)} takes a {type(value).__name__} for a static: once it "
                 f"has changed in place, the program of what it was answers",
@@ -313,7 +313,7 @@ def _classes(builder: Builder) -> Iterator[Caution]:
     if type(results[1]) is type(decoy):
         return
     yield Caution(
-        str(Law.TOLD_APART),
+        str(Law.DISTINCT_CLASSES),
         cls.__name__,
         f"{library_of(cls)} does not tell {cls.__name__} from another class with as many fields "
         f"and equal statics",
@@ -397,7 +397,7 @@ def _caches(builder: Builder) -> Iterator[Caution]:
             program(duplicate(builder.base))
         if before != _structure(instance) and second.traces:
             yield Caution(
-                str(Law.STABLE_KEY),
+                str(Law.STABLE_TREEDEF),
                 f"{cls.__name__}.{name}",
                 f"{library_of(cls)} counts what a cached_property keeps among the statics: "
                 f"reading it once makes JAX trace and compile again",
@@ -413,9 +413,9 @@ def _caches(builder: Builder) -> Iterator[Caution]:
 
 SHOWN: Final[dict[Law, Callable[[Builder], Iterator[Caution]]]] = {
     Law.STATIC_TYPES: _types,
-    Law.STATIC_HASH: _mutable,
-    Law.STABLE_KEY: _caches,
+    Law.AUX_DATA_HASH: _mutable,
+    Law.STABLE_TREEDEF: _caches,
     Law.POST_INIT: _post_init,
-    Law.TOLD_APART: _classes,
+    Law.DISTINCT_CLASSES: _classes,
 }
 """The laws that other libraries are known to break, and what shows it."""

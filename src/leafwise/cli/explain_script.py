@@ -29,7 +29,7 @@ from leafwise._jit.watch import watch
 from leafwise._objects.call_site import Site, short_file
 
 
-def captures_of(events: Sequence[Event], block: CaptureChecks) -> list[shape.Captured]:
+def captures_of(events: Sequence[Event], block: CaptureChecks) -> list[shape.CapturesRecord]:
     """Return what each function captures, as it is at the end: those with stale calls first."""
     groups: dict[Any, list[Callable[..., Any]]] = {}
     for event in events:
@@ -37,7 +37,7 @@ def captures_of(events: Sequence[Event], block: CaptureChecks) -> list[shape.Cap
             funs = groups.setdefault((event.name, code_id(event.fun)), [])
             if all(each is not event.fun for each in funs):
                 funs.append(event.fun)
-    found: list[shape.Captured] = []
+    found: list[shape.CapturesRecord] = []
     for (name, owner), funs in groups.items():
         with contextlib.suppress(Exception):  # the user's own code, which has run already
             captured = captures(funs[-1]).as_dict()
@@ -47,7 +47,7 @@ def captures_of(events: Sequence[Event], block: CaptureChecks) -> list[shape.Cap
     return sorted(found, key=lambda each: not each.get("stale"))
 
 
-def _stale(found: StaleCapture) -> shape.StaleCall:
+def _stale(found: StaleCapture) -> shape.StaleCaptureRecord:
     file, _, line = found.line.rpartition(":")
     site = found.call
     return {

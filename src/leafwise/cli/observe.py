@@ -1,6 +1,5 @@
 """What leafwise predicts of a change, and what JAX is seen to do."""
 
-import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -72,7 +71,6 @@ def observe(base: Any, edit: FieldEdit) -> CheckedRow:
     """Call a fresh jitted function with the instance and with the changed one."""
     if edit.edited is None or _is_hidden(base, edit):
         return CheckedRow(edit.field, edit.static, edit.kind, edit.words, "", 0, 0, Verdict.SKIPPED)
-    started = time.perf_counter()
     with while_changing(type(base), edit.field):
         before, after = for_jit(base), for_jit(edit.edited)
         retraces = signature(before) != signature(after)
@@ -93,7 +91,6 @@ def observe(base: Any, edit: FieldEdit) -> CheckedRow:
         seen.compiles,
         verdict,
         note,
-        time.perf_counter() - started,
     )
 
 

@@ -39,7 +39,6 @@ class CheckedRow:
     compiles: int
     verdict: Verdict
     note: str = ""
-    seconds: float = dataclasses.field(default=0.0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,6 @@ class LawResult:
         verdict: ``ok``, ``violation``, ``warning`` or ``error``.
         path: Where it is broken: ``Class.field``, and the way into it.
         message: The shrunk counterexample, or the error.
-        seconds: How long it took.
         owner: The class whose field it is that breaks it: the class that was checked, or that
             of a part; None if that is not known.
     """
@@ -60,7 +58,6 @@ class LawResult:
     verdict: Verdict
     path: str = ""
     message: str = ""
-    seconds: float = dataclasses.field(default=0.0, compare=False)
     owner: type | None = dataclasses.field(default=None, compare=False)
 
 

@@ -98,7 +98,6 @@ def check_law(
         derandomize=False,  # the seed decides
         print_blob=False,
     )
-    started = time.perf_counter()
     verdict, path, message = Verdict.OK, "", ""
     owner: type | None = None
     try:
@@ -119,7 +118,7 @@ def check_law(
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next law
         verdict, message = Verdict.ERROR, _told(error)
-    return LawResult(str(law), verdict, path, message, time.perf_counter() - started, owner)
+    return LawResult(str(law), verdict, path, message, owner)
 
 
 _SLOWLY: Final = "tried on one instance, as others take long to make"
@@ -186,7 +185,7 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
 SECONDS: Final = 120.0
 """How long one law, or all changes of a class, may take."""
 _WIDTH: Final = 200
-_OF_JAX: Final = (Law.STATIC_TYPES, Law.TOLD_APART)
+_OF_JAX: Final = (Law.STATIC_TYPES, Law.DISTINCT_CLASSES)
 """Laws that JAX itself does not keep: no class of another library can be blamed for them."""
 _LAWS: Final = {str(law): law for law in Law}
 
@@ -416,14 +415,31 @@ def run_checks(targets: Sequence[CheckTarget], options: CheckOptions | None = No
     return run
 
 
+def find_laws(names: Sequence[str]) -> tuple[Law, ...]:
+    """Return the laws of these names, each once; all laws for no names.
+
+    Raises:
+        UsageError: There is no law of that name.
+    """
+    for name in names:
+        if name not in _LAWS:
+            text = f"--law {name}: no law has that name"
+            raise _unknown(text, name, list(_LAWS), "there are")
+    return tuple(dict.fromkeys(_LAWS[name] for name in names)) or tuple(Law)
+
+
 def _refuse_unknown_fields(reports: list[ClassReport], options: CheckOptions) -> None:
     names = list(dict.fromkeys(name for report in reports for name in report.fields))
     if any(report.error for report in reports):
         return  # it may have the field
-    for unknown in (name for name in options.only if name not in names):
-        close = difflib.get_close_matches(unknown, names, 1)
-        hint = (
-            f"; did you mean {close[0]}?" if close else f": they have {', '.join(names) or 'none'}"
-        )
-        msg = f"--field {unknown}: no class has a field of that name{hint}"
-        raise UsageError(msg)
+    for name in options.only:
+        if name not in names:
+            text = f"--field {name}: no class has a field of that name"
+            raise _unknown(text, name, names, "they have")
+
+
+def _unknown(text: str, name: str, known: list[str], there_are: str) -> UsageError:
+    close = difflib.get_close_matches(name, known, 1)
+    if close:
+        return UsageError(f"{text}; did you mean {close[0]}?")
+    return UsageError(f"{text}: {there_are} {', '.join(known) or 'none'}")

@@ -1,7 +1,6 @@
 """Checking the laws of one class."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from leafwise._objects.text import got
 from leafwise.testing import _recompilation
 from leafwise.testing._laws import copies, keys, programs, structure
 from leafwise.testing._laws.case import Case
-from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.law import Law, unknown_law
 from leafwise.testing._laws.run import run_law, strategy_of
 
 
@@ -32,20 +31,20 @@ _TESTS: Final[dict[Law, _Test]] = {
     Law.ROUND_TRIP: _Test(structure.round_trip),
     Law.ANY_LEAF: _Test(structure.any_leaf, 0.2),
     Law.IDENTITY_MAP: _Test(structure.identity_map),
-    Law.STATE: _Test(structure.state),
+    Law.NO_HIDDEN_STATE: _Test(structure.state),
     Law.KEY_PATHS: _Test(structure.key_paths),
-    Law.STABLE_KEY: _Test(structure.stable_key),
+    Law.STABLE_TREEDEF: _Test(structure.stable_key),
     Law.REPLACE: _Test(structure.replace),
     Law.POST_INIT: _Test(structure.post_init, 0.2),
-    Law.EQUALITY: _Test(keys.equality),
+    Law.TREEDEF_EQUALITY: _Test(keys.equality),
     Law.STATIC_VALUES: _Test(keys.static_values),
     Law.STATIC_TYPES: _Test(keys.static_types),
-    Law.STATIC_HASH: _Test(keys.static_hash),
-    Law.TOLD_APART: _Test(keys.told_apart_from_others, 0.2),
+    Law.AUX_DATA_HASH: _Test(keys.static_hash),
+    Law.DISTINCT_CLASSES: _Test(keys.told_apart_from_others, 0.2),
     Law.COPIES: _Test(copies.copies),
     Law.FRESH_PROCESS: _Test(copies.fresh_process, 0.2),
     Law.TRANSFORMATIONS: _Test(programs.transformations, 0.1),
-    Law.NO_LEAKS: _Test(programs.no_leaks, 0.02),
+    Law.NO_TRACER_LEAKS: _Test(programs.no_leaks, 0.02),
     Law.RECOMPILATION: _Test(_recompilation.as_predicted, 0.1),
 }
 
@@ -61,8 +60,8 @@ def check_pytree(
     """Check that a pytree class, of any library, keeps the laws of pytrees.
 
     Instances are drawn by Hypothesis; where a law is broken, the smallest instance that
-    breaks it is shown. A law that says nothing of a class (there are no statics, it cannot
-    be pickled by name, its leaves are no numbers) passes.
+    breaks it is shown. A law that says nothing about a class (there are no statics, it
+    cannot be pickled by name, its leaves are not numbers) passes.
 
     Args:
         cls_or_strategy: The class, or a strategy for its instances.
@@ -75,14 +74,14 @@ def check_pytree(
     Raises:
         LawViolation: A law is broken; of several, the first.
         CannotBuildError: No instance can be made; it says which field, and what to give.
-        TypeError: It is neither a class nor a strategy, or `laws` are no names.
-        ValueError: There is no such law, or none at all.
+        TypeError: It is neither a class nor a strategy, or `laws` are not names.
+        ValueError: There is no such law (the message lists them all), or none at all.
 
     Example:
         >>> check_pytree(Params)  # doctest: +SKIP
         >>> check_pytree(instances(Params, act=st.just("relu")))  # doctest: +SKIP
         >>> check_pytree(Params, laws=["round-trip", "static-types"])  # doctest: +SKIP
-        >>> check_pytree(FlaxState, without=["static-types", "told-apart"])  # doctest: +SKIP
+        >>> check_pytree(FlaxState, without=["distinct-classes"])  # doctest: +SKIP
     """
     __tracebackhide__ = True
     strategy = strategy_of(cls_or_strategy, "check_pytree")
@@ -100,7 +99,7 @@ def chosen_laws(option: str, laws: Any) -> list[Law]:
     """Return the laws that are named, in their order.
 
     Raises:
-        TypeError: They are no names.
+        TypeError: They are not names.
         ValueError: There is no such law.
     """
     names: Any = [laws] if isinstance(laws, str) else laws
@@ -110,8 +109,6 @@ def chosen_laws(option: str, laws: Any) -> list[Law]:
     names = list(names)
     for name in names:
         if name not in set(Law):
-            near = difflib.get_close_matches(str(name), list(Law), 1)
-            hint = f"; did you mean {str(near[0])!r}?" if near else f"; there are {', '.join(Law)}"
-            msg = f"{option}: there is no law {name!r}{hint}"
+            msg = f"{option}: {unknown_law(name)}"
             raise ValueError(msg)
     return [law for law in Law if law in names]

@@ -169,7 +169,7 @@ def test_from_another_directory(models: Project, monkeypatch: pytest.MonkeyPatch
 
 def test_node_ids_that_are_not_there(models: Project) -> None:
     """A node id of no class or law is an error that names it, as for tests."""
-    for name in ("mypkg.models.Nobody", "mypkg.models.Other::state", "elsewhere.Params"):
+    for name in ("mypkg.models.Nobody", "mypkg.models.Other::no-hidden-state", "elsewhere.Params"):
         result = models.run(f"leafwise::{name}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines([f"ERROR: not found: leafwise::{name}"])
@@ -291,7 +291,8 @@ def test_a_law_that_is_not_there(models: Project) -> None:
     """A misspelt law is one error that lists them all."""
     result = models.run("-o", "leafwise_laws=round-trap")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["leafwise_laws: there is no law 'round-trap'; there are round-*"])
+    words = "leafwise_laws: there is no law 'round-trap' (did you mean 'round-trip'?)"
+    result.stdout.fnmatch_lines([f"{words}; there are round-trip, any-leaf, *"])
 
 
 @pytest.mark.slow
@@ -325,7 +326,7 @@ def test_the_last_failed(models: Project) -> None:
     models.run("--lf", *options).assert_outcomes(failed=1, deselected=2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_workers(models: Project) -> None:
     """pytest-xdist hands the checks to its workers, chosen ones too."""
     models.write("mypkg/models.py", UNBUILDABLE)

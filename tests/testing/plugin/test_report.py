@@ -165,7 +165,7 @@ def test_what_modules_compile(project: Project) -> None:
     assert report["tests"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_workers(project: Project) -> None:
     """Under pytest-xdist the counts of the workers come together."""
     project.write(
@@ -192,7 +192,7 @@ def test_workers(project: Project) -> None:
     assert len(report["tests"]) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_crashed_worker(project: Project) -> None:
     """A worker that dies takes its counts with it, and the report says so."""
     project.write(

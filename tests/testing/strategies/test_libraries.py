@@ -1,4 +1,4 @@
-"""The strategies for testing a library of pytrees: statics, trees, functions, classes."""
+"""The strategies for testing a library of pytrees, and those of our own property tests."""
 
 import collections
 import enum
@@ -18,20 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import pretty
+from tests.property.drawn_classes import DrawnClass, pytree_classes
+from tests.property.drawn_functions import DrawnFunction, jitted_functions, total
 
 import leafwise as lw
 from leafwise.testing import strategies
 from leafwise.testing.strategies import (
-    DrawnClass,
-    JittedFunction,
     LeafwiseNode,
     NamedNode,
     RegisteredNode,
-    jitted_functions,
-    pytree_classes,
     pytrees,
     static_values,
-    total,
 )
 
 from .seeking import assert_reaches, drawn, minimal
@@ -155,7 +152,7 @@ def test_nodes_can_be_pickled() -> None:
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(jitted_functions(), pytrees())
-def test_functions_compute_the_total(function: JittedFunction, tree: Any) -> None:
+def test_functions_compute_the_total(function: DrawnFunction, tree: Any) -> None:
     """Each function takes any tree, sums all leaves, and does not run its body again."""
     result = function(tree)
     assert (result.shape, result.dtype) == ((), jnp.float32)
@@ -252,7 +249,7 @@ def test_source_is_the_class() -> None:
     """The code that a counterexample prints makes the same class again."""
     for made in drawn(pytree_classes(), 30):
         names: dict[str, Any] = {"__name__": "elsewhere"}
-        exec(strategies.DrawnClass.HEADER + made.source, names)  # noqa: S102  # that is the claim
+        exec(DrawnClass.HEADER + made.source, names)  # noqa: S102  # that is the claim
         again = DrawnClass(names["Drawn"], made.fields, made.source)
         instance, other = made.construct(made.values()), again.construct(made.values())
         assert jax.tree.leaves(other) == jax.tree.leaves(instance)

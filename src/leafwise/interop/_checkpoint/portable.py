@@ -16,7 +16,6 @@ import hashlib
 import json
 import pathlib
 import re
-import sys
 import types
 import uuid
 import zoneinfo
@@ -34,6 +33,7 @@ from leafwise._objects.attributes import (
     compares_by_identity,
     record_fields,
 )
+from leafwise._objects.code import find_by_name
 from leafwise._objects.describe import describe
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
@@ -67,14 +67,7 @@ def name_of(value: Any) -> str | None:
     if not isinstance(module, str) or not isinstance(name, str):
         return None
     homes = (*_HOMES, module) if module.partition(".")[0] == "jax" else (module,)
-    return next((f"{home}:{name}" for home in homes if _find_named(home, name) is value), None)
-
-
-def _find_named(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+    return next((f"{home}:{name}" for home in homes if find_by_name(home, name) is value), None)
 
 
 class PortableReader:

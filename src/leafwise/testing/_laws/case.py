@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
+from leafwise._objects.text import Verbatim
 from leafwise.errors import LawViolation
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import state_of
@@ -77,9 +78,10 @@ class Case:
         """
         where = place(self.cls, path)
         text = describe_instance(self.instance)
-        fix = fix or self.law.fix
-        if not (fix or is_decorated(self.cls) or registered_names(self.cls)):
-            fix += "; or decorate the class with `@leafwise.pytree`"
+        if not fix:
+            fix = self.law.fix
+            if not (is_decorated(self.cls) or registered_names(self.cls)):
+                fix += "; or decorate the class with `@leafwise.pytree`"
         lines = [
             f"{where}: breaks the law {self.law}: {self.law.statement}",
             f"got: {got}",
@@ -138,17 +140,8 @@ def describe_instance(instance: Any) -> str:
     cls: Any = type(instance)
     try:
         if cls.__repr__ is not object.__repr__:
-            return short(_Text(say(instance)), _WIDTH)
+            return short(Verbatim(say(instance)), _WIDTH)
         held = ", ".join(f"{name}={say(value)}" for name, value in state_of(instance).items())
-        return short(_Text(f"{cls.__name__}({held})"), _WIDTH)
+        return short(Verbatim(f"{cls.__name__}({held})"), _WIDTH)
     except Exception:  # noqa: BLE001  # the user's own code
         return f"{cls.__name__} (its repr raises)"
-
-
-class _Text(str):
-    """Text whose repr is itself."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._objects.code import is_importable
 from leafwise._trees.roles import names_of, try_exchange
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
@@ -25,7 +26,7 @@ def copies(case: Case) -> None:
     _compare(case, "copy.copy", copy.copy)
     if _parts_allow(x, copy.deepcopy):
         _compare(case, "copy.deepcopy", copy.deepcopy)
-    if is_importable(case.cls) and _parts_allow(x, _pickled):
+    if _is_found_elsewhere(case.cls) and _parts_allow(x, _pickled):
         _compare(case, "pickle", _pickled)
 
 
@@ -70,18 +71,15 @@ def _faithful(x: Any, do: Callable[[Any], Any]) -> tuple[str, ...]:
     )
 
 
-def is_importable(cls: type) -> bool:
+def _is_found_elsewhere(cls: type) -> bool:
     """Return whether another process finds the class by its name."""
-    found: Any = sys.modules.get(cls.__module__)
-    for part in cls.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is cls and cls.__module__ != "__main__"
+    return is_importable(cls) and cls.__module__ != "__main__"
 
 
 def fresh_process(case: Case) -> None:
     """Unpickle in a process that has not seen the class, and where texts have other hashes."""
     x = case.instance
-    if not is_importable(case.cls) or not _parts_allow(x, _pickled):
+    if not _is_found_elsewhere(case.cls) or not _parts_allow(x, _pickled):
         return
     names = names_of(x).static
     try:

@@ -1,5 +1,6 @@
 """The laws that a pytree class is to keep, by name."""
 
+import difflib
 from enum import StrEnum
 from typing import Self
 
@@ -16,7 +17,6 @@ class Law(StrEnum):
     fix: str
 
     def __new__(cls, name: str, statement: str, fix: str) -> Self:
-        """Make a member that is its name."""
         self = str.__new__(cls, name)
         self._value_ = name
         self.statement = statement
@@ -25,47 +25,47 @@ class Law(StrEnum):
 
     ROUND_TRIP = (
         "round-trip",
-        "flatten, then unflatten, gives the same class, children and statics",
-        "give unflatten all that flatten took apart, in the same order",
+        "flatten, then unflatten, gives back the class, children and statics",
+        "restore in unflatten all that flatten returned, in the same order",
     )
     ANY_LEAF = (
         "any-leaf",
-        "unflatten takes sentinels, tracers, structs and None, as they are",
+        "unflatten accepts sentinels, tracers, structs and None, unchanged",
         "unflatten with `object.__new__(cls)`, and set attributes without checks or conversion",
     )
     IDENTITY_MAP = (
         "identity-map",
         "jax.tree.map of the identity is the identity",
-        "flatten and unflatten must hand leaves on as they are",
+        "pass leaves through flatten and unflatten unchanged",
     )
-    EQUALITY = (
-        "equality",
+    TREEDEF_EQUALITY = (
+        "treedef-equality",
         "comparing treedefs never raises, and equal ones have equal hashes",
-        "let aux_data be a tuple of hashable, comparable values; arrays are children",
+        "make aux_data a tuple of hashable, comparable values; arrays are children",
     )
     STATIC_VALUES = (
         "static-values",
-        "equal statics give equal treedefs, other statics give others",
-        "put every static in the aux_data, and compare all of them",
+        "equal statics give equal treedefs, different statics different ones",
+        "put every static into aux_data, and compare all of them",
     )
     STATIC_TYPES = (
         "static-types",
-        "statics are told apart by type and value, not by == alone",
-        "put each static's type into the aux_data, too",
+        "statics are distinguished by type and value, not by == alone",
+        "put the type of each static into aux_data, too",
     )
-    STATIC_HASH = (
-        "static-hash",
+    AUX_DATA_HASH = (
+        "aux-data-hash",
         "aux_data has a hash that agrees with == and depends on every static",
-        "let aux_data be hashable: tuples for lists, `leafwise.freeze` for the rest",
+        "make aux_data hashable: tuples for lists, `leafwise.freeze` for the rest",
     )
-    STABLE_KEY = (
-        "stable-key",
+    STABLE_TREEDEF = (
+        "stable-treedef",
         "reading or flattening an instance does not change its treedef",
-        "make aux_data of the declared statics alone: no caches, no fresh objects",
+        "build aux_data from the declared statics alone: no caches, no new objects",
     )
     KEY_PATHS = (
         "key-paths",
-        "key paths come in the order of the leaves, and lead to them",
+        "key paths are in the order of the leaves, and lead to them",
         "pair each child with the key that leads to it: `GetAttrKey('name')`",
     )
     COPIES = (
@@ -75,41 +75,48 @@ class Law(StrEnum):
     )
     FRESH_PROCESS = (
         "fresh-process",
-        "a new process unpickles it whole, with hashes that agree there",
-        "pickle no hash and no id: they differ in each process",
+        "a new process unpickles it whole, and its hashes agree there",
+        "do not pickle hashes or ids: they differ from process to process",
     )
     TRANSFORMATIONS = (
         "transformations",
         "jit, vmap, grad, scan, eval_shape, checkpoint keep class and statics",
-        "keep class and statics at unflatten",
+        "restore class and statics in unflatten",
     )
-    NO_LEAKS = (
-        "no-leaks",
-        "no tracer outlives the trace that it belongs to",
-        "keep no leaf beyond flatten and unflatten: no caches, no class attributes",
+    NO_TRACER_LEAKS = (
+        "no-tracer-leaks",
+        "no tracer outlives its trace",
+        "store no leaf in flatten or unflatten: no caches, no class attributes",
     )
     REPLACE = (
         "replace",
-        "replace with no change is the identity",
+        "replace without changes is the identity",
         "let `replace` start from the values of all fields",
     )
     POST_INIT = (
         "post-init",
-        "__post_init__ does not run again at unflatten",
-        "unflatten with `object.__new__(cls)` and set each attribute as it comes",
+        "unflatten does not run __post_init__ again",
+        "unflatten with `object.__new__(cls)`, and set each attribute unchanged",
     )
-    STATE = (
-        "state",
+    NO_HIDDEN_STATE = (
+        "no-hidden-state",
         "everything that an instance holds is a child or a static",
         "make it a child or a static",
     )
-    TOLD_APART = (
-        "told-apart",
-        "instances of two classes never have equal treedefs",
+    DISTINCT_CLASSES = (
+        "distinct-classes",
+        "instances of distinct classes never have equal treedefs",
         "register the class with a flatten and unflatten of its own",
     )
     RECOMPILATION = (
         "recompilation",
-        "a change traces and compiles as predicted, and as claimed",
-        "look at the aux_data: see `leafwise.explain` for what JAX compares",
+        "a change retraces and recompiles as predicted, and as claimed",
+        "compare the two calls with `leafwise.explain`, and look at aux_data",
     )
+
+
+def unknown_law(name: object) -> str:
+    """Format the error for a name that is not a law's; it lists all laws."""
+    near = difflib.get_close_matches(str(name), list(Law), 1, 0.5)
+    hint = f" (did you mean {str(near[0])!r}?)" if near else ""
+    return f"there is no law {name!r}{hint}; there are {', '.join(Law)}"

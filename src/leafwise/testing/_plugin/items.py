@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from leafwise.errors import LawViolation
-from leafwise.testing._laws.law import Law
+from leafwise.testing._laws.law import Law, unknown_law
 from leafwise.testing._plugin.report import message_of
 from leafwise.testing.strategies._constructor import CannotBuildError
 
@@ -64,7 +64,7 @@ def targets_of(root: pytest.Collector, plan: CheckPlan) -> Iterator[pytest.Colle
     if importlib.util.find_spec("hypothesis") is None:
         _refuse("leafwise_check needs Hypothesis\n  fix: pip install 'leafwise[testing]'")
     if plan.unknown:
-        _refuse(f"leafwise_laws: there is no law {plan.unknown[0]!r}; there are {', '.join(Law)}")
+        _refuse(f"leafwise_laws: {unknown_law(plan.unknown[0])}")
     for text in plan.texts:
         nodeid = f"{root.nodeid}::{dotted(text)}"
         if plan.wants_some(nodeid):

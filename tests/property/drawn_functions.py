@@ -1,4 +1,4 @@
-"""Jitted functions of every make, which compute the same."""
+"""Jitted functions of many kinds, which all compute the same."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from hypothesis import strategies as st
 
-from leafwise._jit.jit import jit
+import leafwise as lw
 
 
 def total(tree: Any) -> jax.Array:
@@ -28,7 +28,7 @@ def total(tree: Any) -> jax.Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class JittedFunction:
+class DrawnFunction:
     """A jitted function that `jitted_functions` has drawn.
 
     Call it with one tree of arrays and scalars: it returns what `total` does.
@@ -68,7 +68,7 @@ class JittedFunction:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"{self.maker}({inner}{options})"
 
-    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001  # its caller's
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # its caller's
         """Print the same in Hypothesis' counterexamples, not field by field."""
         printer.text(repr(self))
 
@@ -114,7 +114,7 @@ _COMPOSITIONS: Final[dict[str, Callable[[_Body], _Body]]] = {
     "checkpoint": jax.checkpoint,
     "scan": _scan,
 }
-_MAKERS: Final[dict[str, Any]] = {"jax.jit": jax.jit, "lw.jit": jit}
+_MAKERS: Final[dict[str, Any]] = {"jax.jit": jax.jit, "lw.jit": lw.jit}
 _OPTIONS: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"keep_unused": True},
@@ -126,8 +126,8 @@ _OPTIONS: Final[tuple[dict[str, Any], ...]] = (
 
 
 @st.composite
-def jitted_functions(draw: st.DrawFn) -> JittedFunction:
-    """Draw a jitted function, made afresh, with a cache of its own.
+def jitted_functions(draw: st.DrawFn) -> DrawnFunction:
+    """Draw a new jitted function, with a cache of its own.
 
     All compute the same, `total`: the sum of all elements of all leaves of their one
     argument. They differ in who made them (``jax.jit``, ``leafwise.jit``), in options
@@ -137,17 +137,7 @@ def jitted_functions(draw: st.DrawFn) -> JittedFunction:
     inside: nothing, another ``jit``, ``grad``, ``vmap``, ``checkpoint``, ``scan``.
 
     Returns:
-        A strategy for `JittedFunction`; ``jax.jit(total)`` is the simplest.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from hypothesis import given, settings
-        >>> from leafwise.testing import strategies as lst
-        >>> @settings(deadline=None)  # the first call compiles
-        ... @given(lst.jitted_functions())
-        ... def test(function):
-        ...     assert function([jnp.ones(3), 2.0]) == 5
-        >>> test()
+        A strategy for `DrawnFunction`; ``jax.jit(total)`` is the simplest.
     """
     maker = draw(st.sampled_from(list(_MAKERS)))
     composition = draw(st.sampled_from(list(_COMPOSITIONS)))
@@ -160,8 +150,8 @@ def jitted_functions(draw: st.DrawFn) -> JittedFunction:
 
     composed = _COMPOSITIONS[composition](body)
 
-    def summed(tree: Any, label: Any = None, spent: Any = None) -> Any:  # noqa: ARG001
+    def summed(tree: Any, label: Any = None, spent: Any = None) -> Any:
         return composed(tree)
 
     function = _MAKERS[maker](summed, **options)
-    return JittedFunction(function, maker, composition, dict(options), bodies)
+    return DrawnFunction(function, maker, composition, dict(options), bodies)

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Final
 
 from hypothesis import strategies as st
 
-from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._instances import instances
+from leafwise.testing.strategies import instances
 
 _STATIC_SPELLINGS: Final = ("annotation", "static_field", "metadata")
 _DYNAMIC_SPELLINGS: Final = ("annotation", "field", "dataclasses.field")
@@ -141,7 +140,7 @@ class DrawnClass:
         taken = {field.name for field in self.fields if field.init}
         return self.cls(**{name: value for name, value in values.items() if name in taken})
 
-    def instances(self) -> Strategy:
+    def instances(self) -> st.SearchStrategy[Any]:
         """Return a strategy for instances, from the annotations."""
         return instances(self.cls)
 
@@ -173,16 +172,6 @@ def pytree_classes(*, max_fields: int = 4, max_depth: int = 3) -> st.SearchStrat
 
     Raises:
         ValueError: A limit is out of range.
-
-    Example:
-        >>> import jax
-        >>> from hypothesis import given
-        >>> from leafwise.testing import strategies as lst
-        >>> @given(lst.pytree_classes())
-        ... def test(drawn):
-        ...     instance = drawn.construct(drawn.values())
-        ...     assert len(jax.tree.leaves(instance)) == len(drawn.dynamic)
-        >>> test()
     """
     if not 0 <= max_fields <= len(_NAMES):
         msg = f"pytree_classes(max_fields={max_fields!r}): from 0 to {len(_NAMES)}"
@@ -292,7 +281,7 @@ def _class_code(name: str, base: str, options: Sequence[str], fields: list[Drawn
 @functools.lru_cache(maxsize=1000)
 def _made(source: str) -> Any:
     """Return the class ``Drawn`` of a source."""
-    namespace: dict[str, Any] = {"__name__": "leafwise.testing.drawn"}
+    namespace: dict[str, Any] = {"__name__": "drawn_classes"}
     exec(_HEADER, namespace)  # noqa: S102  # code of this module
-    exec(source, namespace)  # noqa: S102  # the same
+    exec(source, namespace)  # noqa: S102  # drawn above
     return namespace["Drawn"]

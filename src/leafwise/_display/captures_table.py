@@ -1,0 +1,97 @@
+"""What a function closes over, as a table of text and of HTML.
+
+It needs no rich: ``str(leafwise.captures(step))`` and notebooks show these two without extras.
+What rich prints of captures is in `tables`, which cannot be imported without rich.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from leafwise._display.html import code, headings, safe, table_rows
+from leafwise._display.shape import CaptureRecord, CapturesRecord
+from leafwise._display.words import clean, count, cut, size
+
+TITLES: Final = ("name", "treatment", "bytes", "value", "where")
+_MOST_ROWS: Final = 200
+_MOST_NAMES: Final = 8
+_LONGEST: Final = 200
+
+
+def format_lines(captured: CapturesRecord) -> Iterator[str]:
+    """Yield the table as lines of text, and what stands below it."""
+    table = [TITLES, *table_cells(captured)]
+    if len(table) > 1:
+        widths = [max(len(row[column]) for row in table) for column in range(len(TITLES))]
+        for row in table:
+            padded = [
+                text.rjust(width) if title == "bytes" else text.ljust(width)
+                for text, width, title in zip(row, widths, TITLES, strict=True)
+            ]
+            yield "  ".join(padded).rstrip()
+    yield from footer_lines(captured)
+
+
+def format_html(captured: Mapping[str, Any]) -> str:
+    """Return the table as a fragment of HTML, for notebooks."""
+    found = cast("CapturesRecord", captured)
+    body = [
+        (code(name), safe(treatment), safe(nbytes), code(value), safe(where))
+        for name, treatment, nbytes, value, where in table_cells(found)
+    ]
+    classes = ("",) * len(TITLES)
+    table = f"<table>{headings(TITLES, classes)}<tbody>{table_rows(body, classes)}</tbody></table>"
+    stale = "".join(f"<p><b>{safe(line, 1000)}</b></p>" for line in stale_lines(found))
+    footer = "".join(f"<p>{safe(line)}</p>" for line in footer_lines(found))
+    return f"<div>{table if body else ''}{stale}{footer}</div>"
+
+
+def table_cells(captured: CapturesRecord) -> list[tuple[str, ...]]:
+    """Return a row for each capture that is the user's own."""
+    own = [each for each in captured["captures"] if not each["of_package"]]
+    return [_row(each) for each in own[:_MOST_ROWS]]
+
+
+def _row(each: CaptureRecord) -> tuple[str, ...]:
+    value = ", ".join((each["value"], *each["notes"]))
+    nbytes = size(each["nbytes"]) if each["nbytes"] else ""
+    texts = each["name"], each["treatment"], nbytes, value, each["where"]
+    return tuple(cut(text, _LONGEST) for text in texts)
+
+
+def footer_lines(captured: CapturesRecord) -> Iterator[str]:
+    """Yield the lines below the table: what is folded, the bytes, and a warning."""
+    name = clean(captured["function"])
+    every = captured["captures"]
+    own = sum(not each["of_package"] for each in every)
+    folded = list(dict.fromkeys(each["name"] for each in every if each["of_package"]))
+    if not own:
+        yield f"{name} captures nothing" + (" of the user's own" if folded else "")
+    if own > _MOST_ROWS:
+        yield f"and {count(own - _MOST_ROWS, 'more capture')}"
+    if folded:
+        names = ", ".join(clean(each) for each in folded[:_MOST_NAMES])
+        more = f" and {len(folded) - _MOST_NAMES:,} more" if len(folded) > _MOST_NAMES else ""
+        yield f"of installed packages: {names}{more}"
+    nbytes = captured["nbytes"]
+    if nbytes:
+        yield f"captured arrays of {name}: {size(nbytes)}"
+    if nbytes >= max(captured["large"], 1):
+        yield (
+            f"warning: {size(nbytes)} of captured arrays are kept by every program of {name}: "
+            f"pass them as arguments"
+        )
+
+
+def stale_lines(captured: CapturesRecord) -> Iterator[str]:
+    """Yield a line for each call that was answered for an old value."""
+    calls = captured.get("stale", [])
+    name = clean(captured["function"])
+    for each in calls[:_MOST_ROWS]:
+        path, before, after = (cut(each[key], _LONGEST) for key in ("name", "before", "after"))
+        read = f" (read at {clean(each['line'])})" if each["line"] else ""
+        yield (
+            f"stale: {clean(each['call'])}: {name} was answered for {path} = {before}, "
+            f"which was {after} by then{read}: pass it as an argument"
+        )
+    if len(calls) > _MOST_ROWS:
+        yield f"and {count(len(calls) - _MOST_ROWS, 'more stale call')}"
