@@ -73,7 +73,7 @@ class TracerComparisonError(LeafwiseError, TypeError):
 
 
 class PathError(LeafwiseError, LookupError):
-    """A path leads nowhere in the tree, or is no path."""
+    """A path leads nowhere in the tree, or is not a path."""
 
 
 class TreeError(LeafwiseError, ValueError):

@@ -45,7 +45,7 @@ def test_array_in_full() -> None:
 def test_buried_in_full() -> None:
     """`Optional[Static[str]]`: the right spelling."""
     text = refused("Params", act=Optional[lw.Static[str]])  # noqa: UP045
-    assert text.splitlines()[0].startswith("Params.act: Static inside another type says nothing")
+    assert text.splitlines()[0].startswith("Params.act: Static inside another type has no effect")
     assert text.splitlines()[1] == "  fix: `act: lw.Static[str | None]`"
 
 

@@ -143,7 +143,7 @@ def test_key_paths_are_attributes(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_statics_are_validated(name: str) -> None:
-    """A static that is no key is refused at the flatten, by class and attribute."""
+    """A static that cannot be part of a key is refused at the flatten, by class and attribute."""
     make = CLASSES[name]
     kind = type(make(1, 1)).__name__
     with pytest.raises(lw.errors.UnhashableStaticError, match=rf"{kind}\.a\[0\]: a list"):

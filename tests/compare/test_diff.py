@@ -143,7 +143,7 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
             "['b']: dtype: float32 -> int32",
         ],
     ),
-    "length": ([1.0, 2.0], [1.0], ["the tree: structure: 2 elements -> 1 elements"]),
+    "length": ([1.0, 2.0], [1.0], ["the tree: structure: 2 elements -> 1 element"]),
     "shape and dtype": (
         *(Params(F3), Params(np.ones((2, 2), np.int8))),
         ["w: shape: (3,) -> (2, 2)", "w: dtype: float32 -> int8"],

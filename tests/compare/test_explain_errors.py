@@ -114,7 +114,7 @@ def test_only_a_note_is_added(mode: None, call: Callable[[], Any]) -> None:
 
 
 def test_nothing_raised() -> None:
-    """Without an error nothing is done: no trace is made anew, and the setting is as it was."""
+    """Without an error nothing is done: nothing is retraced, and the setting is as it was."""
     double = jax.jit(lambda x: x * 2)
     double(1.0)
     before = jax.config.jax_traceback_filtering

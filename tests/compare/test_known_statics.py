@@ -158,7 +158,7 @@ def test_leafwise_statics_retrace(one: Any, other: Any) -> None:
     assert not seen.predicted.unsound
 
 
-# Another object on every call: JAX traces anew each time.
+# A new object on every call: JAX retraces each time.
 CHURN: dict[str, tuple[Callable[[], Any], str]] = {
     "lambda": (lambda: lambda x: x, "fresh lambda each call: define it once"),
     "partial": (lambda: functools.partial(helper, 1), "fresh partial each call"),
@@ -179,7 +179,7 @@ def closure() -> Callable[[int], int]:
 @pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("name", [name for name in CHURN if name != "number"])
 def test_fresh_statics_retrace(cls: Any, name: str) -> None:
-    """A value made anew for each call retraces; field and fix are named."""
+    """A value that is recreated for each call retraces; field and fix are named."""
     make, fix = CHURN[name]
     seen = two_calls(call(cls(1.0, make())), call(cls(1.0, make())))
     assert seen.outcome is RETRACE, "the table is wrong about JAX"
@@ -190,7 +190,7 @@ def test_fresh_statics_retrace(cls: Any, name: str) -> None:
 
 @pytest.mark.parametrize("cls", [*PLAIN, Sound], ids=lambda cls: cls.__name__)
 def test_an_optimizer_built_again_retraces(cls: Any) -> None:
-    """An optimizer made anew is another value; the fix says what was made anew."""
+    """A rebuilt optimizer is another value; the fix says what was recreated."""
     seen = two_calls(call(cls(1.0, optax.adam(0.1))), call(cls(1.0, optax.adam(0.1))))
     assert seen.outcome is RETRACE
     assert seen.predicted.outcome is RETRACE

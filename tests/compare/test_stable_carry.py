@@ -287,14 +287,24 @@ REFUSED: dict[str, tuple[Step, Any, dict[str, Any], str]] = {
         "s.act: static: 'relu' -> ",
     ),
     "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), {}, "s: structure: State -> Twin"),
-    "structure": (lambda s: [*s, 1.0], [1.0], {}, r"s: structure: 1 elements -> 2 elements"),
+    "structure": (lambda s: [*s, 1.0], [1.0], {}, r"s: structure: 1 element -> 2 elements"),
     "None": (lambda s: {"m": jnp.ones(())}, {"m": None}, {}, r"s\['m'\]: structure: None -> "),
     "pair": (lambda s: (s, s), jnp.ones(2), {}, "fix: .* pass has_aux=True"),
     "no pair": (lambda s: s, jnp.ones(2), {"has_aux": True}, "returns a pair .* got ShapeDtype"),
-    "no leaf": (lambda s: s, {"f": print, "w": 1}, {}, r"s\['f'\]: no leaf of a carry: <built-in"),
-    "a shape": (lambda s: s, jax.ShapeDtypeStruct((), "f4"), {}, "s: no leaf of a carry: float32"),
-    "masked": (lambda s: s, {"m": np.ma.ones(2)}, {}, r"s\['m'\]: no leaf of a carry: float"),
-    "too large": (lambda s: s, 2**40, {}, "s: no leaf of a carry: 1099511627776"),
+    "no leaf": (
+        lambda s: s,
+        {"f": print, "w": 1},
+        {},
+        r"s\['f'\]: not a leaf of a carry: <built-in",
+    ),
+    "a shape": (
+        lambda s: s,
+        jax.ShapeDtypeStruct((), "f4"),
+        {},
+        "s: not a leaf of a carry: float32",
+    ),
+    "masked": (lambda s: s, {"m": np.ma.ones(2)}, {}, r"s\['m'\]: not a leaf of a carry: float"),
+    "too large": (lambda s: s, 2**40, {}, "s: not a leaf of a carry: 1099511627776"),
 }
 
 

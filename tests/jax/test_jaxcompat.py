@@ -47,7 +47,7 @@ def test_configuration_is_seen(jax_version: str, context: Any) -> None:
 
 @pytest.mark.parametrize("name", ["jax_debug_nans", "jax_log_compiles"])
 def test_other_options_do_not_matter(jax_version: str, name: str) -> None:
-    """Options that JAX does not trace for are no difference."""
+    """Options that JAX does not trace for do not count as a difference."""
     context = {"jax_debug_nans": jax.debug_nans, "jax_log_compiles": jax.log_compiles}[name]
     before = lw.signature(1.0)
     with context(True):
@@ -132,9 +132,9 @@ def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:
     devices = jax.devices()[:2]
     mesh = jax.sharding.Mesh(np.array(devices), ("i",))
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
-    assert not compat.commits(plain.lower(jnp.ones(2)))
-    assert compat.commits(plain.lower(jax.device_put(jnp.ones(2), spread)))
-    one = compat.commits(plain.lower(jax.device_put(jnp.ones(2), devices[0])))
+    assert not compat.is_committed(plain.lower(jnp.ones(2)))
+    assert compat.is_committed(plain.lower(jax.device_put(jnp.ones(2), spread)))
+    one = compat.is_committed(plain.lower(jax.device_put(jnp.ones(2), devices[0])))
     assert one == (jax_version == "known")
 
 
@@ -191,4 +191,4 @@ def test_the_trace_under_a_checkpoint_is_dropped(jax_version: str) -> None:
         assert float(outer(1.0)) == expected
         outer.clear_cache()
         of_scaled.clear_cache()
-        compat.forget_checkpoints()
+        compat.clear_checkpoint_traces()

@@ -99,7 +99,7 @@ def test_as_an_argument(name: str) -> None:
 
 
 def test_another_method_is_another_program() -> None:
-    """Two methods of one instance are told apart."""
+    """Two methods of one instance are distinct."""
     call = apply()
     with lw.budget(traces=2, exact=True, of=call):
         assert not jnp.array_equal(call(make().by, X), call(make().twice, X))

@@ -67,7 +67,7 @@ def test_other(name: str) -> None:
 
 
 def test_equality_with_anything_else() -> None:
-    """`==` and `!=` with what is no array are one bool."""
+    """`==` and `!=` with anything but such an array give one bool."""
     for other in (1, None, "a", [1, 2], (1, 2), object()):
         assert (lw.StaticArray([1, 2]) == other) is False
         assert (lw.StaticArray([1, 2]) != other) is True

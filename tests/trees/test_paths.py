@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree
-from leafwise._trees.paths import ANY, DEEP, nearest, parse, place_of, show, steps_of
+from leafwise._trees.paths import ANY, DEEP, format_path, nearest_path, parse, place_of, steps_of
 from leafwise.testing.strategies import pytrees
 
 NAMES = st.from_regex(r"[A-Za-z_]\w{0,5}", fullmatch=True)
@@ -31,7 +31,7 @@ STEPS = st.one_of(NAMES.map(lambda name: f".{name}"), KEYS.map(lambda key: f"[{k
 @given(st.lists(STEPS | st.sampled_from([ANY, DEEP]), max_size=6).map(tuple))
 def test_a_printed_path_is_read_back(steps: tuple[str, ...]) -> None:
     """Printing a path and reading it gives the same steps, whatever the keys of dicts are."""
-    assert parse(show(steps)) == steps
+    assert parse(format_path(steps)) == steps
 
 
 @given(pytrees())
@@ -42,7 +42,7 @@ def test_the_paths_of_a_tree_lead_to_its_leaves(tree: Any) -> None:
     assert len(places.paths) == len(leaves)
     for place, (key_path, _) in enumerate(leaves):
         wanted = [at == place for at in range(len(leaves))]
-        assert jax.tree.leaves(lw.mask(tree, show(places.paths[place]))) == wanted
+        assert jax.tree.leaves(lw.mask(tree, format_path(places.paths[place]))) == wanted
         changed = lw.update(tree, {key_path: "new"}) if key_path else "new"
         assert [leaf == "new" for leaf in map(str, jax.tree.leaves(changed))] == wanted
 
@@ -86,8 +86,8 @@ def test_what_is_read(text: str, steps: tuple[str, ...]) -> None:
     "text", [".", "a.", "a..b", "a[", "a[]", "a]", "[0]b", "a*", "a.***", " a", "a.[0]"]
 )
 def test_what_is_no_path(text: str) -> None:
-    """What is no path is refused, with the place where it stops being one."""
-    with pytest.raises(lw.errors.PathError, match="is no path") as caught:
+    """What is not a path is refused, with the place where it stops being one."""
+    with pytest.raises(lw.errors.PathError, match="is not a path") as caught:
         parse(text)
     assert repr(text) in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
@@ -117,7 +117,7 @@ class Pair(NamedTuple):
 def test_names_where_jax_has_none() -> None:
     """Namedtuples and partials are addressed by name, also where a JAX key is a mere number."""
     tree = [Pair(1, 2), jax.tree_util.Partial(max, 3, key=4)]
-    assert list(map(show, FlatTree(tree).paths)) == [
+    assert list(map(format_path, FlatTree(tree).paths)) == [
         "[0].left",
         "[0].right",
         "[1].args[0]",
@@ -172,7 +172,7 @@ class OwnKeys:
 @pytest.mark.parametrize("tree", [OwnKeys(1, [2]), [OwnKeys(1, [2])], {"k": OwnKeys(1, [2])}])
 def test_keys_of_the_users_own(tree: Any) -> None:
     """What a key of another type prints is a step, and so is the key itself."""
-    texts = list(map(show, FlatTree(tree).paths))
+    texts = list(map(format_path, FlatTree(tree).paths))
     for (key_path, _), text in zip(jax.tree.leaves_with_path(tree), texts, strict=True):
         by_text, by_key = (jax.tree.leaves(lw.update(tree, {path: 9})) for path in (text, key_path))
         assert by_text == by_key
@@ -205,7 +205,7 @@ def test_the_nearest_path(wanted: str, meant: str) -> None:
     steps, node, wrong = parse(wanted), tree, 0
     while steps[wrong] in node or steps[wrong] == ANY:
         node, wrong = node.get(steps[wrong], layer), wrong + 1
-    found = nearest(steps, wrong, list(node), paths)
+    found = nearest_path(steps, wrong, list(node), paths)
     assert found is not None
-    assert show(found) == meant
+    assert format_path(found) == meant
     assert found in paths or ANY in found

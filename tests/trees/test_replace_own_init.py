@@ -59,7 +59,7 @@ def test_plain_dataclasses_replace_fails() -> None:
 
 
 def test_unknown_attribute_of_a_finished_instance() -> None:
-    """Assigning what is no field says so, and suggests no replace that would fail."""
+    """Assigning what is not a field says so, and suggests no replace that would fail."""
     with pytest.raises(
         lw.errors.FrozenInstanceError, match="no such field: it has w, n, runs"
     ) as error:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree
-from leafwise._trees.paths import show
+from leafwise._trees.paths import format_path
 from leafwise.testing.strategies import pytrees
 
 TABLE: Final = lw.FrozenMapping({"a b": 1, 3: (4, 5)})
@@ -122,7 +122,7 @@ def test_a_changed_tree_differs_in_its_leaf(tree: Any, data: st.DataObject) -> N
         return
     at = data.draw(st.integers(0, len(places.leaves) - 1))
     kept = copy.copy(places.leaves)
-    made = lw.update(tree, {show(places.paths[at]): "new"})
+    made = lw.update(tree, {format_path(places.paths[at]): "new"})
     leaves, structure = jax.tree.flatten(made)
     assert structure == places.structure
     assert leaves[at] == "new"
@@ -147,7 +147,7 @@ def test_a_constructor_sees_all_changes() -> None:
     assert lw.update(tree, {"['range'].low": 5, "['range'].high": 6})["range"] == Range(5, 6)
     with pytest.raises(ValueError, match="low above high") as caught:
         lw.update(tree, {"['range'].low": 5})
-    assert caught.value.__notes__ == ["in lw.update, where dict['range'] is made anew"]
+    assert caught.value.__notes__ == ["in lw.update, where dict['range'] is rebuilt"]
 
 
 def test_converters_checks_and_statics() -> None:
@@ -208,7 +208,7 @@ def test_fields_that_no_constructor_takes() -> None:
 
 
 def test_init_only_arguments() -> None:
-    """A constructor that wants what is no field cannot run again: the fields are exchanged."""
+    """A constructor that requires more than its fields cannot run again: the fields are set."""
 
     @lw.pytree
     class Seeded:
@@ -281,7 +281,7 @@ def test_changes_that_meet(changes: Any) -> None:
 
 
 def test_what_is_no_change() -> None:
-    """Patterns, and what is no mapping from paths, are refused."""
+    """Patterns, and anything but a mapping from paths, are refused."""
     with pytest.raises(lw.errors.PathError, match="not a pattern"):
         lw.update(model(), {"layers[*].w": 1})
     for changes in (None, [("encoder.w", 1)], "encoder.w"):
@@ -350,7 +350,7 @@ class Attrs:
 
 
 def test_static_values_of_every_kind() -> None:
-    """Frozen dataclasses and attrs classes are made anew, with nothing kept of the old."""
+    """Frozen dataclasses and attrs classes are rebuilt, with nothing kept of the old."""
     handmade = Handmade("3")
     assert handmade.twice == 6
     changed = lw.update(handmade, {"a": 4})

@@ -183,7 +183,7 @@ def test_metadata_that_no_field_has() -> None:
 
 @pytest.mark.parametrize("given", [3, 2.5, jnp.ones(2), np.ones(2)])
 def test_what_selects_nothing_at_all(given: Any) -> None:
-    """What is no selection is a TypeError that says what one is."""
+    """Anything that is not a selection is a TypeError that says what one is."""
     with pytest.raises(TypeError, match="selected by a path, a class, a function"):
         lw.where(given)
 
@@ -195,8 +195,8 @@ def test_no_condition() -> None:
 
 
 def test_a_generic_alias_is_no_class() -> None:
-    """`list[int]` is refused, though it can be called: no value knows what it was made for."""
-    with pytest.raises(TypeError, match="fix: the class itself: list"):
+    """`list[int]` is refused, though it can be called: `isinstance` does not take it."""
+    with pytest.raises(TypeError, match="fix: pass the class itself: list"):
         lw.where(list[int])
 
 
@@ -305,8 +305,8 @@ def test_a_mask_selects_as_itself() -> None:
     ],
 )
 def test_a_tree_of_bools_that_does_not_fit(prefix: Any, words: str) -> None:
-    """A tree that is no prefix is refused by the path at which it differs."""
-    with pytest.raises(lw.errors.TreeError, match="is no prefix of the tree") as caught:
+    """A tree that is not a prefix is refused by the path at which it differs."""
+    with pytest.raises(lw.errors.TreeError, match="is not a prefix of the tree") as caught:
         lw.mask({"a": 1, "b": [2, 3]}, prefix)
     assert words in str(caught.value)
 
@@ -443,7 +443,7 @@ def test_trees_that_do_not_fit() -> None:
 
 
 def test_statics_are_compared_with_their_types() -> None:
-    """Halves whose statics are `1` and `True` are told apart, as leafwise's keys are."""
+    """Halves whose statics are `1` and `True` are distinct, as leafwise's keys are."""
 
     @lw.pytree
     class P:
@@ -512,7 +512,7 @@ def test_other_containers() -> None:
 
 
 def test_many_statics() -> None:
-    """The extra child of a class with many statics is no part of any path."""
+    """The extra child of a class with many statics is not part of any path."""
 
     @lw.pytree(many_statics=True)
     class Many:

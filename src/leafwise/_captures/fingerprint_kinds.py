@@ -36,11 +36,11 @@ from leafwise._objects.attributes import (
     dict_and_slots,
     dict_of,
     has_hidden_state,
-    held_by,
     hides,
+    names_and_values,
     slots_of,
-    state,
-    state_steps,
+    steps_of_values,
+    stored_attributes,
     wrapped_by,
 )
 from leafwise._objects.class_map import ClassMap
@@ -90,8 +90,8 @@ def _sequence(self: Fingerprinter, value: Any) -> Fingerprinted:
         self,
         value,
         _class_form(kind),
-        lambda now: [*base.__iter__(now), *state(now)],
-        (*steps, *state_steps(value)),
+        lambda now: [*base.__iter__(now), *names_and_values(now)],
+        (*steps, *steps_of_values(value)),
     )
 
 
@@ -108,8 +108,8 @@ def _mapping(self: Fingerprinter, value: Any) -> Fingerprinted:
         self,
         value,
         _class_form(kind),
-        lambda now: [*dict.keys(now), *dict.values(now), *state(now)],
-        (*steps, *state_steps(value)),
+        lambda now: [*dict.keys(now), *dict.values(now), *names_and_values(now)],
+        (*steps, *steps_of_values(value)),
     )
 
 
@@ -319,7 +319,7 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
         return combine(
             Form(_class_form(kind), ("",), (inner.form,)), identity_check(value), [inner]
         )
-    held = held_by(value)
+    held = stored_attributes(value)
     fields = _fields_of_node(kind)
     if fields and all(name in fields or name.startswith("__") for name in held):
         return _composed(
@@ -337,7 +337,7 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     parts_of: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)
     names, first = [*own, *slots], len(own)
     if not own.keys() <= held.keys():  # there are cached properties in it
-        parts_of, names, first = state, sorted(held), len(held)
+        parts_of, names, first = names_and_values, sorted(held), len(held)
     composed = _composed(self, value, _class_form(kind), parts_of)
     named = sorted(
         zip(names, composed.form.parts[first:], strict=True), key=lambda pair: str(pair[0])

@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 
 from leafwise._captures.walk import Treatment
-from leafwise._jax.events import unheard
+from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import (
     compares_by_identity,
     has_hidden_state,
@@ -80,7 +80,7 @@ def _ask_jax(value: Any) -> Treatment:
     if isinstance(value, jax.Array) and not isinstance(value, Tracer) and value.is_deleted():
         return Treatment.CONSTANT
     try:
-        with unheard(), warnings.catch_warnings():
+        with ignore_events(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a number that overflows as a float32
             found = jax.make_jaxpr(functools.partial(_itself, value))().jaxpr.outvars[0]
     except Exception:  # noqa: BLE001  # JAX refuses it, so that only the trace can see it
@@ -157,7 +157,7 @@ class Contents:
             yield from ((step, each, True) for step, each in zip(*node[1], strict=False))
             return
         yield from ((step, each, False) for step, each in _items(value))
-        yield from ((f".{name}", each, False) for name, each in own_attributes(value))
+        yield from ((f".{name}", each, False) for name, each in own_attributes(value).items())
         kind = type(value)
         if has_hidden_state(kind) and compares_by_identity(kind):
             self.is_complete = False

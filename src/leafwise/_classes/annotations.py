@@ -1,4 +1,4 @@
-"""What an annotation says about a field: static mark, array, or plain text."""
+"""What an annotation says about a field: that it is static, an array, or text."""
 
 import builtins
 import enum
@@ -19,7 +19,7 @@ from leafwise.errors import DefinitionError
 
 
 class Unknown:
-    """Stands for a name that an annotation uses and nobody can find."""
+    """Stands for a name in an annotation that cannot be found."""
 
     def __getitem__(self, _item: object) -> "Unknown":
         return self
@@ -35,11 +35,11 @@ class Unknown:
     __ror__ = __or__
 
     def __call__(self) -> None:
-        """Exist, since typing asks its arguments to be callable."""
+        """Do nothing; typing requires its arguments to be callable."""
 
 
-class _Names(dict[str, Any]):
-    """The names an annotation can use; an unknown one is noted, not an error."""
+class _Namespace(dict[str, Any]):
+    """The names an annotation can use; an unknown one is recorded instead of raising."""
 
     def __init__(self, scopes: list[Mapping[str, Any]]) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ def resolve_known(cls: type, annotation: Any, scopes: list[Mapping[str, Any]]) -
 def _evaluate(cls: type, annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, list[str]]:
     """Return what a string says, and the names in it that cannot be found."""
     module = sys.modules.get(cls.__module__)
-    names = _Names([vars(cls), *scopes, vars(module) if module else {}, vars(builtins)])
+    names = _Namespace([vars(cls), *scopes, vars(module) if module else {}, vars(builtins)])
     try:
         # With real builtins: subscripting a generic class imports.
         value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing
@@ -125,7 +125,7 @@ def has_mark(annotation: Any) -> bool:
 
 
 def has_buried_mark(annotation: Any) -> bool:
-    """Return whether ``Static`` stands inside another type, where it says nothing."""
+    """Return whether ``Static`` is inside another type, where it has no effect."""
     parts = typing.get_args(annotation)
     if typing.get_origin(annotation) is Annotated:
         parts = parts[:1]
@@ -135,7 +135,7 @@ def has_buried_mark(annotation: Any) -> bool:
 
 
 def without_marks(annotation: Any) -> str:
-    """Return an annotation as code, its ``Static`` taken off."""
+    """Return an annotation as code, without its ``Static``."""
     text = annotation if isinstance(annotation, str) else _as_code(annotation)
     while found := re.search(r"\b(?:\w+\.)*Static\[", text):
         depth, end = 1, found.end()
@@ -182,7 +182,7 @@ def is_array(annotation: Any) -> bool:
 def is_text(annotation: Any) -> bool:
     """Return whether values are text, enum members or dtypes (or None).
 
-    JAX cannot trace any of them, so such a field is meant to be static.
+    JAX cannot trace any of them, so such a field has to be static.
     """
     return _all_members(annotation, _is_text_type)
 
@@ -212,7 +212,7 @@ _CONTAINERS: Final = (tuple, list, set, frozenset)
 
 
 def _all_members(annotation: Any, test: Callable[[Any], bool]) -> bool:
-    """Return whether all members of a union (but None), or all items, pass the test."""
+    """Return whether all members of a union (except None), or all items, pass the test."""
     if test(annotation):
         return True
     if isinstance(annotation, typing.NewType):

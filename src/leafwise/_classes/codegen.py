@@ -1,10 +1,10 @@
 """Source code for one class: ``__init__``, flatten and unflatten, and access to statics.
 
-An instance holds its children and its key. A static field is a property that reads the
+An instance has its children and its key. A static field is a property that reads the
 key, so that what JAX sees and what Python sees cannot come apart.
 
-Generated code is what makes flattening as quick as JAX's own: no loops, no calls but the
-ones that must be. It is short, one statement a line, and `linecache` knows it, so that a
+Generated code makes flattening as fast as JAX's own: no loops, and only the calls that
+are needed. It is short, one statement a line, and registered with `linecache`, so that a
 traceback or a debugger shows it; `leafwise.debug.source_of` prints it.
 """
 
@@ -37,7 +37,7 @@ def source_of(cls: type) -> str:
 
 
 class _Factory:
-    """Stands in a signature for a default that is made at each call."""
+    """Stands in a signature for a default that is a new one each call."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -50,7 +50,7 @@ FACTORY: Final = _Factory()
 
 
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
-    """Run the source of functions, so that the namespace holds them."""
+    """Run the source of functions in the namespace."""
     source = "\n".join(lines) + "\n"
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -69,7 +69,6 @@ def _named(cls: type, name: str, function: Any) -> Any:
 
 
 def _tuple(items: list[str]) -> str:
-    """Return a tuple display."""
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
@@ -77,11 +76,11 @@ _HASH_NODE: Final = f"{KEY}.hash_node"
 """Where the extra child of a class with ``many_statics`` is read."""
 
 _BIND: Final = object.__setattr__.__get__
-"""Binding it to an instance once is quicker than passing the instance each time."""
+"""Binding it to an instance once is faster than passing the instance each time."""
 
 
 def _key_lines(spec: ClassSpec) -> list[str]:
-    """Return the lines that look the key of the statics up: most often it is the last one."""
+    """Return the lines that find the key of the statics: most often it is the last one."""
     tests = ["_lw_found is None"]
     for index, name in enumerate(spec.static_names):
         values = "_lw_values" if index else "(_lw_values := _lw_found.values)"
@@ -203,7 +202,7 @@ def _prepare_lines(
     elif not definition.init and definition.default is not missing:
         namespace[f"_lw_default_{name}"] = definition.default
         lines = [f"{name} = _lw_default_{name}"]
-    if field is not None and field.prepares and (definition.init or lines):
+    if field is not None and field.options.prepares and (definition.init or lines):
         # A subclass's own constructor prepares all fields at its end.
         namespace[f"_lw_prepare_{name}"] = field.prepare
         lines += ["if _lw_mine:", f"    {name} = _lw_prepare_{name}({name})"]
@@ -213,8 +212,8 @@ def _prepare_lines(
 def _dict_setter(spec: ClassSpec) -> Any:
     """Return what gives an instance its ``__dict__``, unless some children live elsewhere.
 
-    A dict at once is quicker than an attribute at a time by a third of an unflatten. It is
-    larger than what CPython shares between instances, and up to a quarter slower to read from.
+    One dict is faster than one attribute at a time, by a third of an unflatten. It is larger
+    than what CPython shares between instances, and reading from it is up to a quarter slower.
     """
 
     def find(name: str) -> Any:
@@ -243,13 +242,12 @@ class Functions:
         verify: Callable[[Any], None],
         check: Callable[[Any], None],
     ) -> None:
-        """Generate the unchecked functions; the checked ones wait until asked for."""
         self.spec = spec
         names = [*spec.dynamic_names, *([_HASH_NODE] if spec.hash_node else [])]
         paths = tuple(map(jax.tree_util.GetAttrKey, names))
         self._namespace: dict[str, Any] = {
             "__name__": spec.cls.__module__,
-            "_lw_new": functools.partial(object.__new__, spec.cls),  # quicker than to call it so
+            "_lw_new": functools.partial(object.__new__, spec.cls),  # faster than passing the class
             "_lw_bind": _BIND,
             "_lw_set_dict": _dict_setter(spec),
             "_lw_unfinished": unfinished,
@@ -268,7 +266,7 @@ class Functions:
         self._plain = (self.flatten.__code__, self.flatten_with_keys.__code__)
 
     def _flatten(self, *, checked: bool) -> list[str]:
-        """Return all three functions: compiling them at once is quicker."""
+        """Return the lines of all three functions: compiling them together is faster."""
         by_content = ["    _lw_check(self)"] if self.spec.content_names else []
         verify = ["    _lw_verify(self)"] if checked else by_content
         hash_node = self.spec.hash_node is not None
@@ -303,9 +301,9 @@ class Functions:
         names = self.spec.dynamic_names
         lines = ["def unflatten(_lw_key, _lw_children):", "    _lw_self = _lw_new()"]
         if names:
-            taken = [f"v_{name}" for name in names]
-            taken += ["_lw_hash_node"] if self.spec.hash_node is not None else []
-            lines += [f"    {_tuple(taken)} = _lw_children"]
+            targets = [f"v_{name}" for name in names]
+            targets += ["_lw_hash_node"] if self.spec.hash_node is not None else []
+            lines += [f"    {_tuple(targets)} = _lw_children"]
         pairs = [*((name, f"v_{name}") for name in names), (KEY, "_lw_key")]
         if self._namespace["_lw_set_dict"] is not None:
             items = ", ".join(f"{name!r}: {value}" for name, value in pairs)
@@ -322,7 +320,7 @@ class Functions:
         return namespace["flatten"].__code__, namespace["flatten_with_keys"].__code__
 
     def set_checked(self, *, checked: bool) -> None:
-        """Exchange the code of the functions that JAX holds: off, checking is not there."""
+        """Exchange the code of the registered functions: off, checking costs nothing."""
         codes = self._checked if checked else self._plain
         self.flatten.__code__, self.flatten_with_keys.__code__ = codes
 
@@ -337,7 +335,7 @@ def make_properties(
     Args:
         spec: The class.
         read_pending: Reads a static of an instance that has no key yet.
-        write_static: Assigns one, and so exchanges the key of an instance that has one.
+        write_static: Assigns one, and replaces the key of an instance that has one.
     """
     namespace: dict[str, Any] = {
         "__name__": spec.cls.__module__,
@@ -376,9 +374,9 @@ _BY_NAME: Final = "get_by_name"
 
 
 def read_by_name(static: property, name: str) -> None:
-    """Let a property find its field in keys of subclasses that keep it at another place.
+    """Let a property find its field in keys of subclasses, where it has another index.
 
-    ``super()`` leads there. It takes a little longer, so that others do without.
+    ``super()`` gets there. It is a little slower, so only the properties that need it do it.
     """
     getter: Any = static.fget
     if getter.__code__.co_name == _BY_NAME:

@@ -1,4 +1,4 @@
-"""Construction: assigning fields while it lasts, and ending it with a validated key."""
+"""Construction: fields are assigned, and a validated key ends it."""
 
 import dataclasses
 import functools
@@ -57,7 +57,7 @@ def _names(cls: type) -> str:
 
 
 def is_constructed(self: object) -> bool:
-    """Return whether the constructor of an instance has come to its end."""
+    """Return whether the constructor of an instance has ended."""
     return _has(self, KEY)
 
 
@@ -70,16 +70,15 @@ def _has(self: object, name: str) -> bool:
 
 
 class Unset:
-    """A class attribute that says "not set": it hides a static property of a base."""
+    """A class attribute that hides a static property of a base, and stands for "not set"."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        """Know the field's name."""
         self.name = name
 
     def __get__(self, instance: object, _owner: object = None) -> "Unset":
-        """Refuse on an instance: its own attribute would come before."""
+        # A field that is set is an attribute of the instance, which Python finds first.
         if instance is None:
             return self
         msg = f"{type(instance).__name__!r} object has no attribute {self.name!r}"
@@ -87,20 +86,20 @@ class Unset:
 
 
 def read_pending(self: object, name: str) -> Any:
-    """Return a static that the constructor has assigned so far, or its default."""
+    """Return a static that the constructor has already assigned, or its default."""
     if _has(self, PENDING):
         pending = object.__getattribute__(self, PENDING)
         if name in pending:
             return pending[name]
     default = type(self).__dict__["__dataclass_fields__"][name].default
-    if default is not dataclasses.MISSING:  # as a dataclass finds it, on the class
+    if default is not dataclasses.MISSING:  # a dataclass, too, finds it on the class
         return default
     msg = f"{type(self).__name__!r} object has no attribute {name!r}"
     raise AttributeError(msg, name=name, obj=self)
 
 
 def write_static(self: Any, name: str, value: object) -> None:
-    """Assign a static: for the key to come, or, by ``object.__setattr__``, for a new key."""
+    """Assign a static before the key is made, or, by ``object.__setattr__``, with a new key."""
     if is_constructed(self):
         key: StaticKey = getattr(self, KEY)
         names = key.owner.static_names
@@ -113,7 +112,7 @@ def write_static(self: Any, name: str, value: object) -> None:
 
 
 def check_decorated(cls: type) -> None:
-    """Refuse instances of an undecorated subclass.
+    """Refuse instances of an undecorated subclass of a pytree class.
 
     Raises:
         UndecoratedSubclassError: JAX would see an instance of `cls` as one opaque leaf.
@@ -129,16 +128,16 @@ def check_decorated(cls: type) -> None:
 
 
 WRITTEN: Final = "__leafwise_written__"
-"""Leads from a guarded constructor to the one its class wrote; None if it wrote none."""
+"""The attribute of a guarded constructor: the one its class wrote, or None if it wrote none."""
 
 
 def guard_subclasses(cls: Any) -> None:
-    """Let subclasses that write their own constructor be checked all the same."""
+    """Check that subclasses are decorated even if they write their own constructor."""
     written = cls.__dict__.get("__init_subclass__")
     if written is None and any(is_decorated(base) for base in cls.__mro__[1:]):
         return  # inherited
 
-    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:  # noqa: N807  # it is one
+    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
         if written is None:
             super(cls, subclass).__init_subclass__(**kwargs)
         else:
@@ -155,7 +154,7 @@ def _guard(subclass: Any) -> None:
         return
 
     @functools.wraps(written)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
         check_decorated(type(self))
         written(self, *args, **kwargs)
 
@@ -164,23 +163,22 @@ def _guard(subclass: Any) -> None:
 
 
 def finish(spec: ClassSpec, self: Any) -> None:
-    """End a construction: prepare what is left, validate statics, store the key.
+    """End a construction: prepare the other fields, validate statics, store the key.
 
     Raises:
         FieldNotSetError: A field has no value.
-        StaticFieldError: A static value is no key.
+        StaticFieldError: A static value cannot be part of a key.
     """
     set_field = object.__setattr__
     check_all_set(spec, self)
     for field in spec.fields:
         given = field.definition.init or field.has_default
-        if field.prepares and (spec.has_own_init or not given):
+        if field.options.prepares and (spec.has_own_init or not given):
             set_field(self, field.name, field.prepare(getattr(self, field.name)))
     store_key(spec, self)
 
 
 def check_all_set(spec: ClassSpec, self: Any) -> None:
-    """Refuse an instance with a field that has no value."""
     unset = [name for name in (f.name for f in spec.fields) if not _has(self, name)]
     if unset:
         name = spec.cls.__name__
@@ -194,14 +192,13 @@ def check_all_set(spec: ClassSpec, self: Any) -> None:
 
 
 def store_key(spec: ClassSpec, self: Any) -> None:
-    """Give an instance the key of the statics that were assigned."""
     object.__setattr__(self, KEY, current_key(spec, self))
     if _has(self, PENDING):
         object.__delattr__(self, PENDING)
 
 
 def current_key(spec: ClassSpec, self: Any) -> StaticKey:
-    """Return the key of an instance, also while it is being constructed."""
+    """Return the key of an instance, which may still be under construction."""
     if is_constructed(self):
         key: StaticKey = getattr(self, KEY)
         return key

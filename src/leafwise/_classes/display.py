@@ -1,4 +1,4 @@
-"""How instances show in IPython, rich and treescope; each is imported by whoever asks."""
+"""How instances show in IPython, rich and treescope; none of these is imported here."""
 
 import importlib
 from collections.abc import Callable, Iterator
@@ -15,15 +15,16 @@ _NARROWEST: Final = 20
 
 
 def attach_display(cls: Any) -> None:
-    """Give a class that has our ``__repr__`` the ways to be shown that it has not itself."""
+    """Give a class with our ``__repr__`` the display methods that it does not define."""
     for name, method in _METHODS.items():
-        # Again below a class that has it: IPython asks class by class, for a repr as well.
+        # Also where a base class has it: IPython goes through the classes, and would prefer
+        # the ``__repr__`` of this one.
         if getattr(cls, name, method) is method:
             setattr(cls, name, method)
 
 
 def _has_own_text(self: Any) -> bool:
-    """Return whether a subclass prints in another way, which goes before all of this."""
+    """Return whether a subclass has its own ``__repr__``, which is then shown everywhere."""
     kind: Any = type(self)
     return kind.__repr__ is not represent
 
@@ -34,14 +35,13 @@ def _pretty(self: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IP
         printer.text(f"{type(self).__name__}(...)")
         return
     room = max(printer.max_width - printer.indentation, _NARROWEST)
-    for place, line in enumerate(pformat(self, width=room).split("\n")):
-        if place:
+    for index, line in enumerate(pformat(self, width=room).split("\n")):
+        if index:
             printer.break_()
         printer.text(line)
 
 
 def _rich(self: Any) -> Iterator[tuple[str, Any]] | None:
-    """Return the fields for rich, the static ones marked."""
     return None if _has_own_text(self) else _fields(self)
 
 
@@ -54,7 +54,7 @@ def _fields(self: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _summary(value: Any, above: tuple[int, ...]) -> Any:
-    """Return a value with its arrays in short, as far as containers of Python go."""
+    """Return a value with its arrays summarised, also inside Python's containers."""
     if isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
         return Verbatim(pformat(value))
     kind: type = type(value)
@@ -73,7 +73,7 @@ def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
     """Return what treescope shows; see `leafwise.interop.treescope`."""
     if _has_own_text(self):
         return NotImplemented
-    # By name: what other libraries are needed for stands above this layer.
+    # By name at run time: interop and _display are wings above this one.
     return importlib.import_module("leafwise.interop.treescope").render(
         self, path, subtree_renderer
     )
@@ -87,10 +87,11 @@ def _html(self: Any) -> str | None:
 
 
 class _OfInstances:
-    """A method that instances have and the class has not.
+    """A method that instances have and the class does not have.
 
-    IPython asks an instance. treescope asks the class, would put this into a box of its own
-    below what ``__treescope_repr__`` gives, and would step back as a notebook's display.
+    IPython looks for ``_repr_html_`` on the instance. treescope looks for it on the class;
+    it would show the result a second time, in a box below that of ``__treescope_repr__``,
+    and would not be used as the notebook's display.
     """
 
     __slots__ = ("func",)

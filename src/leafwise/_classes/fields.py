@@ -1,33 +1,27 @@
 """How a field is declared: `field`, `static_field` and the annotation `Static`."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Final,
-    Literal,
     TypeAlias,
+    TypedDict,
     TypeVar,
+    Unpack,
     get_args,
     overload,
 )
 
+from leafwise._classes.options import CONVERTER, OPTIONS, By, Converter, FieldOptions
 from leafwise.errors import DefinitionError
 
 T = TypeVar("T")
 
-OPTIONS: Final = "leafwise"
-"""The metadata entry that holds a field's `FieldOptions`."""
-
 STATIC_METADATA: Final[Mapping[str, bool]] = {"static": True, "pytree_node": False}
 """What jax, equinox, flax, penzai and optree read as "this field is static"."""
-
-
-By: TypeAlias = Literal["identity", "content"]
-"""How the functions in a static field are compared."""
 
 
 class StaticMark:
@@ -36,84 +30,11 @@ class StaticMark:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Name the public spelling."""
         return "leafwise.Static"
 
 
 Static: TypeAlias = Annotated[T, StaticMark()]
 """``act: Static[str] = "relu"`` declares a static field, as `static_field` does."""
-
-
-class NamedCheck:
-    """A check that is told the field's name: it may say it where no exception can be caught."""
-
-    __slots__ = ()
-
-    def check_named(self, value: Any, where: str) -> object:
-        """Check the value of the field `where`, which is ``Class.field``."""
-        raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldOptions:
-    """What `field` and `static_field` know beyond `dataclasses.field`."""
-
-    converter: Callable[[Any], Any] | None = None
-    check: Callable[[Any], object] | None = None
-    freeze: bool = False
-    by: By = "identity"
-
-
-CONVERTER: Final = "converter"
-"""The metadata entry in which equinox looks for what to call with a field's value."""
-
-
-class Converter:
-    """What equinox finds in the metadata of a field, and calls with its value.
-
-    It does what the field's options say and validates a static. Classes of leafwise do this
-    in their constructor, and never call it.
-
-    Attributes:
-        owner: The name of the class that declares the field.
-        definition: The field.
-        options: What was said of it.
-        static: Whether it is static.
-        keyed: Whether instances of the class have a key, behind which a static stands.
-    """
-
-    __slots__ = ("definition", "keyed", "options", "owner", "static")
-
-    def __init__(
-        self, definition: "dataclasses.Field[Any]", options: FieldOptions, *, static: bool
-    ) -> None:
-        """Know the field; the class that declares it is told later."""
-        self.owner = "field"
-        self.definition = definition
-        self.options = options
-        self.static = static
-        self.keyed = False
-
-    def __call__(self, value: Any) -> Any:
-        """Return the value to store."""
-        return _converts[0](self, value)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """What the constructor takes for this field: equinox writes it into annotations."""
-        if self.options.converter is not None:
-            return inspect.signature(self.options.converter)
-        kind = Any if self.options.freeze else self.definition.type
-        parameter = inspect.Parameter("value", inspect.Parameter.POSITIONAL_ONLY, annotation=kind)
-        return inspect.Signature([parameter])
-
-
-_converts: Final[list[Callable[[Converter, Any], Any]]] = []
-
-
-def convert_with(function: Callable[[Converter, Any], Any]) -> None:
-    """Name the function that does what a `Converter` stands for."""
-    _converts[:] = [function]
 
 
 if TYPE_CHECKING:
@@ -123,17 +44,36 @@ else:
 
 
 class DeclaredField(_Field):
-    """A field that tells its `Converter` which class it is in."""
+    """A field that sets the owner of its `Converter`."""
 
     __slots__ = ()
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Note the class that is being made."""
         super().__set_name__(owner, name)
         converter = self.metadata.get(CONVERTER)
         if isinstance(converter, Converter):
             converter.owner = owner.__name__
             converter.definition.name = name
+
+
+class FieldArguments(TypedDict, total=False):
+    """What `field` takes besides a default, for type checkers."""
+
+    init: bool
+    repr: bool
+    hash: bool | None
+    compare: bool
+    metadata: Mapping[Any, Any] | None
+    kw_only: bool
+    converter: Callable[[Any], Any] | None
+    check: Callable[[Any], object] | None
+
+
+class StaticFieldArguments(FieldArguments, total=False):
+    """What `static_field` takes besides a default, for type checkers."""
+
+    freeze: bool
+    by: By
 
 
 def _declare(
@@ -154,43 +94,11 @@ def _declare(
 
 
 @overload
-def field(
-    *,
-    default: T,
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-) -> T: ...
+def field(*, default: T, **arguments: Unpack[FieldArguments]) -> T: ...
 @overload
-def field(
-    *,
-    default_factory: Callable[[], T],
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-) -> T: ...
+def field(*, default_factory: Callable[[], T], **arguments: Unpack[FieldArguments]) -> T: ...
 @overload
-def field(
-    *,
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-) -> Any: ...
+def field(**arguments: Unpack[FieldArguments]) -> Any: ...
 def field(
     *,
     metadata: Mapping[Any, Any] | None = None,
@@ -207,9 +115,9 @@ def field(
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store.
         check: Called with the converted value. It refuses the value by raising or by
-            returning False; any other answer accepts it, but for an array of more than
-            one element, which is an error. A traced answer cannot be read and accepts
-            too: under a transformation check shapes and dtypes.
+            returning False; any other result accepts it, except an array of more than
+            one element, which is an error. A traced result cannot be read and accepts
+            too: under a transformation, check shapes and dtypes.
         **arguments: ``default``, ``default_factory``, ``init``, ``repr``, ``hash``,
             ``compare`` and ``kw_only``, as in `dataclasses.field`.
 
@@ -229,49 +137,13 @@ def field(
 
 
 @overload
-def static_field(
-    *,
-    default: T,
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-    freeze: bool = ...,
-    by: By = ...,
-) -> T: ...
+def static_field(*, default: T, **arguments: Unpack[StaticFieldArguments]) -> T: ...
 @overload
 def static_field(
-    *,
-    default_factory: Callable[[], T],
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-    freeze: bool = ...,
-    by: By = ...,
+    *, default_factory: Callable[[], T], **arguments: Unpack[StaticFieldArguments]
 ) -> T: ...
 @overload
-def static_field(
-    *,
-    init: bool = ...,
-    repr: bool = ...,
-    hash: bool | None = ...,
-    compare: bool = ...,
-    metadata: Mapping[Any, Any] | None = ...,
-    kw_only: bool = ...,
-    converter: Callable[[Any], Any] | None = ...,
-    check: Callable[[Any], object] | None = ...,
-    freeze: bool = ...,
-    by: By = ...,
-) -> Any: ...
+def static_field(**arguments: Unpack[StaticFieldArguments]) -> Any: ...
 def static_field(
     *,
     metadata: Mapping[Any, Any] | None = None,
@@ -296,9 +168,9 @@ def static_field(
             alone. By ``"content"`` two are equal that have the same code, defaults,
             attributes and closures, all the way down, and that find the same under the
             global names they read and on the classes they reach: an optimizer or a lambda
-            that is built anew for each instance is one key. What cannot be compared is
+            that is recreated for each instance is one key. What cannot be compared is
             refused by its path. Each flatten then checks that the functions, and what they
-            close over, have not changed; globals and class attributes are looked at when an
+            close over, have not changed; globals and class attributes are checked when an
             instance is built.
         **arguments: As in `dataclasses.field`.
 
@@ -319,11 +191,11 @@ def static_field(
         msg = f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"
         raise TypeError(msg)
     metadata = dict(metadata or {})
-    for key, said in STATIC_METADATA.items():
-        if bool(metadata.setdefault(key, said)) is not said:
+    for key, value in STATIC_METADATA.items():
+        if bool(metadata.setdefault(key, value)) is not value:
             msg = (
                 f"static_field(metadata={{{key!r}: {metadata[key]!r}}}) contradicts itself: "
-                f"a static field has {key!r}: {said}; use field() for a dynamic one"
+                f"a static field has {key!r}: {value}; use field() for a dynamic one"
             )
             raise DefinitionError(msg)
     return _declare(FieldOptions(converter, check, freeze, by), metadata, arguments)

@@ -20,7 +20,7 @@ def attach_init(
 
     Args:
         cls: The class.
-        spec: The same, resolved.
+        spec: Its spec.
         scopes: The local names that its body could see.
         written: Its own constructor, or None.
         init: Whether to generate one if it has none.
@@ -30,7 +30,7 @@ def attach_init(
     """
     if written is not None:
         _check_written(cls, written)
-        cls.__init__ = _in_place_of(written, _completing(cls, written))
+        cls.__init__ = _disguise(_completing(cls, written), written)
     elif init:
         initvars = [
             definition
@@ -44,10 +44,10 @@ def attach_init(
 
 
 def _completing(cls: Any, written: Any) -> Any:
-    # No name of this module is read in it: see `_in_place_of`.
+    # `_disguise` replaces the globals of the wrapper, so it may read none of this module.
     check_decorated, finish = construct.check_decorated, _finish
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
         if type(self) is not cls:
             check_decorated(type(self))
         written(self, *args, **kwargs)
@@ -59,7 +59,7 @@ def _completing(cls: Any, written: Any) -> Any:
 
 def _inherited(cls: Any) -> Any:
     @functools.wraps(cls.__init__)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # it is one
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
         super(cls, self).__init__(*args, **kwargs)
         if type(self) is cls:
             _finish(self, cls)
@@ -71,10 +71,10 @@ def _finish(self: Any, cls: type) -> None:
     construct.finish(spec_of(cls), self)
 
 
-def _in_place_of(written: Any, wrapper: Any) -> Any:
-    """Return the wrapper in the guise of what it wraps.
+def _disguise(wrapper: Any, written: Any) -> Any:
+    """Give a wrapper the name and the globals of what it wraps.
 
-    With its globals too: that is where jaxtyping looks for the names of string annotations.
+    The globals, as jaxtyping evaluates string annotations in them.
     """
     names = getattr(inspect.unwrap(written), "__globals__", wrapper.__globals__)
     made = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
@@ -82,11 +82,11 @@ def _in_place_of(written: Any, wrapper: Any) -> Any:
 
 
 def _check_written(cls: Any, written: Any) -> None:
-    """Refuse a constructor that leaves no place for the fields of the class."""
+    """Refuse a wrapper of an inherited constructor, which knows no fields of the class."""
     inherited = {
         base.__dict__.get("__init__"): base for base in cls.__mro__[1:] if is_decorated(base)
     }
-    # A user may write one with functools.wraps: that is called __init__.
+    # One that a user writes with functools.wraps still has __init__ in its code object.
     if getattr(getattr(written, "__code__", None), "co_name", "__init__") == "__init__":
         return
     inner = written

@@ -1,4 +1,4 @@
-"""What every instance can do: compare, hash, print, copy, travel, and be changed in a copy."""
+"""What every instance can do: compare, hash, print, copy, pickle, and be changed in a copy."""
 
 import copy
 import dataclasses
@@ -26,7 +26,7 @@ def rebuild(cls: type, values: dict[str, Any]) -> Any:
 
     Raises:
         FieldNotSetError: `values` lacks a field of `cls`.
-        StaticFieldError: A static value is no key.
+        StaticFieldError: A static value cannot be part of a key.
     """
     return fill(object.__new__(cls), values)
 
@@ -50,26 +50,22 @@ def exchange(self: Any, changes: dict[str, Any]) -> Any:
     return rebuild(type(self), values)
 
 
-def field_values(self: Any) -> dict[str, Any]:
-    """Return the values of all fields by name, none of them copied."""
+def field_values(self: Any) -> dict[str, Any]:  # not `asdict`, which copies
     return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def reduce_instance(self: Any) -> tuple[Any, ...]:
-    """Pickle by class and field values."""
     return rebuild, (type(self), field_values(self))
 
 
 def copy_instance(self: Any) -> Any:
-    """Return another instance with the same children and the same key."""
     return rebuild(type(self), field_values(self))
 
 
 def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
-    """Return an instance with copied children and the same statics."""
     spec = spec_of(type(self))
     made: Any = object.__new__(type(self))
-    memo[id(self)] = made  # first: a child may lead back here
+    memo[id(self)] = made  # first: a child may refer to this instance
     for name in spec.dynamic_names:
         object.__setattr__(made, name, copy.deepcopy(getattr(self, name), memo))
     object.__setattr__(made, KEY, current_key(spec, self))
@@ -117,7 +113,6 @@ def hash_instance(self: Any) -> int:
 
 
 def _aval(leaf: Any) -> tuple[object, ...]:
-    """Return what must agree before elements are compared."""
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return (tuple(leaf.shape), str(leaf.dtype))
     return (type(leaf),)
@@ -148,7 +143,7 @@ def _as_numpy(array: Any) -> np.ndarray[Any, Any]:
 
 
 def _print(tree: Any, **options: Any) -> str:
-    import wadler_lindig  # noqa: PLC0415  # a quarter of our own time to import
+    import wadler_lindig  # noqa: PLC0415  # only printing needs it
 
     return wadler_lindig.pformat(tree, hide_defaults=False, **options)
 
@@ -161,8 +156,8 @@ def represent(self: Any) -> str:
         return None if value is self else _document(value)
 
     text = _print(self, width=_WIDTH, custom=document)
-    # JAX 0.10 prints an instance where its class is not the expected one. A function that
-    # makes classes has redefined nothing worth telling here.
+    # JAX 0.10 prints an instance where its class is not the expected one, so a redefined class
+    # is marked. A class of a function is not: each call of that function redefines it.
     local = "<locals>" in type(self).__qualname__
     return text if local else text + spec_of(type(self)).note
 
@@ -172,8 +167,8 @@ def _class_name(cls: type) -> str:
 
 
 def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
-    """Return how to print what wadler-lindig would print otherwise."""
-    import wadler_lindig as wl  # noqa: PLC0415  # as above
+    """Return how to print what wadler-lindig would print in another way."""
+    import wadler_lindig as wl  # noqa: PLC0415  # only printing needs it
 
     if isinstance(value, type):
         return wl.TextDoc(_class_name(value))

@@ -1,4 +1,4 @@
-"""The decorator `pytree`, and `register` for classes that one does not own."""
+"""The decorator `pytree`, and `register` for classes that you do not own."""
 
 import abc
 import dataclasses
@@ -30,7 +30,7 @@ C = TypeVar("C", bound=type)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PytreeOptions:
-    """What was asked of the decorator."""
+    """The arguments of `pytree`."""
 
     kw_only: bool
     slots: bool
@@ -83,17 +83,17 @@ def pytree(
     Args:
         cls: The class, when used without parentheses.
         kw_only: Whether all fields are keyword-only, as in `dataclasses.dataclass`.
-        slots: Whether to make a class with ``__slots__`` (a new class, as there).
+        slots: Whether to make a class with ``__slots__`` (a new class, as `dataclasses` does).
         order: Whether to add ``<`` and its like, comparing field tuples.
         repr: Whether to add a ``__repr__`` that summarises arrays.
-        eq: Whether to add ``==`` that answers with one bool, and a hash that agrees.
+        eq: Whether to add ``==`` that returns one bool, and a hash that agrees.
         init: Whether to add ``__init__``, unless the class has one.
         frozen: Only True: see Raises.
-        many_statics: Whether calls stay as quick when one jitted function has seen hundreds
+        many_statics: Whether calls stay fast when one jitted function is called with hundreds
             of static values of this class (JAX searches its programs one by one). Instances
             then have one more child, a node without leaves: `jax.tree.leaves` and paths do
             not show it, ``is_leaf=lambda x: x is not tree`` and ``treedef.children()`` do.
-            A subclass decides for itself.
+            Subclasses do not inherit it.
 
     Returns:
         The class (with ``slots=True`` a copy of it), registered with JAX.
@@ -113,8 +113,8 @@ def pytree(
     if not frozen:
         msg = (
             "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
-            "programs and rebuilds instances behind your back, so a field that changes in "
-            "place is lost, or answered for by a stale program\n"
+            "programs and rebuilds instances without asking, so a field that changes in "
+            "place is lost, or a stale program runs for it\n"
             "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
         )
         raise DefinitionError(msg)
@@ -126,7 +126,7 @@ def pytree(
 
 
 def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) -> Any:
-    """Do the work of `pytree`; `scopes` are the local names that the class's body could see."""
+    """Decorate a class; `scopes` are the local names that its body can see."""
     if inspect.isclass(cls) and is_decorated(cls):
         return cls
     _check_class(cls)
@@ -137,7 +137,8 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         if own["__init__"] is None:
             del own["__init__"]
     if not (cls.__doc__ or "").strip():
-        cls.__doc__ = f"{cls.__name__}, a pytree dataclass."  # spares dataclasses a slow one
+        # Without a docstring dataclasses would write one, which is slow. See the end.
+        cls.__doc__ = f"{cls.__name__}, a pytree dataclass."
         own["__doc__"] = None
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
@@ -158,7 +159,7 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     bind_methods(made, frozenset(made.__dataclass_fields__), is_decorated)
     abc.update_abstractmethods(made)
     guard_subclasses(made)
-    # An object of its own: cloudpickle drops what a class shares with its base.
+    # A new tuple for each class: cloudpickle drops attributes identical to those of a base.
     setattr(made, MARK, (made.__qualname__, options.many_statics))
     install(spec)  # last, so that JAX never holds a class that could not be finished
     if own.get("__doc__") is None:
@@ -170,7 +171,7 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
 def _signature_text(cls: Any, *, generated: bool) -> str:
     """Return how a class is called, as `dataclasses.dataclass` documents it."""
     if generated and cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__:
-        text = str(inspect.signature(cls.__init__))  # much quicker than that of the class
+        text = str(inspect.signature(cls.__init__))  # much faster than that of the class
         text = re.sub(r"^\(\w+(, )?", "(", text)
     else:
         text = str(inspect.signature(cls))
@@ -178,7 +179,7 @@ def _signature_text(cls: Any, *, generated: bool) -> str:
 
 
 def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: PytreeOptions) -> Any:
-    """Return the class, or its copy with slots if it was asked for or has slots already."""
+    """Return the class, or a copy with slots: if asked for, or if there is no ``__dict__``."""
     if options.slots:
         if "__slots__" in cls.__dict__:
             msg = f"{cls.__name__} already specifies __slots__"
@@ -250,11 +251,11 @@ def _check_bases(cls: type) -> None:
 
 
 def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:
-    """Run `dataclasses.dataclass`, for fields, frozen-ness and order only."""
+    """Run `dataclasses.dataclass`, only for the fields and the order."""
     for name in inspect.get_annotations(cls):
         inherited = _static_of_base(cls, name)
         if name not in own and inherited is not None:
-            # What dataclasses would inherit as the default is our property.
+            # Otherwise dataclasses would take the base's static property for the default.
             missing = inherited.default is dataclasses.MISSING
             setattr(cls, name, dataclasses.field() if missing else inherited.default)
     if options.order:
@@ -271,7 +272,8 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
                 f"  fix: remove {name}"
             )
             raise DefinitionError(msg)
-    # `frozen` compiles a __setattr__ that ours replaces; below a dataclass it has to be.
+    # frozen=True costs time to compile a __setattr__ that ours replaces, but dataclasses
+    # demand it where a base is a frozen one.
     below = any("__dataclass_params__" in base.__dict__ for base in cls.__mro__[1:])
     try:
         dataclasses.dataclass(
@@ -300,7 +302,7 @@ _PICKLING: Final = ("__reduce_ex__", "__getstate__", "__getnewargs__")
 
 
 def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) -> None:
-    """Add what the class does not have, as `dataclasses.dataclass` would."""
+    """Add the methods that the class does not have, as `dataclasses.dataclass` would."""
     cls.__setattr__ = construct.set_attribute
     cls.__delattr__ = construct.delete_attribute
     if options.repr and "__repr__" not in own:
@@ -321,7 +323,7 @@ def _has_own_pickling(cls: type) -> bool:
 
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:
-    """Let static fields be read from the key, whatever a base class made of their names."""
+    """Make static fields properties that read the key, whatever the base classes declare."""
     properties = make_properties(spec, construct.read_pending, construct.write_static)
     for name, static in properties.items():
         setattr(cls, name, static)
@@ -344,10 +346,10 @@ def _static_of_base(cls: type, name: str) -> "dataclasses.Field[Any] | None":
 
 
 def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -> C:
-    """Register a class that one does not own as a pytree with a sound key.
+    """Register a class that you do not own as a pytree with a sound key.
 
-    The class itself stays as it is. Its statics are validated whenever an instance is
-    flattened, as its constructor is not ours; unflattening runs no ``__init__``.
+    The class itself does not change. Its statics are validated whenever an instance is
+    flattened, as its constructor is not ours; unflattening does not run ``__init__``.
 
     Args:
         cls: Any class whose instances keep their state in attributes.
@@ -361,7 +363,7 @@ def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -
         DefinitionError: The class is registered already, a name is given twice, its
             instances keep their state elsewhere, or (where the class declares its fields)
             names are missing or unknown.
-        StaticFieldError: (when flattening) a static value is no key.
+        StaticFieldError: (when flattening) A static value cannot be part of a key.
 
     Example:
         >>> class Point:

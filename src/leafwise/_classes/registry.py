@@ -1,4 +1,4 @@
-"""The classes that leafwise knows: their specs, and their functions held by JAX."""
+"""The classes of this process: their specs, and their functions that JAX calls."""
 
 import dataclasses
 import functools
@@ -13,14 +13,12 @@ import jax
 
 from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
-from leafwise._classes.fields import OPTIONS, FieldOptions, convert_with
-from leafwise._classes.foreign import convert
+from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.spec import MARK, REDEFINED, ClassSpec, FieldSpec, is_static_metadata
 from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._statics.key import (
     KEY,
     StaticKey,
-    find_owners_with,
     key_of,
     table_of,
     verify,
@@ -36,6 +34,7 @@ _FUNCTIONS: Final[ClassMap["Checked"]] = ClassMap()
 def install(spec: ClassSpec) -> None:
     """Generate the class's functions and register it with JAX."""
     _SPECS[spec.cls] = spec
+    spec.table.set_owner(spec, spec_of)
     _register(spec)
     _note_redefinition(spec)
     notify_registered(spec.cls)
@@ -44,7 +43,7 @@ def install(spec: ClassSpec) -> None:
 def _register(spec: ClassSpec) -> None:
     cls = spec.cls
     if not spec.static_names:
-        spec.empty_key = key_of(spec.table, ())  # kept alive, to be found again
+        spec.empty_key = key_of(spec.table, ())  # the table does not keep it alive
     functions = Functions(spec, functools.partial(construct.unfinished, spec), _verify, _check)
     jax.tree_util.register_pytree_with_keys(
         cls, functions.flatten_with_keys, functions.unflatten, functions.flatten
@@ -65,15 +64,15 @@ def _check(self: Any) -> None:
 
 
 def _note_redefinition(spec: ClassSpec) -> None:
-    """Let two classes of one name tell themselves apart in JAX's messages."""
+    """Make two classes of one name distinct in JAX's messages."""
     cls = spec.cls
     name = (cls.__module__, cls.__qualname__)
     older_ref = _LATEST.get(name)
     older = older_ref() if older_ref is not None else None
     if older is not None and older is not cls:
         spec_of(older).is_redefined = True
-        # JAX prints the type itself where two types differ. The name no longer leads to
-        # the older class (a local one's never did), so nothing that worked stops working.
+        # JAX prints the type itself where two types differ. The older class can no longer be
+        # found by its name (a local one never could), so nothing that worked stops working.
         older.__qualname__ = f"{cls.__qualname__} ({REDEFINED})"
     _LATEST[name] = weakref.ref(cls)
 
@@ -94,10 +93,6 @@ def spec_of(cls: type) -> ClassSpec:
     return spec
 
 
-find_owners_with(spec_of)
-convert_with(convert)
-
-
 def _is_generated(cls: Any) -> bool:
     filename: str = cls.__init__.__code__.co_filename
     return filename.startswith("<leafwise")
@@ -110,7 +105,8 @@ def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
     for definition in dataclasses.fields(cls):
         for name in ("default", "default_factory"):
             if isinstance(getattr(definition, name), type(missing)):
-                setattr(definition, name, missing)  # it travelled as another object
+                # `dataclasses.MISSING` pickles by value, and arrives as another object.
+                setattr(definition, name, missing)
         static = is_static_metadata(definition.metadata) is True
         options = definition.metadata.get(OPTIONS, FieldOptions())
         specs.append(FieldSpec(cls.__name__, definition.name, static, options, definition))
@@ -118,15 +114,15 @@ def _fields_again(cls: Any) -> tuple[FieldSpec, ...]:
 
 
 class Checked(Protocol):
-    """What can look at statics whenever an instance is flattened."""
+    """What can check the statics of an instance at each flatten."""
 
     def set_checked(self, *, checked: bool) -> None:
-        """Look from now on, or no longer."""
+        """Check from now on, or no longer."""
         ...
 
 
 def follow_checking(cls: type, follower: Checked) -> None:
-    """Let what stands for a class be told of `leafwise.debug.check_statics`."""
+    """Let `leafwise.debug.check_statics` turn the checks of a class on and off."""
     with _CHECKING_LOCK:
         _FUNCTIONS[cls] = follower
         if _checking:
@@ -143,7 +139,7 @@ def is_checking() -> bool:
 
 
 def set_checking(*, on: bool) -> None:
-    """Turn `leafwise.debug.check_statics` on or off, counting how often."""
+    """Turn `leafwise.debug.check_statics` on or off; it is off after as many offs as ons."""
     global _checking  # noqa: PLW0603  # one switch for the process, as documented
     with _CHECKING_LOCK:
         _checking += 1 if on else -1
@@ -158,7 +154,7 @@ if os.environ.get("LEAFWISE_CHECK_STATICS", "") not in ("", "0"):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Registered:
-    """What a key knows of a registered class."""
+    """The `StaticOwner` of a class that `leafwise.register` registered."""
 
     cls: type
     static_names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A class again, with ``__slots__``."""
+"""A copy of a class, with ``__slots__``."""
 
 import types
 from typing import Any
@@ -9,8 +9,8 @@ _DROPPED = ("__dict__", "__weakref__")
 def with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
     """Return a copy of a class whose fields live in slots, as `dataclasses` makes one.
 
-    Unlike there, zero-argument ``super()`` and ``__class__`` keep working in its methods.
-    As there, ``__init_subclass__`` runs a second time, without the class's keywords.
+    Unlike in `dataclasses`, zero-argument ``super()`` and ``__class__`` keep working in its
+    methods. ``__init_subclass__`` runs a second time, without the class's keywords.
 
     Args:
         cls: The class.
@@ -47,13 +47,13 @@ def _slots_of(base: type) -> tuple[str, ...]:
 
 
 def _leads_to_slot(bases: tuple[type, ...], name: str) -> bool:
-    """Return whether no base in between has put something else in a slot's place."""
+    """Return whether an inherited slot is not hidden by another attribute of that name."""
     found = next((vars(base)[name] for base in bases if name in vars(base)), None)
     return found is None or isinstance(found, types.MemberDescriptorType)
 
 
 def _point_to(value: Any, old: type, new: type) -> None:
-    """Let the ``__class__`` cell of a method lead to the new class."""
+    """Let the ``__class__`` cell of a method refer to the new class."""
     functions = [value]
     if isinstance(value, property):
         functions = [value.fget, value.fset, value.fdel]

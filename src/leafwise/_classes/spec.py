@@ -13,16 +13,15 @@ from typing import Any, Final
 
 from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known
-from leafwise._classes.fields import OPTIONS, STATIC_METADATA, FieldOptions, NamedCheck
-from leafwise._objects.frozen import freeze_but_tracers
-from leafwise._objects.text import got
+from leafwise._classes.fields import STATIC_METADATA
+from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._statics.key import KeyTable, StaticKey, table_of
-from leafwise.errors import DefinitionError, FieldCheckError
+from leafwise.errors import DefinitionError
 
 _NO_OPTIONS: Final = FieldOptions()
 
 MARK: Final = "__leafwise_pytree__"
-"""Stands in the own ``__dict__`` of every decorated class."""
+"""An attribute that every decorated class has itself, not through a base."""
 
 
 REDEFINED: Final = "old definition, redefined since"
@@ -41,7 +40,7 @@ class FieldSpec:
         owner: The name of the class, for messages.
         name: The field's name.
         static: Whether it is aux_data rather than a child.
-        options: Converter, check and freezing.
+        options: Its `FieldOptions`.
         definition: The `dataclasses.Field`.
     """
 
@@ -52,59 +51,15 @@ class FieldSpec:
     definition: "dataclasses.Field[Any]"
 
     @property
-    def prepares(self) -> bool:
-        """Whether a value is converted, frozen or checked."""
-        options = self.options
-        return options.converter is not None or options.check is not None or options.freeze
-
-    @property
     def has_default(self) -> bool:
-        """Whether the constructor can do without a value."""
         missing = dataclasses.MISSING
         definition = self.definition
         return definition.default is not missing or definition.default_factory is not missing
 
-    def prepare(self, value: Any) -> Any:
-        """Return the value to store: converted, frozen and checked.
-
-        Raises:
-            FieldCheckError: The check answered False.
-            Exception: Whatever converter or check raise, with a note naming the field.
-        """
-        options, doing = self.options, "converter"
-        try:
-            if options.converter is not None:
-                value = options.converter(value)
-            if options.freeze:
-                doing = "freezing"
-                value = freeze_but_tracers(value)
-            doing = "check"
-            if isinstance(options.check, NamedCheck):
-                verdict = options.check.check_named(value, f"{self.owner}.{self.name}")
-            else:
-                verdict = options.check(value) if options.check is not None else None
-            refused = _is_false(verdict)
-        except Exception as error:
-            error.add_note(f"in the {doing} of field {self.owner}.{self.name}, given {got(value)}")
-            raise
-        if refused:
-            check = getattr(options.check, "__name__", repr(options.check))
-            msg = f"{self.owner}.{self.name}: its check {check} refused {got(value)}"
-            raise FieldCheckError(msg)
-        return value
-
-
-def _is_false(verdict: object) -> bool:
-    """Return whether a check said no: False, or an untraced array or scalar of it."""
-    if verdict is None or isinstance(verdict, bool):
-        return verdict is False
-    from leafwise._statics.findings import is_tracer  # noqa: PLC0415
-
-    shape = getattr(verdict, "shape", None)
-    if shape not in (None, ()):
-        msg = f"the check answers with an array of shape {shape}, not with one bool: add .all()"
-        raise FieldCheckError(msg)
-    return shape == () and not is_tracer(verdict) and not verdict
+    @property
+    def prepare(self) -> Callable[[Any], Any]:
+        """Makes a given value the one to store; see `FieldOptions.prepare`."""
+        return functools.partial(self.options.prepare, f"{self.owner}.{self.name}")
 
 
 class ClassSpec:
@@ -131,7 +86,6 @@ class ClassSpec:
         has_own_init: bool,
         many_statics: bool = False,
     ) -> None:
-        """Keep what was resolved."""
         self.cls = cls
         self.fields = fields
         self.dynamic_names = tuple(field.name for field in fields if not field.static)
@@ -145,13 +99,13 @@ class ClassSpec:
         self.is_redefined = False
         self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         if many_statics:
-            from leafwise._statics.hash_nodes import hash_node_of  # noqa: PLC0415  # see there
+            from leafwise._statics.hash_nodes import hash_node_of  # noqa: PLC0415  # slow to import
 
             self.hash_node = hash_node_of
 
     @property
     def note(self) -> str:
-        """Words that tell this class from another definition of its name."""
+        """What distinguishes this class from another definition of its name, in a repr."""
         return f" [{REDEFINED}]" if self.is_redefined else ""
 
 
@@ -172,7 +126,7 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
         if declared_by is not cls:
             problems.extend(_silent_override(cls, definition))
         if declared_by is cls or not is_decorated(declared_by):
-            if declared_by is not cls:  # a plain dataclass's field: not ours to complete
+            if declared_by is not cls:  # a plain dataclass's field: completed in a copy
                 definition = copy.copy(definition)  # noqa: PLW2901
                 typing.cast("Any", cls).__dataclass_fields__[definition.name] = definition
             static = _resolve_static(cls, declared_by, definition, scopes, problems)
@@ -188,8 +142,8 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
 def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what a generated constructor takes for each field and `dataclasses.InitVar`.
 
-    What checks types at run time reads them from the constructor, and would look for the
-    names of a string in the wrong place.
+    Run-time type checkers read them from the constructor, and would evaluate strings in the
+    wrong namespace.
     """
     types: dict[str, Any] = {}
     # Its own name first: the module may still hold an older class of that name.
@@ -207,28 +161,28 @@ def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any
 
 
 def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
-    """Return the type that a converter takes, as far as it says one."""
+    """Return the type that a converter takes, if it has one that is annotated."""
     try:
-        # What freezing takes goes deeper than types say.
+        # Without a converter (freeze=True alone) this fails: no type describes what can freeze.
         signature = inspect.signature(typing.cast("Any", converter), eval_str=True)
-        taken = next(iter(signature.parameters.values())).annotation
+        kind = next(iter(signature.parameters.values())).annotation
     except Exception:  # noqa: BLE001  # builtins have no signature, strings any code
         return Any
-    return Any if taken is inspect.Parameter.empty else taken
+    return Any if kind is inspect.Parameter.empty else kind
 
 
 def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
-    """Return what a field's metadata says, in any library's words; None if nothing.
+    """Return whether a field's metadata says static, in any library's entry; None if nothing.
 
     Raises:
         ValueError: Its entries contradict each other.
     """
-    said = [
+    answers = {
         bool(metadata[key]) is STATIC_METADATA[key] for key in STATIC_METADATA if key in metadata
-    ]
-    if len(set(said)) > 1:
+    }
+    if len(answers) > 1:
         raise ValueError
-    return said[0] if said else None
+    return answers.pop() if answers else None
 
 
 def _resolve_static(
@@ -245,9 +199,9 @@ def _resolve_static(
     if wrong:
         problems.extend(wrong)
         return False
-    said = is_static_metadata(definition.metadata)
-    static = annotations.has_mark(annotation) or said is True
-    if not static and said is None and OPTIONS not in definition.metadata:
+    declared = is_static_metadata(definition.metadata)
+    static = annotations.has_mark(annotation) or declared is True
+    if not static and declared is None and OPTIONS not in definition.metadata:
         problems.extend(ambiguous_override(where, declared_by, definition.name))
     problems.extend(_misfit(where, definition, annotation, static=static))
     if static:
@@ -258,7 +212,7 @@ def _resolve_static(
 def contradictions(
     where: str, metadata: Mapping[Any, Any], annotation: Any, written: Any
 ) -> list[str]:
-    """Return why a declaration does not tell whether a field is static; empty if it does.
+    """Return what is contradictory in a field's declaration; empty if nothing is.
 
     Args:
         where: Class and field.
@@ -268,27 +222,27 @@ def contradictions(
     """
     name = where.rpartition(".")[2]
     try:
-        said = is_static_metadata(metadata)
+        declared = is_static_metadata(metadata)
     except ValueError:
         return [
             f"{where}: its metadata contradicts itself: {dict(metadata)}\n"
             f"  fix: keep one of `lw.static_field()` and `lw.field()`"
         ]
-    if annotations.has_mark(annotation) and said is False:
+    if annotations.has_mark(annotation) and declared is False:
         return [
             f"{where}: the annotation says static, the metadata dynamic: "
-            f"{dict(metadata)}\n  fix: take one of them away"
+            f"{dict(metadata)}\n  fix: remove one of them"
         ]
     if annotations.has_buried_mark(annotation):
         return [
-            f"{where}: Static inside another type says nothing: {written}\n"
+            f"{where}: Static inside another type has no effect: {written}\n"
             f"  fix: `{name}: lw.Static[{annotations.without_marks(written)}]`"
         ]
     return []
 
 
 def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
-    """Return the problem of a field that overrides a static one and says nothing of it."""
+    """Return the problem of a field that overrides a static one without saying what it is."""
     base = _static_base(cls, name)
     if base is None:
         return []

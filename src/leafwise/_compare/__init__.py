@@ -1,1 +1,15 @@
-"""_compare."""
+"""How two trees or two calls differ, what JAX makes of it, and how to fix it.
+
+Pure: values in, values out. Nothing here runs, warns or raises for a call of the user's, but
+`carry`, which traces a step, and `jax_errors`, which adds notes to errors that JAX raised.
+
+- `signature`: the record of one call, `Signature`. Start reading here.
+- `reasons`: `Outcome`, `ReasonKind`, `Reason`, and `format_value`, the text of a value.
+- `tree_differences`: `differences` of two signatures, by `leaf_differences` (two leaves or statics)
+  and `call_differences` (configuration, devices, which arguments there are).
+- `fixes`: the sentence that says what to do about each kind of reason.
+- `explain`: `Explanation` of a call, against the nearest of several earlier ones.
+- `diff`, `carry`, `jax_errors`: `lw.diff`, `lw.stable_carry`, `lw.debug.explain_errors`.
+
+Used by `_jit`, which explains the calls that it sees, by `testing` and by `cli`.
+"""

@@ -1,4 +1,4 @@
-"""The differences between two calls as wholes: configuration, arguments, devices."""
+"""The differences between two calls outside their trees: configuration, arguments, devices."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,10 +17,10 @@ from leafwise._trees.leaves import Leaf, LeafKind, device_order
 def call_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield the reasons that are not in the trees of the dynamic arguments."""
     yield from _config_reasons(before, after)
-    yield from _refused(before, after)
-    yield from _devices(before, after)
-    yield from _arguments(before, after)
-    yield from _static_arguments(before, after)
+    yield from _refused_leaf_reasons(before, after)
+    yield from _device_reasons(before, after)
+    yield from _argument_reasons(before, after)
+    yield from _static_argument_reasons(before, after)
 
 
 _CONFIG_NAMES: Final = {
@@ -32,20 +32,20 @@ _CONFIG_NAMES: Final = {
 
 def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     earlier, later = dict(before.config), dict(after.config)
-    seen: set[str] = set()
+    named: set[str] = set()
     for name, its in later.items():
-        if name == "jax_disable_jit":  # nothing is jitted then: see `_compare`
+        if name == "jax_disable_jit":  # nothing is jitted then: see `tree_differences`
             continue
         mine, shown = earlier.get(name, MISSING), _CONFIG_NAMES.get(name, name)
-        if shown in seen or (seen and name == UNNAMED_CONFIG) or jax_equal(mine, its):
+        if shown in named or (named and name == UNNAMED_CONFIG) or jax_equal(mine, its):
             continue
-        seen.add(shown)
-        path, fix = f"config.{shown}", fixes.config(shown)
+        named.add(shown)
+        path, fix = f"config.{shown}", fixes.for_config(shown)
         yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, fix)
 
 
-def _refused(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Find the leaves that no jitted function takes."""
+def _refused_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield the leaves that no jitted function takes."""
     earlier: dict[str, Leaf] = {}
     for place, leaf in enumerate(after.leaf_records):
         if leaf.kind is LeafKind.INVALID:
@@ -60,8 +60,8 @@ def _refused(before: Signature, after: Signature) -> Iterator[Reason]:
         yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), fix)
 
 
-def _devices(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Find arguments that are committed to other devices than the mesh, or than others."""
+def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield arguments that are committed to other devices than the mesh, or than the others."""
     mesh = dict(after.config).get("mesh")
     orders = {
         place: device_order(leaf.sharding)
@@ -76,20 +76,17 @@ def _devices(before: Signature, after: Signature) -> Iterator[Reason]:
         there = next((order for order in candidates if order in orders.values()), ())
     for place, order in orders.items():
         if order != there:
-            words = Verbatim(", ".join(map(str, there))), Verbatim(", ".join(map(str, order)))
-            path, fix = after.leaf_paths[place], fixes.DEVICES
-            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *words, fix)
+            names = Verbatim(", ".join(map(str, there))), Verbatim(", ".join(map(str, order)))
+            path = after.leaf_paths[place]
+            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *names, fixes.DEVICES)
 
 
-def _given(call: Signature) -> dict[str, str]:
-    """Return how each argument of a call is given."""
-    root = call.root
-    return {**dict.fromkeys(root.steps, "traced"), **dict.fromkeys(root.names, "static")}
-
-
-def _arguments(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Compare which arguments there are."""
-    mine, its = _given(before), _given(after)
+def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
+    """Yield arguments that only one of the calls has, or that are given in two ways."""
+    mine, its = (
+        {**dict.fromkeys(call.root.steps, "traced"), **dict.fromkeys(call.root.names, "static")}
+        for call in (before, after)
+    )
     old = {before.show(path): path for path in mine if path not in its}
     new = {after.show(path): path for path in its if path not in mine}
     kind, retrace = ReasonKind.ARGUMENTS, Outcome.RETRACE
@@ -99,18 +96,17 @@ def _arguments(before: Signature, after: Signature) -> Iterator[Reason]:
         if given[0] == given[1] or (path in its and shown in old):
             continue
         if shown in new and path in mine:
-            words = (Verbatim(_way(path)), Verbatim(_way(new[shown])))
-            yield Reason(shown, kind, retrace, *words, fixes.MOVED)
+            one, other = (
+                Verbatim("by position" if each.startswith("args") else "by keyword")
+                for each in (path, new[shown])
+            )
+            yield Reason(shown, kind, retrace, one, other, fixes.MOVED)
         else:
             old_way, new_way = (MISSING if each is None else Verbatim(each) for each in given)
-            yield Reason(shown, kind, retrace, old_way, new_way, fixes.argument(shown, *given))
+            yield Reason(shown, kind, retrace, old_way, new_way, fixes.for_argument(shown, *given))
 
 
-def _way(path: str) -> str:
-    return "by position" if path.startswith("args") else "by keyword"
-
-
-def _static_arguments(before: Signature, after: Signature) -> Iterator[Reason]:
+def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     """Compare the static arguments as JAX does: with their types, then by ``==``."""
     earlier = dict(zip(before.root.names, before.root.values, strict=True))
     for path, value in zip(after.root.names, after.root.values, strict=True):
@@ -118,8 +114,8 @@ def _static_arguments(before: Signature, after: Signature) -> Iterator[Reason]:
         try:
             hash(value)
         except Exception:  # noqa: BLE001  # the value's own code
-            kind, fix = ReasonKind.INVALID, fixes.unhashable(value)
-            yield Reason(path, kind, Outcome.ERROR, mine, value, fix)
+            fix = fixes.for_unhashable_argument(value)
+            yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, fix)
             continue
         if path in earlier:
             equal = same_entry(mine, value) if type(mine) is type(value) else False

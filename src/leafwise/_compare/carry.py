@@ -1,4 +1,4 @@
-"""`stable_carry`: the carry with which a loop starts as it goes on."""
+"""`stable_carry`: a carry that keeps its dtypes, weak types and placement from step to step."""
 
 import dataclasses
 import functools
@@ -13,109 +13,11 @@ from leafwise._compare.leaf_differences import leaf_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._compare.tree_differences import differences
-from leafwise._jax.compat import commits
+from leafwise._jax.compat import is_committed
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._trees.leaves import Leaf, LeafKind, say_sharding
+from leafwise._trees.leaves import Leaf, LeafKind, format_sharding
 from leafwise.errors import CarryError
-
-
-def loss_of(path: str, leaf: Any, dtype: Any) -> str | None:
-    """Return a message if a leaf's value would not be the same in another dtype."""
-    aval: Any = jax.typeof(leaf)
-    old = aval.dtype
-    if old == dtype or always_exact(old, dtype):
-        return None
-    readable = not is_tracer(leaf) and getattr(leaf, "is_fully_addressable", True)
-    why = "its value is not known here"
-    if readable:
-        first = _first_lost(np.asarray(jnp.asarray(leaf)), dtype)
-        if first is None:
-            return None
-        why = f"{first[0]} would become {first[1]}"
-    name = np.dtype(dtype).name
-    fix = f"x.astype('{name}')" if hasattr(leaf, "astype") else f"jnp.{name}({shorten(leaf, 40)})"
-    return (
-        f"{path}: the step makes {name} of {describe_array(aval)}, and {why}\n"
-        f"  fix: convert it yourself, `{fix}`, if that is what you want; or return {old.name} "
-        f"from the step"
-    )
-
-
-_IINFO: Final[Any] = jnp.iinfo
-_FINFO: Final[Any] = jnp.finfo
-
-
-def always_exact(old: Any, new: Any) -> bool:
-    """Return whether the one dtype has all values of the other."""
-    if old == np.bool_:
-        return True
-    if jnp.issubdtype(old, jnp.integer):
-        mine = _IINFO(old)
-        if jnp.issubdtype(new, jnp.integer):
-            its = _IINFO(new)
-            return bool(its.min <= mine.min and mine.max <= its.max)
-        if jnp.issubdtype(new, jnp.inexact):
-            widest = max(abs(int(mine.min)), int(mine.max))
-            return bool(widest <= min(2 ** (_FINFO(new).nmant + 1), _FINFO(new).max))
-        return False
-    if not (jnp.issubdtype(old, jnp.inexact) and jnp.issubdtype(new, jnp.inexact)):
-        return False
-    if jnp.issubdtype(old, jnp.complexfloating) and not jnp.issubdtype(new, jnp.complexfloating):
-        return False
-    mine, its = _FINFO(old), _FINFO(new)
-    return bool(mine.nmant <= its.nmant and mine.maxexp <= its.maxexp and its.minexp <= mine.minexp)
-
-
-def _first_lost(array: Any, dtype: Any) -> tuple[str, str] | None:
-    """Return the first element that is another number in another dtype, and that number."""
-    with np.errstate(all="ignore"):
-        new = np.asarray(_cast(jnp.asarray(array), dtype))
-    mine, its = _numbers(array), _numbers(new)
-    same = (mine == its) | ((mine != mine) & (its != its))  # noqa: PLR0124  # NaN
-    lost = np.flatnonzero(~np.asarray(same, bool))
-    if not len(lost):
-        return None
-    return shorten(array.flat[lost[0]].item(), 40), shorten(new.flat[lost[0]].item(), 40)
-
-
-def _numbers(array: Any) -> Any:
-    """Return an array in which numbers of all dtypes compare exactly."""
-    if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        return array.astype(np.complex128)
-    if jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize > _EXACT_IN_FLOAT64:
-        return array.astype(object)
-    return array.astype(np.float64)
-
-
-_EXACT_IN_FLOAT64: Final = 4
-"""Integers of so many bytes are exact there."""
-
-
-def converted(leaf: Any, dtype: Any, sharding: Any, *, weak: bool) -> Any:
-    """Return a leaf as a JAX array of a dtype and a weak type, placed where that is said."""
-    aval = jax.typeof(leaf)
-    array = leaf if isinstance(leaf, jax.Array) else jnp.array(leaf)  # NumPy's own may change
-    if array.dtype != dtype or bool(getattr(aval, "weak_type", False)) != weak:
-        array = weakened(_cast(array, dtype)) if weak else jnp.asarray(_cast(array, dtype), dtype)
-    if sharding is not None and not is_tracer(array):
-        committed = array.committed and array.sharding == sharding
-        array = array if committed else jax.device_put(array, sharding)
-    return array
-
-
-def _cast(array: jax.Array, dtype: Any) -> jax.Array:
-    """Return an array in another dtype; of a complex one that becomes real, without a warning."""
-    drops = jnp.iscomplexobj(array) and not jnp.issubdtype(dtype, jnp.complexfloating)
-    return (array.real if drops else array).astype(dtype)
-
-
-def weakened(array: jax.Array) -> jax.Array:
-    """Return a weakly typed array of the same elements."""
-    number: Any = jnp.zeros((), array.dtype).item()
-    base = jnp.broadcast_to(jnp.asarray(number), array.shape)
-    return base.at[...].set(array)
-
 
 T = TypeVar("T")
 
@@ -148,8 +50,8 @@ _SAVED: Final = {
 }
 
 
-class _Spec(NamedTuple):
-    """What a leaf of the carry has to be."""
+class _LeafSpec(NamedTuple):
+    """The type and placement of a leaf of the carry; a sharding only where it is committed."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -166,23 +68,23 @@ class _Spec(NamedTuple):
         return f"{self.dtype}[{','.join(map(str, self.shape))}]{weak}"
 
 
-_State = tuple[_Spec, ...]
+_Specs = tuple[_LeafSpec, ...]
 
 
 def stable_carry(
     step: Callable[..., Any], carry: T, *args: Any, has_aux: bool = False, **kwargs: Any
 ) -> tuple[T, tuple[CarryChange, ...]]:
-    """Return a carry that a loop's step gives back as it got it: dtypes, weak types, placement.
+    """Return a carry whose dtypes, weak types and placement a loop's step does not change.
 
     The second call of ``carry = step(carry, x)``, with a jitted step, then finds the program
     of the first; `jax.lax.scan` and `jax.lax.while_loop` take the carry. Python numbers and NumPy
     arrays become JAX arrays. Values stay what they are: a change that would round one is
     refused. Nothing is run: the step is traced, and a jitted step is compiled only where
-    placement hangs on that; the loop's first call finds these traces and programs.
+    placement depends on it; the loop's first call reuses these traces and programs.
 
     Args:
-        step: A function of the carry, and of what else it takes, that returns the next carry.
-            Pass the jitted function if that is what the loop calls.
+        step: A function of the carry, and of other arguments, that returns the next carry. Pass
+            the jitted function if that is what the loop calls.
         carry: The carry to start with: any tree of arrays and numbers.
         *args: Examples of the step's other arguments: arrays, or `jax.ShapeDtypeStruct`. Of
             `jax.lax.scan`'s ``xs`` that is one slice.
@@ -191,11 +93,11 @@ def stable_carry(
         **kwargs: Examples of keyword arguments.
 
     Returns:
-        The carry, and a `CarryChange` for each leaf that is another one now.
+        The carry, and a `CarryChange` for each leaf that was changed.
 
     Raises:
         CarryError: There is no such carry: its structure, class, statics or shapes change from
-            step to step, its dtypes never settle, or a value would be lost.
+            step to step, its dtypes never settle, or a value would be rounded.
         TypeError: `step` cannot be called.
         Exception: What the step raises while it is traced, with a note.
 
@@ -212,27 +114,29 @@ def stable_carry(
         )
         raise TypeError(msg)
     before = _recorded(step, carry)
-    _refuse_leaves(before)
+    _check_leaves(before)
     leaves: list[Any]
     treedef: Any
     leaves, treedef = jax.tree.flatten(carry)
     loop = _Loop(step, treedef, before, args, kwargs, has_aux=has_aux)
     try:
-        state = loop.settle(tuple(map(_spec_of, before.leaf_records)))
-        state = loop.place(state)
+        state = loop.place(loop.settle(tuple(map(_spec_of, before.leaf_records))))
     except CarryError:
         raise
     except Exception as error:
         error.add_note("in lw.stable_carry, which traces the step with this carry")
         raise
     named = list(zip(before.leaves, leaves, state, strict=True))
-    losses = [loss for path, leaf, spec in named if (loss := loss_of(path, leaf, spec.dtype))]
+    losses = [loss for path, leaf, spec in named if (loss := _loss_of(path, leaf, spec.dtype))]
     if losses:
         raise CarryError("\n".join(losses))
     stable: T = treedef.unflatten(
-        [converted(leaf, spec.dtype, spec.sharding, weak=spec.weak_type) for _, leaf, spec in named]
+        [
+            _converted(leaf, spec.dtype, spec.sharding, weak=spec.weak_type)
+            for _, leaf, spec in named
+        ]
     )
-    return stable, tuple(_changes(before, _recorded(step, stable)))
+    return stable, tuple(_carry_changes(before, _recorded(step, stable)))
 
 
 def _recorded(step: Callable[..., Any], carry: Any, *, abstract: bool = False) -> Signature:
@@ -240,11 +144,11 @@ def _recorded(step: Callable[..., Any], carry: Any, *, abstract: bool = False) -
     return record((carry,), {}, StaticArguments(), abstract=abstract, labels=labels)
 
 
-def _refuse_leaves(before: Signature) -> None:
+def _check_leaves(before: Signature) -> None:
     wrong = [
-        f"{path}: no leaf of a carry: {leaf.value if leaf.value is not None else leaf}"
+        f"{path}: not a leaf of a carry: {leaf.value if leaf.value is not None else leaf}"
         for path, leaf in before.leaves.items()
-        if leaf.aval is None or leaf.kind in _NO_LEAVES
+        if leaf.aval is None or leaf.kind in _NOT_LEAVES
     ]
     if wrong:
         wrong.append(
@@ -254,14 +158,13 @@ def _refuse_leaves(before: Signature) -> None:
         raise CarryError("\n".join(wrong))
 
 
-def _spec_of(leaf: Leaf) -> _Spec:
+def _spec_of(leaf: Leaf) -> _LeafSpec:
     aval = leaf.aval
-    return _Spec(tuple(aval.shape), aval.dtype, leaf.weak_type, leaf.lowered_sharding)
+    return _LeafSpec(tuple(aval.shape), aval.dtype, leaf.weak_type, leaf.lowered_sharding)
 
 
-def _changes(before: Signature, after: Signature) -> Iterator[CarryChange]:
-    records = zip(before.leaves.items(), after.leaf_records, strict=True)
-    for (path, mine), its in records:
+def _carry_changes(before: Signature, after: Signature) -> Iterator[CarryChange]:
+    for (path, mine), its in zip(before.leaves.items(), after.leaf_records, strict=True):
         reasons = leaf_reasons(path, mine, its, config_differs=False)
         outcomes = [reason.outcome for reason in reasons]
         if outcomes:
@@ -270,7 +173,7 @@ def _changes(before: Signature, after: Signature) -> Iterator[CarryChange]:
 
 
 class _Loop:
-    """A step, with what it takes beside the carry."""
+    """A step, with its other arguments."""
 
     def __init__(
         self,
@@ -282,7 +185,7 @@ class _Loop:
         *,
         has_aux: bool,
     ) -> None:
-        self.step = step
+        self.step: Any = step
         self.treedef = treedef
         self.before = before
         self.args = args
@@ -290,38 +193,38 @@ class _Loop:
         self.has_aux = has_aux
         self.is_jitted = isinstance(step, jax.stages.Wrapped)
 
-    def settle(self, state: _State) -> _State:
-        """Return the types that the step gives back as it gets them."""
-        seen = [state]
+    def settle(self, state: _Specs) -> _Specs:
+        """Return types that the step returns as it gets them."""
+        earlier = [state]
         for _ in range(_MOST_ROUNDS):
             new = self._after(state)
             if new == state:
                 return state
-            if new in seen:  # they change places: what holds all of them may stay
-                new = _joined(seen[seen.index(new) :]) or new
-            if new in seen:
+            if new in earlier:  # a cycle: a type that holds all of its types may be stable
+                new = _joined(earlier[earlier.index(new) :]) or new
+            if new in earlier:
                 break
-            seen.append(new)
+            earlier.append(new)
             state = new
         after = self._after(state)
-        raise CarryError(self._listed(state, after, "its type never settles", _FIX_DTYPE))
+        raise CarryError(self._format_changes(state, after, _FIX_DTYPE, "its type never settles: "))
 
-    def _after(self, state: _State) -> _State:
-        """Return the types of the carry that comes out."""
+    def _after(self, state: _Specs) -> _Specs:
+        """Return the types of the carry that the step returns."""
         carry = self.treedef.unflatten([spec.struct() for spec in state])
-        out = self._carry_of(self._shapes(carry))
-        self._refuse_structure(carry, out)
+        out = self._carry_of(self._eval_shape(carry))
+        self._check_structure(carry, out)
         new = tuple(
-            _Spec(tuple(leaf.shape), leaf.dtype, leaf.weak_type, spec.sharding)
+            _LeafSpec(tuple(leaf.shape), leaf.dtype, leaf.weak_type, spec.sharding)
             for leaf, spec in zip(jax.tree.leaves(out), state, strict=True)
         )
         if any(one.shape != other.shape for one, other in zip(state, new, strict=True)):
-            raise CarryError(self._listed(state, new, "its shape changes", _FIX_SHAPE))
+            raise CarryError(self._format_changes(state, new, _FIX_SHAPE, "its shape changes: "))
         return new
 
-    def _shapes(self, carry: Any) -> Any:
+    def _eval_shape(self, carry: Any) -> Any:
         if self.is_jitted:
-            return self._jitted.eval_shape(carry, *self.args, **self.kwargs)
+            return self.step.eval_shape(carry, *self.args, **self.kwargs)
         others: list[Any]
         structure: Any
         others, structure = jax.tree.flatten((self.args, self.kwargs))
@@ -337,10 +240,6 @@ class _Loop:
 
         return jax.eval_shape(call, carry, arrays)
 
-    @property
-    def _jitted(self) -> Any:
-        return self.step
-
     def _carry_of(self, out: Any) -> Any:
         if not self.has_aux:
             return out
@@ -349,11 +248,11 @@ class _Loop:
         msg = f"has_aux=True: the step returns a pair of carry and result, got {got(out)}"
         raise CarryError(msg)
 
-    def _refuse_structure(self, carry: Any, out: Any) -> None:
-        """Refuse a carry that comes out as another tree."""
+    def _check_structure(self, carry: Any, out: Any) -> None:
+        """Raise if the step returns a carry of another structure."""
         mine, its = (_recorded(self.step, each, abstract=True) for each in (carry, out))
         reasons = differences(mine, its).reasons
-        wrong = [_say(reason) for reason in reasons if reason.kind not in _OF_LEAVES]
+        wrong = [_format_reason(reason) for reason in reasons if reason.kind not in _OF_LEAVES]
         if not wrong:
             return
         name = next(iter(mine.labels.values()))
@@ -364,29 +263,36 @@ class _Loop:
         head = f"{name}: the step returns another tree than it gets"
         raise CarryError("\n".join([head, *(f"  {each}" for each in wrong), f"  fix: {fix}"]))
 
-    def _listed(self, state: _State, new: _State, what: str, fix: str) -> str:
-        """Return a message about all leaves that come out otherwise."""
-        paths = list(self.before.leaves)
+    def _format_changes(
+        self,
+        state: _Specs,
+        new: _Specs,
+        fix: str,
+        what: str = "",
+        show: Callable[[_LeafSpec], str] = str,
+    ) -> str:
+        """Return a message with a line for each leaf that changes."""
         lines = [
-            f"{path}: {what}: {one} goes into the step, {other} comes out"
-            for path, one, other in zip(paths, state, new, strict=True)
+            f"{path}: {what}{show(one)} goes into the step, {show(other)} comes out"
+            for path, one, other in zip(self.before.leaves, state, new, strict=True)
             if one != other
         ]
         return "\n".join([*lines, f"  fix: {fix}"])
 
-    def place(self, state: _State) -> _State:
-        """Return the same types, where the step leaves its results."""
+    def place(self, state: _Specs) -> _Specs:
+        """Return the types with the shardings that the step leaves its results with."""
+        others = jax.tree.leaves((self.args, self.kwargs))
         kinds = {leaf.kind for leaf in self.before.leaf_records}
-        kinds |= {LeafKind.TRACER for leaf in self._others() if is_tracer(leaf)}
-        if LeafKind.TRACER in kinds:  # the trace around decides
+        kinds |= {LeafKind.TRACER for leaf in others if is_tracer(leaf)}
+        if LeafKind.TRACER in kinds:  # the enclosing trace decides
             return state
-        state = earlier = self._beside(state)
+        state = earlier = _committed(state, others)
         if not self.is_jitted:
             return state
         for _ in range(_MOST_ROUNDS):
             carry = self.treedef.unflatten([spec.struct() for spec in state])
-            lowered = self._jitted.lower(carry, *self.args, **self.kwargs)
-            if not commits(lowered):
+            lowered = self.step.lower(carry, *self.args, **self.kwargs)
+            if not is_committed(lowered):
                 return state
             shardings = jax.tree.leaves(self._carry_of(lowered.compile().output_shardings))
             pairs = zip(state, shardings, strict=True)
@@ -394,48 +300,39 @@ class _Loop:
             if new == state:
                 return state
             state, earlier = new, state
-        lines = [
-            f"{path}: {_placed(one)} goes into the step, {_placed(other)} comes out"
-            for path, one, other in zip(self.before.leaves, earlier, state, strict=True)
-            if one != other
-        ]
-        raise CarryError("\n".join([*lines, f"  fix: {_FIX_SHARDING}"]))
-
-    def _beside(self, state: _State) -> _State:
-        """Commit all to the one device that a part of it is committed to."""
-        given = [leaf.sharding for leaf in self._others() if getattr(leaf, "committed", False)]
-        given += [spec.sharding for spec in state if spec.sharding is not None]
-        devices = {device for sharding in given for device in sharding.device_set}
-        if len(devices) != 1:
-            return state
-        there = jax.sharding.SingleDeviceSharding(devices.pop())
-        return tuple(spec._replace(sharding=spec.sharding or there) for spec in state)
-
-    def _others(self) -> Iterable[Any]:
-        return jax.tree.leaves((self.args, self.kwargs))
+        msg = self._format_changes(earlier, state, _FIX_SHARDING, show=_format_sharding)
+        raise CarryError(msg)
 
 
-_PAIR: Final = 2
+def _committed(state: _Specs, others: Iterable[Any]) -> _Specs:
+    """Commit all leaves to the one device that some leaf or argument is committed to."""
+    given = [leaf.sharding for leaf in others if getattr(leaf, "committed", False)]
+    given += [spec.sharding for spec in state if spec.sharding is not None]
+    devices = {device for sharding in given for device in sharding.device_set}
+    if len(devices) != 1:
+        return state
+    there = jax.sharding.SingleDeviceSharding(devices.pop())
+    return tuple(spec._replace(sharding=spec.sharding or there) for spec in state)
 
 
 def _is_pair(out: Any) -> bool:
-    return isinstance(out, tuple) and len(out) == _PAIR
+    return isinstance(out, tuple) and len(out) == 2  # noqa: PLR2004
 
 
-def _placed(spec: _Spec) -> str:
-    return (
-        "an array that is not committed" if spec.sharding is None else say_sharding(spec.sharding)
-    )
+def _format_sharding(spec: _LeafSpec) -> str:
+    if spec.sharding is None:
+        return "an array that is not committed"
+    return format_sharding(spec.sharding)
 
 
-def _say(reason: Reason) -> str:
-    """Return a reason, without the fix about calls, of arrays that are only traced here."""
+def _format_reason(reason: Reason) -> str:
+    """Return a reason without its fix, which is about calls; tracers stand for arrays here."""
     text = str(reason._replace(fix=""))
     return text.replace("(tracer)", "(array)").replace("(tracer, ", "(array, ")
 
 
 _MOST_ROUNDS: Final = 16
-"""A chain of promotions has fewer links than there are dtypes of a kind."""
+"""More than enough: a chain of promotions is shorter than the number of dtypes."""
 
 _OF_LEAVES: Final = frozenset(
     {
@@ -443,7 +340,7 @@ _OF_LEAVES: Final = frozenset(
         *(ReasonKind.COMMITMENT, ReasonKind.LEAF_KIND, ReasonKind.INVALID, ReasonKind.CONFIG),
     }
 )
-_NO_LEAVES: Final = (LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.OTHER)
+_NOT_LEAVES: Final = (LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT, LeafKind.OTHER)
 _FIX_SHAPE: Final = (
     "start with the shape that it has in the end (`jnp.broadcast_to`), or write into an array "
     "of a fixed shape (`x.at[i].set(...)`)"
@@ -452,16 +349,114 @@ _FIX_DTYPE: Final = "return it with one dtype: `.astype(carry.dtype)` in the ste
 _FIX_SHARDING: Final = "give the step `out_shardings`, or `jax.lax.with_sharding_constraint`"
 
 
-def _joined(states: Sequence[_State]) -> _State | None:
-    """Return types that hold those of all states; None if there are none."""
+def _joined(states: Sequence[_Specs]) -> _Specs | None:
+    """Return types that hold the values of all states; None if there are no such types."""
     try:
         return tuple(functools.reduce(_promoted, column) for column in zip(*states, strict=True))
     except (TypeError, ValueError):  # of PRNG keys, or of float8 types
         return None
 
 
-def _promoted(one: _Spec, other: _Spec) -> _Spec:
+def _promoted(one: _LeafSpec, other: _LeafSpec) -> _LeafSpec:
     if one.dtype == other.dtype:
         return one._replace(weak_type=one.weak_type and other.weak_type)
     weak = one.weak_type and other.weak_type
     return one._replace(dtype=jnp.promote_types(one.dtype, other.dtype), weak_type=weak)
+
+
+def _loss_of(path: str, leaf: Any, dtype: Any) -> str | None:
+    """Return a message if a leaf's value would change in another dtype; None if not."""
+    aval: Any = jax.typeof(leaf)
+    old = aval.dtype
+    if old == dtype or always_exact(old, dtype):
+        return None
+    why = "its value is not known here"
+    if not is_tracer(leaf) and getattr(leaf, "is_fully_addressable", True):
+        first = _first_lost(np.asarray(jnp.asarray(leaf)), dtype)
+        if first is None:
+            return None
+        why = f"{first[0]} would become {first[1]}"
+    name = np.dtype(dtype).name
+    fix = f"x.astype('{name}')" if hasattr(leaf, "astype") else f"jnp.{name}({shorten(leaf, 40)})"
+    return (
+        f"{path}: the step makes {name} of {describe_array(aval)}, and {why}\n"
+        f"  fix: convert it yourself, `{fix}`, if that is what you want; or return {old.name} "
+        f"from the step"
+    )
+
+
+_IINFO: Final[Any] = jnp.iinfo
+_FINFO: Final[Any] = jnp.finfo
+
+
+def always_exact(old: Any, new: Any) -> bool:
+    """Return whether the new dtype has all values of the old one."""
+    if old == np.bool_:
+        return True
+    if jnp.issubdtype(old, jnp.integer):
+        mine = _IINFO(old)
+        if jnp.issubdtype(new, jnp.integer):
+            its = _IINFO(new)
+            return bool(its.min <= mine.min and mine.max <= its.max)
+        if jnp.issubdtype(new, jnp.inexact):
+            widest = max(abs(int(mine.min)), int(mine.max))
+            return bool(widest <= min(2 ** (_FINFO(new).nmant + 1), _FINFO(new).max))
+        return False
+    if not (jnp.issubdtype(old, jnp.inexact) and jnp.issubdtype(new, jnp.inexact)):
+        return False
+    if jnp.issubdtype(old, jnp.complexfloating) and not jnp.issubdtype(new, jnp.complexfloating):
+        return False
+    mine, its = _FINFO(old), _FINFO(new)
+    return bool(mine.nmant <= its.nmant and mine.maxexp <= its.maxexp and its.minexp <= mine.minexp)
+
+
+def _first_lost(array: Any, dtype: Any) -> tuple[str, str] | None:
+    """Return the first element that changes in another dtype, and what it becomes."""
+    with np.errstate(all="ignore"):
+        new = np.asarray(_cast(jnp.asarray(array), dtype))
+    mine, its = _comparable(array), _comparable(new)
+    same = (mine == its) | ((mine != mine) & (its != its))  # noqa: PLR0124  # NaN
+    lost = np.flatnonzero(~np.asarray(same, bool))
+    if not lost.size:
+        return None
+    return shorten(array.flat[lost[0]].item(), 40), shorten(new.flat[lost[0]].item(), 40)
+
+
+def _comparable(array: Any) -> Any:
+    """Return an array in which numbers of all dtypes compare exactly."""
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        return array.astype(np.complex128)
+    if jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize > _EXACT_IN_FLOAT64:
+        return array.astype(object)
+    return array.astype(np.float64)
+
+
+_EXACT_IN_FLOAT64: Final = 4
+"""Integers up to this size in bytes are exact in float64."""
+
+
+def _converted(leaf: Any, dtype: Any, sharding: Any, *, weak: bool) -> Any:
+    """Return a leaf as a JAX array of a dtype and weak type, committed to a sharding if given."""
+    aval = jax.typeof(leaf)
+    # `jnp.array` copies: a NumPy array may be changed later.
+    array = leaf if isinstance(leaf, jax.Array) else jnp.array(leaf)
+    if array.dtype != dtype or bool(getattr(aval, "weak_type", False)) != weak:
+        array = _weakened(_cast(array, dtype)) if weak else jnp.asarray(_cast(array, dtype), dtype)
+    if sharding is not None and not is_tracer(array):
+        committed = array.committed and array.sharding == sharding
+        array = array if committed else jax.device_put(array, sharding)
+    return array
+
+
+def _cast(array: jax.Array, dtype: Any) -> jax.Array:
+    """Return an array in another dtype; complex to real without NumPy's warning."""
+    drops = jnp.iscomplexobj(array) and not jnp.issubdtype(dtype, jnp.complexfloating)
+    return (array.real if drops else array).astype(dtype)
+
+
+def _weakened(array: jax.Array) -> jax.Array:
+    """Return a weakly typed array of the same elements."""
+    # `at[].set` keeps the weak type of the array it writes to; `astype` cannot give one.
+    number: Any = jnp.zeros((), array.dtype).item()
+    base = jnp.broadcast_to(jnp.asarray(number), array.shape)
+    return base.at[...].set(array)

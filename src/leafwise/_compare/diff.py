@@ -8,7 +8,7 @@ import jax
 from leafwise._compare.leaf_differences import Tolerance, aval_reasons, static_reason, value_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
-from leafwise._compare.tree_differences import Place, Trees
+from leafwise._compare.tree_differences import NodeOrIndex, TreeComparison
 from leafwise._objects.text import Verbatim, got
 from leafwise._trees.equality import jax_equal
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
@@ -20,9 +20,8 @@ class Diff(tuple[Reason, ...]):
     """The differences between two trees: a tuple that is empty if there are none.
 
     Each is a `leafwise.types.Reason`: its ``before`` is the first tree's, its ``after`` the
-    second's,
-    and its ``outcome`` what JAX makes of it if a jitted function gets the one after the other.
-    Printed, it has a line for each.
+    second's, and its ``outcome`` what JAX makes of it if a jitted function gets the one after
+    the other. Printed, it has a line for each.
     """
 
     __slots__ = ()
@@ -70,16 +69,11 @@ def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float
             f"and values are compared\n  fix: lw.diff(a, b, values=True, rtol=1e-6)"
         )
         raise ValueError(msg)
-    found = compare(_ROOT, a, b, tolerance=tolerance if values else None)
-    return Diff(each._replace(path=_below(each.path)) for each in found)
-
-
-_ROOT: Final = "tree"
-
-
-def _below(path: str) -> str:
-    """Return the path of a reason from the tree itself."""
-    return path.removeprefix(_ROOT).removeprefix(".")
+    root = "tree"  # which the paths of a Diff leave out
+    found = compare(root, a, b, tolerance=tolerance if values else None)
+    return Diff(
+        each._replace(path=each.path.removeprefix(root).removeprefix(".")) for each in found
+    )
 
 
 def assert_same_structure(
@@ -92,12 +86,12 @@ def assert_same_structure(
     Args:
         a: A tree.
         b: Another.
-        shapes: Whether their leaves have the same shapes, too.
-        dtypes: Whether they have the same dtypes.
-        weak_types: Whether they have the same weak types.
+        shapes: Whether their leaves must have the same shapes, too.
+        dtypes: Whether they must have the same dtypes.
+        weak_types: Whether they must have the same weak types.
 
     Raises:
-        StructureMismatchError: They have not. An `AssertionError`; it names all places.
+        StructureMismatchError: They do not. An `AssertionError`; it names all paths.
 
     Example:
         >>> assert_same_structure(params, grads, shapes=True)  # doctest: +SKIP
@@ -128,33 +122,32 @@ def compare(
         tolerance: How the data of leaves is compared; None if it is not.
         prefix: Whether a leaf of `a` may stand for any tree of `b`.
     """
-    trees = _Exact((label, a), (label, b), tolerance=tolerance, prefix=prefix)
-    return [_bare(each) for each in trees.compare()]
+    trees = _ExactComparison((label, a), (label, b), tolerance=tolerance, prefix=prefix)
+    return [_without_fix(each) for each in trees.compare()]
 
 
-def _bare(reason: Reason) -> Reason:
-    """Return a reason without fix on retraces, unless the fix alone tells the two apart."""
+def _without_fix(reason: Reason) -> Reason:
+    """Return a reason without its fix for retraces, unless only the fix says what differs."""
     if format_value(reason.before) == format_value(reason.after):
         return reason
     return reason._replace(fix="")
 
 
-class _Worded(Leaf):
-    """A leaf whose words are its value."""
+class _VerbatimLeaf(Leaf):
+    """A leaf whose value is its text."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Return the words."""
         return str(self.value)
 
 
 class _RecordedTree:
-    """One tree, as `Trees` and the comparison of leaves need it."""
+    """The signature of one tree, and the values of its leaves."""
 
     def __init__(self, label: str, tree: Any) -> None:
         self.values: list[Any] = []
-        self._look = LeafRecorder()
+        self._recorder = LeafRecorder()
         walk = TreeWalk(self._record, LEAF_TYPES)
         child = walk.node_or_leaf(tree)
         leaves = tuple(walk.leaves)
@@ -163,16 +156,16 @@ class _RecordedTree:
 
     def _record(self, value: Any) -> Leaf:
         self.values.append(value)
-        leaf = self._look(value)
+        leaf = self._recorder(value)
         if leaf.aval is None:
-            return _Worded(leaf.kind, None, type(value), value=got(value))
+            return _VerbatimLeaf(leaf.kind, None, type(value), value=got(value))
         if leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
-            words = f"{leaf.aval.str_short()}{' (weakly typed)' if leaf.weak_type else ''}"
-            return _Worded(leaf.kind, leaf.aval, leaf.stored, value=words)
+            text = f"{leaf.aval.str_short()}{' (weakly typed)' if leaf.weak_type else ''}"
+            return _VerbatimLeaf(leaf.kind, leaf.aval, leaf.stored, value=text)
         return leaf
 
 
-class _Exact(Trees):
+class _ExactComparison(TreeComparison):
     """A comparison in which types count, also where JAX does not look at them."""
 
     def __init__(
@@ -189,43 +182,43 @@ class _Exact(Trees):
         self._tolerance = tolerance
         self._prefix = prefix
 
-    def _node(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        yield from super()._node(path, mine, its)
+    def _compare_nodes(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        yield from super()._compare_nodes(path, mine, its)
         if mine.cls is its.cls and jax_equal(mine.aux, its.aux):
-            yield from _unnamed(path, mine, its)
+            yield from _unnamed_aux_reasons(path, mine, its)
 
-    def unseen(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Yield what only types tell apart; of aux_data without names as well."""
-        yield from super().unseen(path, mine, its)
-        yield from _unnamed(path, mine, its)
+    def unsound_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Yield what only types distinguish; of aux_data without names as well."""
+        yield from super().unsound_reasons(path, mine, its)
+        yield from _unnamed_aux_reasons(path, mine, its)
 
-    def unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:
-        """Whether the nodes themselves differ, if the first tree may end before the second."""
+    def is_unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:
+        """Whether the nodes themselves differ, though the first tree may end before the second."""
         if self._prefix and jax_equal(mine.aux, its.aux) is True:
             return False
-        return super().unexplained(mine, its, found)
+        return super().is_unexplained(mine, its, found)
 
-    def other(self, path: str, mine: Place, its: Place) -> Iterator[Reason]:
+    def mismatch_reasons(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Iterator[Reason]:
         """Name another class, or another structure."""
         if self._prefix and isinstance(mine, int):
             return
-        if None in (_class(mine), _class(its)):
-            yield from super().other(path, mine, its)
+        classes = _class_of_node(mine), _class_of_node(its)
+        if None in classes:
+            yield from super().mismatch_reasons(path, mine, its)
         else:
-            classes = _class(mine), _class(its)
             names = " is not ".join(f"{each.__module__}.{each.__qualname__}" for each in classes)
             yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes, f"{names}.")
 
-    def leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
+    def compare_leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare the leaves below two nodes of one structure."""
         pairs = zip(range(mine.start, mine.stop), range(its.start, its.stop), strict=True)
         for one, other in pairs:
-            yield from self.leaf(self.after.leaf_paths[other], one, other)
+            yield from self.compare_leaf(self.after.leaf_paths[other], one, other)
 
-    def leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
+    def compare_leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
         """Compare two leaves."""
         one, other = self.before.leaf_records[mine], self.after.leaf_records[its]
-        found = list(_leaf_reasons(path, one, other))
+        found = list(_type_reasons(path, one, other))
         yield from found
         if self._tolerance is not None and not _INCOMPARABLE.intersection(r.kind for r in found):
             pair = (one, self._values[0][mine]), (other, self._values[1][its])
@@ -235,13 +228,13 @@ class _Exact(Trees):
 _INCOMPARABLE: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.LEAF_KIND}
 
 
-def _class(place: Place) -> Any:
-    """Return the class of a node; None for what is none, or is None."""
-    return place.cls if isinstance(place, Node) and place.cls is not type(None) else None
+def _class_of_node(child: NodeOrIndex) -> Any:
+    """Return the class of a node; None for a leaf, and for None itself."""
+    return child.cls if isinstance(child, Node) and child.cls is not type(None) else None
 
 
-def _leaf_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
-    """Name the differences between two leaves that do not hang on their data."""
+def _type_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
+    """Yield the differences between two leaves that do not depend on their data."""
     if one.aval is None or other.aval is None:
         if one.aval is not other.aval or one.stored is not other.stored:
             yield Reason(path, ReasonKind.LEAF_KIND, Outcome.ERROR, Verbatim(one), Verbatim(other))
@@ -257,7 +250,7 @@ def _leaf_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
 _OF_TYPES: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE}
 
 
-def _unnamed(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+def _unnamed_aux_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     """Yield aux_data that JAX takes for equal, of nodes whose statics have no names."""
     if mine.aux is its.aux or mine.is_keyed or mine.names or its.names:
         return

@@ -1,4 +1,4 @@
-"""What JAX will do for a call, and why: the answer of the oracle."""
+"""What JAX will do for a call, and why: `leafwise.explain`."""
 
 import dataclasses
 import json
@@ -20,11 +20,11 @@ class Explanation:
 
     Attributes:
         outcome: What JAX does.
-        reasons: What differs from the nearest earlier call, the gravest first.
-        unsound: Statics that differ though JAX takes them for equal: the program of the
+        reasons: What differs from the nearest earlier call, the most severe first.
+        unsound: Statics that are distinct though JAX takes them for equal: the program of the
             first one answers for the other.
-        nearest: Which earlier call is the nearest: its place among those given. None if
-            there was no earlier call.
+        nearest: The index of the nearest earlier call among those given. None if there was no
+            earlier call.
     """
 
     outcome: Outcome
@@ -40,8 +40,8 @@ class Explanation:
     def __str__(self) -> str:
         """Return the outcome, and a line for each reason."""
         lines = [f"{self.outcome}: {self.sentence}"]
-        dispatch = Outcome.DISPATCH  # which goes without saying where more is at stake
-        shown = [each for each in self.reasons if each.outcome is not dispatch]
+        # A retrace or recompile makes a new dispatch entry anyway.
+        shown = [each for each in self.reasons if each.outcome is not Outcome.DISPATCH]
         every = (*(shown or self.reasons), *self.unsound)
         lines += [f"  {reason}" for reason in every[:_SHOWN]]
         if len(every) > _SHOWN:
@@ -86,7 +86,7 @@ def _reason_as_dict(reason: Reason) -> dict[str, str]:
 
 
 def explain(before: Signature | Iterable[Signature], after: Signature) -> Explanation:
-    """Say what JAX will do for a call, and why.
+    """Explain what JAX will do for a call, and why.
 
     Args:
         before: The signature of an earlier call of the same function, or of several.
@@ -96,7 +96,7 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
         The outcome and all reasons; of several earlier calls, those against the nearest.
 
     Raises:
-        TypeError: An argument is no signature.
+        TypeError: An argument is not a signature.
 
     Example:
         >>> print(explain(signature(jnp.ones(3)), signature(jnp.ones(4))))
@@ -115,8 +115,8 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
 def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = False) -> Explanation:
     """Explain a call against the nearest of earlier ones.
 
-    The nearest is one whose program JAX takes up at the least cost; among these the one with
-    the fewest reasons, then the slightest ones, then the latest.
+    The nearest is one whose program JAX reuses at the lowest cost; among these the one with the
+    fewest reasons, then the least severe reasons, then the latest.
     """
     if len(earlier) == 1:  # nothing to choose from
         found = differences(earlier[0], after, placed=placed)
@@ -135,5 +135,5 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
 
 
 def _weight(reason: Reason) -> float:
-    """Return how much lies between two values: a kind of reason, and within it the type."""
+    """Return how severe a reason is: by its kind, and within a kind by whether types differ."""
     return 2.0 ** -reason.rank[1] + (type(reason.before) is not type(reason.after)) * 2.0**-20

@@ -1,13 +1,18 @@
-"""What to do about each kind of difference, in one sentence."""
+"""What to do about each kind of difference, in one sentence: constants, and ``for_...`` functions.
+
+Each function returns the sentence that stands behind a `Reason`, made of the user's own names
+and values.
+"""
 
 import dataclasses
 import functools
 import inspect
+import math
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from leafwise._classes.fields import By
+from leafwise._classes.options import By
 from leafwise._compare.reasons import ReasonKind
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod
@@ -21,18 +26,18 @@ INVALID: Final = "Pass an array or a number, or mark it static."
 ABSTRACT: Final = "Call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct."
 DEVICES: Final = "Put all arguments on the same devices with `jax.device_put`."
 MOVED: Final = "Pass it the same way in every call: each way has a program of its own."
-REDEFINED: Final = "class redefined: make the instances again, from the new class."
+REDEFINED: Final = "class redefined: recreate the instances from the new class."
 ORDER: Final = "The order of an OrderedDict is part of its structure: insert in one order."
 LENGTH: Final = "Each length is a structure of its own: stack the elements in one array, or pad."
-AUX_DATA: Final = "The node's own data differs."
+AUX_DATA: Final = "The node's aux_data differs."
 FILTERED: Final = (
     "Under filter_jit an array is traced and anything else is static: pass one of them."
 )
 NOT_CALLED: Final = "The earlier call cannot have been made with this."
-OTHER: Final = "Whether JAX takes a value of this type, it alone knows."
-JIT_IS_OFF: Final = "jit is off (`jax_disable_jit`): the function runs as it is written."
+OTHER: Final = "Only JAX knows whether it takes a value of this type."
+JIT_IS_OFF: Final = "jit is off (`jax_disable_jit`): the function runs as plain Python."
 UNKNOWN_ENTRY: Final = (
-    "JAX does not tell which dispatch entries it has: this is one slower call, or none."
+    "JAX does not say which dispatch entries it has: this costs one slower call, or nothing."
 )
 CLEARED: Final = "There are no dispatch entries: the caches were cleared, or cannot be used."
 UNSEEN_CALLS: Final = "This version of JAX does not show the arguments of a call that it makes."
@@ -47,7 +52,9 @@ TRANSFORMED: Final = (
     "program of its own."
 )
 TRACED: Final = "Only traced so far, inside another function: compiled once on its own."
-AHEAD_OF_TIME: Final = "Lowered ahead of time (`lower`): perhaps compiled, then nothing is done."
+AHEAD_OF_TIME: Final = (
+    "Lowered ahead of time (`lower`); if it is compiled already, nothing is done."
+)
 SHARDED: Final = (
     "The function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
     "argument, compiles again, or refuses it."
@@ -56,8 +63,7 @@ SHAPE: Final = "Each shape has a program of its own: pad to a few shapes, or kee
 SHARDING: Final = "Keep one sharding: `jax.device_put` both to it, or set `in_shardings`."
 
 
-def config(name: str) -> str:
-    """Advise on an option of JAX that differs."""
+def for_config(name: str) -> str:
     if name == "jax_enable_x64":
         return "x64 differs: set `jax_enable_x64` once, at the start."
     if name == "mesh":
@@ -65,8 +71,8 @@ def config(name: str) -> str:
     return f"`{name}` differs: make all calls under one setting."
 
 
-def argument(path: str, before: str | None, after: str | None) -> str:
-    """Advise on an argument that is given once and not the other time."""
+def for_argument(path: str, before: str | None, after: str | None) -> str:
+    """Return the fix for an argument that is given in two ways, or in one call only."""
     if path.endswith("]") and not path.startswith(("args[", "kwargs[")):  # one of `*args`
         return "Each number of arguments has a program of its own."
     if before is None:
@@ -76,23 +82,20 @@ def argument(path: str, before: str | None, after: str | None) -> str:
     return f"It was {before} before and is {after} now."
 
 
-def unhashable(value: Any) -> str:
-    """Advise on a static argument without a hash."""
+def for_unhashable_argument(value: Any) -> str:
     kind = type(value)
     if kind in (list, dict, set):
         return "A static argument needs a hash: pass a tuple, or use `leafwise.freeze`."
     return f"A static argument needs a hash: give {kind.__qualname__} `__eq__` and `__hash__`."
 
 
-def comparison(value: Any) -> str:
-    """Advise on a static whose comparison raises."""
+def for_failing_comparison(value: Any) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return "An array cannot be compared as a static: make it dynamic, or a StaticArray."
-    return f"Comparing it raises: mend `{type(value).__qualname__}.__eq__`, or make it dynamic."
+    return f"Comparing it raises: fix `{type(value).__qualname__}.__eq__`, or make it dynamic."
 
 
-def structure(before: str, after: str) -> str:
-    """Advise on a place where another thing stands than before."""
+def for_structure(before: str, after: str) -> str:
     if before == "None":
         what = "an array" if after.endswith(")") else after
         return f"None became {what}: None is structure; keep an array there."
@@ -102,65 +105,54 @@ def structure(before: str, after: str) -> str:
     return "Keep one structure: the types of all nodes are part of the key."
 
 
-def missing(cls: type) -> str:
-    """Advise on a child that only one of two nodes has."""
+def for_missing_child(cls: type) -> str:
     if issubclass(cls, Mapping):
         return "dict key missing on one side: keep one set of keys."
     return "Keep one set of children."
 
 
-def weak_type(before: Leaf, after: Leaf) -> str:
-    """Advise on a leaf whose weak type differs."""
+def for_weak_type(before: Leaf, after: Leaf) -> str:
     weak = before if before.weak_type else after
     python = weak.kind is LeafKind.PYTHON_SCALAR
     value = "0.1" if python else "x"
-    made = f"`jnp.{weak.dtype}({value})`" if not weak.shape else f"`x.astype({weak.dtype})`"
+    array = f"`jnp.{weak.dtype}({value})`" if not weak.shape else f"`x.astype({weak.dtype})`"
     which = "the earlier call" if weak is before else "this call"
-    return f"weak type: pass {made} in {which}."
+    return f"weak type: pass {array} in {which}."
 
 
-def dtype(before: Leaf, after: Leaf) -> str:
-    """Advise on a leaf whose dtype differs."""
+def for_dtype(before: Leaf, after: Leaf) -> str:
     if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR}:
-        types_ = f"{_python_type(before)} and {_python_type(after)}"
-        return f"{types_} are two dtypes: pass one type of number."
+        one, other = (getattr(each.stored, "__name__", each.stored) for each in (before, after))
+        return f"`{one}` and `{other}` are two dtypes: pass one type of number."
     if after.kind is LeafKind.PYTHON_SCALAR:
         return f"Convert to one dtype: `jnp.asarray(x, dtype='{before.dtype}')`."
     return f"Convert to one dtype: `x.astype('{before.dtype}')`."
 
 
-def _python_type(leaf: Leaf) -> str:
-    return f"`{getattr(leaf.stored, '__name__', leaf.stored)}`"
-
-
-def commitment(after: Leaf) -> str:
-    """Advise on a leaf that is committed to its device in one call only."""
+def for_commitment(after: Leaf) -> str:
+    """Return the fix for a leaf that is committed to its device in one call only."""
     if after.committed:
         return "committed: `device_put` the first one too; nothing is traced, all is compiled."
     return "not committed: `device_put` this one too; nothing is traced, all is compiled."
 
 
-def dispatch(kind: ReasonKind) -> str:
-    """Advise on what costs one slower call only."""
+def for_dispatch(kind: ReasonKind) -> str:
     if kind is ReasonKind.LEAF_KIND:
         return "One slower call; the program is shared."
     return "One slower call; the program is shared, the data moves."
 
 
-def unsound(before: Any, after: Any) -> str:
-    """Explain two static values that share a program though they are not the same."""
-    return f"Shared, but unsound: {_differ(before, after)}; the first one's program answers."
-
-
-def _differ(before: Any, after: Any) -> str:
+def for_unsound(before: Any, after: Any) -> str:
+    """Return what is wrong with two statics that share a program though they are distinct."""
     _, one, other = first_difference(before, after)
+    change = f"`{_short(other)}` is not `{_short(one)}`"
     if type(one) is not type(other):
-        return f"`{_short(other)}` is not `{_short(one)}` ({_type_name(other)}, {_type_name(one)})"
-    return f"`{_short(other)}` is not `{_short(one)}`"
+        change += f" ({_type_name(other)}, {_type_name(one)})"
+    return f"Shared, but unsound: {change}; the first one's program answers."
 
 
-def static(before: Any, after: Any, by: By | None = None) -> str:
-    """Advise on a static value that differs.
+def for_static(before: Any, after: Any, by: By | None = None) -> str:
+    """Return the fix for a static value that differs.
 
     Args:
         before: The earlier value.
@@ -168,30 +160,28 @@ def static(before: Any, after: Any, by: By | None = None) -> str:
         by: How functions are compared, if they stand in a field of leafwise.
     """
     if before is MISSING or after is MISSING:
-        return "A static is there in one call only."
-    if by == "content":
-        path, one, other = first_difference(before, after, by=by)
-        where = f" (at {path})" if path else ""
-        both = _is_function(one) and _is_function(other)
-        fix = "another function: each has a program of its own" if both else _cure(one, other)
-        return f"{fix or 'each new value is traced and compiled'}{where}."
-    path, one, other = first_difference(before, after)
-    where = f" (at {path})" if path else ""
-    fix = _cure(one, other)
-    if by is not None and fix is not None and fix.startswith("fresh "):
+        return "Only one of the two calls has this static."
+    path, one, other = first_difference(before, after, by=by or "identity")
+    if by == "content" and _is_function(one) and _is_function(other):
+        fix: str | None = _ANOTHER_FUNCTION  # a rebuilt one of the same content is equal
+    else:
+        fix = _static_fix(one, other)
+    if by == "identity" and fix is not None and fix.startswith("fresh "):
         fix += ', or declare the field `lw.static_field(by="content")`'
+    where = f" (at {path})" if path else ""
     return f"{fix or 'each new value is traced and compiled'}{where}."
 
 
-def _cure(one: Any, other: Any) -> str | None:
-    if _is_function(one) and _is_function(other) and _same_definition(one, other):
-        return _fresh(other)
-    if _is_nan(one) and _is_nan(other):
-        return "NaN is not equal to itself: keep one NaN object, or use None"
+_ANOTHER_FUNCTION: Final = "another function: each has a program of its own"
+
+
+def _static_fix(one: Any, other: Any) -> str | None:
     if _is_function(one) and _is_function(other):
-        if "<locals>" in getattr(other, "__qualname__", ""):
-            return _fresh(other)
-        return "another function: each has a program of its own"
+        if _same_definition(one, other) or "<locals>" in getattr(other, "__qualname__", ""):
+            return _fresh_function(other)
+        return _ANOTHER_FUNCTION
+    if all(isinstance(each, float) and math.isnan(each) for each in (one, other)):
+        return "NaN is not equal to itself: keep one NaN object, or use None"
     if type(one) is not type(other):
         got, was = (f"`{_short(each)}` ({_type_name(each)})" for each in (other, one))
         return f"differs by type: {got} is not {was}"
@@ -203,12 +193,8 @@ def _cure(one: Any, other: Any) -> str | None:
     return None
 
 
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and value != value  # noqa: PLR0124  # NaN
-
-
 def cause_of(before: Any, after: Any) -> str:
-    """Return in a word what kind of value a static is that differs."""
+    """Return in two words why a static differs, such as ``fresh function``."""
     _, one, other = first_difference(before, after)
     if _is_function(one) and _is_function(other):
         return "fresh function" if _same_definition(one, other) else "another function"
@@ -222,14 +208,14 @@ def cause_of(before: Any, after: Any) -> str:
 def first_difference(
     before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
 ) -> tuple[str, Any, Any]:
-    """Return the first parts that differ of two values of one type, and the way to them.
+    """Return the path to the first parts of two values that differ, and these parts.
 
     Args:
         before: The earlier value.
         after: The later value.
-        path: The way to them so far.
+        path: The path so far.
         by: How functions are compared: by content, they have parts.
-        above: The values that lead here, which a function may lead back to.
+        above: The ids of the values that lead here, which a function may lead back to.
     """
     if type(before) is type(after) and len(path) < _DEEPEST:
         mine, its = list(_parts(before, by)), list(_parts(after, by))
@@ -270,7 +256,7 @@ def _parts(value: Any, by: By) -> Iterator[tuple[str, Any]]:
 
 
 def _is_function(value: Any) -> bool:
-    """Whether a value is a function, or something that stands for one: jitted, say."""
+    """Return whether a value is a function, or wraps one: a jitted function, for example."""
     if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
         return True
     return callable(value) and not isinstance(value, type) and hasattr(value, "__name__")
@@ -281,7 +267,7 @@ def _same_definition(one: Any, other: Any) -> bool:
 
 
 def _code(value: Any) -> Any:
-    """Return what is the same for all functions that one piece of code makes."""
+    """Return what all functions of one definition have in common; None if nothing is known."""
     if isinstance(value, functools.partial):
         return _code(value.func)
     code = getattr(inspect.unwrap(value), "__code__", None)
@@ -290,16 +276,16 @@ def _code(value: Any) -> Any:
     return code.co_filename, code.co_firstlineno, code.co_qualname, code.co_code
 
 
-def _fresh(other: Any) -> str:
+def _fresh_function(other: Any) -> str:
     if isinstance(other, types.MethodType | BoundMethod):
         return "a method of another object: keep one object, or give its class an `__eq__`"
     if isinstance(other, functools.partial):
-        return "fresh partial each call: make it once"
+        return "fresh partial each call: create it once"
     name = getattr(other, "__name__", "")
     if name == "<lambda>":
         return "fresh lambda each call: define it once"
     name = getattr(other, "__qualname__", name)
-    return f"fresh function each call: `{name}` is made anew; make it once"
+    return f"fresh function each call: `{name}` is recreated; create it once"
 
 
 def _short(value: Any) -> str:

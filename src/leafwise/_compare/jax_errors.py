@@ -1,4 +1,4 @@
-"""Why JAX refused: its errors, with the reasons added as a note."""
+"""Why JAX refused a call: its errors, with the reasons added as a note."""
 
 import contextlib
 import inspect
@@ -10,16 +10,11 @@ from leafwise._compare import fixes
 from leafwise._compare.diff import compare
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.frames import hide_frames, keep_frames, release_frames
-from leafwise._jax.refusals import Sides, sides
+from leafwise._jax.refusals import Refusal, refusals_in
 from leafwise._objects.text import got
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_LATER: Final = (
-    inspect.isgeneratorfunction,
-    inspect.iscoroutinefunction,
-    inspect.isasyncgenfunction,
-)
 _HEADER: Final = "leafwise: "
 _SHOWN: Final = 20
 
@@ -33,7 +28,12 @@ class Explaining(contextlib.ContextDecorator):
         Raises:
             TypeError: It is a generator or a coroutine function, which runs later.
         """
-        if any(later(func) for later in _LATER):
+        runs_later = (
+            inspect.isgeneratorfunction(func)
+            or inspect.iscoroutinefunction(func)
+            or inspect.isasyncgenfunction(func)
+        )
+        if runs_later:
             msg = (
                 f"explain_errors() cannot decorate {got(func)}: it runs after its call has "
                 f"returned\n  fix: open the block inside it: with lw.debug.explain_errors():"
@@ -51,14 +51,14 @@ class Explaining(contextlib.ContextDecorator):
         error: BaseException | None,
         traceback: types.TracebackType | None,
     ) -> None:
-        """Add a note to the exception, if there is something to say."""
+        """Add a note to the exception, if the trees that JAX compared are known."""
         kept = release_frames()
         if not isinstance(error, Exception):
             return
         note = ""
         # Whatever goes wrong here, the user's exception is the one to see.
         with contextlib.suppress(Exception):
-            note = "" if _is_explained(error) else explanation(error)
+            note = "" if _has_note(error) else explanation(error)
         if kept:
             with contextlib.suppress(Exception):
                 hide_frames(error)
@@ -67,22 +67,22 @@ class Explaining(contextlib.ContextDecorator):
                 error.add_note(note)
 
 
-def _is_explained(error: Exception) -> bool:
+def _has_note(error: Exception) -> bool:
     notes = getattr(error, "__notes__", ())
     return any(isinstance(note, str) and note.startswith(_HEADER) for note in notes)
 
 
 def explanation(error: Exception) -> str:
-    """Return which parts of the trees differ that JAX compared; empty if that is not known."""
+    """Return which parts differ of the trees that JAX compared; empty if that is not known."""
     parts: list[str] = []
-    for pair in sides(error):
+    for pair in refusals_in(error):
         every = compare(pair.label, pair.before, pair.after, prefix=pair.prefix)
-        found = [each for each in every if _counts(each, pair)]
+        found = [each for each in every if _is_refused(each, pair)]
         if found:
             lines = [f"  {each}" for each in found[:_SHOWN]]
             lines += [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-            fixes = [f"  fix: {fix}" for fix in dict.fromkeys(_cures(found, pair))]
-            parts.append("\n".join([pair.check, *lines, *fixes]))
+            lines += [f"  fix: {fix}" for fix in dict.fromkeys(_fixes_for(found, pair))]
+            parts.append("\n".join([pair.check, *lines]))
     return _HEADER + "\n".join(parts) if parts else ""
 
 
@@ -94,19 +94,16 @@ _STRUCTURAL: Final = {
 }
 
 
-def _counts(reason: Reason, pair: Sides) -> bool:
+def _is_refused(reason: Reason, pair: Refusal) -> bool:
     """Whether JAX refuses trees for a difference: not for a weak type, which it promotes."""
     if reason.outcome is Outcome.REUSE or reason.kind is ReasonKind.WEAK_TYPE:
         return False
-    if (
-        pair.family == "cotangents" and format_value(reason.after) == "None"
-    ):  # which stands for zeros
+    if pair.family == "cotangents" and format_value(reason.after) == "None":  # stands for zeros
         return False
     return not pair.prefix or reason.kind in _STRUCTURAL
 
 
-def _cures(found: list[Reason], pair: Sides) -> Iterator[str]:
-    """Yield what to do."""
+def _fixes_for(found: list[Reason], pair: Refusal) -> Iterator[str]:
     kinds = {reason.kind for reason in found}
     if pair.family in _BY_FAMILY:
         yield _BY_FAMILY[pair.family]
@@ -116,7 +113,7 @@ def _cures(found: list[Reason], pair: Sides) -> Iterator[str]:
     for reason in found:
         words = format_value(reason.before), format_value(reason.after)
         if reason.kind is ReasonKind.STRUCTURE and "None" in words:
-            yield fixes.structure(*words)
+            yield fixes.for_structure(*words)
     if ReasonKind.STATIC in kinds:
         yield _STATIC
 

@@ -1,4 +1,4 @@
-"""What JAX does for a call, and the reasons for it, as values."""
+"""What JAX does for a call, and the reasons for it, as values: nothing here compares."""
 
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ class Outcome(StrEnum):
     """
 
     REUSE = "reuse"
-    """The dispatch entry is there: nothing is done in Python."""
+    """A cache hit: nothing runs in Python."""
     DISPATCH = "dispatch"
-    """A new dispatch entry leads to the same program."""
+    """A new dispatch entry for the same program."""
     RECOMPILE = "recompile"
-    """Lowered and compiled again, from the trace that is there."""
+    """Lowered and compiled again, from the existing trace."""
     RETRACE = "retrace"
     """The function runs in Python again, and is lowered and compiled."""
     UNKNOWN = "unknown"
@@ -29,11 +29,11 @@ class Outcome(StrEnum):
 
     @property
     def severity(self) -> int:
-        """The place in the order of cost: 0 is reuse."""
-        return _ORDER[self]
+        """The position in the order of cost: 0 is reuse."""
+        return _SEVERITIES[self]
 
 
-_ORDER = {outcome: place for place, outcome in enumerate(Outcome)}
+_SEVERITIES = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
 class ReasonKind(StrEnum):
@@ -48,7 +48,7 @@ class ReasonKind(StrEnum):
     ARGUMENTS = "arguments"
     """Which arguments are given, and how."""
     CLASS = "class"
-    """A class that was defined again; to `leafwise.diff` any other class."""
+    """A redefined class; for `leafwise.diff` any other class."""
     STRUCTURE = "structure"
     """The nodes of the tree: their types, keys and numbers of children."""
     STATIC = "static"
@@ -68,14 +68,14 @@ class ReasonKind(StrEnum):
     COMMITMENT = "commitment"
     """Whether an array is committed to its device."""
     CACHE = "cache"
-    """Nothing of the arguments: the program was there once, and is gone."""
+    """Not the arguments: the program was cached once, and is no longer."""
     LEAF_KIND = "kind"
     """Where the data of a leaf lies: in JAX, in NumPy, in Python."""
     VALUE = "value"
     """The data of a leaf, which no program depends on: only `leafwise.diff` looks at it."""
 
 
-_PLACES = {
+_RANKS = {
     (outcome, kind): (-outcome.severity, place)
     for outcome in Outcome
     for place, kind in enumerate(ReasonKind)
@@ -104,8 +104,8 @@ class Reason(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The place among other reasons: the lowest is the first."""
-        return _PLACES[self.outcome, self.kind]
+        """The position among other reasons: the lowest comes first."""
+        return _RANKS[self.outcome, self.kind]
 
     def __str__(self) -> str:
         """Return one line: path, kind, what changed, and the fix."""
@@ -115,7 +115,7 @@ class Reason(NamedTuple):
         return f"{line}. {self.fix}" if self.fix else line
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the values as text: a function, or a class, may not be found elsewhere."""
+        """Pickle the values as text: another process may not find a function or a class."""
         before, after = (
             value if value is MISSING else Verbatim(format_value(value))
             for value in (self.before, self.after)
@@ -124,7 +124,6 @@ class Reason(NamedTuple):
 
 
 def format_value(value: Any) -> str:
-    """Return a value of a reason as text."""
     if isinstance(value, Verbatim) or value is MISSING:
         return str(value)
     if isinstance(value, type):

@@ -25,11 +25,11 @@ class Signature:
     Two signatures are equal exactly if one program serves both calls, on a function that
     uses all its arguments: JAX neither traces nor lowers nor compiles for the second.
 
-    Made by `leafwise.signature`. It keeps static values alive, arrays not.
+    `leafwise.signature` makes one. It keeps static values alive, but not arrays.
 
     Attributes:
         treedef: The pytree structure of the dynamic arguments ``(args, kwargs)``.
-        config: What of JAX's configuration reaches the key of a trace, by name.
+        config: The options of JAX that are part of the key of a trace, by name.
     """
 
     treedef: Any
@@ -118,7 +118,7 @@ def signature(
         static_argnums: The positions that `jax.jit` was told are static.
         static_argnames: The names that `jax.jit` was told are static.
         filter_jit: Whether the function is under `equinox.filter_jit`, which makes every
-            leaf static that is no JAX or NumPy array.
+            leaf static that is not a JAX or NumPy array.
         **kwargs: The keyword arguments of the call.
 
     Returns:
@@ -126,7 +126,7 @@ def signature(
         dtype, weak type, sharding, commitment and kind.
 
     Raises:
-        TypeError: `static_argnums` are no integers, or `static_argnames` no names.
+        TypeError: `static_argnums` are not integers, or `static_argnames` not names.
 
     Example:
         >>> one = signature(jnp.ones(3), 2.0)
@@ -150,37 +150,34 @@ class StaticArguments:
     def checked(
         cls, numbers: int | Iterable[int] | None, names: str | Iterable[str] | None
     ) -> "StaticArguments":
-        """Take what `jax.jit` takes.
+        """Return the static arguments in the forms that `jax.jit` takes.
 
         Raises:
-            TypeError: They are something else.
+            TypeError: They have another form.
         """
-        several = _checked("static_argnums takes integers", numbers, int)
-        named = _checked("static_argnames takes names", names, str)
-        return cls(several, named)
+        return cls(
+            _as_tuple("static_argnums takes integers", numbers, int),
+            _as_tuple("static_argnames takes names", names, str),
+        )
 
     def resolved(self, count: int) -> frozenset[int]:
         """Return the positions in a call of `count` arguments, counted from the start."""
         return frozenset(number + count if number < 0 else number for number in self.numbers)
 
 
-def _checked(expected: str, given: Any, kind: type) -> tuple[Any, ...]:
-    """Return one thing, several or None as a tuple.
-
-    Raises:
-        TypeError: They are of another kind.
-    """
-    several: Any = (given,) if isinstance(given, kind) else given
-    items = tuple(() if several is None else several) if _is_listing(several) else (several,)
+def _as_tuple(expected: str, given: Any, kind: type) -> tuple[Any, ...]:
+    """Return one item, several or None as a tuple, and raise if one is of another kind."""
+    if given is None:
+        items: tuple[Any, ...] = ()
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        items = tuple(given)
+    else:
+        items = (given,)
     wrong = [item for item in items if not isinstance(item, kind)]
     if wrong:
         msg = f"{expected}, got {got(wrong[0])}"
         raise TypeError(msg)
     return items
-
-
-def _is_listing(value: Any) -> bool:
-    return value is None or (isinstance(value, Iterable) and not isinstance(value, str | bytes))
 
 
 def record(
@@ -198,8 +195,8 @@ def record(
         args: Its positional arguments.
         kwargs: Its keyword arguments.
         statics: Which of them are static.
-        filtered: Whether leaves that are no arrays are static.
-        abstract: Whether nothing is run, so that a ShapeDtypeStruct is as good as an array.
+        filtered: Whether leaves that are not arrays are static.
+        abstract: Whether the call is only traced, which takes a ShapeDtypeStruct for an array.
         labels: The names of the parameters, by the paths of the arguments.
     """
     static_places = statics.resolved(len(args))
@@ -222,7 +219,7 @@ def labels_of(
     """Return the names of a function's parameters, by the paths of the arguments."""
     try:
         parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):  # a builtin, or something that only looks callable
+    except (TypeError, ValueError):  # some builtins have none, nor what cannot be called
         return _NO_LABELS
     labels = {f"kwargs[{name!r}]": name for name in kwargs}
     free = list(parameters)
@@ -246,14 +243,14 @@ def _same_program(one: Signature, other: Signature) -> bool:
             and same_entry(one.treedef, other.treedef) is True
             and one.config == other.config
         )
-    except Exception:  # noqa: BLE001  # a static whose comparison raises: so would the call
+    except Exception:  # noqa: BLE001  # the comparison of a static raises, as the call would
         return False
     pairs = zip(one.leaf_records, other.leaf_records, strict=False)
     return same and all(same_program(mine, its) for mine, its in pairs)
 
 
 def _same_static_arguments(one: Node, other: Node) -> bool:
-    """Whether static arguments share a program: JAX compares them with their types."""
+    """Return whether static arguments share a program: JAX compares them with their types."""
     pairs = zip(one.values, other.values, strict=False)
     return one.names == other.names and all(
         type(mine) is type(its) and same_entry(mine, its) is True for mine, its in pairs

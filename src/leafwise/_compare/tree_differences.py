@@ -9,14 +9,15 @@ from leafwise._compare.call_differences import call_reasons
 from leafwise._compare.leaf_differences import leaf_reasons, static_reason
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
+from leafwise._display.words import count
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise._trees.equality import is_distinct, is_redefinition, jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind
 from leafwise._trees.nodes import Node
 
-Place = Node | int
-"""A node, or the place of a leaf among all leaves."""
+NodeOrIndex = Node | int
+"""A node, or the index of a leaf among all leaves."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Differences:
     Attributes:
         outcome: What JAX does for the second call after the first.
         reasons: The differences that JAX acts upon, ranked.
-        unsound: Those that it does not see, though the statics are not the same value.
+        unsound: Statics that JAX takes for equal though they are distinct.
     """
 
     outcome: Outcome
@@ -40,19 +41,19 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     Args:
         before: The earlier call.
         after: The later call.
-        placed: Whether the function says itself on which device its arguments lie: JAX then
+        placed: Whether the function itself says on which device its arguments lie: JAX then
             moves them, and does not compile for where they were.
     """
     found = list(call_reasons(before, after))
     config_differs = any(reason.kind is ReasonKind.CONFIG for reason in found)
-    trees = Trees(before, after, config_differs=config_differs)
+    trees = TreeComparison(before, after, config_differs=config_differs)
     found += trees.compare()
-    found = _settled(found, after.root.names, raises=trees.equal is None)
+    found = _with_reached_comparisons(found, after.root.names, raises=trees.equal is None)
     found += _undecided(before, after)
     if after.labels:
         found = [each._replace(path=after.show(each.path)) for each in found]
     if placed:
-        found = [each for each in map(_where_placed, found) if each is not None]
+        found = [each for each in map(_without_placement, found) if each is not None]
     acted = [each for each in found if each.outcome is not Outcome.REUSE]
     unsound = tuple(each for each in found if each.outcome is Outcome.REUSE)
     severity = max((each.outcome.severity for each in acted), default=0)
@@ -60,8 +61,8 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     return Differences(outcome, tuple(sorted(acted, key=lambda each: each.rank)), unsound)
 
 
-def _where_placed(reason: Reason) -> Reason | None:
-    """Return what is left of a reason where the function places its arguments itself."""
+def _without_placement(reason: Reason) -> Reason | None:
+    """Return what is left of a reason if the function places its arguments itself."""
     if reason.kind is ReasonKind.DEVICES:
         return None
     if reason.outcome is Outcome.RECOMPILE and reason.kind is not ReasonKind.LEAF_KIND:
@@ -70,7 +71,7 @@ def _where_placed(reason: Reason) -> Reason | None:
 
 
 def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Yield why JAX's answer hangs on more than what was recorded."""
+    """Yield why JAX's answer depends on more than what was recorded."""
     off = [bool(dict(each.config).get("jax_disable_jit")) for each in (before, after)]
     if any(off):
         path, fix = "config.jax_disable_jit", fixes.JIT_IS_OFF
@@ -99,11 +100,13 @@ _HASHED: Final = frozenset(
         ReasonKind.CONFIG,
     }
 )
-"""What reaches the hash of JAX's keys, so that no static is compared where it differs."""
+"""What is part of the hash of JAX's keys: where it differs, no static is compared."""
 
 
-def _settled(found: list[Reason], arguments: tuple[str, ...], *, raises: bool) -> list[Reason]:
-    """Decide whether JAX gets as far as a comparison that raises.
+def _with_reached_comparisons(
+    found: list[Reason], arguments: tuple[str, ...], *, raises: bool
+) -> list[Reason]:
+    """Return the reasons, with a retrace where JAX does not reach a comparison that raises.
 
     Args:
         found: The reasons.
@@ -127,11 +130,11 @@ def _settled(found: list[Reason], arguments: tuple[str, ...], *, raises: bool) -
     ]
 
 
-class Trees:
-    """The dynamic arguments of two calls, under comparison.
+class TreeComparison:
+    """A comparison of the dynamic arguments of two calls.
 
     Attributes:
-        equal: Whether their structures are equal to JAX; None if comparing them raises.
+        equal: Whether their treedefs are equal; None if comparing them raises.
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class Trees:
         self.after = after
         self.config_differs = config_differs
         self._pairs: dict[tuple[int, int], tuple[Reason, ...]] = {}
-        # Their hash tells classes apart that `==` does not: those of registered dataclasses.
+        # Not by `==` alone: only the hash distinguishes classes of registered dataclasses.
         self.equal = same_entry(before.treedef, after.treedef)
 
     def compare(self) -> Iterator[Reason]:
@@ -149,89 +152,93 @@ class Trees:
         before, after = self.before, self.after
         mine, its = before.root, after.root
         if self.equal is True and mine.steps == its.steps:
-            yield from self._same_structure("", mine, its)
+            yield from self._compare_equal_trees("", mine, its)
             return
-        for step, places, trees in _common(mine, its, (before.treedef, after.treedef)):
-            yield from self._place(step, *places, trees)
+        for step, children, treedefs in _common_children(
+            mine, its, (before.treedef, after.treedef)
+        ):
+            yield from self._compare_subtrees(step, *children, treedefs)
 
-    def _place(self, path: str, mine: Place, its: Place, trees: "_Pair") -> Iterable[Reason]:
-        """Compare what stands at one place of both trees."""
+    def _compare_subtrees(
+        self, path: str, mine: NodeOrIndex, its: NodeOrIndex, treedefs: "_Pair"
+    ) -> Iterator[Reason]:
+        """Compare what stands at one path of both trees."""
         if isinstance(mine, int) and isinstance(its, int):
-            return self.leaf(path, mine, its)
-        return self._subtree(path, mine, its, trees)
-
-    def _subtree(self, path: str, mine: Place, its: Place, trees: "_Pair") -> Iterator[Reason]:
-        """Compare two trees, or a tree with a leaf."""
+            yield from self.compare_leaf(path, mine, its)
+            return
         if not (isinstance(mine, Node) and isinstance(its, Node)):
-            yield from self.other(path, mine, its)
+            yield from self.mismatch_reasons(path, mine, its)
             return
-        if same_entry(*trees) is True:
-            yield from self._same_structure(path, mine, its)
+        if same_entry(*treedefs) is True:
+            yield from self._compare_equal_trees(path, mine, its)
             return
-        found = list(self._node(path, mine, its))
+        found = list(self._compare_nodes(path, mine, its))
         if mine.cls is its.cls or mine.steps == its.steps:
-            for step, places, below in _common(mine, its, trees):
-                found += self._place(path + step, *places, below)
-        if self.unexplained(mine, its, found):
+            for step, children, below in _common_children(mine, its, treedefs):
+                found += self._compare_subtrees(path + step, *children, below)
+        if self.is_unexplained(mine, its, found):
             fix = fixes.AUX_DATA
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine.aux, its.aux, fix)
         yield from found
 
-    def unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:  # noqa: ARG002
-        """Whether nothing that was found makes two nodes different to JAX, which they are."""
+    def is_unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:  # noqa: ARG002
+        """Whether two nodes differ to JAX though none of the reasons found says how."""
         return all(each.outcome is Outcome.REUSE for each in found)
 
-    def _node(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    def _compare_nodes(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""
         if mine.cls is its.cls:
-            yield from _steps(path, mine, its)
-            yield from _statics(path, mine, its)
-            yield from _data(path, mine, its)
+            yield from _step_reasons(path, mine, its)
+            yield from _static_reasons(path, mine, its)
+            yield from _data_reasons(path, mine, its)
         elif is_redefinition(mine.cls, its.cls):
-            words, fix = (mine.cls, its.cls), fixes.REDEFINED
-            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *words, fix)
+            yield Reason(
+                path, ReasonKind.CLASS, Outcome.RETRACE, mine.cls, its.cls, fixes.REDEFINED
+            )
         else:
-            yield from self.other(path, mine, its)
+            yield from self.mismatch_reasons(path, mine, its)
 
-    def other(self, path: str, mine: Place, its: Place) -> Iterator[Reason]:
-        """Name two things of different kinds at one place."""
-        words = Verbatim(_in_words(self.before, mine)), Verbatim(_in_words(self.after, its))
-        fix = fixes.structure(*words)
+    def mismatch_reasons(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Iterator[Reason]:
+        """Name two things of different kinds at one path."""
+        words = Verbatim(_format_kind(self.before, mine)), Verbatim(_format_kind(self.after, its))
+        fix = fixes.for_structure(*words)
         yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, fix)
 
-    def _same_structure(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    def _compare_equal_trees(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
-        yield from self.leaves(mine, its)
+        yield from self.compare_leaves(mine, its)
         todo = [(path, mine, its)]
         while todo:
             where, a, b = todo.pop()
-            yield from self.unseen(where, a, b)
+            yield from self.unsound_reasons(where, a, b)
             for step, left, right in zip(b.steps, a.children, b.children, strict=True):
                 if isinstance(left, Node) and isinstance(right, Node):
                     todo.append((where + step, left, right))
 
-    def unseen(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
-        """Yield statics that JAX takes for equal though they are not."""
+    def unsound_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
+        """Yield statics that JAX takes for equal though they are distinct."""
         if path and mine.aux is not its.aux and not its.is_keyed and mine.names == its.names:
             for name, one, other in zip(its.names, mine.values, its.values, strict=True):
                 yield from static_reason(path + name, one, other, equal=True)
 
-    def leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
+    def compare_leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare the leaves of trees that are equal to JAX."""
         before = self.before.leaf_records[mine.start : mine.stop]
         after = self.after.leaf_records[its.start : its.stop]
-        known = self._pairs  # most pairs of leaves are pairs of records that were met before
+        known = self._pairs  # most pairs of leaves are pairs of records compared before
         for place, (one, other) in enumerate(zip(before, after, strict=True), its.start):
             found = known.get((id(one), id(other)))
             if found is None:
-                yield from self._leaf(self.after.leaf_paths[place], one, other)
+                yield from self._compare_records(self.after.leaf_paths[place], one, other)
             elif found:
                 where = self.after.leaf_paths[place]
                 yield from [Reason(where, *reason[1:]) for reason in found]
 
-    def leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
-        """Compare two leaves, given by their places."""
-        return self._leaf(path, self.before.leaf_records[mine], self.after.leaf_records[its])
+    def compare_leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
+        """Compare two leaves, given by their indices."""
+        return self._compare_records(
+            path, self.before.leaf_records[mine], self.after.leaf_records[its]
+        )
 
     def _leaf_reasons(self, one: Leaf, other: Leaf) -> tuple[Reason, ...]:
         """Return the reasons of two traced leaves, without their path."""
@@ -243,13 +250,12 @@ class Trees:
             found = self._pairs[pair] = () if invalid or one == other else tuple(reasons)
         return found
 
-    def _leaf(self, path: str, one: Leaf, other: Leaf) -> Iterable[Reason]:
-        """Compare two leaves."""
+    def _compare_records(self, path: str, one: Leaf, other: Leaf) -> Iterable[Reason]:
         if LeafKind.STATIC in (one.kind, other.kind):
-            return self._static_leaf(path, one, other)
+            return self._compare_static_leaves(path, one, other)
         return [Reason(path, *reason[1:]) for reason in self._leaf_reasons(one, other)]
 
-    def _static_leaf(self, path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
+    def _compare_static_leaves(self, path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
         """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
         if one.kind is other.kind:
             equal = same_entry(one.value, other.value)
@@ -262,27 +268,26 @@ class Trees:
 _Pair = tuple[Any, Any]
 
 
-def _common(
-    mine: Node, its: Node, trees: _Pair
-) -> Iterator[tuple[str, tuple[Place, Place], _Pair]]:
-    """Yield step, places and structures of the children that both nodes have."""
-    before, after = trees[0].children(), trees[1].children()
+def _common_children(
+    mine: Node, its: Node, treedefs: _Pair
+) -> Iterator[tuple[str, tuple[NodeOrIndex, NodeOrIndex], _Pair]]:
+    """Yield step, children and treedefs of the children that both nodes have."""
+    before, after = treedefs[0].children(), treedefs[1].children()
     later = {step: place for place, step in enumerate(its.steps)}
     for place, step in enumerate(mine.steps):
         other = later.get(step)
         if other is not None and not mine.is_hash_node(place):
-            places = mine.children[place], its.children[other]
-            yield step, places, (before[place], after[other])
+            children = mine.children[place], its.children[other]
+            yield step, children, (before[place], after[other])
 
 
-def _in_words(call: Signature, place: Place) -> str:
-    """Return what stands at a place."""
-    if isinstance(place, int):
-        return str(call.leaf_records[place])
-    return "None" if place.cls is type(None) else place.cls.__qualname__
+def _format_kind(call: Signature, child: NodeOrIndex) -> str:
+    if isinstance(child, int):
+        return str(call.leaf_records[child])
+    return "None" if child.cls is type(None) else child.cls.__qualname__
 
 
-def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     """Name the children that only one of two nodes of one class has."""
     kind, retrace = ReasonKind.STRUCTURE, Outcome.RETRACE
     if mine.steps == its.steps:
@@ -292,10 +297,10 @@ def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         orders = Verbatim(", ".join(mine.steps)), Verbatim(", ".join(its.steps))
         yield Reason(path, kind, retrace, *orders, fixes.ORDER)
     elif issubclass(mine.cls, list | tuple):
-        lengths = Verbatim(f"{len(mine.steps)} elements"), Verbatim(f"{len(its.steps)} elements")
-        yield Reason(path, kind, retrace, *lengths, fixes.LENGTH)
+        one, other = (Verbatim(count(len(each.steps), "element")) for each in (mine, its))
+        yield Reason(path, kind, retrace, one, other, fixes.LENGTH)
     else:
-        fix = fixes.missing(mine.cls)
+        fix = fixes.for_missing_child(mine.cls)
         for step in mine.steps:
             if step not in new:
                 yield Reason(path + step, kind, retrace, Verbatim("there"), MISSING, fix)
@@ -304,13 +309,13 @@ def _steps(path: str, mine: Node, its: Node) -> Iterator[Reason]:
                 yield Reason(path + step, kind, retrace, MISSING, Verbatim("there"), fix)
 
 
-def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+def _static_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     """Compare the statics of two nodes of one class."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
     for name, value in zip(its.names, its.values, strict=True):
         old = earlier.pop(name, MISSING)
         by = its.compared_by(name)
-        if by is not None:  # a key of ours compares types and values
+        if by is not None:  # a key of leafwise compares types and values
             equal: bool | None = mine.aux is its.aux or is_distinct(old, value, by) is False
         else:
             equal = jax_equal(old, value)
@@ -319,8 +324,8 @@ def _statics(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         yield from static_reason(path + name, old, MISSING, equal=False)
 
 
-def _data(path: str, mine: Node, its: Node) -> Iterator[Reason]:
-    """Compare what the data of two nodes says by name; what is private only if all else agrees."""
+def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
+    """Compare the named parts of two nodes' aux_data; private ones only if all others agree."""
     if not (mine.data and its.data) or jax_equal(mine.aux, its.aux):
         return
     found: list[Reason] = []

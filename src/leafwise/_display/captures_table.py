@@ -1,7 +1,7 @@
 """What a function closes over, as a table of text and of HTML.
 
-It needs no rich: ``str(leafwise.captures(step))`` and notebooks show these two without extras.
-What rich prints of captures is in `tables`, which cannot be imported without rich.
+This module must stay importable without rich: ``str(leafwise.captures(step))`` and notebooks work
+without extras. Hence it is apart from `tables`, which has what rich prints and imports it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -103,8 +103,8 @@ class Diagram:
             msg = f"save({str(path)!r}): the name must end in .html or .txt"
             if suffix == ".svg":
                 msg += (
-                    "\n  fix: console = rich.console.Console(record=True); console.print(diagram); "
-                    f"console.save_svg({str(path)!r})"
+                    "\n  fix: from rich.console import Console; console = Console(record=True); "
+                    f"console.print(diagram); console.save_svg({str(path)!r})"
                 )
             raise ValueError(msg)
         path.write_text(text, encoding="utf-8")

@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from leafwise._display.lines import exact, size_of, spans_of
+from leafwise._display.lines import exact_size, size_of, spans_of
 from leafwise._display.rows import Kind, Row
 from leafwise._display.words import cut
 
@@ -153,7 +153,7 @@ def _row(row: Row, path: str, whole: int) -> str:
     share = ""
     if row.totals is not None and row.totals.nbytes and row.depth:
         share = f' style="--lw-share:{row.totals.nbytes / whole:.4f}"'
-    title = "" if row.totals is None else f' title="{exact(row.totals)}"'
+    title = "" if row.totals is None else f' title="{exact_size(row.totals)}"'
     role = " lw-static" if row.kind is Kind.STATIC else ""
     where = f' title="{html.escape(path)}"' if path and row.kind is not Kind.ELIDED else ""
     return (

@@ -1,5 +1,6 @@
-"""A picture as lines of text: what stands where, and in which role."""
+"""A diagram as lines of text: spans, each with the role that decides on its colour."""
 
+import itertools
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -9,7 +10,7 @@ from leafwise._display.rows import Kind, Row
 from leafwise._display.words import count, size
 
 _LEAST_ROOM: Final = 24
-"""Columns that a row has however deep it is, even if it gets longer than the width."""
+"""Columns that a row has at any depth, even if the line gets longer than the width."""
 
 
 class Span(NamedTuple):
@@ -26,11 +27,11 @@ class Span(NamedTuple):
 
 
 class Glyphs(NamedTuple):
-    """The characters that lines are made of."""
+    """The characters that guides are drawn with."""
 
     branch: str
     end: str
-    passing: str
+    line: str
     more: str
 
 
@@ -39,28 +40,27 @@ ASCII: Final = Glyphs("|- ", "`- ", "|  ", "...")
 
 
 def spans_of(row: Row, more: str = "…") -> list[Span]:
-    """Return what a row says, from its name on."""
-    name = row.step.removeprefix(".")
-    found: list[Span] = []
+    """Return the text of a row, without guides and size."""
     if row.kind is Kind.ELIDED:
         return [Span("note", ", ".join((f"{more} {row.text}", *row.notes)))]
-    if name:
-        found = [Span("name", name), Span("", " = " if row.kind is Kind.STATIC else ": ")]
-    found.append(Span(row.kind.value, row.text))
+    spans: list[Span] = []
+    if name := row.step.removeprefix("."):
+        spans = [Span("name", name), Span("", " = " if row.kind is Kind.STATIC else ": ")]
+    spans.append(Span(row.kind.value, row.text))
     if row.notes:
         role = "problem" if row.kind is Kind.PROBLEM else "note"
-        found += [Span("", "  "), Span(role, ", ".join(row.notes))]
-    return found
+        spans += [Span("", "  "), Span(role, ", ".join(row.notes))]
+    return spans
 
 
-def exact(totals: Totals) -> str:
+def exact_size(totals: Totals) -> str:
     """Return ``1,310,720 bytes``, and how many leaves are not in it."""
-    words = count(totals.nbytes, "byte")
-    return f"{words}, {totals.unknown:,} of unknown size" if totals.unknown else words
+    text = count(totals.nbytes, "byte")
+    return f"{text}, {totals.unknown:,} of unknown size" if totals.unknown else text
 
 
 def size_of(row: Row) -> str:
-    """Return what stands in the column on the right."""
+    """Return the text of the column on the right."""
     if row.totals is None:
         return "static"
     if not row.totals.leaves:
@@ -69,32 +69,32 @@ def size_of(row: Row) -> str:
     return " + ".join([size(known)] * (known > 0 or not unknown) + ["?"] * (unknown > 0))
 
 
-def guides_of(rows: Iterable[Row], glyphs: Glyphs) -> Iterator[str]:
-    """Yield what stands before each row, to show what it belongs to."""
-    passing: list[str] = []
+def _guides_of(rows: Iterable[Row], glyphs: Glyphs) -> Iterator[str]:
+    """Yield the guides in front of each row, which lead to it from the node above."""
+    above: list[str] = []  # for each level above, a line if more of its children follow
     for row in rows:
-        del passing[max(row.depth - 1, 0) :]
-        yield "".join(passing) + (glyphs.end if row.last else glyphs.branch) * (row.depth > 0)
+        del above[max(row.depth - 1, 0) :]
+        yield "".join(above) + (glyphs.end if row.last else glyphs.branch) * (row.depth > 0)
         if row.depth:
-            passing.append(" " * len(glyphs.passing) if row.last else glyphs.passing)
+            above.append(" " * len(glyphs.line) if row.last else glyphs.line)
 
 
 def lines_of(rows: Sequence[Row], width: int, glyphs: Glyphs) -> Iterator[list[Span]]:
-    """Yield a line for each row, that fit into `width` columns where possible."""
+    """Yield a line for each row; they fit into `width` columns where possible."""
     if glyphs is ASCII:
         rows = [_in_ascii(row) for row in rows]
     sizes = [size_of(row) for row in rows]
     widest = max(map(len, sizes))
     lines: list[list[Span]] = []
-    for row, guides in zip(rows, guides_of(rows, glyphs), strict=True):
+    for row, guides in zip(rows, _guides_of(rows, glyphs), strict=True):
         room = max(width - len(guides) - widest - 2, _LEAST_ROOM)
         lines.append(
-            [Span("guide", guides), *fitted(spans_of(row, glyphs.more), room, glyphs.more)]
+            [Span("guide", guides), *_fitted(spans_of(row, glyphs.more), room, glyphs.more)]
         )
-    left = [sum(cells(span.text) for span in line) for line in lines]
-    column = max(left) + 2 + widest
-    for row, line, taken, text in zip(rows, lines, left, sizes, strict=True):
-        gap = " " * (column - taken - len(text))
+    taken = [sum(_columns(span.text) for span in line) for line in lines]
+    right = max(taken) + 2 + widest
+    for row, line, columns, text in zip(rows, lines, taken, sizes, strict=True):
+        gap = " " * (right - columns - len(text))
         role = "static" if row.kind is Kind.STATIC else "size"
         yield [*line, Span("", gap), Span(role, text)] if text else line
 
@@ -107,40 +107,30 @@ def _in_ascii(row: Row) -> Row:
     return row._replace(step=step, text=text, notes=tuple(notes))
 
 
-def fitted(spans: Sequence[Span], room: int, more: str) -> list[Span]:
+def _fitted(spans: Sequence[Span], room: int, more: str) -> list[Span]:
     """Return spans that take no more than `room` columns."""
-    if sum(cells(span.text) for span in spans) <= room:
+    if sum(_columns(span.text) for span in spans) <= room:
         return list(spans)
     room -= len(more)
     kept: list[Span] = []
     for role, text in spans:
-        fits = _start(text, room)
-        kept.append(Span(role, fits if fits == text else fits + more))
-        if fits != text:
+        widths = itertools.accumulate(map(_columns, text))
+        fitting = text[: sum(width <= room for width in widths)]
+        kept.append(Span(role, fitting if fitting == text else fitting + more))
+        if fitting != text:
             break
-        room -= cells(text)
+        room -= _columns(text)
     return kept
 
 
-def _start(text: str, room: int) -> str:
-    if cells(text) <= room:
-        return text
-    taken = 0
-    for place, char in enumerate(text):
-        taken += cells(char)
-        if taken > room:
-            return text[:place]
-    return text
-
-
-def cells(text: str) -> int:
+def _columns(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    return sum(map(_cells_of, text))
-
-
-def _cells_of(char: str) -> int:
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    no_column = ("Mn", "Me", "Cf")  # marks over or around a letter, and format controls
+    shown = [
+        char
+        for char in text
+        if not unicodedata.combining(char) and unicodedata.category(char) not in no_column
+    ]
+    return len(shown) + sum(unicodedata.east_asian_width(char) in "WF" for char in shown)

@@ -1,4 +1,4 @@
-"""A tree with the bytes, the leaves and the shared arrays of each of its branches."""
+"""The bytes, the leaves and the shared arrays of each branch of a tree."""
 
 import math
 from collections.abc import Iterable
@@ -10,18 +10,18 @@ from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, is_hash_node_type, open_node
 
 _DEEPEST: Final = 10_000
-"""Where a class that makes new children whenever it is flattened is given up."""
+"""At this depth it gives up on a class that makes new children whenever it is flattened."""
 
 Trail: TypeAlias = "tuple[Trail, Node, int] | None"
-"""How a place is reached: that of the node above, the node, and which child it is."""
+"""The way to a branch: that of the node above, the node, and which child it is."""
 
 
 class Totals(NamedTuple):
-    """What a branch amounts to.
+    """The bytes and leaves of a branch.
 
     Attributes:
-        nbytes: The bytes of its arrays, of each array once.
-        unknown: How many leaves have a size that is not known.
+        nbytes: The bytes of its arrays, each array counted once.
+        unknown: How many leaves have an unknown size.
         leaves: How many leaves it has.
     """
 
@@ -30,13 +30,12 @@ class Totals(NamedTuple):
     leaves: int = 0
 
 
-def total(parts: Iterable["Branch"]) -> Totals:
-    """Return what several branches amount to together."""
+def sum_totals(branches: Iterable["Branch"]) -> Totals:
     nbytes = unknown = leaves = 0
-    for part in parts:
-        nbytes += part.totals.nbytes
-        unknown += part.totals.unknown
-        leaves += part.totals.leaves
+    for branch in branches:
+        nbytes += branch.totals.nbytes
+        unknown += branch.totals.unknown
+        leaves += branch.totals.leaves
     return Totals(nbytes, unknown, leaves)
 
 
@@ -45,26 +44,26 @@ class Branch:
 
     Attributes:
         value: The node or leaf itself.
-        trail: How it is reached.
+        trail: The way to it.
         node: The node; None for a leaf.
-        leaf: What JAX sees of it; None for a node.
-        children: What is below a node, by the number of the child.
-        totals: What it amounts to.
-        seen: Where its array, or the container that it leads back to, was met before.
-        problem: Why there is no looking into it; empty if there is none.
+        leaf: The record of the leaf; None for a node.
+        children: The branches below a node, with the index of each child.
+        totals: Its bytes and leaves.
+        first: The way to the first branch with this array, or to the container that this one
+            leads back to, in a tuple of one; None if this is the first.
+        problem: Why it was not flattened; empty if it was.
     """
 
-    __slots__ = ("children", "leaf", "node", "problem", "seen", "totals", "trail", "value")
+    __slots__ = ("children", "first", "leaf", "node", "problem", "totals", "trail", "value")
 
     def __init__(self, value: Any, trail: Trail) -> None:
-        """Start with nothing known."""
         self.value = value
         self.trail = trail
         self.node: Node | None = None
         self.leaf: Leaf | None = None
         self.children: list[tuple[int, Branch]] = []
         self.totals = Totals()
-        self.seen: tuple[Trail] | None = None
+        self.first: tuple[Trail] | None = None
         self.problem = ""
 
 
@@ -78,70 +77,70 @@ def path_of(trail: Trail) -> str:
 
 
 def measure(tree: Any) -> Branch:
-    """Look at each node and leaf of a tree, without recursion and without its data."""
-    return _Measuring().run(tree)
+    """Measure each node and leaf of a tree, without recursion and without reading data."""
+    return _Measurement().run(tree)
 
 
-class _Measuring:
+class _Measurement:
     def __init__(self) -> None:
-        self.look = LeafRecorder()
-        self.arrays: dict[int, Trail] = {}
-        self.above: dict[int, Trail] = {}  # the nodes on the way down, by identity
+        self.record = LeafRecorder()
+        self.arrays: dict[int, Trail] = {}  # by id
+        self.above: dict[int, Trail] = {}  # the nodes on the way down, by id
 
     def run(self, tree: Any) -> Branch:
         root = Branch(tree, None)
         todo = [(root, False)]
         while todo:
-            part, leaving = todo.pop()
+            branch, leaving = todo.pop()
             if leaving:
-                del self.above[id(part.value)]
-                part.totals = total(child for _, child in part.children)
+                del self.above[id(branch.value)]
+                branch.totals = sum_totals(child for _, child in branch.children)
                 continue
-            self.open(part)
-            if part.children:
-                self.above[id(part.value)] = part.trail
-                todo.append((part, True))
-                todo += [(child, False) for _, child in reversed(part.children)]
+            self.open(branch)
+            if branch.children:
+                self.above[id(branch.value)] = branch.trail
+                todo.append((branch, True))
+                todo += [(child, False) for _, child in reversed(branch.children)]
         return root
 
-    def open(self, part: Branch) -> None:
-        """Find out what a part is."""
-        value = part.value
+    def open(self, branch: Branch) -> None:
+        """Flatten a branch by one level, or measure its leaf."""
+        value = branch.value
         if id(value) in self.above:
-            part.seen = (self.above[id(value)],)
-            part.problem = "leads back to itself"
+            branch.first = (self.above[id(value)],)
+            branch.problem = "leads back to itself"
             return
         if len(self.above) >= _DEEPEST:
-            part.problem = f"{_DEEPEST:,} levels deep: not looked into"
+            branch.problem = f"{_DEEPEST:,} levels deep: not flattened"
             return
         try:
             opened = None if type(value) in LEAF_TYPES else open_node(value)
             if opened is None:
-                self.measure_leaf(part, self.look(value))
+                self.measure_leaf(branch, self.record(value))
                 return
         except Exception as error:  # noqa: BLE001  # a picture must come out
-            part.problem = f"cannot be flattened: {type(error).__name__}: {_first_line(error)}"
+            branch.problem = f"cannot be flattened: {type(error).__name__}: {_first_line(error)}"
             return
         node, values = opened
-        part.node = node
-        part.children = [
-            (place, Branch(child, (part.trail, node, place)))
+        branch.node = node
+        branch.children = [
+            (place, Branch(child, (branch.trail, node, place)))
             for place, child in enumerate(values)
             if not (node.is_keyed and is_hash_node_type(type(child)))
         ]
 
-    def measure_leaf(self, part: Branch, leaf: Leaf) -> None:
-        """Find out what a leaf amounts to, and whether it was met before."""
-        value = part.value
-        part.leaf = leaf
+    def measure_leaf(self, branch: Branch, leaf: Leaf) -> None:
+        """Count a leaf; an array that several leaves share only at the first."""
+        value = branch.value
+        branch.leaf = leaf
         if leaf.kind in _SHARED:
             if id(value) in self.arrays:
-                part.seen = (self.arrays[id(value)],)
-                part.totals = Totals(leaves=1)
+                branch.first = (self.arrays[id(value)],)
+                branch.totals = Totals(leaves=1)
                 return
-            self.arrays[id(value)] = part.trail
+            self.arrays[id(value)] = branch.trail
         nbytes = _nbytes(value, leaf)
-        part.totals = Totals(nbytes or 0, int(nbytes is None), 1)
+        branch.totals = Totals(nbytes or 0, int(nbytes is None), 1)
 
 
 _SHARED: Final = frozenset(
@@ -150,7 +149,7 @@ _SHARED: Final = frozenset(
         *(LeafKind.TRACER, LeafKind.REF, LeafKind.OTHER),
     }
 )
-"""What two places can hold one and the same of; a scalar or a struct stands for itself."""
+"""What two branches can share. Scalars and structs count at each."""
 
 
 def _first_line(error: Exception) -> str:
@@ -166,7 +165,7 @@ def is_deleted(leaf: Leaf) -> bool:
 
 
 def _nbytes(value: Any, leaf: Leaf) -> int | None:
-    """Return the bytes of a leaf; None if they depend on what is not known."""
+    """Return the bytes of a leaf; None if they are unknown."""
     if is_deleted(leaf):
         return 0
     try:
@@ -180,7 +179,7 @@ def _nbytes(value: Any, leaf: Leaf) -> int | None:
 
 
 def array_type(value: Any, leaf: Leaf) -> str:
-    """Return ``float32[3,4]``; of an array of NumPy what it holds, not what JAX makes of it."""
+    """Return ``float32[3,4]``; of a NumPy array its own dtype, not the one JAX converts it to."""
     if isinstance(value, np.ndarray | np.generic):
         shape = ",".join(map(str, value.shape))
         return f"{value.dtype}[{shape}]"

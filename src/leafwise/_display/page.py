@@ -1,4 +1,4 @@
-"""A report as one HTML page, with nothing to load; an explanation as a table for notebooks."""
+"""A report as one HTML page that loads nothing; an explanation as a table for notebooks."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
@@ -9,9 +9,9 @@ from leafwise._display.repeats import (
     Repeat,
     RepeatReason,
     busy,
-    changes,
     covered,
     first_calls,
+    reasons_of,
     repeats,
 )
 from leafwise._display.shape import ExplanationRecord, FunctionRecord, Report
@@ -87,7 +87,7 @@ def explanation(explanation: Mapping[str, Any]) -> str:
         elements, so that it changes nothing else of the notebook.
     """
     explained = cast("ExplanationRecord", explanation)
-    every = changes(explained)
+    every = reasons_of(explained)
     outcome = safe(explained["outcome"], 80)
     head = f"<p><b>{outcome}</b>: {safe(sentence(explained))}</p>"
     if not every:
@@ -95,8 +95,8 @@ def explanation(explanation: Mapping[str, Any]) -> str:
     cell = 'style="text-align:left;vertical-align:top;padding:0.2em 1.2em 0.2em 0"'
     titles = "".join(f'<th scope="col" {cell}>{title}</th>' for title in _TITLES)
     lines = "".join(
-        "<tr>" + "".join(f"<td {cell}>{inside}</td>" for inside in _reason(change)) + "</tr>"
-        for change in every[:MOST_REASONS]
+        "<tr>" + "".join(f"<td {cell}>{inside}</td>" for inside in _reason(reason)) + "</tr>"
+        for reason in every[:MOST_REASONS]
     )
     table = f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
     return f"<div>{head}{table}{_more(len(every) - MOST_REASONS, 'reason')}</div>"
@@ -107,7 +107,7 @@ def _section(title: str, inside: str) -> str:
 
 
 def _warning(text: str) -> str:
-    # The one kind of text with lines of its own.
+    # The only kind of text whose line breaks are kept.
     lines = text.splitlines()
     shown = "\n".join(safe(line, 1000) for line in lines[:MOST_LINES])
     return f"<pre>{shown}</pre>{_more(len(lines) - MOST_LINES, 'line')}"
@@ -124,6 +124,7 @@ def _headline(report: Report, again: list[Repeat]) -> str:
     share = f", {spent / report['seconds']:.0%} of the time" if report["seconds"] > 0 else ""
     functions = sum(1 for each in report["functions"] if not each["eager"])
     calls = sum(len(repeat.events) for repeat in again)
+    number_of_repeats = count(calls, "retrace or recompilation", "retraces and recompilations")
     repeated = covered(part for repeat in again for part in repeat.intervals)
     traces, lowerings, compiles, hits = (
         sum(each[key] for each in report["functions"])
@@ -131,7 +132,7 @@ def _headline(report: Report, again: list[Repeat]) -> str:
     )
     totals = [
         (duration(spent), f"tracing, lowering and compiling{share}", ""),
-        (duration(repeated), f"of it for {count(calls, 'retrace or recompilation', _AGAIN)}", ""),
+        (duration(repeated), f"of it for {number_of_repeats}", ""),
         (f"{functions:,}", f"{plural(functions, 'function')} jitted", ""),
         (f"{traces:,}", plural(traces, "trace"), ""),
         (f"{lowerings:,}", plural(lowerings, "lowering"), ""),
@@ -153,9 +154,6 @@ def _headline(report: Report, again: list[Repeat]) -> str:
         f'<p class="faint">{ran}; {safe(versions)}</p>{failed}\n'
         f'<dl class="totals">\n{boxes}</dl>\n</header>'
     )
-
-
-_AGAIN: Final = "retraces and recompilations"
 
 
 def _functions(functions: list[FunctionRecord]) -> str:
@@ -223,7 +221,7 @@ def _repeat(number: int, repeat: Repeat) -> str:
     return (
         f"<details{open_}>\n<summary><h3>{code(place(repeat.site))}</h3> "
         f'<span class="what">{what}{inside}</span></summary>\n\n'
-        f"{source}{_reasons(repeat.changes)}\n</details>"
+        f"{source}{_reasons(repeat.reasons)}\n</details>"
     )
 
 
@@ -233,7 +231,7 @@ _TITLES: Final = ("path", "kind", "before → after", "what to do")
 def _reasons(every: list[RepeatReason]) -> str:
     if not every:
         return "<p>No reason was found in the arguments.</p>"
-    cells = [_reason(change) for change in every[:MOST_REASONS]]
+    cells = [_reason(reason) for reason in every[:MOST_REASONS]]
     classes = ("path", "kind", "values", "fix")
     table = (
         f'<table class="reasons">{headings(_TITLES, classes)}\n'
@@ -242,18 +240,18 @@ def _reasons(every: list[RepeatReason]) -> str:
     return table + _more(len(every) - MOST_REASONS, "reason")
 
 
-def _reason(change: RepeatReason) -> tuple[str, str, str, str]:
-    kind = safe(change.kind, 80)
-    if change.unsound:
+def _reason(reason: RepeatReason) -> tuple[str, str, str, str]:
+    kind = safe(reason.kind, 80)
+    if reason.unsound:
         kind += ' <span class="unsound">unsound</span>'
     values = [
         f"<div>{_value(before)} → {_value(after)}</div>"
-        for before, after in list(change.values)[:MOST_VALUES]
+        for before, after in list(reason.values)[:MOST_VALUES]
     ]
-    if len(change.values) > MOST_VALUES:
-        left = count(len(change.values) - MOST_VALUES, "more change")
+    if len(reason.values) > MOST_VALUES:
+        left = count(len(reason.values) - MOST_VALUES, "more change")
         values.append(f'<div class="left-out">and {left}</div>')
-    return code(change.path), kind, "".join(values), safe(change.fix)
+    return code(reason.path), kind, "".join(values), safe(reason.fix)
 
 
 def _value(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A report in the Chrome trace event format, for https://ui.perfetto.dev."""
+"""A report in the Chrome trace event format, which https://ui.perfetto.dev shows as a timeline."""
 
 import dataclasses
 from typing import Any, Final
@@ -24,8 +24,8 @@ def trace_events(report: Report) -> dict[str, Any]:
     """Return a report in the Chrome trace event format.
 
     Each thread is a track, each trace, lowering and compilation a slice; where JAX did
-    something again, an instant event says so. The times of a slice are cut where the clock
-    would let it reach into another one by half; ``args.seconds`` has them as they were.
+    something again, an instant event says so. Slices that overlap are cut until one is inside
+    the other, or they are apart; ``args.seconds`` has the uncut time.
 
     Args:
         report: The report.
@@ -41,26 +41,29 @@ def trace_events(report: Report) -> dict[str, Any]:
     for event in report["events"]:
         tid = threads.setdefault(event["thread"], len(threads) + 1)
         tracks.setdefault(tid, []).append(event)
-    entries = [_metadata("process_name", 0, {"name": cut(report["program"], _LONGEST)})]
+    entries = [_metadata_entry("process_name", 0, {"name": cut(report["program"], _LONGEST)})]
     for thread, tid in threads.items():
-        entries.append(_metadata("thread_name", tid, {"name": cut(thread, _LONGEST)}))
-        entries.append(_metadata("thread_sort_index", tid, {"sort_index": tid}))
+        entries.append(_metadata_entry("thread_name", tid, {"name": cut(thread, _LONGEST)}))
+        entries.append(_metadata_entry("thread_sort_index", tid, {"sort_index": tid}))
     for tid, events in tracks.items():
         for piece in _nested(events):
-            entries.append(_complete(piece, tid))
+            entries.append(_slice_entry(piece, tid))
             if is_repeat(piece.event):
-                entries.append(_instant(piece, tid))
+                entries.append(_repeat_entry(piece, tid))
     other = {key: cut(report[key], _LONGEST) for key in ("leafwise", "jax", "python", "exit")}
     return {"traceEvents": entries, "displayTimeUnit": "ms", "otherData": other}
 
 
 def _nested(events: list[EventRecord]) -> list[_Slice]:
-    """Return slices of which any two are one inside the other, or apart.
+    """Return slices of which any two are one inside the other, or apart: Perfetto wants that.
 
-    JAX measures each on its own, so that the end of a trace may lie a moment after the start
-    of the lowering that follows it. Of two that overlap, that is cut which loses less.
+    JAX measures each event by itself, so that a trace may end a moment after the start of the
+    lowering that follows it. Of two that overlap, the one that loses less is cut.
     """
-    slices = [_slice(event) for event in events]
+    slices: list[_Slice] = []
+    for event in events:
+        start = round(event["start"] * 1e9)
+        slices.append(_Slice(start, start + max(0, round(event["seconds"] * 1e9)), event))
     slices.sort(key=lambda piece: (piece.start, -piece.end))
     around: list[_Slice] = []
     for piece in slices:
@@ -75,16 +78,11 @@ def _nested(events: list[EventRecord]) -> list[_Slice]:
     return slices
 
 
-def _slice(event: EventRecord) -> _Slice:
-    start = round(event["start"] * 1e9)
-    return _Slice(start, start + max(0, round(event["seconds"] * 1e9)), event)
-
-
-def _metadata(name: str, tid: int, args: dict[str, Any]) -> dict[str, Any]:
+def _metadata_entry(name: str, tid: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"ph": "M", "name": name, "pid": _PROCESS, "tid": tid, "args": args}
 
 
-def _complete(piece: _Slice, tid: int) -> dict[str, Any]:
+def _slice_entry(piece: _Slice, tid: int) -> dict[str, Any]:
     event = piece.event
     args: dict[str, Any] = {"kind": event["kind"], "seconds": event["seconds"]}
     if event["site"] is not None:
@@ -92,7 +90,7 @@ def _complete(piece: _Slice, tid: int) -> dict[str, Any]:
         args["in"] = cut(event["site"]["function"], _LONGEST)
         args["text"] = cut(event["site"]["text"], _LONGEST)
     if event["explanation"] is not None:
-        args |= _why(event["explanation"])
+        args |= _explanation_args(event["explanation"])
     return {
         "ph": "X",
         "name": f"{event['kind']} {cut(event['name'], _LONGEST)}",
@@ -105,9 +103,9 @@ def _complete(piece: _Slice, tid: int) -> dict[str, Any]:
     }
 
 
-def _instant(piece: _Slice, tid: int) -> dict[str, Any]:
+def _repeat_entry(piece: _Slice, tid: int) -> dict[str, Any]:
     why = piece.event["explanation"]
-    args = _why(why, 1) if why is not None else {}
+    args = _explanation_args(why, 1) if why is not None else {}
     return {
         "ph": "i",
         "s": "t",
@@ -120,7 +118,7 @@ def _instant(piece: _Slice, tid: int) -> dict[str, Any]:
     }
 
 
-def _why(explanation: ExplanationRecord, most: int = _MOST_REASONS) -> dict[str, Any]:
+def _explanation_args(explanation: ExplanationRecord, most: int = _MOST_REASONS) -> dict[str, Any]:
     """Return outcome, reasons and fix as texts, each fix once."""
     first = explanation["nearest"] is None
     args: dict[str, Any] = {"outcome": "first call" if first else cut(explanation["outcome"], 80)}
@@ -128,16 +126,16 @@ def _why(explanation: ExplanationRecord, most: int = _MOST_REASONS) -> dict[str,
     shown = reasons[:most], unsound[:most]
     for key, some in zip(("reasons", "unsound"), shown, strict=True):
         if some:
-            args[key] = [_line(reason) for reason in some]
-    fix = (reason["fix"] for some in shown for reason in some)
-    if said := list(dict.fromkeys(cut(each, _LONGEST) for each in fix if each)):
-        args["fix"] = said
+            args[key] = [_format_reason(reason) for reason in some]
+    fixes = (reason["fix"] for some in shown for reason in some)
+    if texts := list(dict.fromkeys(cut(each, _LONGEST) for each in fixes if each)):
+        args["fix"] = texts
     left_out = len(reasons) + len(unsound) - sum(map(len, shown))
     if left_out:
         args["reasons left out"] = left_out
     return args
 
 
-def _line(reason: ReasonRecord) -> str:
+def _format_reason(reason: ReasonRecord) -> str:
     values = f"{cut(reason['before'], _LONGEST)} -> {cut(reason['after'], _LONGEST)}"
     return f"{cut(reason['path'], _LONGEST)}: {cut(reason['kind'], 80)}: {values}"

@@ -18,9 +18,9 @@ class RepeatReason:
     Attributes:
         path: Where in the arguments.
         kind: What differs there.
-        fixes: What to do about it, in order of time.
+        fixes: The fix of each call, in order of time.
         unsound: Whether JAX took the two values for equal.
-        values: What it was and what it is now, once each, in order of time.
+        values: The values before and after, each pair once, in order of time.
     """
 
     path: str
@@ -31,28 +31,28 @@ class RepeatReason:
 
     @property
     def fix(self) -> str:
-        """What to do about it: what was said most often, and of these the latest."""
-        counts = Counter(reversed(self.fixes))  # the first of equals wins
+        """The fix of most calls; of several the latest."""
+        counts = Counter(reversed(self.fixes))  # of equal counts the first wins
         return counts.most_common(1)[0][0]
 
 
 @dataclasses.dataclass(slots=True)
 class Repeat:
-    """Calls from one line for which JAX did the same again, for the same reasons.
+    """Calls on one line for which JAX did the same again, for the same reasons.
 
     Attributes:
         name: The function that was called.
         outcome: What JAX did again: ``retrace``, ``recompile``.
         site: The line.
-        changes: The reasons.
+        reasons: Why JAX did it again.
         events: The events that have the explanation.
-        intervals: When JAX was busy with them, what followed a trace included.
+        intervals: When JAX was busy with them, with the lowerings and compilations after a trace.
     """
 
     name: str
     outcome: str
     site: SiteRecord | None
-    changes: list[RepeatReason]
+    reasons: list[RepeatReason]
     events: list[EventRecord] = dataclasses.field(default_factory=list["EventRecord"])
     intervals: list[Interval] = dataclasses.field(default_factory=list["Interval"])
 
@@ -62,16 +62,16 @@ class Repeat:
         return covered(self.intervals)
 
 
-def changes(explanation: ExplanationRecord) -> list[RepeatReason]:
+def reasons_of(explanation: ExplanationRecord) -> list[RepeatReason]:
     """Return the reasons of one explanation, and then the unsound ones.
 
-    What costs a dispatch entry only is left out where more is at stake.
+    What costs only a dispatch entry is left out where the call costs more.
     """
-    graver = explanation["outcome"] != "dispatch"
+    costs_more = explanation["outcome"] != "dispatch"
     every = [
         (reason, False)
         for reason in explanation["reasons"]
-        if not (graver and reason["outcome"] == "dispatch")
+        if not (costs_more and reason["outcome"] == "dispatch")
     ]
     every += [(reason, True) for reason in explanation["unsound"]]
     return [
@@ -87,16 +87,23 @@ def changes(explanation: ExplanationRecord) -> list[RepeatReason]:
 
 
 def repeats(report: Report) -> list[Repeat]:
-    """Return what JAX did again, what took longest first."""
+    """Return what JAX did again, the longest first."""
     found: dict[Any, Repeat] = {}
-    # Whose lowerings and compilations come next. None: those of a first call.
+    # By thread and function: whose lowerings and compilations come next; None for a first call.
     current: dict[tuple[str, str], Repeat | None] = {}
     for event in sorted(report["events"], key=lambda event: event["start"]):
         of = event["thread"], event["name"]
         explanation = event["explanation"]
         if explanation is not None and is_repeat(event):
-            repeat = found.setdefault(_key(event, explanation), _repeat(event, explanation))
-            _add(repeat, event, explanation)
+            reasons = reasons_of(explanation)
+            new = Repeat(event["name"], explanation["outcome"], event["site"], reasons)
+            repeat = found.setdefault(_key(event, explanation, reasons), new)
+            repeat.events.append(event)
+            repeat.intervals.append(interval(event))
+            if repeat is not new:
+                for reason, other in zip(repeat.reasons, reasons, strict=True):
+                    reason.values.update(other.values)
+                    reason.fixes.extend(other.fixes)
             current[of] = repeat
         elif explanation is not None or event["kind"] == "trace":
             current[of] = None
@@ -136,22 +143,10 @@ def covered(intervals: Iterable[Interval]) -> float:
     return total
 
 
-def _key(event: EventRecord, explanation: ExplanationRecord) -> tuple[Any, ...]:
+def _key(
+    event: EventRecord, explanation: ExplanationRecord, reasons: Iterable[RepeatReason]
+) -> tuple[Any, ...]:
     site = event["site"]
     line = (site["file"], site["line"], site["text"]) if site else None
-    looks = tuple((each.path, each.kind, each.unsound) for each in changes(explanation))
-    return event["name"], explanation["outcome"], line, looks
-
-
-def _repeat(event: EventRecord, explanation: ExplanationRecord) -> Repeat:
-    return Repeat(event["name"], explanation["outcome"], event["site"], changes(explanation))
-
-
-def _add(repeat: Repeat, event: EventRecord, explanation: ExplanationRecord) -> None:
-    repeat.events.append(event)
-    repeat.intervals.append(interval(event))
-    if len(repeat.events) == 1:  # whose changes these are
-        return
-    for change, other in zip(repeat.changes, changes(explanation), strict=True):
-        change.values.update(other.values)
-        change.fixes.extend(other.fixes)
+    differs = tuple((each.path, each.kind, each.unsound) for each in reasons)
+    return event["name"], explanation["outcome"], line, differs

@@ -1,4 +1,4 @@
-"""The rows of a picture: which nodes, leaves and statics are shown, and their texts."""
+"""The rows of a diagram: which nodes, leaves and statics are shown, and their texts."""
 
 import collections
 import dataclasses
@@ -15,12 +15,12 @@ from leafwise._display.measure import (
     is_deleted,
     measure,
     path_of,
-    total,
+    sum_totals,
 )
 from leafwise._display.words import count, cut
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.text import shorten
-from leafwise._trees.leaves import LeafKind, say_sharding
+from leafwise._trees.leaves import Leaf, LeafKind, format_sharding
 from leafwise._trees.nodes import Node
 from leafwise._trees.roles import names_of
 
@@ -48,9 +48,9 @@ class Row(NamedTuple):
         kind: What it shows.
         step: The step from the node above: ``.w``, ``[0]``, ``['k']``; empty for the root.
         text: A class, a dtype and shape, or a static value.
-        notes: What else there is to say.
-        totals: What it amounts to; None for a static.
-        opened: Whether what is below has rows of its own.
+        notes: Remarks on it, such as its kind or device.
+        totals: Its bytes and leaves; None for a static.
+        opened: Whether what is below it has rows of its own.
     """
 
     depth: int
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 
 
 class _Static(NamedTuple):
-    """A static of a node; a value that was not meant to be printed is not."""
+    """A static of a node; not printed if its field has ``repr=False``."""
 
     value: Any
     printed: bool
@@ -78,42 +78,46 @@ def rows_of(tree: Any, depth: int | None, most: int) -> Iterator[Row]:
 
     Args:
         tree: Any pytree.
-        depth: How many levels below the root; None for as many as make a picture.
+        depth: How many levels below the root; None for as many as fit into a diagram.
         most: How many children of one node.
     """
     root = measure(tree)
     deepest = _fitting_depth(root, most) if depth is None else depth
     todo: list[tuple[Row, Branch | None]]
-    todo = [(_row(root, "", 0, last=True, opened=_has_entries(root)), root)]
+    todo = [(_branch_row(root, "", 0, last=True, opened=_has_entries(root)), root)]
     while todo:
-        row, part = todo.pop()
-        if part is not None and row.opened:
+        row, branch = todo.pop()
+        if branch is not None and row.opened:
             if row.depth < deepest:
-                todo += _below(part, row.depth, most)
+                todo += _below(branch, row.depth, most)
             else:
-                row = _folded(row, part)
+                row = _folded(row, branch)
         yield _clean(row)
 
 
-def _folded(row: Row, part: Branch) -> Row:
-    """Say what is below a node whose rows are not shown."""
-    leaves = count(part.totals.leaves, "leaf", "leaves") if row.depth else ""
+def _folded(row: Row, branch: Branch) -> Row:
+    """Return the row of a node whose children have no rows, with their number."""
+    leaves = count(branch.totals.leaves, "leaf", "leaves") if row.depth else ""
     notes = (*row.notes, f"{leaves} not shown".strip())
     return row._replace(opened=False, notes=notes)
 
 
 def _clean(row: Row) -> Row:
-    """Let nothing through that a terminal or a browser would obey."""
+    """Return the row without characters that a terminal or a browser would obey."""
     notes = tuple(cut(note, _LONGEST) for note in row.notes)
     return row._replace(step=cut(row.step, _LONGEST), text=cut(row.text, _LONGEST), notes=notes)
 
 
 def _fitting_depth(root: Branch, most: int) -> int:
-    """Return how many levels make no more rows than a picture should have."""
+    """Return how many levels make no more rows than a diagram should have."""
     level, rows, depth = [root], 1, 0
     while level and depth < _MOST_LEVELS:
-        below = [child for part in level for _, child in _ends(part.children, most)]
-        statics = sum(len(part.node.names) for part in level if part.node is not None)
+        below: list[Branch] = []
+        for branch in level:
+            hidden = _hidden(len(branch.children), most)
+            shown = branch.children[: hidden.start] + branch.children[hidden.stop :]
+            below += [child for _, child in shown]
+        statics = sum(len(branch.node.names) for branch in level if branch.node is not None)
         rows += len(below) + statics
         if depth and rows > _MOST_ROWS:
             break
@@ -121,134 +125,123 @@ def _fitting_depth(root: Branch, most: int) -> int:
     return depth
 
 
-def _ends(items: Sequence[Any], most: int) -> Sequence[Any]:
-    hidden = _hidden(len(items), most)
-    return [*items[: hidden.start], *items[hidden.stop :]]
-
-
 def _hidden(number: int, most: int) -> slice:
-    """Return which of so many are left out: those in the middle, if they are several."""
+    """Return which of so many are left out: those in the middle, if they are two or more."""
     if number <= most + 1:
         return slice(number, number)
     return slice(most - most // 2, number - most // 2)
 
 
-def _below(part: Branch, depth: int, most: int) -> list[tuple[Row, Branch | None]]:
+def _below(branch: Branch, depth: int, most: int) -> list[tuple[Row, Branch | None]]:
     """Return the rows below a node, the last one first."""
-    entries = _entries(part)
+    entries = _entries_of(branch)
     hidden = _hidden(len(entries), most)
-    made: list[tuple[Row, Branch | None]] = []
+    rows: list[tuple[Row, Branch | None]] = []
     for place, (step, found) in enumerate(entries):
         last = place == len(entries) - 1
         if place == hidden.start and hidden.stop > hidden.start:
-            made.append((_elided(entries[hidden], depth + 1), None))
+            rows.append((_elided(entries[hidden], depth + 1), None))
         if hidden.start <= place < hidden.stop:
             continue
         if isinstance(found, Branch):
-            row = _row(found, step, depth + 1, last=last, opened=_has_entries(found))
-            made.append((row, found))
+            row = _branch_row(found, step, depth + 1, last=last, opened=_has_entries(found))
+            rows.append((row, found))
         else:
-            made.append((_static_row(found, step, depth + 1, last=last), None))
-    return made[::-1]
+            rows.append((_static_row(found, step, depth + 1, last=last), None))
+    return rows[::-1]
 
 
 def _elided(entries: Sequence[_Entry], depth: int) -> Row:
-    parts = [found for _, found in entries if isinstance(found, Branch)]
-    totals = total(parts)
-    words = f"{len(entries):,} more"
-    notes = [count(totals.leaves, "leaf", "leaves")] if totals.leaves != len(parts) else []
-    return Row(depth, False, Kind.ELIDED, "", words, tuple(notes), totals)  # noqa: FBT003
+    branches = [found for _, found in entries if isinstance(found, Branch)]
+    totals = sum_totals(branches)
+    text = f"{len(entries):,} more"
+    notes = [count(totals.leaves, "leaf", "leaves")] if totals.leaves != len(branches) else []
+    return Row(depth, False, Kind.ELIDED, "", text, tuple(notes), totals)  # noqa: FBT003
 
 
-def _row(part: Branch, step: str, depth: int, *, last: bool, opened: bool) -> Row:
-    """Return the row of a node or leaf."""
-    kind, text, notes = _words(part)
+def _branch_row(branch: Branch, step: str, depth: int, *, last: bool, opened: bool) -> Row:
+    kind, text, notes = _format_branch(branch)
     if kind is Kind.NODE and not depth:
-        notes = [count(part.totals.leaves, "leaf", "leaves"), *notes]
+        notes = [count(branch.totals.leaves, "leaf", "leaves"), *notes]
     opened = opened and kind is Kind.NODE
-    return Row(depth, last, kind, step, text, tuple(notes), part.totals, opened)
+    return Row(depth, last, kind, step, text, tuple(notes), branch.totals, opened)
 
 
-def _words(part: Branch) -> tuple[Kind, str, list[str]]:
-    if part.leaf is not None:
-        text, notes = _leaf_words(part)
-        if part.seen is not None:
-            notes.append(f"the same as {_named(path_of(part.seen[0]))}")
+def _format_branch(branch: Branch) -> tuple[Kind, str, list[str]]:
+    if branch.leaf is not None:
+        text, notes = _format_leaf(branch)
+        if branch.first is not None:
+            notes.append(f"the same as {_show_path(path_of(branch.first[0]))}")
         return Kind.LEAF, text, notes
-    name = class_name(type(part.value))
-    if part.node is None:
-        where = f": {_named(path_of(part.seen[0]))}" if part.seen is not None else ""
-        return Kind.PROBLEM, name, [part.problem + where]
-    return Kind.NODE, _node_text(part, name), []
+    name = _class_name(type(branch.value))
+    if branch.node is None:
+        where = f": {_show_path(path_of(branch.first[0]))}" if branch.first is not None else ""
+        return Kind.PROBLEM, name, [branch.problem + where]
+    return Kind.NODE, _format_node(branch, name), []
 
 
-def _named(path: str) -> str:
+def _show_path(path: str) -> str:
     return path.removeprefix(".") or "the whole"
 
 
-def class_name(cls: type) -> str:
-    """Return the name of a class, without the function that it was made in."""
+def _class_name(cls: type) -> str:
+    """Return the name of a class, without the function that defines it."""
     return cls.__qualname__.rpartition("<locals>.")[2]
 
 
-def _node_text(part: Branch, name: str) -> str:
-    if part.value is None:
+def _format_node(branch: Branch, name: str) -> str:
+    if branch.value is None:
         return "None"
-    plain = isinstance(part.value, list | tuple | dict) and not hasattr(part.value, "_fields")
-    return f"{name} of {len(part.children):,}" if plain else name
+    plain = isinstance(branch.value, list | tuple | dict) and not hasattr(branch.value, "_fields")
+    return f"{name} of {len(branch.children):,}" if plain else name
 
 
-def _leaf_words(part: Branch) -> tuple[str, list[str]]:
-    """Return the type of a leaf, and what is out of the ordinary about it."""
-    leaf, value = part.leaf, part.value
+def _format_leaf(branch: Branch) -> tuple[str, list[str]]:
+    """Return the type of a leaf, and notes on what is unusual about it."""
+    leaf, value = branch.leaf, branch.value
     assert leaf is not None  # noqa: S101  # for the type checkers
     text = array_type(value, leaf)
     if leaf.kind is LeafKind.INVALID:
-        kind = class_name(type(value))
+        kind = _class_name(type(value))
         if is_deleted(leaf):
             return text, ["deleted"]
         if text:
             return text, ["which JAX refuses"]
-        return _value(value), [kind, "which JAX refuses" if _is_number(value) else "no array"]
+        is_number = isinstance(value, int | float | complex)
+        return _format_value(value), [kind, "which JAX refuses" if is_number else "not an array"]
     notes: list[str] = []
     if leaf.kind is LeafKind.PYTHON_SCALAR:
-        notes.append(f"Python {class_name(type(value))} {_value(value)}")
+        notes.append(f"Python {_class_name(type(value))} {_format_value(value)}")
     elif leaf.kind is LeafKind.NUMPY_SCALAR:
         notes.append(f"numpy scalar {value!s}")
     elif leaf.kind is LeafKind.OTHER:
-        notes.append(class_name(type(value)))
+        notes.append(_class_name(type(value)))
     elif leaf.kind is not LeafKind.JAX_ARRAY:
-        notes.append(_KIND_WORDS.get(leaf.kind, str(leaf.kind)))
+        notes.append(_KIND_NOTES.get(leaf.kind, str(leaf.kind)))
     if leaf.weak_type:
         notes.append("weak type")
-    placed = leaf.sharding if leaf.sharding is not None else _wanted_sharding(value)
-    if placed is not None:
-        notes += _placed(placed)
-    return text, notes
+    return text, notes + _format_placement(value, leaf)
 
 
-_KIND_WORDS: Final = {
+_KIND_NOTES: Final = {
     LeafKind.NUMPY_ARRAY: "numpy",
     LeafKind.TRACER: "traced",
     LeafKind.SHAPE_DTYPE_STRUCT: "abstract",
 }
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | complex)
-
-
-def _wanted_sharding(value: Any) -> Any:
-    return value.sharding if isinstance(value, jax.ShapeDtypeStruct) else None
-
-
-def _placed(sharding: Any) -> list[str]:
-    """Say where an array lies, unless it lies where JAX puts one by default."""
+def _format_placement(value: Any, leaf: Leaf) -> list[str]:
+    """Return notes on where an array lies, unless it lies where JAX puts one by default."""
+    sharding: Any = leaf.sharding
+    if sharding is None and isinstance(value, jax.ShapeDtypeStruct):
+        sharding = value.sharding
+    if sharding is None:
+        return []
     try:
         devices = set(sharding.device_set)
         memory, usual = sharding.memory_kind, next(iter(devices)).default_memory().kind
-        words = [] if devices == {_default_device()} else [say_sharding(sharding)]
-        return words + ([f"in {memory}"] if memory not in (None, usual) else [])
+        notes = [] if devices == {_default_device()} else [format_sharding(sharding)]
+        return notes + ([f"in {memory}"] if memory not in (None, usual) else [])
     except Exception:  # noqa: BLE001  # an abstract mesh has no devices
         return [shorten(sharding)]
 
@@ -261,27 +254,29 @@ def _default_device() -> Any:
 
 
 def _static_row(static: _Static, step: str, depth: int, *, last: bool) -> Row:
-    text, notes = (_value(static.value), ()) if static.printed else ("...", ("repr=False",))
+    text, notes = (_format_value(static.value), ()) if static.printed else ("...", ("repr=False",))
     return Row(depth, last, Kind.STATIC, step, text, notes)
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     try:
         return describe(value, DescribeOptions(short=True))
     except Exception:  # noqa: BLE001  # too deep, or the user's own code
         return shorten(value)
 
 
-def _has_entries(part: Branch) -> bool:
-    return bool(part.children or (part.node is not None and _statics(part.node, part.value)))
+def _has_entries(branch: Branch) -> bool:
+    return bool(
+        branch.children or (branch.node is not None and _statics(branch.node, branch.value))
+    )
 
 
-def _entries(part: Branch) -> list[_Entry]:
+def _entries_of(branch: Branch) -> list[_Entry]:
     """Return children and statics of a node, fields in the order of their declaration."""
-    node, value = part.node, part.value
+    node, value = branch.node, branch.value
     if node is None:
         return []
-    found: list[_Entry] = [(node.steps[place], child) for place, child in part.children]
+    found: list[_Entry] = [(node.steps[place], child) for place, child in branch.children]
     statics = _statics(node, value)
     if not statics:
         return found
@@ -296,11 +291,11 @@ def _entries(part: Branch) -> list[_Entry]:
 
 
 _ORDERED: Final = (dict, collections.OrderedDict)
-"""Whose aux_data are the keys, which the steps show."""
+"""Containers whose aux_data is their keys, which the steps show already."""
 
 
 def _statics(node: Node, value: Any) -> Sequence[tuple[str, Any]]:
-    """Return the steps to the statics of a node, and the values."""
+    """Return the statics of a node, with the steps to them."""
     if node.names or node.is_keyed or node.aux is None or node.cls in _ORDERED:
         return list(zip(node.names, node.values, strict=True))
     if isinstance(value, tuple) or node.aux == ():

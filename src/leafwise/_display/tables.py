@@ -1,4 +1,4 @@
-"""A report on a terminal; needs rich."""
+"""A report, an explanation and captures as rich prints them; cannot be imported without rich."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
@@ -20,9 +20,9 @@ from leafwise._display.repeats import (
     Repeat,
     RepeatReason,
     busy,
-    changes,
     covered,
     first_calls,
+    reasons_of,
     repeats,
 )
 from leafwise._display.shape import CapturesRecord, ExplanationRecord, FunctionRecord, Report
@@ -48,8 +48,8 @@ _WIDEST: Final = 10_000
 def print_report(report: Report, console: Console) -> None:
     """Print the functions, what was traced or compiled again and why, and the warnings.
 
-    A table of functions that does not fit the console becomes a few lines for each. Where the
-    output is no terminal, no line is folded: a reason is one line for `grep`.
+    A table of functions that does not fit the console becomes two lines for each function. If
+    the output is not a terminal, no line is folded: a reason is one line for `grep`.
 
     Args:
         report: The report.
@@ -66,14 +66,14 @@ def print_report(report: Report, console: Console) -> None:
             console.print()
             _print_repeat(repeat, console)
         console.print()
-        _print(_last(report, again), console)
+        _print(_footer(report, again), console)
     for each in report.get("captures", [])[:MOST_FUNCTIONS]:
         _print_captures(each, console)
     if report["exit"] != "0":
         ended = cut(report["exit"], _LONGEST)
         _print(Text.assemble(("the program ended: ", "bold red"), ended), console)
     for text in report["warnings"]:
-        # A warning has lines of its own.
+        # A warning may have several lines.
         for number, line in enumerate(text.splitlines()):
             head = ("warning: ", "bold yellow") if number == 0 else "  "
             _print(Text.assemble(head, cut(line, _LONGEST)), console)
@@ -89,7 +89,7 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
         The reasons, a row each; what JAX does is the title.
     """
     explained = cast("ExplanationRecord", explanation)
-    every = changes(explained)
+    every = reasons_of(explained)
     outcome = (cut(explained["outcome"], _LONGEST), "bold")
     title = Text.assemble(outcome, ": ", sentence(explained), style="not italic")
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
@@ -98,9 +98,9 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
     table.caption_justify, table.show_header = "left", bool(every)
     for name in ("path", "kind", "before -> after", "what to do"):
         table.add_column(name, overflow="fold")
-    for change in every[:MOST_REASONS]:
-        path = Text(cut(change.path, _LONGEST), "bold")
-        table.add_row(path, _kind(change), Text(_values(change)), Text(cut(change.fix, _LONGEST)))
+    for reason in every[:MOST_REASONS]:
+        path = Text(cut(reason.path, _LONGEST), "bold")
+        table.add_row(path, _kind(reason), Text(_values(reason)), Text(cut(reason.fix, _LONGEST)))
     if len(every) > MOST_REASONS:
         table.caption = Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}")
     return table
@@ -140,11 +140,11 @@ def _print_captures(captured: CapturesRecord, console: Console) -> None:
 
 
 def _print(line: Text, console: Console, indent: int = 0) -> None:
-    """Print a line: whole where it is not a terminal, otherwise folded under its start."""
+    """Print a line: on a terminal folded under its start, elsewhere unfolded."""
     if console.is_terminal:
         console.print(Padding(line, (0, 0, 0, indent), expand=False))
     else:
-        # Rich pads to the width of the console otherwise, or folds in the middle of a path.
+        # Not a Padding: rich would pad to the console's width, or fold in the middle of a path.
         console.print(Text(" " * indent) + line, soft_wrap=True)
 
 
@@ -166,19 +166,19 @@ def _summary(report: Report) -> Text:
 
 def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
     shown, rest = functions[:MOST_FUNCTIONS], functions[MOST_FUNCTIONS:]
-    table = _table(shown)
+    table = _function_table(shown)
     wide = console.options.update(max_width=_WIDEST)
     if Measurement.get(console, wide, table).maximum <= console.width:
         console.print(table)
     else:
         for function in shown:
-            _print_lines(function, console)
+            _print_function(function, console)
     if rest:
         seconds = duration(sum(map(lost, rest)))
         _print(Text(f"and {count(len(rest), 'more function')}, {seconds}", "dim"), console)
 
 
-def _table(functions: list[FunctionRecord]) -> Table:
+def _function_table(functions: list[FunctionRecord]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("function", "where"):
         table.add_column(name, no_wrap=True)
@@ -196,8 +196,8 @@ def _table(functions: list[FunctionRecord]) -> Table:
     return table
 
 
-def _print_lines(function: FunctionRecord, console: Console) -> None:
-    """Print what a row of the table says, on two lines."""
+def _print_function(function: FunctionRecord, console: Console) -> None:
+    """Print a row of the table on two lines."""
     _print(
         Text("  ").join(part for part in (_name(function), Text(home(function))) if part), console
     )
@@ -223,15 +223,15 @@ def _print_repeat(repeat: Repeat, console: Console) -> None:
     often = "" if times == 1 else f", {times:,} times"
     what = f"{cut(repeat.outcome, _LONGEST)} of {cut(repeat.name, _LONGEST)}"
     _print(Text(f"{what}{often}, {duration(repeat.seconds)}", "dim"), console, indent=2)
-    for line in _reasons(repeat.changes):
+    for line in _reasons(repeat.reasons):
         _print(line, console, indent=2)
 
 
 def _reasons(every: list[RepeatReason]) -> Iterator[Text]:
-    for change in every[:MOST_REASONS]:
-        path = (cut(change.path, _LONGEST), "bold")
-        line = Text.assemble(path, ": ", _kind(change), ": ", _values(change))
-        fix = cut(change.fix, _LONGEST)
+    for reason in every[:MOST_REASONS]:
+        path = (cut(reason.path, _LONGEST), "bold")
+        line = Text.assemble(path, ": ", _kind(reason), ": ", _values(reason))
+        fix = cut(reason.fix, _LONGEST)
         yield line.append(f". {fix}" if fix else "")
     if not every:
         yield Text("no reason was found in the arguments")
@@ -239,29 +239,27 @@ def _reasons(every: list[RepeatReason]) -> Iterator[Text]:
         yield Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}", "dim")
 
 
-def _kind(change: RepeatReason) -> Text:
-    kind = Text(cut(change.kind, 80), "magenta")
-    return kind.append(" (unsound)", "bold red") if change.unsound else kind
+def _kind(reason: RepeatReason) -> Text:
+    kind = Text(cut(reason.kind, 80), "magenta")
+    return kind.append(" (unsound)", "bold red") if reason.unsound else kind
 
 
-def _values(change: RepeatReason) -> str:
-    before, after = next(iter(change.values))
+def _values(reason: RepeatReason) -> str:
+    before, after = next(iter(reason.values))
     text = f"{cut(before, _LONGEST)} -> {cut(after, _LONGEST)}"
-    more = len(change.values) - 1
+    more = len(reason.values) - 1
     return f"{text}, and {count(more, 'more change')}" if more else text
 
 
-def _last(report: Report, again: list[Repeat]) -> Text:
-    """Return what the repeats cost in all, what is not shown of them, and the first calls."""
+def _footer(report: Report, again: list[Repeat]) -> Text:
+    """Return what the repeats cost in all, how many are not shown, and the first calls."""
     parts: list[str] = []
     rest = again[MOST_REPEATS:]
     if rest:
         calls = sum(len(repeat.events) for repeat in rest)
-        parts.append(f"not shown: {count(calls, 'more retrace or recompilation', _MORE)}")
+        plural = "more retraces and recompilations"
+        parts.append(f"not shown: {count(calls, 'more retrace or recompilation', plural)}")
     took = duration(covered(part for repeat in again for part in repeat.intervals))
     parts.append(f"retraced or recompiled: {took}" if again else "nothing retraced or recompiled")
     parts.append(f"first calls: {first_calls(report):,}")
     return Text("; ".join(parts))
-
-
-_MORE: Final = "more retraces and recompilations"

@@ -1,4 +1,4 @@
-"""The words that all forms of a report share."""
+"""Words that all outputs share: counts, sizes, times, places, and what JAX does for a call."""
 
 import re
 from typing import Final
@@ -13,16 +13,16 @@ from leafwise._display.shape import (
 
 NOTHING: Final = "Nothing was jitted."
 
-# Controls, which HTML, SVG or a terminal take badly; marks that turn the direction of what
-# follows; halves of surrogate pairs, which UTF-8 does not take.
-_UNSEEN: Final = re.compile(
+# Controls, which HTML and terminals obey or refuse; marks that turn the direction of what
+# follows; halves of surrogate pairs, which UTF-8 cannot encode.
+_UNPRINTABLE: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 
 def clean(text: str) -> str:
     """Return a text on one line, with what cannot be shown spelled out as in a repr."""
-    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def cut(text: str, longest: int) -> str:
@@ -70,7 +70,7 @@ def size(nbytes: int) -> str:
 
 
 _TWO_DIGITS: Final = 9.995
-"""What is less is shown with two digits behind the point: it does not round to ten."""
+"""Smaller amounts get two decimals: they do not round to ten."""
 
 
 def place(site: SiteRecord | None) -> str:
@@ -92,7 +92,7 @@ def lost(function: FunctionRecord) -> float:
 
 
 def is_repeat(event: EventRecord) -> bool:
-    """Return whether JAX did something again, and it is explained why."""
+    """Return whether JAX did something again, with an explanation."""
     explanation = event["explanation"]
     return explanation is not None and explanation["nearest"] is not None
 
@@ -103,13 +103,13 @@ def is_empty(report: Report) -> bool:
 
 
 def sentence(explanation: ExplanationRecord) -> str:
-    """Say what JAX does for a call."""
+    """Return what JAX does for a call."""
     first, unsound = explanation["nearest"] is None, bool(explanation["unsound"])
     return sentence_of(explanation["outcome"], first=first, unsound=unsound)
 
 
 def sentence_of(outcome: str, *, first: bool, unsound: bool) -> str:
-    """Say what JAX does for a call, by what is known of it."""
+    """Return what JAX does for a call with this outcome."""
     if first and outcome == "retrace":
         return "the first call: traced, lowered and compiled"
     words = _SENTENCES.get(outcome, clean(outcome))
@@ -117,8 +117,8 @@ def sentence_of(outcome: str, *, first: bool, unsound: bool) -> str:
 
 
 _SENTENCES: Final = {
-    "reuse": "the dispatch entry is there, nothing is done in Python",
-    "dispatch": "a new dispatch entry, for the program that is there",
+    "reuse": "a cache hit, nothing runs in Python",
+    "dispatch": "a new dispatch entry for the same program",
     "recompile": "lowered and compiled again, without a trace",
     "retrace": "traced, lowered and compiled again",
     "error": "the call raises",

@@ -1,1 +1,12 @@
-"""_jax."""
+"""Everything that knows JAX from inside: versions, `jax._src`, its events and its tracebacks.
+
+No other wing imports `jax._src`, and nothing here imports another wing. Each file answers with
+less where JAX's internals are not those that were tested (`compat.is_known`).
+
+- `compat`: configuration, caches and options of jitted functions. Start here.
+- `events`: traces, lowerings and compiles as they happen, and `count_events`.
+- `frames`: JAX's frames in the traceback of an error.
+- `refusals`: the two trees that JAX compared when it raised.
+
+`_jit` uses the first two; `_compare` uses the others, to explain JAX's errors.
+"""

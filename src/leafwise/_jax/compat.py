@@ -1,7 +1,7 @@
-"""The one home of `jax._src`, and of what differs between versions of JAX.
+"""What leafwise asks of `jax._src`, and of what differs between versions of JAX.
 
-Each function here says more with JAX's internals than without, and still answers when
-they are not those it knows: another version of JAX, or a name that moved.
+Each function here answers better with JAX's internals than without them. It still answers where
+they are not those that were tested: in another version of JAX, or where a name has moved.
 """
 
 import contextlib
@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 import jax
 
 _KNOWN: Final = (0, 10) <= jax.__version_info__[:2] < (0, 13)
-"""Whether JAX's internals are those that were read and tested here."""
 
 
 def is_known() -> bool:
-    """Return whether JAX's internals are those that were read and tested."""
+    """Return whether JAX's internals are those that were read and tested for this package."""
     return bool(_KNOWN)
 
 
@@ -35,13 +34,13 @@ _PUBLIC_CONFIG: Final = (
     "jax_random_seed_offset",
     "jax_use_shardy_partitioner",
 )
-"""The options of `jax.config` that reach the key of a trace, and have a name everywhere."""
+"""The options of `jax.config` in the key of a trace that have a name in every version."""
 
 UNNAMED_CONFIG: Final = "trace context"
-"""What stands for all options together where JAX does not tell their names."""
+"""The name of all options together where JAX does not give their names."""
 
 Config = tuple[tuple[str, Any], ...]
-"""What of JAX's configuration reaches the key of a trace: names and values."""
+"""The part of JAX's configuration that is in the key of a trace: names and values."""
 
 
 def trace_config() -> Config:
@@ -52,7 +51,7 @@ def trace_config() -> Config:
 
 
 def _internal_config() -> Config:
-    """Return all of the trace context: with names since JAX 0.12, as one value before."""
+    """Return the whole trace context: with names since JAX 0.12, as one value before."""
     if not _KNOWN:
         return ()
     try:
@@ -75,20 +74,20 @@ def _concrete_mesh() -> Any:
             from jax._src import mesh as internal  # noqa: PLC0415  # after the check
 
             mesh = internal.get_concrete_mesh()
-        else:  # which is refused inside a trace
+        else:  # JAX refuses this inside a trace
             mesh = jax.sharding.get_mesh()
     return None if mesh is None or mesh.empty else mesh
 
 
 class RunningCall(NamedTuple):
-    """A call of a jitted function that is missing its caches right now.
+    """A call of a jitted function that is in the middle of a cache miss.
 
     Attributes:
-        fun: The function that was handed to `jax.jit`.
+        fun: The function that was given to `jax.jit`.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
         frame: The Python frame that called.
-        runs: Whether it is a call: not `lower`, `trace` or `eval_shape`.
+        runs: Whether it is a call, and not `lower`, `trace` or `eval_shape`.
     """
 
     fun: Callable[..., Any]
@@ -98,11 +97,6 @@ class RunningCall(NamedTuple):
     runs: bool
 
 
-def calls_are_seen() -> bool:
-    """Whether `running_calls` finds what JAX calls."""
-    return bool(_KNOWN)
-
-
 _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
 """The functions of JAX that hold the arguments of a call, and whether they run it."""
 
@@ -110,8 +104,8 @@ _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
 def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]:
     """Yield the calls of jitted functions on this thread's stack, the innermost first.
 
-    JAX tells its listeners the name of a function, not what it was called with. The
-    arguments are in a frame between here and the caller's.
+    JAX gives its listeners the name of a function, and not the arguments of the call. Those are
+    in a frame between here and the caller's. None are found where `is_known` is False.
     """
     if not _KNOWN:
         return
@@ -122,7 +116,7 @@ def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]
         runs = _MISSES.get(frame.f_code.co_name)
         if runs is not None and frame.f_globals.get("__name__") == "jax._src.pjit":
             found = frame.f_locals
-            fun = found.get("fun")  # whose truth is the user's to say
+            fun = found.get("fun")  # compared with None: its `bool` may be code of the user's
             if fun is None:
                 fun = getattr(found.get("jit_func"), "_fun", None)
             if fun is not None and "args" in found and "kwargs" in found:
@@ -131,7 +125,7 @@ def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]
 
 
 def dispatch_entries(jitted: Any) -> int:
-    """Return how many dispatch entries a jitted function has; -1 where JAX does not say."""
+    """Return how many dispatch entries a jitted function has; -1 if that is unknown."""
     count: Callable[[], int] | None = getattr(jitted, "_cache_size", None)
     return -1 if count is None else count()
 
@@ -139,17 +133,17 @@ def dispatch_entries(jitted: Any) -> int:
 def static_options(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return which arguments of a jitted function are static: by position, and by name.
 
-    Those are none where JAX does not say.
+    Both are empty where that is unknown.
     """
     info: Any = getattr(jitted, "_jit_info", None) if _KNOWN else None
     numbers, names = (getattr(info, each, ()) for each in ("static_argnums", "static_argnames"))
     return tuple(numbers or ()), tuple(names or ())
 
 
-def forget_checkpoints() -> None:
-    """Let JAX forget the traces of functions under `jax.checkpoint`.
+def clear_checkpoint_traces() -> None:
+    """Clear JAX's cache of the traces of functions under `jax.checkpoint`.
 
-    Where it cannot be asked for these alone, it forgets everything.
+    Where that cache cannot be reached, all of JAX's caches are cleared.
     """
     try:
         if _KNOWN:
@@ -164,26 +158,27 @@ def forget_checkpoints() -> None:
     clear_caches()
 
 
-def commits(lowered: Any) -> bool:
+def is_committed(lowered: Any) -> bool:
     """Return whether the results of a lowered function are committed to their devices.
 
-    Where JAX does not say, only those are seen that lie on several devices.
+    Where JAX's internals are unknown, only results on several devices count as committed.
     """
-    said: Any = None
+    committed: Any = None
     if _KNOWN:
         lowering: Any = getattr(lowered, "_lowering", None)
-        said = getattr(lowering, "compile_args", {}).get("committed")
-    if said is not None:
-        return bool(said)
+        committed = getattr(lowering, "compile_args", {}).get("committed")
+    if committed is not None:
+        return bool(committed)
     shardings: list[Any] = jax.tree.leaves(lowered.compile().output_shardings)
     return any(len(sharding.device_set) > 1 for sharding in shardings)
 
 
 def jit_options(jitted: Any) -> dict[str, Any] | str | None:
-    """Return the options of a jitted function, for another `jax.jit`.
+    """Return the options of a jitted function, to give to another `jax.jit`.
 
-    Or the name of one that would not fit a function with one more argument; None where JAX does
-    not say.
+    Returns:
+        The name of an option instead if there is one that would not fit a function with one more
+        argument; None if the options are unknown.
     """
     info: Any = getattr(jitted, "_jit_info", None) if _KNOWN else None
     if info is None:

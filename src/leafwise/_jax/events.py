@@ -1,8 +1,8 @@
-"""What JAX does, as it happens: traces, lowerings and compiles, through `jax.monitoring`.
+"""Events of JAX as they happen: traces, lowerings and compiles, through `jax.monitoring`.
 
 JAX keeps its listeners in plain lists, and one that is removed while another thread walks
-over the list makes that thread skip a neighbour. So there is one listener for all who ask,
-registered while somebody does.
+over the list makes that thread skip a neighbour. So there is one listener for all subscribers,
+which is registered as long as there is one.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class EventKind(StrEnum):
 
 
 class RawEvent(NamedTuple):
-    """One thing that JAX did, as it says.
+    """One thing that JAX did, as it reports it.
 
     Attributes:
         kind: What it did.
@@ -66,7 +66,7 @@ def subscribe(subscriber: Subscriber) -> None:
 
 def unsubscribe(subscriber: Subscriber) -> None:
     """Stop calling `subscriber`."""
-    global _subscribers  # noqa: PLW0603  # as above
+    global _subscribers  # noqa: PLW0603  # replaced, as in `subscribe`
     with _LOCK:
         left = tuple(each for each in _subscribers if each is not subscriber)
         if _subscribers and not left:
@@ -76,46 +76,46 @@ def unsubscribe(subscriber: Subscriber) -> None:
 
 
 def _on_event(event: str, **_: str | int) -> None:
-    if event == _CACHE_HIT:  # said just before the compile that it answers
+    if event == _CACHE_HIT:  # reported just before the compile that it answers
         _HERE.cached = True
 
 
 def _on_duration(event: str, duration_secs: float, **details: str | int) -> None:
     kind = _KINDS.get(event)
-    if kind is None or getattr(_HERE, "unheard", False):
+    if kind is None or getattr(_HERE, "ignored", False):
         return
     cached = False
     if kind is EventKind.COMPILE:
         cached, _HERE.cached = getattr(_HERE, "cached", False), False
     found = RawEvent(kind, _plain_name(str(details.get("fun_name", ""))), duration_secs, cached)
-    tell(_subscribers, found)
+    notify(_subscribers, found)
 
 
-def tell(listeners: Iterable[Callable[[T], None]], event: T) -> None:
+def notify(listeners: Iterable[Callable[[T], None]], event: T) -> None:
     """Call all listeners with an event, and then raise what the first of them raised."""
     raised: Exception | None = None
     for listener in listeners:
         try:
             listener(event)
-        except Exception as error:  # noqa: BLE001  # raised below: all others hear it first
+        except Exception as error:  # noqa: BLE001  # raised below, after all others were called
             raised = raised or error
     if raised is not None:
         raise raised
 
 
 @contextlib.contextmanager
-def unheard() -> Generator[None, None, None]:
-    """Tell nobody what JAX does on this thread in this block: leafwise itself asks it something."""
-    before = getattr(_HERE, "unheard", False)
-    _HERE.unheard = True
+def ignore_events() -> Generator[None, None, None]:
+    """Report no events of this thread in this block, in which leafwise itself calls JAX."""
+    before = getattr(_HERE, "ignored", False)
+    _HERE.ignored = True
     try:
         yield
     finally:
-        _HERE.unheard = before
+        _HERE.ignored = before
 
 
 def _plain_name(name: str) -> str:
-    """Return the function's name: JAX says ``jit(f)`` once it is traced."""
+    """Return the function's name: JAX reports ``jit(f)`` once it is traced."""
     start, bracket, rest = name.partition("(")
     return rest[:-1] if bracket and start.isidentifier() and rest.endswith(")") else name
 
@@ -131,7 +131,7 @@ class Counts:
 
 @contextlib.contextmanager
 def count_events() -> Generator[Counts, None, None]:
-    """Count what JAX does on this thread, of all functions, until the block ends."""
+    """Count the events of this thread, for all functions, until the block ends."""
     counts = Counts()
     thread = threading.get_ident()
 

@@ -1,7 +1,7 @@
 """The frames of JAX in the traceback of an error.
 
-JAX takes them out before anybody can read them. Here they are kept while somebody wants to,
-and taken out afterwards as JAX would have done it.
+JAX removes them before anybody can read them. `keep_frames` keeps them, and `hide_frames` removes
+them afterwards as JAX would have done it.
 """
 
 import threading
@@ -12,13 +12,12 @@ from leafwise._jax import compat
 
 _INTERNAL: Final = "jax._src."
 
-
-Site: TypeAlias = tuple[str, str]
+JaxFunction: TypeAlias = tuple[str, str]
 """A function of JAX: its module, below ``jax._src``, and its name."""
 
 
 class _Block(threading.local):
-    """In how many blocks this thread keeps frames, and what undoes the first."""
+    """How many blocks of this thread keep frames, and what undoes the first."""
 
     depth = 0
     undo: Any = None
@@ -42,7 +41,7 @@ def release_frames() -> bool:
     """Undo the last `keep_frames` of this thread.
 
     Returns:
-        Whether frames were kept that JAX would have taken out.
+        Whether frames were kept that JAX would have removed.
     """
     _BLOCK.depth -= 1
     undo = _BLOCK.undo
@@ -53,10 +52,10 @@ def release_frames() -> bool:
 
 
 def hide_frames(error: BaseException) -> None:
-    """Take JAX's frames out of the traceback of an error, and say so, as JAX does."""
+    """Remove JAX's frames from the traceback of an error, and add JAX's note on that."""
     internal, above = _tracebacks(), error.__traceback__
     if internal is None or above is None or _is_under_boundary(above.tb_frame):
-        return  # inside a function that JAX traces: its boundary does it
+        return  # inside a function that JAX traces: its own boundary removes them
     last: types.TracebackType | None = None
     boundary: types.TracebackType | None = above
     while boundary is not None and not _is_boundary(boundary.tb_frame):
@@ -72,7 +71,7 @@ def hide_frames(error: BaseException) -> None:
 
 
 def _tracebacks() -> tuple[Any, Any] | None:
-    """Return JAX's modules for tracebacks; None if they are not those that are known."""
+    """Return JAX's modules for tracebacks; None if their names are not the known ones."""
     if not compat.is_known():
         return None
     try:
@@ -100,7 +99,7 @@ def _is_under_boundary(frame: types.FrameType | None) -> bool:
 
 
 def frames_of(error: BaseException) -> list[types.FrameType]:
-    """Return the frames of a traceback, the innermost first; JAX may keep them in the cause."""
+    """Return the frames of a traceback, the innermost first; JAX may have put them in the cause."""
     below = error.__traceback__
     cause = error.__cause__
     if type(cause).__name__ == "UnfilteredStackTrace" and cause is not None:
@@ -118,7 +117,7 @@ def is_internal(frame: types.FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).startswith(_INTERNAL)
 
 
-def site_of(frame: types.FrameType) -> Site:
+def function_of(frame: types.FrameType) -> JaxFunction:
     """Return which function a frame runs."""
     module = str(frame.f_globals.get("__name__")).removeprefix(_INTERNAL)
     return module, frame.f_code.co_name

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import jax
 
 from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, Probe, changed
-from leafwise._jax.compat import forget_checkpoints
+from leafwise._jax.compat import clear_checkpoint_traces
 from leafwise._jit.callee import function_behind
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._objects.methods import JittedFunction
@@ -94,7 +94,7 @@ def _differ(before: CaptureState, now: CaptureState) -> bool:
 def forget_traces(readers: Iterable[Callable[..., Any]], current: FingerprintedFunction) -> None:
     """Let JAX forget the traces of some functions, and of what was jitted to call them."""
     wanted = set(map(id, readers))
-    forget_checkpoints()
+    clear_checkpoint_traces()
     for reader in readers:
         with contextlib.suppress(Exception):  # an object without a hash
             jitted: Any = _JAX_JIT(reader)

@@ -14,7 +14,7 @@ from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation, nearest
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
-from leafwise._jax.compat import RunningCall, calls_are_seen
+from leafwise._jax.compat import RunningCall, is_known
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, site_of
@@ -134,7 +134,7 @@ class ProgramLog:
         ahead = found.outcome is Outcome.RECOMPILE and not self.programs[found.nearest].ran
         if made and not entries:
             return _undecided(found, fixes.CLEARED)
-        if not calls_are_seen() and found.outcome is not Outcome.RETRACE:
+        if not is_known() and found.outcome is not Outcome.RETRACE:
             return _undecided(found, fixes.UNSEEN_CALLS)
         if moved:
             return _undecided(found, fixes.SHARDED)

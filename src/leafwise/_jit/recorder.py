@@ -12,7 +12,7 @@ import jax
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._jax.compat import RunningCall, running_calls
-from leafwise._jax.events import EventKind, RawEvent, subscribe, tell, unsubscribe
+from leafwise._jax.events import EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jit.callee import function_behind
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._objects.call_site import Site, site_of
@@ -134,7 +134,7 @@ def _on_event(raw: RawEvent) -> None:
         _report_nested()
         program, first = _lowered_or_compiled(raw, call, log)
     explanation = program.explanation if program is not None and first else None
-    tell(_watchers, _event(raw, call, log, explanation))
+    notify(_watchers, _event(raw, call, log, explanation))
 
 
 def _traced(
@@ -187,7 +187,7 @@ def _report_nested() -> None:
     for log, program in ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds, cached=False)
         event = _event(raw, None, log, program.explanation)
-        tell(_watchers, dataclasses.replace(event, site=program.site))
+        notify(_watchers, dataclasses.replace(event, site=program.site))
 
 
 def _event(

@@ -1,4 +1,10 @@
-"""What an attribute is, found without running code of the user's: no property, no `__getattr__`."""
+"""What an object holds: its attributes, the functions behind them, and what its class promises.
+
+Attributes are read in two ways. `member_of` and `own_attributes` run no code of the user's: no
+property, no ``__getattr__``. They are for objects that leafwise meets by chance, in the captures
+of a function. `attributes` reads as a program would. It is for static values, whose ``==`` and
+hash run anyway; there a slot may have a property in front, as in a pytree class with slots.
+"""
 
 import dataclasses
 import datetime
@@ -8,7 +14,7 @@ import inspect
 import struct
 import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, NamedTuple, cast
 
@@ -32,7 +38,7 @@ class MemberKind(Enum):
     PROPERTY = "property"
     """A function that takes the object, and runs when the attribute is read."""
     HIDDEN = "hidden"
-    """Only running code of the user's would tell."""
+    """Only the user's code could say what it is."""
     MISSING = "absent"
 
 
@@ -48,7 +54,7 @@ _HIDDEN: Final = Member(MemberKind.HIDDEN)
 
 
 def member_of(value: Any, name: str) -> Member:
-    """Return what `value.name` is."""
+    """Return what `value.name` is, found without running code of the user's."""
     if isinstance(value, types.ModuleType):
         return _value(vars(value).get(name, MISSING))
     if isinstance(value, type):
@@ -57,106 +63,12 @@ def member_of(value: Any, name: str) -> Member:
     kind: Any = type(raw)
     if raw is not MISSING and hasattr(kind, "__set__"):
         return _data_descriptor(raw, value)
-    own = _dict_of(value)
+    own = dict_of(value)
     if name in own:
         return Member(MemberKind.VALUE, own[name])
     if raw is MISSING:
         return _HIDDEN if in_class(type(value), "__getattr__") is not MISSING else _NOTHING
     return _from_class(raw, value)
-
-
-def _dict_of(value: Any) -> Mapping[str, Any]:
-    """Return the ``__dict__`` of an object, past any ``__getattribute__``."""
-    # The first look of a thread at one with an `__init__` would run that.
-    is_local = isinstance(value, threading.local) and type(value).__init__ is object.__init__
-    read = threading.local.__getattribute__ if is_local else object.__getattribute__
-    try:
-        own: Any = read(value, "__dict__")
-    except AttributeError:
-        return {}
-    return own if isinstance(own, dict) else {}
-
-
-def own_attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return what an object holds in its ``__dict__`` and in slots, by name."""
-    found = dict(_dict_of(value))
-    for base in type(value).__mro__:
-        for name, raw in vars(base).items():
-            if isinstance(raw, types.MemberDescriptorType) and _is_slot(base, name):
-                member = _data_descriptor(raw, value)
-                if member.kind is MemberKind.VALUE:
-                    found.setdefault(name, member.value)
-    return list(found.items())
-
-
-def _is_slot(base: type, name: str) -> bool:
-    """Return whether a member is of ``__slots__``, and no field of an object written in C."""
-    return "__slots__" in vars(base) and name not in ("__dict__", "__weakref__")
-
-
-def in_class(cls: type, name: str) -> Any:
-    """Return what a class or a base has under a name, as it stands there."""
-    for base in cls.__mro__:
-        if name in vars(base):
-            return vars(base)[name]
-    return MISSING
-
-
-def hides(value: Any) -> bool:
-    """Return whether looking at an object in any way runs code of the user's."""
-    own, kind = (in_class(type(value), name) for name in ("__getattribute__", "__class__"))
-    kind = kind.fget if isinstance(kind, property) else None
-    return any(isinstance(f, types.FunctionType) and not is_installed(f) for f in (own, kind))
-
-
-def name_of(value: Any) -> str:
-    """Return the name of something callable, without the scopes around it."""
-    while isinstance(value, functools.partial) and not hides(value):
-        value = value.func
-    kind: Any = type(value)
-    if hides(value) or not is_installed_module(kind.__module__):
-        return str(kind.__qualname__).rpartition("<locals>.")[2]
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    return (name if isinstance(name, str) else str(kind.__name__)).rpartition("<locals>.")[2]
-
-
-def functions_in(value: Any) -> tuple[Any, ...]:
-    """Return the functions that a callable or a descriptor of a package holds."""
-    if isinstance(value, JittedFunction):  # the rest of it is not the user's
-        return (value.__wrapped__,)
-    held = [wrapped_by(value), function_in(value)]
-    for _, item in own_attributes(value):
-        held += list(item.values()) if isinstance(item, types.MappingProxyType) else [item]
-    found = {id(each): each for each in held if each is not value and is_callable(each)}
-    return tuple(found.values())
-
-
-def wrapped_by(value: Any) -> Any:
-    """Return what a wrapper of a package says that it wraps."""
-    found = inspect.getattr_static(value, "__wrapped__", None)
-    if isinstance(found, property) and is_installed_module(type(value).__module__):
-        found = getattr(value, "__wrapped__", None)
-    return found if is_callable(found) else None
-
-
-def is_tree(value: Any) -> bool:
-    """Return whether JAX takes a value apart."""
-    try:
-        return not jax.tree_util.all_leaves((value,))
-    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
-        return False
-
-
-def is_of_package(value: Any) -> bool:
-    """Return whether an installed package has a function or class under its name."""
-    if hides(value) or not is_installed_module(type(value).__module__):
-        return isinstance(value, type) and is_installed_module(value.__module__)
-    return is_installed_module(getattr(value, "__module__", None)) and is_importable(value)
-
-
-def is_callable(value: Any) -> bool:
-    """Return whether a value is callable, and no class."""
-    return callable(value) and not isinstance(value, type)
 
 
 def _value(found: Any) -> Member:
@@ -174,7 +86,9 @@ def _member_of_class(cls: type, name: str) -> Member:
 
 def _data_descriptor(raw: Any, value: Any) -> Member:
     if isinstance(raw, property):
-        if not _is_generated(raw.fget):
+        code = getattr(raw.fget, "__code__", None)
+        # Leafwise itself reads a static field through a property, of generated code.
+        if not (isinstance(code, types.CodeType) and code.co_filename.startswith("<leafwise ")):
             return Member(MemberKind.PROPERTY, raw.fget)
     elif not _is_c(raw):
         return _HIDDEN
@@ -202,47 +116,159 @@ def _from_class(raw: Any, value: Any) -> Member:
     return Member(MemberKind.METHOD, behind[0]) if behind else _HIDDEN
 
 
-def _is_generated(function: Any) -> bool:
-    """Whether this is how leafwise reads a static field."""
-    code = getattr(function, "__code__", None)
-    return isinstance(code, types.CodeType) and code.co_filename.startswith("<leafwise ")
-
-
 def _is_c(descriptor: Any) -> bool:
-    """Whether a descriptor is written in C, so that it runs nothing of the user's."""
+    """Return whether a descriptor is written in C, so that it runs nothing of the user's."""
     own = inspect.getattr_static(type(descriptor), "__get__", None)
     return isinstance(own, types.WrapperDescriptorType) and not isinstance(descriptor, property)
 
 
-_DATA: Final = (
-    *(str, bytes, int, float, complex, bool, type(None), np.generic, np.ndarray, np.dtype),
-    *(jax.Array, Enum, range, slice),
-)
-_CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
+def in_class(cls: type, name: str) -> Any:
+    """Return what a class or a base has under a name, no descriptor applied; else `MISSING`."""
+    for base in cls.__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+    return MISSING
 
 
-def is_data(value: Any) -> bool:
-    """Return whether a value is used as a whole, whatever attribute is taken of it."""
-    return isinstance(value, _DATA) or type(value) in _CONTAINERS
+def hides(value: Any) -> bool:
+    """Return whether reading an object in any way runs code of the user's."""
+    own, kind = (in_class(type(value), name) for name in ("__getattribute__", "__class__"))
+    kind = kind.fget if isinstance(kind, property) else None
+    return any(isinstance(f, types.FunctionType) and not is_installed(f) for f in (own, kind))
 
 
-def is_installed(function: Any) -> bool:
-    """Return whether the code of a function is of an installed package, whatever its names say."""
-    if not isinstance(function, types.FunctionType):
-        return is_installed_module(type(function).__module__)
-    module = function.__globals__.get("__name__")
-    return facts_of(function.__code__).installed or is_installed_module(module)
+def dict_of(value: Any) -> dict[str, Any]:
+    """Return the ``__dict__`` of an object, past any ``__getattribute__``; empty if it has none."""
+    # Only its own `__getattribute__` finds the dict that a thread-local has in this thread. It
+    # runs an `__init__`, if there is one, at the first access in a thread.
+    is_local = isinstance(value, threading.local) and type(value).__init__ is object.__init__
+    read = threading.local.__getattribute__ if is_local else object.__getattribute__
+    try:
+        own: Any = read(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if isinstance(own, dict) else {}
 
 
-def is_object(value: Any) -> bool:
-    """Return whether a value is an instance of a class of somebody's."""
-    plain = isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType)
-    return not plain and not is_data(value)
+def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
+    """Return the slots of a class and its bases by name, as their instances have them."""
+    found: dict[str, types.MemberDescriptorType] = {}
+    for base in kind.__mro__:
+        for name, raw in vars(base).items():
+            # A class written in C has such descriptors for its fields, and no `__slots__`.
+            if isinstance(raw, types.MemberDescriptorType) and "__slots__" in vars(base):
+                found.setdefault(name, raw)
+    return found
 
 
-def has_own_call(value: Any) -> bool:
-    call = in_class(type(value), "__call__")
-    return any(not is_installed(each) for each in functions_behind(call))
+def own_attributes(value: Any) -> dict[str, Any]:
+    """Return what an object holds in its ``__dict__`` and in slots, by name."""
+    found = dict(dict_of(value))
+    for name, slot in slots_of(type(value)).items():
+        try:
+            found.setdefault(name, slot.__get__(value))
+        except AttributeError:  # it is not set
+            continue
+    return found
+
+
+def stored_attributes(value: Any) -> dict[str, Any]:
+    """Return `own_attributes`, but no caches, and none of a dict that is its own attributes."""
+    found = own_attributes(value)
+    if isinstance(value, dict) and len(found) == len(value) and vars(value) is value:
+        return {}
+    # What a cached_property has stored was there before, only not yet asked for.
+    return {
+        name: item
+        for name, item in found.items()
+        if not isinstance(in_class(type(value), name), functools.cached_property)
+    }
+
+
+def names_and_values(value: Any) -> list[Any]:
+    """Return the names of `stored_attributes` in order, and after them the values."""
+    stored = sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
+    return [*[name for name, _ in stored], *[item for _, item in stored]]
+
+
+def steps_of_values(value: Any) -> tuple[str, ...]:
+    """Return the steps to what `names_and_values` returns: names have none."""
+    names = sorted(map(str, stored_attributes(value)))
+    return (*[""] * len(names), *[f".{name}" for name in names])
+
+
+def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> list[Any]:
+    """Return names and values of the ``__dict__``, and the values of slots, in a fixed order."""
+    own = dict_of(value)
+    found = [*own, *own.values()]
+    for slot in slots.values():
+        try:
+            found.append(slot.__get__(value))
+        except AttributeError:  # it is not set
+            found.append(MISSING)
+    return found
+
+
+def attributes(value: Any) -> list[tuple[str, Any]]:
+    """Return the names and values that an object holds itself, in ``__dict__`` or slots."""
+    found = dict(getattr(value, "__dict__", {}))
+    for base in type(value).__mro__:
+        for name in slot_names(base):
+            if hasattr(value, name):
+                found.setdefault(name, getattr(value, name))
+    # What a cached_property has stored was there before, only not yet asked for.
+    stated = [pair for pair in found.items() if not _is_cached(type(value), pair[0])]
+    return sorted(stated, key=lambda pair: str(pair[0]))
+
+
+def _is_cached(kind: type, name: object) -> bool:
+    found = getattr(kind, name, None) if isinstance(name, str) else None
+    return isinstance(found, functools.cached_property)
+
+
+def attributes_flat(value: Any) -> tuple[Any, ...]:
+    """Return the names and values that an object holds itself, one after another."""
+    return tuple(item for pair in attributes(value) for item in pair)
+
+
+def slot_names(cls: type) -> Iterator[str]:
+    """Yield the slots that a class itself declares, private ones by their mangled names."""
+    slots = cls.__dict__.get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        if name.startswith("__") and not name.endswith("__"):
+            yield f"_{cls.__name__.lstrip('_')}{name}"
+        elif name not in ("__dict__", "__weakref__"):
+            yield name
+
+
+def has_hidden_state(kind: type) -> bool:
+    """Return whether instances hold more than attributes: what is written in C may."""
+    own = sum(1 for base in kind.__mro__ for _ in slot_names(base))
+    own += (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    size = object.__basicsize__ + own * struct.calcsize("P")
+    return kind.__itemsize__ != 0 or kind.__basicsize__ > size
+
+
+def name_of(value: Any) -> str:
+    """Return the name of something callable, without the scopes around it."""
+    while isinstance(value, functools.partial) and not hides(value):
+        value = value.func
+    kind: Any = type(value)
+    if hides(value) or not is_installed_module(kind.__module__):
+        return str(kind.__qualname__).rpartition("<locals>.")[2]
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    return (name if isinstance(name, str) else str(kind.__name__)).rpartition("<locals>.")[2]
+
+
+def functions_in(value: Any) -> tuple[Any, ...]:
+    """Return the functions that a callable or a descriptor of a package holds."""
+    if isinstance(value, JittedFunction):  # the rest of it is not the user's
+        return (value.__wrapped__,)
+    parts = [wrapped_by(value), function_in(value)]
+    for item in own_attributes(value).values():
+        parts += list(item.values()) if isinstance(item, types.MappingProxyType) else [item]
+    found = {id(each): each for each in parts if each is not value and is_callable(each)}
+    return tuple(found.values())
 
 
 def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
@@ -263,35 +289,70 @@ def user_function(function: types.FunctionType) -> types.FunctionType:
     return found if isinstance(found, types.FunctionType) else function
 
 
+def wrapped_by(value: Any) -> Any:
+    """Return the function in the ``__wrapped__`` of a package's wrapper, or None."""
+    found = inspect.getattr_static(value, "__wrapped__", None)
+    if isinstance(found, property) and is_installed_module(type(value).__module__):
+        found = getattr(value, "__wrapped__", None)
+    return found if is_callable(found) else None
+
+
+def is_callable(value: Any) -> bool:
+    """Return whether a value is callable, and not a class."""
+    return callable(value) and not isinstance(value, type)
+
+
+def has_own_call(value: Any) -> bool:
+    """Return whether an object is called through a ``__call__`` of the user's."""
+    call = in_class(type(value), "__call__")
+    return any(not is_installed(each) for each in functions_behind(call))
+
+
 def is_bound_method(value: Any) -> bool:
     """Return whether this is a bound method of a package's making: equinox has some."""
     own = getattr(value, "__dict__", None) if is_installed_module(type(value).__module__) else None
     return type(own) is dict and "__func__" in own and "__self__" in own
 
 
-def compares_by_identity(kind: Any) -> bool:
-    """Return whether instances of a class have no ``==`` of their own."""
-    return kind.__eq__ is object.__eq__
+def is_installed(function: Any) -> bool:
+    """Return whether the code of a function is of an installed package, whatever its names say."""
+    if not isinstance(function, types.FunctionType):
+        return is_installed_module(type(function).__module__)
+    module = function.__globals__.get("__name__")
+    return facts_of(function.__code__).installed or is_installed_module(module)
 
 
-def attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return the names and values that an object holds itself, in ``__dict__`` or slots."""
-    found = dict(getattr(value, "__dict__", {}))
-    for kind in type(value).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name.startswith("__") and not name.endswith("__"):
-                name = f"_{kind.__name__.lstrip('_')}{name}"  # noqa: PLW2901  # mangled
-            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                found.setdefault(name, getattr(value, name))
-    # What a cached_property has stored was there before, only not yet asked for.
-    stated = [pair for pair in found.items() if not _is_cached(type(value), pair[0])]
-    return sorted(stated, key=lambda pair: str(pair[0]))
+def is_of_package(value: Any) -> bool:
+    """Return whether an installed package has a function or class under its name."""
+    if hides(value) or not is_installed_module(type(value).__module__):
+        return isinstance(value, type) and is_installed_module(value.__module__)
+    return is_installed_module(getattr(value, "__module__", None)) and is_importable(value)
 
 
-def attributes_flat(value: Any) -> tuple[Any, ...]:
-    """Return the names and values that an object holds itself, one after another."""
-    return tuple(item for pair in attributes(value) for item in pair)
+def is_object(value: Any) -> bool:
+    """Return whether a value is an instance of a class that is not one of Python's or JAX's."""
+    plain = isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType)
+    return not plain and not is_data(value)
+
+
+def is_data(value: Any) -> bool:
+    """Return whether a value is used as a whole, whatever attribute of it is read."""
+    return isinstance(value, _DATA) or type(value) in _CONTAINERS
+
+
+_DATA: Final = (
+    *(str, bytes, int, float, complex, bool, type(None), np.generic, np.ndarray, np.dtype),
+    *(jax.Array, Enum, range, slice),
+)
+_CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
+
+
+def is_tree(value: Any) -> bool:
+    """Return whether a value is a pytree node to JAX, not a leaf."""
+    try:
+        return not jax.tree_util.all_leaves((value,))
+    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
+        return False
 
 
 def is_itself(value: Any) -> bool:
@@ -300,25 +361,9 @@ def is_itself(value: Any) -> bool:
     return compares_by_identity(kind) and kind.__hash__ is object.__hash__
 
 
-def has_hidden_state(kind: type) -> bool:
-    """Return whether instances hold more than attributes: what is written in C may."""
-    slots = [cls.__dict__.get("__slots__", ()) for cls in kind.__mro__]
-    names = [name for each in slots for name in ((each,) if isinstance(each, str) else each)]
-    own = sum(name not in ("__dict__", "__weakref__") for name in names)
-    own += (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
-    size = object.__basicsize__ + own * struct.calcsize("P")
-    return kind.__itemsize__ != 0 or kind.__basicsize__ > size
-
-
-def _is_cached(kind: type, name: object) -> bool:
-    found = getattr(kind, name, None) if isinstance(name, str) else None
-    return isinstance(found, functools.cached_property)
-
-
-_BASES: Final = (
-    *(str, bytes, int, float, complex, tuple, frozenset),
-    *(datetime.datetime, datetime.date, datetime.time, decimal.Decimal),
-)
+def compares_by_identity(kind: Any) -> bool:
+    """Return whether instances of a class have no ``==`` of their own."""
+    return kind.__eq__ is object.__eq__
 
 
 def builtin_base(kind: type) -> type | None:
@@ -329,7 +374,10 @@ def builtin_base(kind: type) -> type | None:
     return None
 
 
-_RECORD_FIELDS: Final[ClassMap[tuple[tuple[str, ...] | None]]] = ClassMap()
+_BASES: Final = (
+    *(str, bytes, int, float, complex, tuple, frozenset),
+    *(datetime.datetime, datetime.date, datetime.time, decimal.Decimal),
+)
 
 
 def record_fields(kind: type) -> tuple[str, ...] | None:
@@ -337,9 +385,12 @@ def record_fields(kind: type) -> tuple[str, ...] | None:
 
     That is one whose ``==`` was generated, or one that is a pytree, whose fields JAX
     sees anyway. A dataclass with ``unsafe_hash`` promises as much of the fields that it
-    compares. Others speak for themselves through their own ``==``.
+    compares. Others answer for themselves through their own ``==``.
     """
     return _RECORD_FIELDS.setdefault(kind, lambda: (_find_record_fields(kind),))[0]
+
+
+_RECORD_FIELDS: Final[ClassMap[tuple[tuple[str, ...] | None]]] = ClassMap()
 
 
 def _find_record_fields(kind: type) -> tuple[str, ...] | None:
@@ -374,6 +425,7 @@ def _code_file(function: Any) -> str:
 
 
 _ATTRS: Final = "<attrs gen"
+"""How the names of files begin that attrs gives to the code that it generates."""
 
 
 def _code_name(function: Any) -> str | None:
@@ -381,63 +433,10 @@ def _code_name(function: Any) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Probe:
+class _Generated:
     x: int
 
 
-_GENERATED_EQ: Final = _code_name(_Probe.__eq__)
-"""How this Python names the code of an ``__eq__`` that dataclasses made."""
-
-_GENERATED_INIT: Final = _code_name(cast("Any", _Probe).__init__)
-"""The same, of a constructor."""
-
-
-def held_by(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object; none of a dict that is its own attributes."""
-    found = own_attributes(value)
-    if isinstance(value, dict) and len(found) == len(value) and vars(value) is value:
-        return {}
-    # What a cached_property has stored was there before, only not yet asked for.
-    return {
-        name: item
-        for name, item in found
-        if not isinstance(in_class(type(value), name), functools.cached_property)
-    }
-
-
-def state(value: Any) -> list[Any]:
-    held = sorted(held_by(value).items(), key=lambda pair: str(pair[0]))
-    return [*[name for name, _ in held], *[item for _, item in held]]
-
-
-def state_steps(value: Any) -> tuple[str, ...]:
-    names = sorted(map(str, held_by(value)))
-    return (*[""] * len(names), *[f".{name}" for name in names])
-
-
-def dict_of(value: Any) -> dict[str, Any]:
-    try:
-        own: Any = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return own if type(own) is dict else {}
-
-
-def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
-    found: dict[str, types.MemberDescriptorType] = {}
-    for base in kind.__mro__:
-        for name, raw in vars(base).items():
-            if isinstance(raw, types.MemberDescriptorType) and "__slots__" in vars(base):
-                found.setdefault(name, raw)
-    return found
-
-
-def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> list[Any]:
-    own = dict_of(value)
-    found = [*own, *own.values()]
-    for slot in slots.values():
-        try:
-            found.append(slot.__get__(value))
-        except AttributeError:  # it is not set
-            found.append(MISSING)
-    return found
+# Python's versions name what dataclasses generate in different ways.
+_GENERATED_EQ: Final = _code_name(_Generated.__eq__)
+_GENERATED_INIT: Final = _code_name(cast("Any", _Generated).__init__)

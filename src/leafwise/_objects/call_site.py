@@ -1,4 +1,4 @@
-"""The line of the user's code that a call came from."""
+"""The line of the user's code from which a call came."""
 
 import linecache
 import os
@@ -38,32 +38,21 @@ def short_file(file: str) -> str:
     return file if relative.startswith("..") or file.startswith("<") else relative
 
 
-_NOT_THE_USERS: Final = frozenset(
-    {
-        "jax",
-        "jaxlib",
-        "leafwise",
-        "equinox",
-        "flax",
-        "chex",
-        "optax",
-        "contextlib",
-        "functools",
-        "importlib",
-        "runpy",
-        "threading",
-        "concurrent",
-    }
-)
-"""Packages that call jitted functions for somebody else."""
-
-
 def site_of(frame: types.FrameType | None) -> Site | None:
     """Return the innermost line of the user's code, from a frame outwards."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in _NOT_THE_USERS:
+        if package not in _CALLERS_FOR_OTHERS:
             code = frame.f_code
             return Site(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back
     return None
+
+
+_CALLERS_FOR_OTHERS: Final = frozenset(
+    {
+        *("jax", "jaxlib", "leafwise", "equinox", "flax", "chex", "optax"),
+        *("contextlib", "functools", "importlib", "runpy", "threading", "concurrent"),
+    }
+)
+"""Packages that call jitted functions for the user: the line of interest is further out."""

@@ -1,4 +1,8 @@
-"""A table of classes by identity, which keeps none of them alive."""
+"""Tables that know classes by identity and keep none of them alive.
+
+`ClassMap` holds something for each class. The list below it holds the pytree classes of this
+process, for those who want to hear of each: `on_registered`.
+"""
 
 import threading
 import weakref
@@ -9,68 +13,67 @@ V = TypeVar("V")
 
 
 class ClassMap(Generic[V]):
-    """What is known of classes, each by its identity.
+    """A mapping from classes, each by its identity.
 
     A `weakref.WeakKeyDictionary` would ask the metaclass's ``==``, and take two classes
     for one when that says so.
     """
 
-    __slots__ = ("_found",)
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        """Start empty."""
-        self._found: dict[int, tuple[weakref.ref[type], V]] = {}
+        self._entries: dict[int, tuple[weakref.ref[type], V]] = {}
 
     def get(self, cls: type) -> V | None:
-        """Return what is known of a class, or None."""
-        found = self._found.get(id(cls))
-        return found[1] if found is not None and found[0]() is cls else None
+        """Return the value of a class, or None."""
+        entry = self._entries.get(id(cls))
+        return entry[1] if entry is not None and entry[0]() is cls else None
 
     def __setitem__(self, cls: type, value: V) -> None:
-        """Know `value` of a class."""
-        place = id(cls)
-        self._found[place] = (weakref.ref(cls, lambda dead: self._forget(place, dead)), value)
+        key = id(cls)
+        self._entries[key] = (weakref.ref(cls, lambda dead: self._remove(key, dead)), value)
 
     def setdefault(self, cls: type, make: Callable[[], V]) -> V:
-        """Return what is known of a class, which is made if nothing is."""
+        """Return the value of a class, which `make` makes if there is none."""
         found = self.get(cls)
         if found is None:
             self[cls] = found = make()
         return found
 
     def values(self) -> Iterator[V]:
-        """Iterate over what is known."""
-        return iter([value for _, value in list(self._found.values())])
+        """Iterate over the values of all classes that are alive."""
+        return iter([value for _, value in list(self._entries.values())])
 
-    def _forget(self, place: int, dead: "weakref.ref[Any]") -> None:
-        found = self._found.get(place)
-        if found is not None and found[0] is dead:
-            del self._found[place]
+    def _remove(self, key: int, dead: "weakref.ref[Any]") -> None:
+        entry = self._entries.get(key)
+        if entry is not None and entry[0] is dead:  # another class may have this id by now
+            del self._entries[key]
 
 
-_KNOWN: Final[list[weakref.ref[Any]]] = []
-_TOLD: Final[list[Callable[[Any], object]]] = []
-_LOCK: Final = threading.RLock()  # what is told of a class may make another
+_REGISTERED: Final[list[weakref.ref[Any]]] = []
+_LISTENERS: Final[list[Callable[[Any], object]]] = []
+_LOCK: Final = threading.RLock()  # a listener may make another class
 
 
 def notify_registered(cls: type) -> None:
-    """Tell of a class that has just been registered with JAX."""
+    """Call all listeners with a class that has just been registered with JAX."""
     with _LOCK:
-        _KNOWN.append(weakref.ref(cls))
-        for told in _TOLD:
-            told(cls)
+        _REGISTERED.append(weakref.ref(cls))
+        for listener in _LISTENERS:
+            listener(cls)
 
 
-def on_registered(told: Callable[[Any], object]) -> None:
+def on_registered(listener: Callable[[Any], object]) -> None:
     """Have a function called with each pytree class, now or when it is made.
 
     Args:
-        told: The function. It is told of a class once, however often this is called with it.
+        listener: The function. It is called with a class once, however often this is called
+            with it.
     """
     with _LOCK:
-        if told in _TOLD:
+        if listener in _LISTENERS:
             return
-        _TOLD.append(told)
-        for cls in [known() for known in _KNOWN]:
+        _LISTENERS.append(listener)
+        for cls in [registered() for registered in _REGISTERED]:
             if cls is not None:
-                told(cls)
+                listener(cls)

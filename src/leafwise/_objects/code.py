@@ -1,6 +1,7 @@
-"""What a piece of Python code is, and what it reads and writes outside itself.
+"""What a piece of Python code is, what it reads outside itself, and where names lead.
 
-Everything here depends on a code object alone, which cannot change: it is found once.
+`facts_of` depends on a code object alone, which cannot change, so its answer is kept. The
+functions below it follow names: from code to values, and from values to modules.
 """
 
 import builtins
@@ -14,7 +15,7 @@ import sys
 import sysconfig
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -27,15 +28,15 @@ Chain = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CodeFacts:
-    """What is known of one code object.
+    """The facts about a code object that leafwise uses.
 
     Attributes:
         form: Equal for code that does the same: its bytecode, constants (type by type), names,
             parameters and flags, inner functions included; but not file and line. None if a
-            constant is no value that source code can spell.
-        reads: The globals that it names, with the attributes that it takes of them.
-        takes: The same of its free variables, where an attribute is taken.
-        rebinds: The variables of others that it assigns: free ones, or globals.
+            constant is not a value that source code can spell.
+        reads: The globals that it names, with the attributes that it reads of them.
+        takes: The free variables of which it reads attributes, with these.
+        rebinds: The outer variables that it assigns: free ones, and globals as ``global x``.
         sees_all: Whether it can read globals without naming them.
         installed: Whether it is of an installed package or the standard library.
     """
@@ -48,12 +49,12 @@ class CodeFacts:
     installed: bool
 
 
-_FACTS: Final[ClassMap[CodeFacts]] = ClassMap()
-
-
 def facts_of(code: types.CodeType) -> CodeFacts:
-    """Return what is known of a code object."""
+    """Return the facts about a code object, which are found once."""
     return _FACTS.setdefault(cast("Any", code), lambda: _find_facts(code))
+
+
+_FACTS: Final[ClassMap[CodeFacts]] = ClassMap()
 
 
 def runs_later(function: Callable[..., Any]) -> bool:
@@ -89,6 +90,7 @@ def _find_facts(code: types.CodeType) -> CodeFacts:
 
 
 _GLOBAL: Final = "global "
+
 _SEE_ALL: Final = frozenset({"globals", "eval", "exec", "vars", "locals"})
 
 
@@ -109,7 +111,7 @@ def _form(code: types.CodeType) -> tuple[Any, ...]:
 
 
 def _constant(value: Any) -> tuple[Any, ...]:
-    """Return a constant so that equal ones are the same: `1`, `True` and `1.0` are not."""
+    """Return a key for a constant that distinguishes `1`, `True` and `1.0`, which are equal."""
     kind = type(value)
     if kind in _EXACT:
         return kind, value
@@ -135,64 +137,76 @@ def _chains(code: types.CodeType) -> tuple[dict[Chain, None], dict[Chain, None]]
     """Return the globals and the free variables that code reads, with attributes, in order."""
     found: tuple[dict[Chain, None], dict[Chain, None]] = {}, {}
     chain: list[str] = []
-    into = 0
-    for name, kind in _steps(code):
+    into = _GLOBAL_NAME
+    for instruction in dis.get_instructions(
+        code
+    ):  # the last one loads nothing: it returns or jumps
+        kind = _KINDS.get(instruction.opname, _OTHER)
         if kind == _ATTRIBUTE and chain:
-            chain.append(name)
+            chain.append(instruction.argval)
             continue
-        if chain and (into == 0 or len(chain) > 1):
+        if chain and (into == _GLOBAL_NAME or len(chain) > 1):
             found[into][tuple(chain)] = None
-        chain, into = ([], 0) if kind in (_ATTRIBUTE, _OTHER) else ([name], kind)
+        is_name = kind in (_GLOBAL_NAME, _FREE_NAME)
+        chain, into = ([instruction.argval], kind) if is_name else ([], _GLOBAL_NAME)
     return found
 
 
-_OTHER, _ATTRIBUTE = 2, 3
-
-
-def _steps(code: types.CodeType) -> Iterator[tuple[str, int]]:
-    for instruction in dis.get_instructions(code):
-        yield instruction.argval, _KINDS.get(instruction.opname, _OTHER)
-    yield "", _OTHER
-
-
+_GLOBAL_NAME, _FREE_NAME, _ATTRIBUTE, _OTHER = range(4)
 _KINDS: Final = {
-    "LOAD_GLOBAL": 0,
-    "LOAD_NAME": 0,
-    "LOAD_FROM_DICT_OR_GLOBALS": 0,
-    "LOAD_DEREF": 1,
+    "LOAD_GLOBAL": _GLOBAL_NAME,
+    "LOAD_NAME": _GLOBAL_NAME,
+    "LOAD_FROM_DICT_OR_GLOBALS": _GLOBAL_NAME,
+    "LOAD_DEREF": _FREE_NAME,
     "LOAD_ATTR": _ATTRIBUTE,
     "LOAD_METHOD": _ATTRIBUTE,
 }
 
 
-def is_installed_module(name: object) -> bool:
-    """Return whether a module is of an installed package or the standard library."""
-    if not isinstance(name, str):
-        return False
-    root = name.partition(".")[0]
-    if root in _CLOSED or root in sys.builtin_module_names:
-        return True
-    file = getattr(sys.modules.get(name), "__file__", None)
-    return isinstance(file, str) and _is_installed_file(file)
+def find_all(chains: tuple[Chain, ...], names: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what `resolve` finds for each of these chains."""
+    return tuple([resolve(names, chain) for chain in chains])
 
 
-@functools.lru_cache(maxsize=4096)
-def _is_installed_file(file: str) -> bool:
-    return file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)
+def resolve(names: Mapping[str, Any], chain: Chain) -> Any:
+    """Follow a name, and its attributes as far as they lead through modules and classes."""
+    value = names.get(chain[0], MISSING)
+    if value is MISSING:
+        value = vars(builtins).get(chain[0], MISSING)
+    for name in chain[1:]:
+        if isinstance(value, types.ModuleType) and not is_installed_module(value.__name__):
+            value = vars(value).get(name, MISSING)
+        elif isinstance(value, type) and not is_installed_module(value.__module__):
+            member = inspect.getattr_static(value, name, MISSING)
+            if isinstance(member, classmethod):  # it can read all of the class
+                break
+            value = function_in(member)
+        else:
+            break
+    return value
 
 
-_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
-_CLOSED: Final = frozenset({"builtins", "jax", "jaxlib", "numpy", "leafwise"})
+def contents(cell: types.CellType) -> Any:
+    """Return the value in a cell, or `MISSING`."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return MISSING
 
-_INSTALLED: Final = (
-    "<frozen ",
-    "<leafwise ",
-    *{
-        f"{sysconfig.get_path(name)}{os.sep}"
-        for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    },
-)
-"""Where the files of installed packages lie, and the names of code that has no file."""
+
+def function_in(member: Any) -> Any:
+    """Return the function inside a property or an unbound method; anything else as it is."""
+    if isinstance(member, staticmethod | classmethod):
+        return cast("Any", member).__func__
+    if isinstance(member, functools.cached_property):
+        return cast("Any", member).func
+    return member.fget if isinstance(member, property) else member
+
+
+def own_bases(cls: type) -> list[type]:
+    """Return a class and its bases, also those of its metaclass, but not those of packages."""
+    bases = dict.fromkeys((*cls.__mro__, *cast("type", type(cls)).__mro__))
+    return [base for base in bases if not is_installed_module(base.__module__)]
 
 
 def is_importable(value: Any) -> bool:
@@ -215,47 +229,32 @@ def find_by_name(module: str, name: str) -> Any:
     return found
 
 
-def contents(cell: types.CellType) -> Any:
-    """Return what a cell holds."""
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return MISSING
+def is_installed_module(name: object) -> bool:
+    """Return whether a module is of an installed package or the standard library."""
+    if not isinstance(name, str):
+        return False
+    root = name.partition(".")[0]
+    if root in _CLOSED or root in sys.builtin_module_names:
+        return True
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return isinstance(file, str) and _is_installed_file(file)
 
 
-def find_all(chains: tuple[Chain, ...], names: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what code finds under each of these names."""
-    return tuple([resolve(names, chain) for chain in chains])
+@functools.lru_cache(maxsize=4096)
+def _is_installed_file(file: str) -> bool:
+    return file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)
 
 
-def resolve(names: Mapping[str, Any], chain: Chain) -> Any:
-    """Follow a name, and its attributes as far as they lead through modules and classes."""
-    value = names.get(chain[0], MISSING)
-    if value is MISSING:
-        value = vars(builtins).get(chain[0], MISSING)
-    for name in chain[1:]:
-        if isinstance(value, types.ModuleType) and not is_installed_module(value.__name__):
-            value = vars(value).get(name, MISSING)
-        elif isinstance(value, type) and not is_installed_module(value.__module__):
-            member = inspect.getattr_static(value, name, MISSING)
-            if isinstance(member, classmethod):  # it sees all of the class
-                break
-            value = function_in(member)
-        else:
-            break
-    return value
+_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
 
+_CLOSED: Final = frozenset({"builtins", "jax", "jaxlib", "numpy", "leafwise"})
 
-def function_in(member: Any) -> Any:
-    """Return the function of a property or a method that is not bound."""
-    if isinstance(member, staticmethod | classmethod):
-        return cast("Any", member).__func__
-    if isinstance(member, functools.cached_property):
-        return cast("Any", member).func
-    return member.fget if isinstance(member, property) else member
-
-
-def own_bases(cls: type) -> list[type]:
-    """Return a class and its bases, also those of its metaclass, but not those of packages."""
-    bases = dict.fromkeys((*cls.__mro__, *cast("type", type(cls)).__mro__))
-    return [base for base in bases if not is_installed_module(base.__module__)]
+_INSTALLED: Final = (
+    "<frozen ",
+    "<leafwise ",
+    *{
+        f"{sysconfig.get_path(name)}{os.sep}"
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    },
+)
+"""How the files of installed packages begin, and the names of generated code."""

@@ -1,8 +1,8 @@
 """The text of a static value in the repr of a key, which JAX prints in its messages.
 
-Two keys that differ should not look alike: classes show where they come from if their
-name does not lead to them, objects compared by identity their address, and texts that
-are cut a digest of the whole.
+Two keys that differ should not look alike. So a class that cannot be imported shows where it
+comes from, an object that is compared by identity its address, and a text that is cut a digest
+of the whole.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ _NAN_BITS: Final = struct.pack("d", math.nan)
 
 
 class DescribeOptions(NamedTuple):
-    """From where a value is described.
+    """How to describe a value.
 
     Attributes:
         digest: The hash of the key it belongs to, shown where the text is cut.
         home: The module whose classes need no module in front; None for all.
-        short: Whether values need not be told apart: no digests, no addresses.
+        short: Whether texts of distinct values may be equal: no digests, no addresses.
         by_content: Whether functions are compared by content.
     """
 
@@ -46,50 +46,50 @@ class DescribeOptions(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What stands behind a text that is cut."""
+        """The end of a text that is cut."""
         return "..." if self.short else f"... #{self.digest:08x}"
 
 
-_ANYWHERE: Final = DescribeOptions()
+_DEFAULT: Final = DescribeOptions()
 
 
-def describe(value: Any, look: DescribeOptions = _ANYWHERE) -> str:
-    """Return a static value in words that tell it from others."""
-    for kinds, words in _WORDS:
+def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
+    """Return a text for a static value that distinguishes it from others."""
+    for kinds, format_kind in _FORMATS:
         if isinstance(value, kinds):
-            text = words(value, look)
+            text = format_kind(value, options)
             if text is not None:
                 return text
     if dataclasses.is_dataclass(value):
-        return _dataclass(value, look)
+        return _dataclass(value, options)
     kind: type = type(value)
     name = getattr(value, "__qualname__", None)
     text = f"<{kind.__name__} {name}>" if isinstance(name, str) else shorten(value)
-    if look.short:
+    if options.short:
         plain = cast("Any", kind).__repr__ is object.__repr__ and name is None
         return f"<{kind.__name__}>" if plain else text
-    suffix = "" if is_importable(kind) else f" of {_class_name(kind, look)}"
+    suffix = "" if is_importable(kind) else f" of {_class_name(kind, options)}"
     if compares_by_identity(kind):
         suffix += f" (compared by identity, at 0x{id(value):x})"
     return text + suffix
 
 
-def _plain(value: Any, look: DescribeOptions) -> str | None:
+def _plain(value: Any, options: DescribeOptions) -> str | None:
     kind: type = type(value)
     if kind in _PLAIN or isinstance(value, np.dtype | StaticArray | range):
-        return _cut(value, look)
+        return _cut(value, options)
     if isinstance(value, np.generic) and not attributes(value):
-        text = _cut(value, look)
+        text = _cut(value, options)
         return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
     for base, represent in _OWN_REPR.items():
         if isinstance(value, base) and kind.__repr__ in (base.__repr__, object.__repr__):
-            return f"{_class_name(kind, look)}({represent(value)}{_state(value, look)})"
+            return f"{_class_name(kind, options)}({represent(value)}{_attributes(value, options)})"
     return None
 
 
-def _state(value: Any, look: DescribeOptions) -> str:
+def _attributes(value: Any, options: DescribeOptions) -> str:
     """Return the attributes of an instance of a subclass, as further arguments."""
-    return "".join(f", {name}={describe(item, look)}" for name, item in attributes(value))
+    return "".join(f", {name}={describe(item, options)}" for name, item in attributes(value))
 
 
 _PLAIN: Final = (int, bool, str, bytes, complex, type(None), type(...))
@@ -102,41 +102,41 @@ _OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
 }
 
 
-def _cut(value: object, look: DescribeOptions) -> str:
+def _cut(value: object, options: DescribeOptions) -> str:
     """Return a repr, with the digest where it is cut or raises."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # an int of thousands of digits
-        return shorten(value) + look.mark.removeprefix("...")
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + look.mark
+        return shorten(value) + options.mark.removeprefix("...")
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + options.mark
 
 
-def _float(value: float, look: DescribeOptions) -> str | None:
+def _float(value: float, options: DescribeOptions) -> str | None:
     if type(value) is not float:
-        return _plain(value, look)
+        return _plain(value, options)
     bits = struct.pack("d", value)
     if value != value and bits != _NAN_BITS:  # noqa: PLR0124  # NaN
         return f"nan(bits 0x{bits[::-1].hex()})"
     return repr(value)
 
 
-def _class(value: type, look: DescribeOptions) -> str:
-    return _named(value, f"{value.__module__}.{value.__qualname__}", look)
+def _class(value: type, options: DescribeOptions) -> str:
+    return _named(value, f"{value.__module__}.{value.__qualname__}", options)
 
 
-def _enum(value: Enum, look: DescribeOptions) -> str:
-    return f"{_class_name(type(value), look)}.{value.name}"
+def _enum(value: Enum, options: DescribeOptions) -> str:
+    return f"{_class_name(type(value), options)}.{value.name}"
 
 
-def _function(value: Any, look: DescribeOptions) -> str:
-    if look.by_content and isinstance(value, types.FunctionType):
-        shown = [f", {name}={_cut(item, look)}" for name, item in _plain_cells(value)]
-        return f"<function {value.__qualname__}{''.join(shown)}, #{look.digest:08x}>"
-    return _named(value, f"<function {value.__qualname__}>", look)
+def _function(value: Any, options: DescribeOptions) -> str:
+    if options.by_content and isinstance(value, types.FunctionType):
+        shown = [f", {name}={_cut(item, options)}" for name, item in _plain_cells(value)]
+        return f"<function {value.__qualname__}{''.join(shown)}, #{options.digest:08x}>"
+    return _named(value, f"<function {value.__qualname__}>", options)
 
 
 def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield what a function closes over and can be told in a word."""
+    """Yield the variables that a function closes over and whose values are short."""
     names = function.__code__.co_freevars
     for name, cell in zip(names, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not assigned yet
@@ -144,71 +144,73 @@ def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
                 yield name, cell.cell_contents
 
 
-def _method(value: types.MethodType | BoundMethod, look: DescribeOptions) -> str:
+def _method(value: types.MethodType | BoundMethod, options: DescribeOptions) -> str:
     name = getattr(value.__func__, "__name__", shorten(value.__func__))
-    return f"{describe(value.__self__, look)}.{name}"
+    return f"{describe(value.__self__, options)}.{name}"
 
 
-def _module(value: types.ModuleType, _look: DescribeOptions) -> str:
+def _module(value: types.ModuleType, _options: DescribeOptions) -> str:
     return f"<module {value.__name__}>"
 
 
-def _tuple(value: tuple[Any, ...], look: DescribeOptions) -> str:
+def _tuple(value: tuple[Any, ...], options: DescribeOptions) -> str:
     kind: type = type(value)
     items = tuple(tuple.__iter__(value))
-    parts = [describe(item, look) for item in items[:_MOST_ITEMS]]
+    parts = [describe(item, options) for item in items[:_MOST_ITEMS]]
     if kind is tuple:
         comma = "," if len(items) == 1 else ""
-        return f"({_joined(parts, len(items), look)}{comma})"
+        return f"({_joined(parts, len(items), options)}{comma})"
     fields = getattr(kind, "_fields", None)
     if fields is not None:
         parts = [f"{field}={part}" for field, part in zip(fields, parts, strict=False)]
-    inside = _joined(parts, len(items), look) + _state(value, look)
-    return f"{_class_name(kind, look)}({inside})"
+    inside = _joined(parts, len(items), options) + _attributes(value, options)
+    return f"{_class_name(kind, options)}({inside})"
 
 
-def _frozenset(value: frozenset[Any], look: DescribeOptions) -> str:
-    members = sorted(describe(item, look) for item in frozenset.__iter__(value))
-    inside = _joined(members[:_MOST_ITEMS], len(members), look)
-    return f"{_class_name(type(value), look)}({{{inside}}}{_state(value, look)})"
+def _frozenset(value: frozenset[Any], options: DescribeOptions) -> str:
+    members = sorted(describe(item, options) for item in frozenset.__iter__(value))
+    inside = _joined(members[:_MOST_ITEMS], len(members), options)
+    return f"{_class_name(type(value), options)}({{{inside}}}{_attributes(value, options)})"
 
 
-def _partial(value: "functools.partial[Any]", look: DescribeOptions) -> str:
-    call = [describe(value.func, look)]
-    call += [describe(item, look) for item in value.args]
-    call += [f"{key}={describe(item, look)}" for key, item in value.keywords.items()]
-    inside = _joined(call[:_MOST_ITEMS], len(call), look) + _state(value, look)
-    return f"{_class_name(type(value), look)}({inside})"
+def _partial(value: "functools.partial[Any]", options: DescribeOptions) -> str:
+    call = [describe(value.func, options)]
+    call += [describe(item, options) for item in value.args]
+    call += [f"{key}={describe(item, options)}" for key, item in value.keywords.items()]
+    inside = _joined(call[:_MOST_ITEMS], len(call), options) + _attributes(value, options)
+    return f"{_class_name(type(value), options)}({inside})"
 
 
-def _slice(value: slice, look: DescribeOptions) -> str:
+def _slice(value: slice, options: DescribeOptions) -> str:
     parts = (value.start, value.stop, value.step)
-    return f"slice({', '.join(describe(part, look) for part in parts)})"
+    return f"slice({', '.join(describe(part, options) for part in parts)})"
 
 
-def _mapping(value: Mapping[Any, Any], look: DescribeOptions) -> str:
+def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
     pairs = list(value.items())
-    shown = [f"{describe(key, look)}: {describe(item, look)}" for key, item in pairs[:_MOST_ITEMS]]
-    kind: type = type(value)
-    name = "" if kind is FrozenMapping else _class_name(kind, look)
-    return f"{name}{{{_joined(shown, len(pairs), look)}}}"
-
-
-def _dataclass(value: Any, look: DescribeOptions) -> str:
     shown = [
-        f"{field.name}={describe(getattr(value, field.name), look)}"
+        f"{describe(key, options)}: {describe(item, options)}" for key, item in pairs[:_MOST_ITEMS]
+    ]
+    kind: type = type(value)
+    name = "" if kind is FrozenMapping else _class_name(kind, options)
+    return f"{name}{{{_joined(shown, len(pairs), options)}}}"
+
+
+def _dataclass(value: Any, options: DescribeOptions) -> str:
+    shown = [
+        f"{field.name}={describe(getattr(value, field.name), options)}"
         for field in dataclasses.fields(value)
         if hasattr(value, field.name)
     ]
-    return f"{_class_name(type(value), look)}({', '.join(shown)})"
+    return f"{_class_name(type(value), options)}({', '.join(shown)})"
 
 
-_WORDS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], ...]] = (
+_FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], ...]] = (
     (type, _class),
     (Enum, _enum),
     (float, _float),
     ((*_PLAIN, np.generic, np.dtype, StaticArray, range), _plain),
-    ((jax.Array, np.ndarray), lambda value, _look: describe_array(value)),
+    ((jax.Array, np.ndarray), lambda value, _options: describe_array(value)),
     ((types.FunctionType, types.BuiltinFunctionType), _function),
     (types.ModuleType, _module),
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
@@ -220,26 +222,30 @@ _WORDS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], ..
 )
 
 
-def _joined(parts: list[str], total: int, look: DescribeOptions) -> str:
+def _joined(parts: list[str], total: int, options: DescribeOptions) -> str:
     if total > len(parts):
         half = _MOST_ITEMS // 2
-        mark = "" if look.short else f", #{look.digest:08x}"
+        mark = "" if options.short else f", #{options.digest:08x}"
         parts = [*parts[:half], f"... {total - half} more{mark}"]
     return ", ".join(parts)
 
 
-def _named(value: Any, text: str, look: DescribeOptions) -> str:
-    """Add the address to a function or class that its name does not lead to."""
-    if look.short or is_importable(value) or isinstance(value, types.BuiltinFunctionType):
+def _named(value: Any, text: str, options: DescribeOptions) -> str:
+    """Add the address to a function or class that cannot be imported."""
+    if options.short or is_importable(value) or isinstance(value, types.BuiltinFunctionType):
         return text
     return f"{text} (compared by identity, at 0x{id(value):x})"
 
 
-def _class_name(kind: type, look: DescribeOptions) -> str:
-    """Return a class's name, with what tells it from others of that name."""
-    away = look.home is not None and kind.__module__ not in (look.home, "builtins", "functools")
+def _class_name(kind: type, options: DescribeOptions) -> str:
+    """Return a class's name, with a mark that distinguishes it from others of that name."""
+    away = options.home is not None and kind.__module__ not in (
+        options.home,
+        "builtins",
+        "functools",
+    )
     name = f"{kind.__module__}.{kind.__qualname__}" if away else kind.__qualname__
-    if look.short or is_importable(kind):
-        return name.rpartition("<locals>.")[2] if look.short else name
+    if options.short or is_importable(kind):
+        return name.rpartition("<locals>.")[2] if options.short else name
     why = "local" if "<locals>" in kind.__qualname__ else "redefined"
     return f"{name.rpartition('<locals>.')[2]}<{why} class, at 0x{id(kind):x}>"

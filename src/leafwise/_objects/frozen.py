@@ -155,7 +155,7 @@ class StaticArray(np.ndarray[Any, Any]):
         return isinstance(base, bytes)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: also shape and dtype, which numpy would let one assign."""
+        """Refuse, for shape and dtype too, which can be assigned to other arrays."""
         msg = f"a StaticArray cannot be changed (setting {name!r})"
         raise AttributeError(msg)
 
@@ -164,17 +164,17 @@ class StaticArray(np.ndarray[Any, Any]):
         self.__setattr__(name, None)
 
     def __setstate__(self, state: object) -> None:
-        """Refuse: numpy would exchange the content."""
+        """Refuse: numpy would replace the content."""
         self.__setattr__("content", state)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Apply a numpy function to plain arrays; as output this one is read-only."""
+        """Apply a numpy function to plain arrays; as an output this one is read-only."""
         if "out" in kwargs:
             kwargs["out"] = tuple(map(_plain, kwargs["out"]))
         return getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Apply a numpy function; what it makes in this class's likeness becomes plain."""
+        """Apply a numpy function; instances of this class that it returns become plain."""
         return _plain(super().__array_function__(func, types, args, kwargs))
 
     def copy(self, order: Any = "C") -> Any:
@@ -206,7 +206,7 @@ class StaticArray(np.ndarray[Any, Any]):
         """Return whether dtype, shape or bytes differ."""
         return not self == other
 
-    # An array has no hash, which is the point of this class: both checkers object.
+    # The base class has no hash, so both type checkers object to this one.
     def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return the hash of dtype, shape and bytes, computed once."""
         try:
@@ -256,7 +256,7 @@ def _traced(value: Any) -> Finding:
 
 
 def freeze(value: Any) -> Any:
-    """Return `value` with all that can change in place made immutable, at any depth.
+    """Return `value` with everything mutable in it made immutable, at any depth.
 
     Lists become tuples, dicts and other mappings `FrozenMapping`, sets `frozenset`,
     bytearrays `bytes`, numpy and jax arrays `StaticArray`; tuples and namedtuples are
@@ -281,7 +281,7 @@ def freeze(value: Any) -> Any:
 
 
 def freeze_but_tracers(value: Any) -> Any:
-    """Freeze the value of a field, whose validation speaks of tracers itself."""
+    """Freeze the value of a field, and leave tracers: the field's validation reports them."""
     return _freeze(value, set(), _freeze_array)
 
 
@@ -314,22 +314,23 @@ def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
         items = value
 
         def rebuild_tuple(frozen: Callable[[Any], Any]) -> Any:
-            made = [frozen(item) for item in items]
-            if all(new is old for new, old in zip(made, items, strict=True)):
+            new_items = [frozen(item) for item in items]
+            if all(new is old for new, old in zip(new_items, items, strict=True)):
                 return items
             make = getattr(type(items), "_make", tuple)
-            return make(made)
+            return make(new_items)
 
         return rebuild_tuple
     if isinstance(value, list):
         return lambda frozen: tuple(frozen(item) for item in value)
     if isinstance(value, Mapping):
-        pairs = value
+        mapping = value
 
         def rebuild_mapping(frozen: Callable[[Any], Any]) -> Any:
-            made = {key: frozen(item) for key, item in pairs.items()}
-            same = all(made[key] is pairs[key] for key in made)
-            return pairs if isinstance(pairs, FrozenMapping) and same else FrozenMapping(made)
+            new_items = {key: frozen(item) for key, item in mapping.items()}
+            same = all(new_items[key] is mapping[key] for key in new_items)
+            is_frozen = isinstance(mapping, FrozenMapping)
+            return mapping if is_frozen and same else FrozenMapping(new_items)
 
         return rebuild_mapping
     if isinstance(value, AbstractSet) and not isinstance(value, frozenset):

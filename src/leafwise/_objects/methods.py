@@ -1,7 +1,9 @@
-"""Bound methods that are pytrees: the instance is the child, the function is aux_data.
+"""Methods of pytree classes, which bind to pytrees; and the object that `leafwise.jit` returns.
 
-Python's own bound methods are leaves that JAX refuses. Those of a pytree class can be
-arguments of a jitted function, which then retraces where the instance's key or avals change.
+Python's own bound methods are leaves that JAX refuses. Those of a pytree class, `BoundMethod`,
+are pytrees: the instance is the child, the function is aux_data. They can be arguments of a
+jitted function, which then retraces where the instance's key or avals change. `bind_methods` puts
+them into a class.
 """
 
 import copy
@@ -16,55 +18,70 @@ import jax
 from leafwise._objects.class_map import notify_registered
 
 
-class JittedFunction:
-    """What `leafwise.jit` returns: the object that `jax.jit` makes, behind one that can change.
+def bind_methods(cls: type, fields: frozenset[str], decorated: Callable[[type], bool]) -> None:
+    """Replace the functions of a class by descriptors that bind them as pytrees.
 
-    Python finds ``__call__`` in a slot of the instance, so that a call goes on to what lies there
-    without a Python frame. Most of the time that is JAX's own object.
-
-    Attributes:
-        _leafwise_jax: What `jax.jit` made.
+    Args:
+        cls: The class, which is complete.
+        fields: The names of fields: a function there is a default.
+        decorated: Returns whether a base's functions have been replaced already.
     """
+    for name, function in list(_functions(cls)):
+        if name not in fields:
+            setattr(cls, name, Method(function))
+    seen = set(vars(cls))
+    for base in cls.__mro__[1:-1]:
+        if not decorated(base) and base.__module__ not in ("abc", "typing"):
+            for name, _ in _functions(base):
+                if name not in seen and name not in fields:
+                    setattr(cls, name, InheritedMethod(cls, name))
+        seen.update(vars(base))
 
-    __slots__ = ("__call__", "__dict__", "__weakref__")
 
-    _leafwise_jax: Any
+def _functions(cls: type) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(cls).items():
+        # Python looks up the special ones in the type, so that they are never bound methods.
+        special = name.startswith("__") and name.endswith("__") and name != "__call__"
+        is_function = type(value) is types.FunctionType or isinstance(value, _JITTED)
+        if is_function and not special and not getattr(value, "__isabstractmethod__", False):
+            yield name, value
+
+
+class Method:
+    """A function in the dict of a pytree class."""
+
+    __slots__ = ("func",)
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.func = func
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Return a bound method, for a function that is defined in a class."""
-        return self if instance is None else types.MethodType(cast("Any", self), instance)
+        return self.func if instance is None else BoundMethod(self.func, instance)
 
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of what `jax.jit` made."""
-        if name in ("_leafwise_jax", "__call__"):  # not set up yet, as while it is being copied
-            raise AttributeError(name)
-        return getattr(self._leafwise_jax, name)
 
-    def __repr__(self) -> str:
-        """Return what JAX shows."""
-        return repr(self._leafwise_jax)
+class InheritedMethod:
+    """Stands in a pytree class for a function of a base that is not a pytree class."""
 
-    # `isinstance(function, jax.stages.Wrapped)` asks the class for these.
+    __slots__ = ("cls", "name")
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """Lower the function for these arguments, as `jax.jit` does."""
-        return self._leafwise_jax.lower(*args, **kwargs)
+    def __init__(self, cls: type, name: str) -> None:
+        self.cls = cls
+        self.name = name
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """Trace the function for these arguments, as `jax.jit` does."""
-        return self._leafwise_jax.trace(*args, **kwargs)
-
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the shapes of the results, as `jax.jit` does."""
-        return self._leafwise_jax.eval_shape(*args, **kwargs)
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        # What Python would find without this descriptor.
+        found = getattr(super(self.cls, owner if instance is None else instance), self.name)
+        if type(found) is types.MethodType and found.__self__ is instance:
+            return BoundMethod(found.__func__, instance)
+        return found
 
 
 class BoundMethod(functools.partial[Any]):
     """What ``p.method`` gives for an instance of a pytree class.
 
     It is called, compared, hashed and printed as Python's bound methods are, and has the
-    attributes of its function. A `functools.partial`, since that is what can be made and
-    called without running Python code.
+    attributes of its function. A `functools.partial`, since that can be made and called
+    without running Python code.
     """
 
     __slots__ = ()
@@ -85,11 +102,11 @@ class BoundMethod(functools.partial[Any]):
         return inspect.signature(functools.partial(self.func, *self.args))
 
     def __get__(self, instance: object, owner: object = None) -> "BoundMethod":
-        """Return itself: it is bound, also as the attribute of another class."""
+        """Return itself: it stays bound as the attribute of another class."""
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the function; what takes its arguments is bound."""
+        """Return an attribute of the function; one that takes its arguments is bound."""
         found = getattr(self.func, name)
         if name == "__wrapped__":
             return BoundMethod(found, self.__self__)
@@ -100,7 +117,7 @@ class BoundMethod(functools.partial[Any]):
         return functools.partial(found, self.__self__) if name in _TAKE_ARGUMENTS else found
 
     def __repr__(self) -> str:
-        """Return what a bound method shows."""
+        """Return the repr of a bound method."""
         name = getattr(self.func, "__qualname__", repr(self.func))
         return f"<bound method {name} of {self.__self__!r}>"
 
@@ -123,23 +140,21 @@ class BoundMethod(functools.partial[Any]):
 setattr(BoundMethod, "__doc__", property(lambda method: method.func.__doc__))  # noqa: B010
 
 _TAKE_ARGUMENTS: Final = frozenset({"eval_shape", "explain", "signature"})
-"""The attributes of a jitted function that are called with its arguments."""
+"""Attributes of a jitted function that are called with its arguments."""
 
 _MAKE_STAGES: Final = frozenset({"compile", "lower", "trace"})
-"""Those that lead to what is compiled ahead of time, and then called with its arguments."""
+"""Attributes that lead to a compiled program, which is then called with its arguments."""
 
 
 def _bound_stage(make: Callable[..., Any], method: BoundMethod) -> Callable[..., Any]:
-    """Return what makes a stage, so that the stage it makes has its first argument."""
-
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def make_bound(*args: Any, **kwargs: Any) -> Any:
         return _BoundStage(make(*args, **kwargs), method)
 
-    return made
+    return make_bound
 
 
 class _BoundStage:
-    """What `jax.stages` has of a jitted function, when its first argument is given."""
+    """A stage of `jax.stages` (traced, lowered or compiled) whose first argument is bound."""
 
     __slots__ = ("_method", "_stage")
 
@@ -168,72 +183,51 @@ jax.tree_util.register_pytree_with_keys(
     lambda func, children: BoundMethod(func, *children),
     lambda method: (method.args, method.func),
 )
+
 notify_registered(BoundMethod)
 
 
-class Method:
-    """A function in the dict of a pytree class."""
+class JittedFunction:
+    """What `leafwise.jit` returns: the object that `jax.jit` makes, behind one that can change.
 
-    __slots__ = ("func",)
+    Python finds ``__call__`` in a slot of the instance, so that a call needs no Python frame to
+    get to the object there. Most of the time that is JAX's own.
 
-    def __init__(self, func: Callable[..., Any]) -> None:
-        """Keep the function."""
-        self.func = func
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Return the function for the class, a bound method for an instance."""
-        return self.func if instance is None else BoundMethod(self.func, instance)
-
-
-class InheritedMethod:
-    """Stands in a pytree class for a function of a base that is not one."""
-
-    __slots__ = ("cls", "name")
-
-    def __init__(self, cls: type, name: str) -> None:
-        """Know where to go on looking."""
-        self.cls = cls
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Return what would be found without it, as a `BoundMethod` if it is bound."""
-        found = getattr(super(self.cls, owner if instance is None else instance), self.name)
-        if type(found) is types.MethodType and found.__self__ is instance:
-            return BoundMethod(found.__func__, instance)
-        return found
-
-
-def bind_methods(cls: type, fields: frozenset[str], decorated: Callable[[type], bool]) -> None:
-    """Exchange the functions of a class for what binds them as pytrees.
-
-    Args:
-        cls: The class, which is complete.
-        fields: The names of fields: a function there is a default.
-        decorated: Tells whether a base's functions have been exchanged already.
+    Attributes:
+        _leafwise_jax: The object that `jax.jit` made.
     """
-    for name, function in list(_functions(cls)):
-        if name not in fields:
-            setattr(cls, name, Method(function))
-    seen = set(vars(cls))
-    for base in cls.__mro__[1:-1]:
-        if not decorated(base) and base.__module__ not in ("abc", "typing"):
-            for name, _ in _functions(base):
-                if name not in seen and name not in fields:
-                    setattr(cls, name, InheritedMethod(cls, name))
-        seen.update(vars(base))
 
+    __slots__ = ("__call__", "__dict__", "__weakref__")
 
-def _functions(cls: type) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(cls).items():
-        # Python looks the others up in the type, so that they are never bound methods.
-        special = name.startswith("__") and name.endswith("__") and name != "__call__"
-        is_function = type(value) is types.FunctionType or _is_jitted(value)
-        if is_function and not special and not getattr(value, "__isabstractmethod__", False):
-            yield name, value
+    _leafwise_jax: Any
 
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Return a bound method, for a function that is defined in a class."""
+        return self if instance is None else types.MethodType(cast("Any", self), instance)
 
-def _is_jitted(value: Any) -> bool:
-    return isinstance(value, _JITTED)
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the object that `jax.jit` made."""
+        if name in ("_leafwise_jax", "__call__"):  # not set up yet, as while it is being copied
+            raise AttributeError(name)
+        return getattr(self._leafwise_jax, name)
+
+    def __repr__(self) -> str:
+        """Return the repr of JAX's object."""
+        return repr(self._leafwise_jax)
+
+    # `isinstance(function, jax.stages.Wrapped)` asks the class for these.
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Lower the function for these arguments, as `jax.jit` does."""
+        return self._leafwise_jax.lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """Trace the function for these arguments, as `jax.jit` does."""
+        return self._leafwise_jax.trace(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the shapes of the results, as `jax.jit` does."""
+        return self._leafwise_jax.eval_shape(*args, **kwargs)
 
 
 _JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), JittedFunction)

@@ -1,4 +1,4 @@
-"""What forbids a value to be static: the checks, and the words for each."""
+"""What forbids a value to be static: the checks, and the message for each."""
 
 import dataclasses
 import enum
@@ -27,7 +27,7 @@ Refusal: TypeAlias = tuple[type[StaticFieldError], Finding]
 
 
 def refused(path: str, value: Any) -> Refusal | None:
-    """Return why a value of no well-known type cannot be static, or None.
+    """Return why a value whose type is not in the table cannot be static, or None.
 
     Hash and ``==`` are not called here: see `bad_hash`.
     """
@@ -47,7 +47,6 @@ def refused(path: str, value: Any) -> Refusal | None:
 
 
 def is_tracer(value: Any) -> bool:
-    """Return whether `value` is traced."""
     return isinstance(value, Tracer)
 
 
@@ -61,17 +60,17 @@ def is_array(value: Any) -> bool:
 
 
 def bad_hash(path: str, value: Any) -> Refusal | None:
-    """Return why the hash or ``==`` of an object cannot be relied upon, or None."""
+    """Return why the hash or ``==`` of an object is not reliable, or None."""
     kind = type(value)
     name = kind.__name__
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises
-        said = f"{type(error).__name__}: {error}"
+        raised = f"{type(error).__name__}: {error}"
         if isinstance(kind.__hash__, types.FunctionType):
             fix = f"make {name}.__hash__ return one int, from values that never change"
-            return _inconsistent(path, value, f"its __hash__ raises {said}", fix)
-        return _unhashable(path, value, f"it cannot be hashed ({said})", _freeze_fix(path, value))
+            return _inconsistent(path, value, f"its __hash__ raises {raised}", fix)
+        return _unhashable(path, value, f"it cannot be hashed ({raised})", _freeze_fix(path, value))
     if first != second:
         fix = f"make {name}.__hash__ depend on nothing but values that never change"
         return _inconsistent(path, value, f"its hash was {first}, then {second}", fix)
@@ -79,8 +78,8 @@ def bad_hash(path: str, value: Any) -> Refusal | None:
     try:
         reflexive = bool(value == value)  # noqa: PLR0124  # the question itself
     except Exception as error:  # noqa: BLE001  # whatever user code raises
-        said = f"{type(error).__name__}: {error}"
-        return _inconsistent(path, value, f"comparing it with itself raises {said}", fix)
+        raised = f"{type(error).__name__}: {error}"
+        return _inconsistent(path, value, f"comparing it with itself raises {raised}", fix)
     if not reflexive:
         return _inconsistent(path, value, "it is not equal to itself", fix)
     return None
@@ -102,12 +101,10 @@ def unhashable(path: str, value: Any) -> Refusal:
 
 
 def cyclic(path: str, value: Any) -> Refusal:
-    """Return the finding for a container that contains itself."""
     return _unhashable(path, value, "it contains itself", "break the cycle")
 
 
 def mutated(path: str, value: Any, detail: str = "") -> str:
-    """Return the message of a `StaticMutatedError`."""
     changed = f" ({detail})" if detail else ""
     return (
         f"{path}: a static value was changed in place after a jit cache key was made "
@@ -119,7 +116,6 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
 
 
 def field_of(path: str) -> str:
-    """Return the field's name of ``Class.field[path]``."""
     match = re.match(r"[^.]*\.(\w+)", path)
     return match[1] if match else "field"
 
@@ -130,7 +126,7 @@ def _is_in_containers(path: str) -> bool:
 
 
 def _make_dynamic(path: str) -> str:
-    """Return how to make a value dynamic, which may stand deep in a static one."""
+    """Return the fix that makes a value dynamic, which may be deep inside a static one."""
     cls, _, way = path.partition(".")
     if _is_in_containers(path):
         return f"make the field dynamic: `{field_of(path)}: jax.Array`"
@@ -143,14 +139,12 @@ def _make_dynamic(path: str) -> str:
 
 
 def traced(path: str, value: Any) -> Refusal:
-    """Return the finding for a tracer."""
     fix = f"{_make_dynamic(path)},\nor compute the value outside the traced function"
     reason = "a traced value exists only while JAX traces, so it cannot be part of a cache key"
     return TracerInStaticError, Finding(path, got(value), reason, fix)
 
 
 def array(path: str, value: Any) -> Refusal:
-    """Return the finding for an array."""
     field = field_of(path)
     fix = _make_dynamic(path)
     if jnp.issubdtype(getattr(value, "dtype", np.dtype("f4")), jax.dtypes.extended):

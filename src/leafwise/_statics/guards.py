@@ -1,4 +1,4 @@
-"""Whether objects still hold what they held, asked so quickly that each flatten can ask."""
+"""Whether objects still consist of the same parts: a check fast enough for each flatten."""
 
 import itertools
 import operator
@@ -15,58 +15,53 @@ PartsReader = Callable[[Any], tuple[Any, ...]]
 
 
 class Guards:
-    """What some objects held when they were read, by identity."""
+    """The parts of some objects when they were read, compared by identity."""
 
-    __slots__ = ("_bare", "_cells", "_functions", "_held", "_others", "_parts")
+    __slots__ = ("_bare", "_cell_values", "_cells", "_functions", "_others", "_parts")
 
     def __init__(self) -> None:
-        """Start empty."""
         self._cells: list[types.CellType] = []
-        self._held: list[Any] = []
+        self._cell_values: list[Any] = []
         self._bare: list[Any] = []
         self._functions: list[types.FunctionType] = []
         self._parts: list[Any] = []
         self._others: list[tuple[PartsReader, Any, tuple[Any, ...]]] = []
 
-    def add_cell(self, cell: types.CellType, held: Any) -> None:
-        """Note the content of a cell that is not empty."""
+    def add_cell(self, cell: types.CellType, value: Any) -> None:
         self._cells.append(cell)
-        self._held.append(held)
+        self._cell_values.append(value)
 
     def add_attributes(self, function: types.FunctionType) -> None:
-        """Note the attributes of a function, which most often has none."""
         if function.__dict__:
             self.add(items, function.__dict__)
-        else:
+        else:  # most functions have none, and that is faster to check
             self._bare.append(function)
 
     def add_function(self, function: types.FunctionType) -> None:
-        """Note what else can be assigned on a function: Python audits it, and takes its time."""
+        """Guard code and defaults, which are slow to read: CPython audits each access."""
         self._functions.append(function)
         self._parts += _PARTS(function)
         if function.__kwdefaults__:
             self.add(items, function.__kwdefaults__)
 
-    def add(self, look: PartsReader, target: Any) -> None:
-        """Note what `look` finds in an object."""
-        self._others.append((look, target, look(target)))
+    def add(self, read_parts: PartsReader, target: Any) -> None:
+        self._others.append((read_parts, target, read_parts(target)))
 
-    def hold(self) -> bool:
-        """Return whether all is as it was; False may also mean equal objects in their place."""
+    def unchanged(self) -> bool:
+        """Return whether all parts are the same; after False they may still be equal."""
         same = operator.is_
         try:
             return (
-                all(map(same, map(_CONTENTS, self._cells), self._held))
+                all(map(same, map(_CONTENTS, self._cells), self._cell_values))
                 and not any(map(_ATTRIBUTES, self._bare))
                 and all(map(same, _together(map(_PARTS, self._functions)), self._parts))
-                and all(_same(look(target), was) for look, target, was in self._others)
+                and all(_same(read_parts(target), was) for read_parts, target, was in self._others)
             )
-        except Exception:  # noqa: BLE001  # an emptied cell, a hash that raises: look closer
+        except Exception:  # noqa: BLE001  # an emptied cell, a hash that raises: not the same
             return False
 
 
 def items(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
-    """Return the keys and values of a mapping."""
     return (*mapping, *mapping.values())
 
 

@@ -1,11 +1,11 @@
 """Leafless children that carry bits of the statics into the hash of a treedef.
 
 JAX hashes a treedef by the kinds and types of its nodes and leaves the aux_data out, so
-programs that differ in statics only are searched one by one. The type of a node does
+it searches programs that differ only in statics one by one. The type of a node does
 reach the hash. An instance of a class with ``many_statics=True`` therefore has one more
 child: a node without leaves, whose type is picked by a digest of the statics.
 
-The digest is the same in every process, so that a pickled treedef equals a fresh one.
+The digest is the same in every process, so that a pickled treedef equals a new one.
 Statics that are equal must have equal digests; unequal ones may share one.
 
 Imported by the first such class, since the types take some milliseconds to make.
@@ -26,21 +26,18 @@ from leafwise._objects.attributes import builtin_base, record_fields
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 
 COUNT: Final = 256
-"""How many types there are: 1,000 statics then meet 4 others, on average, of their type."""
+"""How many types there are: of 1,000 statics, about 4 then share each type."""
 
 
 class HashNode:
-    """A node without leaves."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Return the name of its type, which is all that there is."""
         return f"{type(self).__name__}()"
 
 
 def _make(number: int) -> HashNode:
-    name = f"Spread{number}"
+    name = f"HashNode{number}"
     body = {"__slots__": (), "__module__": __name__, "__qualname__": name}
     made: Any = type(name, (HashNode,), body)
     globals()[name] = made  # where pickle finds it
@@ -59,7 +56,6 @@ _POOL: Final = tuple(map(_make, range(COUNT)))
 
 
 def hash_node_of(values: tuple[Any, ...]) -> HashNode:
-    """Return the child for these statics."""
     digest = 0
     for part in _parts(values):
         digest = zlib.crc32(part, digest)
@@ -70,9 +66,9 @@ _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """Yield what tells a value from others: no ids and no hashes, which are a process's own.
+    """Yield what distinguishes a value, without ids and hashes: other processes have others.
 
-    Of an object with its own ``==`` only the type is taken: what it compares is unknown.
+    Of an object with its own ``==`` that is only the type: what it compares is unknown.
     """
     kind: Any = type(value)
     yield kind.__qualname__.encode()
@@ -90,7 +86,7 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 
 def _inside(value: Any, kind: type) -> Iterable[Any]:
-    """Return the values that a container, or another object that is read by parts, holds."""
+    """Return the parts of a container, or of another object that is read by parts."""
     if builtin_base(kind) is tuple:  # named ones, too
         return tuple.__iter__(value)
     if kind is FrozenMapping:

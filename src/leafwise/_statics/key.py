@@ -1,12 +1,12 @@
 """The key: one object behind which all statics of an instance stand.
 
-It is the aux_data that JAX compares. Keys are interned: instances with statics that
-cannot be told apart share one key object, so that JAX's comparison is one of identity.
-Statics that can be told apart though they are the same value (frozen dataclasses,
-partials, objects with their own ``==``) get a key of their own, which compares by the
-interned `Token` of its value; their own objects thus come back from `jax.tree.map`.
+It is the aux_data that JAX compares. Keys are interned: instances with indistinguishable
+statics share one key object, so that JAX's comparison is one of identity. Statics that are
+distinguishable though they are the same value (frozen dataclasses, partials, objects with
+their own ``==``) get a key of their own, which compares by the interned `Token` of its
+value; `jax.tree.map` thus returns the very objects that went in.
 
-Nothing here keeps a key alive: the tables hold weak references, and numbers.
+Nothing here keeps a key alive: the tables contain weak references, and numbers.
 """
 
 import functools
@@ -21,7 +21,12 @@ from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._statics import findings
 from leafwise._statics.form import Canonicaliser, Digest, canonicalise, plain_form
 from leafwise._statics.snapshot import Snapshot
-from leafwise.errors import StaticFieldError, StaticMutatedError, static_field_error
+from leafwise.errors import (
+    DefinitionError,
+    StaticFieldError,
+    StaticMutatedError,
+    static_field_error,
+)
 
 if TYPE_CHECKING:
     from leafwise._statics.guards import Guards
@@ -45,7 +50,6 @@ class Token:
     def __init__(
         self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...], hash_node: object
     ) -> None:
-        """Keep the form, its hash, and the values alive."""
         self.form = form
         self.hash = hashed
         self.values = values
@@ -58,37 +62,37 @@ T = TypeVar("T", bound=Token)
 class WeakEntry(weakref.ref[T]):
     """A weak reference that removes itself from its table when its key dies."""
 
-    __slots__ = ("place", "table")
+    __slots__ = ("position", "table")
 
-    place: Any
+    position: Any
     table: Any
 
 
 def shrink_if_empty(table: dict[Any, Any]) -> None:
-    """Free what an empty dict keeps for as many entries as it once had."""
+    """Free the memory of a dict that is empty: without `clear` it keeps its largest size."""
     if not table:
         table.clear()
 
 
 def no_key() -> None:
-    """Stand where there was no key yet."""
+    """Be what `KeyTable.last` is before there is a key."""
 
 
 def _forget_token(
     entry: WeakEntry[Any], lock: Any = LOCK, shrink_if_empty: Any = shrink_if_empty
 ) -> None:
     with lock:  # defaults, since globals are gone when the interpreter ends
-        held = entry.table.get(entry.place)
-        if held is not None:
-            held[:] = [other for other in held if other is not entry]
-            if not held:
-                del entry.table[entry.place]
+        entries = entry.table.get(entry.position)
+        if entries is not None:
+            entries[:] = [other for other in entries if other is not entry]
+            if not entries:
+                del entry.table[entry.position]
                 shrink_if_empty(entry.table)
 
 
 def _token_entry(token: T, table: dict[int, list[WeakEntry[T]]], hashed: int) -> WeakEntry[T]:
     entry = WeakEntry(token, _forget_token)
-    entry.table, entry.place = table, hashed
+    entry.table, entry.position = table, hashed
     return entry
 
 
@@ -107,7 +111,8 @@ def intern(
         found = _find(table, form, hashed)
         if found is not None:
             return found
-        # Made first: a collection while it is made can empty, and so remove, the list.
+        # Before the list is looked up: making an entry can start a garbage collection,
+        # which can empty the list, and so remove it from the table.
         entry = _token_entry(made, table, hashed)
         table.setdefault(hashed, []).append(entry)
     return made
@@ -122,57 +127,53 @@ def _find(table: dict[int, list[WeakEntry[T]]], form: tuple[Any, ...], hashed: i
 
 
 class StaticOwner(Protocol):
-    """What a key needs to know about the class it belongs to."""
+    """What a key reads of the class it belongs to.
+
+    Attributes:
+        cls: The class.
+        static_names: Its static fields, in order.
+        note: What distinguishes this class from others of its name in a repr; usually empty.
+        hash_node: Picks the extra child of an instance by its statics, if it has one.
+    """
 
     @property
-    def cls(self) -> type:
-        """The class."""
-        ...
+    def cls(self) -> type: ...
 
     @property
-    def static_names(self) -> tuple[str, ...]:
-        """Its static fields, in order."""
-        ...
+    def static_names(self) -> tuple[str, ...]: ...
 
     @property
-    def note(self) -> str:
-        """Words that tell this class from others of its name; usually empty."""
-        ...
+    def note(self) -> str: ...
 
     @property
-    def hash_node(self) -> Callable[[tuple[Any, ...]], object] | None:
-        """What picks the extra child of an instance by its statics, if it has one."""
-        ...
+    def hash_node(self) -> Callable[[tuple[Any, ...]], object] | None: ...
 
 
 def content_names(owner: StaticOwner) -> Container[str]:
-    """Return the static fields that are compared by content."""
     names: Container[str] = getattr(owner, "content_names", ())
     return names
 
 
 def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
-    """Read and validate the statics of one instance."""
-    reading = Canonicaliser()
-    reading.push(id(owner.cls))
+    canon = Canonicaliser()
+    canon.push(id(owner.cls))
     by_content = content_names(owner)
     for name, value in zip(owner.static_names, values, strict=True):
         path = f"{owner.cls.__name__}.{name}"
         if name in by_content:
             from leafwise._statics.content import read_by_content  # noqa: PLC0415  # few ask for it
 
-            read_by_content(reading, value, path)
+            read_by_content(canon, value, path)
         else:
-            canonicalise(reading, value, path)
-    reading.raise_findings()
-    return reading
+            canonicalise(canon, value, path)
+    canon.raise_findings()
+    return canon
 
 
 def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
-    """Look at all that can be reached through the statics of one instance."""
     snapshot = Snapshot()
     for name, value in zip(owner.static_names, values, strict=True):
-        snapshot.look(value, f"{owner.cls.__name__}.{name}")
+        snapshot.add(value, f"{owner.cls.__name__}.{name}")
     return snapshot
 
 
@@ -195,17 +196,17 @@ KEY: Final = "__leafwise_key__"
 class StaticKey(Token):
     """The statics of an instance of one class, as JAX sees them.
 
-    This kind is itself its token: equality is identity, and never runs Python code.
+    This kind is its own token: equality is identity, and never runs Python code.
 
     Attributes:
         owner: The class, and the names of its static fields.
-        values: The static values in field order, as `jax.tree.map` hands them out.
+        values: The static values in field order, as `jax.tree.map` returns them.
         fixed: Whether nothing in the values can change in place.
         guards: For each field by content: what it is made of, and what its code finds.
         rest_fixed: Whether nothing in the other fields can change.
-        records: What watches the objects that could.
+        records: The digests of the objects that could.
         snapshot: What could be reached through the values when the key was made.
-        alias: Equal values that were met last, if they are long ones.
+        alias: The last equal values of other objects, if they are long.
     """
 
     __slots__ = ("alias", "fixed", "guards", "owner", "records", "rest_fixed", "snapshot")
@@ -215,68 +216,57 @@ class StaticKey(Token):
         owner: StaticOwner,
         values: tuple[Any, ...],
         form: tuple[Any, ...],
-        reading: Canonicaliser | None,
+        canon: Canonicaliser | None,
     ) -> None:
-        """Keep what `reading` found of `values`; none was needed for plain ones."""
         hash_node = None if owner.hash_node is None else owner.hash_node(values)
         super().__init__(form, hash(form), values, hash_node)
         self.owner = owner
-        self.rest_fixed = reading is None or reading.fixed
-        self.guards: Sequence[tuple[Guards, Guards]] = () if reading is None else reading.guards
+        self.rest_fixed = canon is None or canon.fixed
+        self.guards: Sequence[tuple[Guards, Guards]] = () if canon is None else canon.guards
         self.fixed = self.rest_fixed and not self.guards
-        self.records: Sequence[Digest] = () if reading is None else reading.records
+        self.records: Sequence[Digest] = () if canon is None else canon.records
         self.snapshot: Snapshot | None = None
         self.alias: tuple[Any, ...] | None = None
 
-    def holds(self) -> bool:
+    def unchanged(self) -> bool:
         """Return whether values by content, and what their code finds, are as they were read."""
-        return all(own.hold() and around.hold() for own, around in self.guards)
-
-    def holds_itself(self) -> bool:
-        """Return whether values by content are as they were read."""
-        return all(own.hold() for own, _ in self.guards)
+        return all(own.unchanged() and outer.unchanged() for own, outer in self.guards)
 
     def value_of(self, name: str) -> Any:
-        """Return the value of a static field."""
         return self.values[self.owner.static_names.index(name)]
 
     def __repr__(self) -> str:
         """Return ``Params(a=2, act='relu')``: JAX prints it in its own messages."""
-        look = DescribeOptions(self.hash & 0xFFFFFFFF, self.owner.cls.__module__)
-        deep, by_content = look._replace(by_content=True), content_names(self.owner)
+        shallow = DescribeOptions(self.hash & 0xFFFFFFFF, self.owner.cls.__module__)
+        deep, by_content = shallow._replace(by_content=True), content_names(self.owner)
         pairs = zip(self.owner.static_names, self.values, strict=True)
         inside = ", ".join(
-            f"{name}={describe(value, deep if name in by_content else look)}"
+            f"{name}={describe(value, deep if name in by_content else shallow)}"
             for name, value in pairs
         )
         return f"{self.owner.cls.__name__}({inside}){self.owner.note}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by class and values; loading interns."""
-        return _load_key, (self.owner.cls, self.values)
+        return _load_key, (table_of(self.owner.cls), self.values)
 
     def __copy__(self) -> "StaticKey":
-        """Return itself: a key never changes."""
-        return self
+        return self  # a key never changes
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "StaticKey":
-        """Return itself: a key never changes."""
         return self
 
 
 class OwnStaticKey(StaticKey):
-    """A key that holds its instance's own objects and compares by their common token."""
+    """A key with its instance's own objects, which compares by the token of equal ones."""
 
     __slots__ = ("token",)
 
     token: Token
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both stand for one token."""
         return isinstance(other, OwnStaticKey) and self.token is other.token
 
     def __hash__(self) -> int:
-        """Return the hash of the form."""
         return self.hash
 
 
@@ -287,10 +277,10 @@ def _forget_key(
     no_key: Any = no_key,
 ) -> None:
     with lock:
-        place, form = entry.place
+        ids, form = entry.position
         table: KeyTable = entry.table
-        if table.known.get(place) is entry:
-            del table.known[place]
+        if table.known.get(ids) is entry:
+            del table.known[ids]
             shrink_if_empty(table.known)
         if form is not None and table.plain.get(form) is entry:
             del table.plain[form]
@@ -304,73 +294,89 @@ class KeyTable:
 
     Attributes:
         cls: The class whose keys these are.
-        known: The keys by the ids of the static objects they hold. An id is proof only
-            while its object lives: an entry leads to the very key that holds those
-            objects, and goes with it.
-        last: Leads to the last fixed key that was asked for, or to None.
-        plain: The keys of plain values, by their form. Plain values lead nowhere, so that
-            the table may hold them.
+        known: The keys by the ids of their static objects. An id is proof only while its
+            object lives: an entry refers to the very key that keeps those objects alive,
+            and disappears with it.
+        last: Returns the last fixed key that was asked for, or None.
+        plain: The keys of plain values, by their form. Plain values refer to nothing else,
+            so the table may keep them alive.
         tokens: The other interned forms, by hash.
     """
 
-    __slots__ = ("_owner", "cls", "known", "last", "plain", "tokens")
+    __slots__ = ("_find_owner", "_owner", "cls", "known", "last", "plain", "tokens")
 
     def __init__(self, cls: type) -> None:
-        """Start empty."""
         self.cls = cls
         self.known: dict[tuple[int, ...], WeakEntry[StaticKey]] = {}
         self.last: Callable[[], StaticKey | None] = no_key
         self.plain: dict[tuple[Any, ...], WeakEntry[StaticKey]] = {}
         self.tokens: dict[int, list[WeakEntry[Any]]] = {}
         self._owner: StaticOwner | None = None
+        self._find_owner: Callable[[type], StaticOwner] = _refuse_unregistered
 
     @property
     def owner(self) -> StaticOwner:
-        """What the decorator knows of the class, registered by now if it was not."""
+        """The class and its static fields.
+
+        Raises:
+            DefinitionError: The class is not registered in this process.
+        """
         if self._owner is None:
-            self._owner = _finders[0](self.cls)
+            self._owner = self._find_owner(self.cls)
         return self._owner
 
-    def set_owner(self, owner: StaticOwner) -> None:
-        """Name the class and its static fields."""
+    def set_owner(
+        self, owner: StaticOwner, find_owner: Callable[[type], StaticOwner] | None = None
+    ) -> None:
+        """Set the owner, when the class is registered.
+
+        Args:
+            owner: The class and its static fields.
+            find_owner: Finds the owner where the table is loaded before the class is
+                registered, as when cloudpickle sends a class by value with the table in its
+                constructor's globals. It travels with the table, so it is pickled by name.
+        """
         self._owner = owner
+        if find_owner is not None:
+            self._find_owner = find_owner
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as the class's name only: ids mean nothing in another process."""
-        return table_of, (self.cls,)
+        # Not the keys: ids mean nothing in another process.
+        return _load_table, (self.cls, self._find_owner)
 
-    def place(
+    def add(
         self, key: StaticKey, ids: tuple[int, ...], form: tuple[Any, ...] | None = None
     ) -> None:
-        """Let a key be found by the ids of its values, and by its form if that is plain."""
+        """Add a key by the ids of its values, and by its form if that is plain."""
         entry = WeakEntry(key, _forget_key)
-        entry.table, entry.place = self, (ids, form)
+        entry.table, entry.position = self, (ids, form)
         self.known[ids] = entry
         if form is not None:
             self.plain[form] = entry
         if key.fixed:
             self.last = entry
 
-    def alias(self, key: StaticKey, ids: tuple[int, ...], values: tuple[Any, ...]) -> None:
-        """Let a key be found by equal values, too: the last ones, which it keeps alive."""
+    def add_alias(self, key: StaticKey, ids: tuple[int, ...], values: tuple[Any, ...]) -> None:
+        """Add a key by the ids of equal values: of the last ones, which it keeps alive."""
         with LOCK:
             if key.alias is not None:
                 self.known.pop(tuple(map(id, key.alias)), None)
             key.alias = values
             entry = WeakEntry(key, _forget_key)
-            entry.table, entry.place = self, (ids, None)
+            entry.table, entry.position = self, (ids, None)
             self.known[ids] = entry
 
 
 _LONG: Final = 32
-"""A form of so many tokens takes longer to make again than an alias to keep."""
-
-_finders: Final[list[Callable[[type], StaticOwner]]] = []
+"""A form of so many tokens costs more to build again than an alias costs to keep."""
 
 
-def find_owners_with(finder: Callable[[type], StaticOwner]) -> None:
-    """Name the function that finds, and if need be registers, the class of a table."""
-    _finders[:] = [finder]
+def _refuse_unregistered(cls: type) -> StaticOwner:
+    msg = (
+        f"{cls.__name__}: not registered as a pytree in this process\n"
+        f"  fix: call lw.register({cls.__name__}, ...) in the module that defines it"
+    )
+    raise DefinitionError(msg)
 
 
 _TABLES: Final[ClassMap[KeyTable]] = ClassMap()
@@ -381,9 +387,14 @@ def table_of(cls: type) -> KeyTable:
     return _TABLES.setdefault(cls, lambda: KeyTable(cls))
 
 
-def _load_key(cls: type, values: tuple[Any, ...]) -> StaticKey:
+def _load_table(cls: type, find_owner: Callable[[type], StaticOwner]) -> KeyTable:
     table = table_of(cls)
-    _ = table.owner.static_names  # a `LazyOwner` announces its class when it is asked
+    table._find_owner = find_owner  # noqa: SLF001  # the rest of its constructor
+    return table
+
+
+def _load_key(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
+    _ = table.owner.static_names  # a `LazyOwner` registers its class when it is asked
     return key_of(table, values)
 
 
@@ -400,35 +411,35 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     if known is not None and known.fixed:
         table.last = typing.cast("WeakEntry[StaticKey]", entry)
         return known
-    if known is not None and known.guards and known.rest_fixed and known.holds():
+    if known is not None and known.guards and known.rest_fixed and known.unchanged():
         return known
     owner = table.owner
     form = plain_form(id(owner.cls), values)
     if form is not None:
         return _plain_key(table, values, ids, form)
-    reading = read_statics(owner, values)
-    if known is not None and known.form == reading.form:
+    canon = read_statics(owner, values)
+    if known is not None and known.form == canon.form:
         return known
-    form = reading.form
+    form = canon.form
     key: StaticKey
-    if reading.fixed and not reading.guards:
-        make = functools.partial(_make_key, owner, values, reading)
+    if canon.fixed and not canon.guards:
+        make = functools.partial(_make_key, owner, values, canon)
         key = intern(table.tokens, form, hash(form), make)
         if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
             return key
     else:
-        own = OwnStaticKey(owner, values, form, reading)
+        own = OwnStaticKey(owner, values, form, canon)
         make_token = functools.partial(Token, form, own.hash, values, own.hash_node)
         own.token = intern(table.tokens, form, own.hash, make_token)
         own.hash_node = own.token.hash_node
-        key = _with_snapshot(own, reading)
+        key = _with_snapshot(own, canon)
     with LOCK:
         # Another thread may have made the key of the same objects meanwhile.
         entry = table.known.get(ids)
         other = entry() if entry is not None else None
         if other is not None and other.form == key.form:
             return other
-        table.place(key, ids)
+        table.add(key, ids)
     return key
 
 
@@ -440,7 +451,7 @@ def _plain_key(
     found = entry() if entry is not None else None
     if found is not None:
         if len(form) >= _LONG:
-            table.alias(found, ids, values)
+            table.add_alias(found, ids, values)
         return found
     made = StaticKey(table.owner, values, form, None)
     with LOCK:
@@ -448,16 +459,16 @@ def _plain_key(
         found = entry() if entry is not None else None
         if found is not None:
             return found
-        table.place(made, ids, form)
+        table.add(made, ids, form)
     return made
 
 
-def _make_key(owner: StaticOwner, values: tuple[Any, ...], reading: Canonicaliser) -> StaticKey:
-    return _with_snapshot(StaticKey(owner, values, reading.form, reading), reading)
+def _make_key(owner: StaticOwner, values: tuple[Any, ...], canon: Canonicaliser) -> StaticKey:
+    return _with_snapshot(StaticKey(owner, values, canon.form, canon), canon)
 
 
-def _with_snapshot(key: StaticKey, reading: Canonicaliser) -> StaticKey:
-    if reading.reaches or reading.guards:
+def _with_snapshot(key: StaticKey, canon: Canonicaliser) -> StaticKey:
+    if canon.reaches or canon.guards:
         key.snapshot = take_snapshot(key.owner, key.values)
         refuse_tracers(key.snapshot)
     return key
@@ -470,21 +481,21 @@ def verify(key: StaticKey) -> None:
         StaticMutatedError: Something changed; the message names field and path.
     """
     owner = key.owner
-    passed = content_names(owner) if key.guards and _is_same_again(key) else ()
+    passed = content_names(owner) if key.guards and _guard_again(key) else ()
     if key.snapshot is not None:
         now = take_snapshot(owner, key.values)
         change = now.change_since(key.snapshot, passed)
         if change is not None:
             path, detail = change
             field = findings.field_of(path)
-            place = f"{owner.cls.__name__}.{field}"
-            message = findings.mutated(place, key.value_of(field), detail)
+            path = f"{owner.cls.__name__}.{field}"
+            message = findings.mutated(path, key.value_of(field), detail)
             raise StaticMutatedError(message)
     if not (key.fixed or passed) and read_statics(owner, key.values).form != key.form:
-        raise StaticMutatedError(findings.mutated(_place_of_change(key), key.values))
+        raise StaticMutatedError(findings.mutated(_changed_field(key), key.values))
 
 
-def _place_of_change(key: StaticKey) -> str:
+def _changed_field(key: StaticKey) -> str:
     """Return where something changed that no path leads to: a new attribute, or a global."""
     by_content = [name for name in key.owner.static_names if name in content_names(key.owner)]
     if not key.rest_fixed or len(by_content) != 1:
@@ -492,26 +503,29 @@ def _place_of_change(key: StaticKey) -> str:
     return f"{key.owner.cls.__name__}.{by_content[0]}"
 
 
-def _is_same_again(key: StaticKey) -> bool:
-    """Return whether a key with values by content is the same still, and guard it anew."""
+def _guard_again(key: StaticKey) -> bool:
+    """Return whether the form of a key with values by content is the same; renew its guards.
+
+    Guards compare by identity, so equal objects in place of others set them off.
+    """
     try:
-        reading = read_statics(key.owner, key.values)
+        canon = read_statics(key.owner, key.values)
     except (StaticFieldError, StaticMutatedError):
         return False
-    if reading.form != key.form:
+    if canon.form != key.form:
         return False
-    key.guards = reading.guards
+    key.guards = canon.guards
     return True
 
 
 def verify_content(key: StaticKey) -> None:
-    """Compare the values by content of a key with what it was made from.
+    """Compare the values by content of a key with what it was made from, at each flatten.
 
-    Unlike functions by identity they share programs with others, for which a changed one
-    would be traced. So each flatten asks.
+    A function by identity has programs of its own. One by content shares them with equal
+    functions, and must not be traced on their behalf once it has changed.
 
     Raises:
         StaticMutatedError: Something changed; the message names field and path.
     """
-    if not key.holds_itself():
+    if not all(own.unchanged() for own, _ in key.guards):
         verify(key)

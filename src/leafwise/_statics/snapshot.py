@@ -1,7 +1,7 @@
 """What can be reached through static values, and whether it changed.
 
-A key sees a function, and an object without ``==``, as one identity. This module looks
-inside: closures, defaults, partial arguments, receivers, attributes. It serves two ends:
+A key compares a function, and an object without ``==``, by identity. A snapshot covers what
+is inside: closures, defaults, partial arguments, receivers, attributes. It serves two ends:
 a tracer hidden there is refused at construction, and `leafwise.debug.check_statics`
 compares what is there now with what was there when the key was made.
 """
@@ -12,7 +12,7 @@ import types
 from collections import deque
 from collections.abc import Container, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from jax.core import Tracer
@@ -24,17 +24,15 @@ from leafwise._objects.text import shorten
 from leafwise._statics.findings import field_of
 
 _MOST_ENTRIES: Final = 2_000
-"""A look into a large object graph stops here; what lies beyond is not watched."""
+"""A walk through a large object graph stops here; what lies beyond is not checked."""
 
-_MOST_BYTES: Final = 1 << 16
-"""Numpy arrays up to this size are compared by content, larger ones by identity."""
+MOST_BYTES: Final = 1 << 16
+"""Arrays up to this size are compared by content."""
 
 _CLOSED: Final = frozenset({"jax", "jaxlib", "numpy", "builtins", "leafwise", "weakref"})
-"""Objects of these packages' own classes are not looked into."""
+"""Objects of these packages' own classes are not entered."""
 
 _VALUES: Final = (str, bytes, int, float, complex, bool, type(None), np.generic, np.dtype)
-
-Entries: TypeAlias = dict[str, tuple[object, ...]]
 
 
 class Snapshot:
@@ -45,15 +43,14 @@ class Snapshot:
         tracers: The tracers that were met, with their paths.
     """
 
-    __slots__ = ("_seen", "entries", "tracers")
+    __slots__ = ("_entered", "entries", "tracers")
 
     def __init__(self) -> None:
-        """Start empty."""
-        self.entries: Entries = {}
+        self.entries: dict[str, tuple[object, ...]] = {}
         self.tracers: list[tuple[str, object]] = []
-        self._seen: dict[int, object] = {}
+        self._entered: dict[int, object] = {}
 
-    def look(self, value: Any, path: str) -> None:
+    def add(self, value: Any, path: str) -> None:
         """Add what can be reached from `value`, which stands at `path`."""
         pending = deque([(path, value)])
         while pending and len(self.entries) < _MOST_ENTRIES:
@@ -62,17 +59,17 @@ class Snapshot:
                 self.tracers.append((where, item))
             elif isinstance(item, _VALUES):
                 self.entries[where] = _value_token(item)
-            elif id(item) in self._seen:
+            elif id(item) in self._entered:
                 self.entries[where] = ("is", ById(item))
             else:
-                self._seen[id(item)] = item
+                self._entered[id(item)] = item
                 self.entries[where] = _token(item)
                 pending.extend(_parts(item, where))
 
     def change_since(
         self, before: "Snapshot", passed: Container[str] = ()
     ) -> tuple[str, str] | None:
-        """Return the path and the words of the first difference, or None.
+        """Return the path and the description of the first difference, or None.
 
         Args:
             before: What was reached earlier.
@@ -81,11 +78,11 @@ class Snapshot:
         for path, token in before.entries.items():
             now = self.entries.get(path)
             if now != token and not (passed and field_of(path) in passed):
-                return path, f"{path} was {_say(token)}, now {_say(now)}"
+                return path, f"{path} was {_format_token(token)}, now {_format_token(now)}"
         return None
 
 
-def _say(token: tuple[object, ...] | None) -> str:
+def _format_token(token: tuple[object, ...] | None) -> str:
     if token is None:
         return "gone"
     last = token[-1]
@@ -103,7 +100,7 @@ def _value_token(value: object) -> tuple[object, ...]:
 def _token(value: Any) -> tuple[object, ...]:
     """Return what an object is, apart from its parts."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        if value.nbytes <= _MOST_BYTES:
+        if value.nbytes <= MOST_BYTES:
             return (str(value.dtype), value.shape, value.tobytes(), shorten(value, 60))
         return ("is", ById(value))
     if isinstance(value, types.FunctionType):
@@ -126,7 +123,7 @@ def _token(value: Any) -> tuple[object, ...]:
 
 
 def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
-    """Return the parts of an object that are looked at in turn."""
+    """Return the parts of an object, which are entered next."""
     if isinstance(value, types.FunctionType):
         return function_parts(value, path)
     if isinstance(value, types.MethodType | BoundMethod):
@@ -139,15 +136,14 @@ def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
         pairs = value.items()
         return [(f"{path}[{shorten(key, 40)}]", item) for key, item in pairs]
     if isinstance(value, list | tuple | deque):
-        items = value
-        return [(f"{path}[{index}]", item) for index, item in enumerate(items)]
+        return [(f"{path}[{index}]", item) for index, item in enumerate(value)]
     if _is_open(value):
         return [(f"{path}.{name}", item) for name, item in attributes(value)]
     return []
 
 
 def function_parts(value: types.FunctionType, path: str) -> list[tuple[str, Any]]:
-    """Return what a function holds, with the paths: cells, defaults, attributes."""
+    """Return the cells, defaults and attributes of a function, with their paths."""
     cells: list[tuple[str, Any]] = []
     for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
         try:
@@ -167,7 +163,7 @@ def function_parts(value: types.FunctionType, path: str) -> list[tuple[str, Any]
 
 
 def _is_open(value: object) -> bool:
-    """Return whether an object's attributes are its user's own."""
+    """Return whether an object's attributes belong to user code."""
     if isinstance(value, type | types.ModuleType):
         return False
     package = type(value).__module__.partition(".")[0]

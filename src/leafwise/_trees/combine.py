@@ -1,4 +1,4 @@
-"""Putting the parts of a tree together again, and saying where two trees differ."""
+"""`combine`, which joins the parts of a tree, and `axes`, a tree like another; their errors."""
 
 import functools
 import operator
@@ -12,17 +12,23 @@ from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import jax_equal
 from leafwise._trees.nodes import Node, is_hash_node_type, open_node
 from leafwise._trees.paths import Steps, name_in
-from leafwise._trees.requests import Request, by_place, nowhere, only, requests_of
+from leafwise._trees.requests import (
+    Request,
+    group_by_part,
+    no_such_part,
+    requests_of,
+    whole_request,
+)
 from leafwise.errors import TreeError
 
 T = TypeVar("T")
 
 _is_none: Final = functools.partial(operator.is_, None)
-"""A function that runs no Python code: JAX asks it of every node."""
+"""Runs no Python code: JAX calls it for every node."""
 
 
 def combine(tree: T, *trees: T) -> T:
-    """Put together what `partition` has taken apart: the inverse.
+    """Put together what `partition` has split: the inverse.
 
     Takes any number of trees of one structure, each with None where it has no leaf, of
     `equinox.partition` and `equinox.filter`, too. Works under every transformation, so that
@@ -63,28 +69,30 @@ def combine(tree: T, *trees: T) -> T:
 
 
 def _merge(parts: Sequence[Any], path: Steps, root: Any) -> Any:
-    """Put parts together that are not alike, or find out why that cannot be."""
-    there = [part for part in parts if part is not None]
-    if len(there) < 2:  # noqa: PLR2004  # a single one is the part itself
-        return there[0] if there else None
-    opened = [open_node(part) for part in there]
+    """Put parts together that differ in structure, or raise an error that names the place."""
+    present = [part for part in parts if part is not None]
+    if len(present) < 2:  # noqa: PLR2004  # a single one is the result
+        return present[0] if present else None
+    opened = [open_node(part) for part in present]
     if all(each is None for each in opened):
-        one, other = map(got, there[:2])
+        one, other = map(got, present[:2])
         msg = (
             f"{name_in(root, path)}: two trees have a leaf here: {one} and {other}\n"
             f"  fix: combine what lw.partition returned: a leaf in one is None in the others"
         )
         raise TreeError(msg)
     nodes = [each and each[0] for each in opened]
-    for part, node in zip(there[1:], nodes[1:], strict=True):
-        reason = _difference(there[0], nodes[0], part, node)
+    for part, node in zip(present[1:], nodes[1:], strict=True):
+        reason = _difference(present[0], nodes[0], part, node)
         if reason is not None:
             msg = f"{name_in(root, path)}: the trees differ: {reason}"
             raise TreeError(msg)
     steps = () if nodes[0] is None else nodes[0].steps
     columns = zip(*[each[1] for each in opened if each is not None], strict=True)
     pairs = zip(steps, columns, strict=True)
-    return unflatten_one(there[0], [_merge(column, (*path, step), root) for step, column in pairs])
+    return unflatten_one(
+        present[0], [_merge(column, (*path, step), root) for step, column in pairs]
+    )
 
 
 def unflatten_one(value: Any, children: Sequence[Any]) -> Any:
@@ -95,7 +103,7 @@ def unflatten_one(value: Any, children: Sequence[Any]) -> Any:
 
 
 def _difference(one: Any, node: Node | None, other: Any, its: Node | None) -> str | None:
-    """Return in what two nodes differ, apart from their children; None if in nothing."""
+    """Return how two nodes differ, apart from their children; None if they do not."""
     if node is None or its is None:
         leaf, tree = (one, its) if node is None else (other, node)
         name = tree.cls.__name__ if tree is not None else "leaf"
@@ -119,7 +127,7 @@ def _named(cls: type) -> str:
 
 
 def mismatch(prefix: Any, tree: Any, root: Any, path: Steps = ()) -> str | None:
-    """Return where a tree is no prefix of another, and why; None if it is one."""
+    """Return where a tree is not a prefix of another, and why; None if it is one."""
     mine, theirs = open_node(prefix), open_node(tree)
     if mine is None:
         return None
@@ -135,22 +143,22 @@ def mismatch(prefix: Any, tree: Any, root: Any, path: Steps = ()) -> str | None:
     return None
 
 
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_PATHS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NONE, **fields: Any) -> T:
+def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NO_PATHS, **fields: Any) -> T:
     """Return a tree for ``in_axes``, ``out_axes``, shardings or masks, with a tree's statics.
 
     JAX wants such a tree to be of the same structure, static values included, or a prefix of
-    it. This one is: an instance of the same class, with the statics of `tree` and other
-    children; no constructor, converter or check of a leafwise class runs.
+    it. This function returns one: an instance of the same class, with the statics of `tree` and
+    other children. No constructor, converter or check of a leafwise class runs.
 
     Args:
         tree: Any tree.
-        default: What all children get that are not named; each stands for a whole subtree.
-        paths: What is deeper in the tree, by path: ``{"encoder.w": 0}``. The siblings on the
+        default: The value of all children that are not named; each stands for a whole subtree.
+        paths: The values deeper in the tree, by path: ``{"encoder.w": 0}``. The siblings on the
             way get `default`.
-        **fields: What the fields of `tree` get, by name.
+        **fields: The values of the fields of `tree`, by name.
 
     Returns:
         The tree.
@@ -158,7 +166,7 @@ def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NONE, **fi
     Raises:
         PathError: A name or path leads nowhere, or to a static value.
         TreeError: Two of them meet.
-        TypeError: `paths` is no mapping from paths.
+        TypeError: `paths` is not a mapping from paths.
 
     Example:
         >>> axes({"w": 1.0, "b": 2.0}, paths={"['w']": 0})
@@ -171,7 +179,7 @@ def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NONE, **fi
 
 
 def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, default: Any) -> Any:
-    whole = only(requests, len(path))
+    whole = whole_request(requests, len(path))
     if whole is not None:
         return whole.value
     if path and not requests:
@@ -182,16 +190,16 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
     node, children = opened if opened is not None else (None, ())
     steps = () if node is None else node.steps
 
-    def lost(request: Request) -> Exception:
-        there = None if node is None else _shown(node, children)
+    def make_error(request: Request) -> Exception:
+        there = None if node is None else [step for step, _ in _without_hash_nodes(node, children)]
         step, why = request.steps[len(path)], ""
         if node is not None and step in node.names:
             why = f"{type(value).__name__}{step} is static: it is copied from the tree"
-        return nowhere(
+        return no_such_part(
             request, path, value, steps=there, tree=tree, paths=lambda: _paths(tree), why=why
         )
 
-    places = by_place(requests, len(path), steps, lost)
+    places = group_by_part(requests, len(path), steps, make_error)
     made = [
         _axes(child, places.get(place, ()), (*path, steps[place]), tree, default)
         for place, child in enumerate(children)
@@ -199,9 +207,9 @@ def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, defau
     return unflatten_one(value, made)
 
 
-def _shown(node: Node, children: Sequence[Any]) -> list[str]:
+def _without_hash_nodes(node: Node, children: Sequence[Any]) -> list[tuple[str, Any]]:
     pairs = zip(node.steps, children, strict=True)
-    return [step for step, child in pairs if not is_hash_node_type(type(child))]
+    return [(step, child) for step, child in pairs if not is_hash_node_type(type(child))]
 
 
 def _paths(tree: Any) -> Iterator[Steps]:
@@ -211,8 +219,4 @@ def _paths(tree: Any) -> Iterator[Steps]:
         yield path
         opened = open_node(value)
         if opened is not None:
-            node, children = opened
-            pairs = zip(node.steps, children, strict=True)
-            todo += [
-                ((*path, step), part) for step, part in pairs if not is_hash_node_type(type(part))
-            ]
+            todo += [((*path, step), part) for step, part in _without_hash_nodes(*opened)]

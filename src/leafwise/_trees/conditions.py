@@ -1,4 +1,4 @@
-"""What a leaf can be selected by: its path, its class, a function, or its fields' metadata."""
+"""Conditions that select leaves: a path, a class, a function, metadata, a tree of bools."""
 
 import dataclasses
 import difflib
@@ -17,19 +17,18 @@ from leafwise._trees.paths import (
     ANY,
     DEEP,
     Steps,
-    format_path,
-    format_steps,
-    nearest,
+    format_children,
+    format_node,
+    nowhere,
     place_of,
-    show,
 )
 from leafwise.errors import PathError, TreeError
 
 
 class Condition(Protocol):
-    """Says which leaves of a tree are selected."""
+    """A rule for which leaves of a tree are selected."""
 
-    def select(self, places: FlatTree) -> list[bool]:
+    def select(self, flat: FlatTree) -> list[bool]:
         """Return for each leaf whether it is selected."""
         ...
 
@@ -50,47 +49,42 @@ class AtPath:
     steps: Steps
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         return f"where({self.text!r})"
 
-    def select(self, places: FlatTree) -> list[bool]:
+    def select(self, flat: FlatTree) -> list[bool]:
         """Return for each leaf whether it stands there.
 
         Raises:
             PathError: Nothing in the tree does.
         """
-        search = _Search(self.steps, len(places.leaves))
-        search.visit(places.root, (), 0)
+        search = _Search(self.steps, len(flat.leaves))
+        search.visit(flat.root, (), 0)
         if not search.hit:
-            raise self._nowhere(places, search)
+            raise self._error(flat, search)
         return search.flags
 
-    def _nowhere(self, places: FlatTree, search: "_Search") -> PathError:
+    def _error(self, flat: FlatTree, search: "_Search") -> PathError:
         wrong, path, part = search.furthest
         here: list[str] = []
         if isinstance(part, Node):
             here = [step for place, step in enumerate(part.steps) if not part.is_hash_node(place)]
-        paths = (steps for steps, _ in places.walk())
-        meant = nearest(self.steps, wrong, here, paths)
-        at = show(self.steps[: wrong + 1]) or "*"
+        paths = (steps for steps, _ in flat.walk())
         if isinstance(part, int):
-            why = f"{places.name(path)} is a leaf, which has no parts"
+            why = f"{flat.name(path)} is a leaf, which has no parts"
         elif self.steps[wrong] in part.names:
             why = f"{part.cls.__name__}{self.steps[wrong]} is static, so that it has no leaves"
         else:
-            why = f"{format_path(places.tree, path, part.cls)}: {format_steps(here)}"
-        where = f", from {at!r} on" if at != self.text else ""
-        instead = "" if meant is None else f"\n  nearest: {show(meant)!r}"
-        return PathError(f"{self.text!r} leads nowhere{where}: {why}{instead}")
+            why = f"{format_node(flat.tree, path, part.cls)}: {format_children(here)}"
+        return nowhere(self.text, self.steps, wrong, why, siblings=here, paths=paths)
 
 
 class _Search:
-    """A search for all that a pattern leads to.
+    """A search for everything that a pattern leads to.
 
     Attributes:
         flags: For each leaf whether it was found.
-        hit: Whether anything was found, be it a node without leaves.
-        furthest: The step at which the search ended that went furthest, and where that was.
+        hit: Whether anything was found, even a node without leaves.
+        furthest: Of the branch that got furthest the step where it ended, the path and the part.
     """
 
     def __init__(self, pattern: Steps, leaves: int) -> None:
@@ -98,10 +92,10 @@ class _Search:
         self.flags = [False] * leaves
         self.hit = False
         self.furthest: tuple[int, Steps, Any] = (-1, (), None)
-        self._seen: set[tuple[int, int]] = set()
+        self._visited: set[tuple[int, int]] = set()
 
     def visit(self, part: Node | int, path: Steps, at: int) -> None:
-        """Go on from a node or leaf, with the step that the pattern has at `at`."""
+        """Continue from a node or leaf with the step at `at` in the pattern."""
         if at == len(self.pattern):
             self.hit = True
             _mark(self.flags, part)
@@ -113,16 +107,16 @@ class _Search:
             self._visit_deep(part, path, at)
         elif isinstance(part, Node):
             if step == ANY:
-                self.hit |= not part.children  # an empty list is no mistake
+                self.hit |= not part.children  # an empty list is not a mistake
                 self._visit_children(part, path, at + 1)
             elif (place := place_of(part.steps, step)) is not None:
                 self.visit(part.children[place], (*path, part.steps[place]), at + 1)
 
     def _visit_deep(self, part: Node | int, path: Steps, at: int) -> None:
         if isinstance(part, Node):
-            if (id(part), at) in self._seen:  # by another way that `**` can be read
+            if (id(part), at) in self._visited:  # `**` has matched it in another way
                 return
-            self._seen.add((id(part), at))
+            self._visited.add((id(part), at))
         self.visit(part, path, at + 1)
         if isinstance(part, Node):
             self._visit_children(part, path, at)
@@ -140,13 +134,11 @@ class OfClass:
     kind: Any
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         return f"where({_named(self.kind)})"
 
-    def select(self, places: FlatTree) -> list[bool]:
-        """Return for each leaf whether it is, or stands in, an instance of the class."""
-        flags = [isinstance(leaf, self.kind) for leaf in places.leaves]
-        todo = [places.root]
+    def select(self, flat: FlatTree) -> list[bool]:
+        flags = [isinstance(leaf, self.kind) for leaf in flat.leaves]
+        todo = [flat.root]
         while todo:
             part = todo.pop()
             if isinstance(part, Node):
@@ -159,46 +151,46 @@ class OfClass:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByTest:
-    """Selects the leaves for which a function says True."""
+    """Selects the leaves for which a function returns True."""
 
     test: Callable[[Any], object]
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         return f"where({_named(self.test)})"
 
-    def select(self, places: FlatTree) -> list[bool]:
-        """Return what the function says of each leaf.
+    def select(self, flat: FlatTree) -> list[bool]:
+        """Return what the function returns for each leaf.
 
         Raises:
-            TypeError: It answers with something else than a bool.
+            TypeError: It returns something other than a bool.
         """
-        return said_of(self.test, places.leaves, places.name_of)
+        return _answers(self.test, flat.leaves, flat)
 
 
-def said_of(
-    test: Callable[[Any], Any], leaves: list[Any], name_of: Callable[[int], str]
+def _answers(
+    test: Callable[[Any], Any], leaves: list[Any], flat: FlatTree, start: int = 0
 ) -> list[bool]:
-    """Return what a function says of leaves; see `ByTest`."""
-    said: list[Any] = []
+    """Return what a function returns for leaves, of which `start` is the place of the first."""
+    answers: list[Any] = []
     try:
-        said.extend(map(test, leaves))
+        answers.extend(map(test, leaves))
     except Exception as error:
-        error.add_note(f"in the condition {_named(test)}, asked of the leaf {name_of(len(said))}")
+        leaf = flat.name_of(start + len(answers))
+        error.add_note(f"in the condition {_named(test)} for the leaf {leaf}")
         raise
-    for place, flag in enumerate(said):
-        if type(flag) is not bool:
-            said[place] = _as_bool(flag, f"{_named(test)} says", name_of, place)
-    return said
+    for place, answer in enumerate(answers):
+        if type(answer) is not bool:
+            answers[place] = _as_bool(answer, f"{_named(test)} returned", flat, start + place)
+    return answers
 
 
 def _named(thing: Any) -> str:
     return str(getattr(thing, "__qualname__", None) or shorten(thing))
 
 
-def _as_bool(flag: Any, whence: str, name_of: Callable[[int], str], leaf: int) -> bool:
+def _as_bool(flag: Any, whence: str, flat: FlatTree, leaf: int) -> bool:
     if not isinstance(flag, bool | np.bool_):
-        msg = f"{name_of(leaf)}: {whence}: {got(flag)}, where True or False is wanted"
+        msg = f"{flat.name_of(leaf)}: {whence}: {got(flag)}, where True or False is wanted"
         raise TypeError(msg)
     return bool(flag)
 
@@ -211,33 +203,32 @@ class ByMetadata:
     value: Any
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         return f"where({self.key}={self.value!r})"
 
-    def select(self, places: FlatTree) -> list[bool]:
+    def select(self, flat: FlatTree) -> list[bool]:
         """Return for each leaf whether that entry is the value.
 
         Raises:
             PathError: No field has such an entry, but one has one of nearly its name.
         """
-        flags = [False] * len(places.leaves)
+        flags = [False] * len(flat.leaves)
         known: set[str] = set()
-        todo = [places.root]
-        while todo:  # outer ones first: inner ones overrule
+        todo = [flat.root]
+        while todo:  # outer nodes first, so that inner ones override them
             part = todo.pop()
             if isinstance(part, int):
                 continue
             todo += part.children
-            fields = _metadata_of(part.cls)
+            fields = _METADATA.setdefault(part.cls, functools.partial(_find_metadata, part.cls))
             for step, child in zip(part.steps, part.children, strict=True) if fields else ():
                 entries = fields.get(step, _NO_ENTRIES)
-                known.update(filter(_is_text, entries))
+                known.update(key for key in entries if isinstance(key, str))
                 if self.key in entries:
                     _mark(flags, child, flag=bool(entries[self.key] == self.value))
         near = difflib.get_close_matches(self.key, known, 1)
         if near and self.key not in known:
             msg = (
-                f"no field of {type(places.tree).__name__} has metadata {self.key!r}"
+                f"no field of {type(flat.tree).__name__} has metadata {self.key!r}"
                 f"\n  nearest: {near[0]!r}"
             )
             raise PathError(msg)
@@ -248,16 +239,8 @@ _NO_ENTRIES: Final[Mapping[Any, Any]] = {}
 _METADATA: Final[ClassMap[dict[str, Mapping[Any, Any]]]] = ClassMap()
 
 
-def _is_text(key: object) -> bool:
-    return isinstance(key, str)
-
-
-def _metadata_of(cls: Any) -> dict[str, Mapping[Any, Any]]:
-    """Return the metadata of a class's fields, by the steps to them."""
-    return _METADATA.setdefault(cls, lambda: _find_metadata(cls))
-
-
 def _find_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
+    """Return the metadata of a class's fields, by the steps to them."""
     declared: Any = getattr(cls, "__attrs_attrs__", ())
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else declared
     return {f".{field.name}": field.metadata for field in fields if field.metadata}
@@ -270,12 +253,10 @@ class Everywhere:
     flag: bool
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         return f"where({self.flag})"
 
-    def select(self, places: FlatTree) -> list[bool]:
-        """Return the same for each leaf."""
-        return [self.flag] * len(places.leaves)
+    def select(self, flat: FlatTree) -> list[bool]:
+        return [self.flag] * len(flat.leaves)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -285,38 +266,32 @@ class LikeTree:
     prefix: Any
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         return f"where({shorten(self.prefix)})"
 
-    def select(self, places: FlatTree) -> list[bool]:
+    def select(self, flat: FlatTree) -> list[bool]:
         """Return for each leaf what stands in its place, or above.
 
         Raises:
-            TreeError: It is no prefix of the tree.
-            TypeError: It holds something else than bools and functions of a leaf.
+            TreeError: It is not a prefix of the tree.
+            TypeError: It holds something other than bools and functions of a leaf.
         """
-        flat: tuple[list[Any], Any] = jax.tree_util.tree_flatten(self.prefix)
-        said, structure = flat
+        flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(self.prefix)
+        given, structure = flattened
         try:
-            parts = structure.flatten_up_to(places.tree)
+            parts = structure.flatten_up_to(flat.tree)
         except (ValueError, TypeError, KeyError) as error:
-            why = mismatch(self.prefix, places.tree, places.tree)
-            msg = f"the tree of bools is no prefix of the tree: {why or error}"
+            why = mismatch(self.prefix, flat.tree, flat.tree)
+            msg = f"the tree of bools is not a prefix of the tree: {why or error}"
             raise TreeError(msg) from error
         flags: list[bool] = []
-        for flag, part in zip(said, parts, strict=True):
+        for flag, part in zip(given, parts, strict=True):
             below = jax.tree_util.tree_leaves(part)
             if not isinstance(flag, bool) and callable(flag):
-                name_of = functools.partial(_name_behind, places, len(flags))
-                flags += said_of(flag, below, name_of)
+                flags += _answers(flag, below, flat, start=len(flags))
             elif below:
-                given = _as_bool(flag, "the tree of bools has", places.name_of, len(flags))
-                flags += [given] * len(below)
+                flag = _as_bool(flag, "the tree of bools has", flat, len(flags))  # noqa: PLW2901
+                flags += [flag] * len(below)
         return flags
-
-
-def _name_behind(places: FlatTree, start: int, leaf: int) -> str:
-    return places.name_of(start + leaf)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -327,12 +302,10 @@ class Both:
     other: Condition
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         return f"{self.one!r} & {self.other!r}"
 
-    def select(self, places: FlatTree) -> list[bool]:
-        """Return for each leaf whether both select it."""
-        pairs = zip(self.one.select(places), self.other.select(places), strict=True)
+    def select(self, flat: FlatTree) -> list[bool]:
+        pairs = zip(self.one.select(flat), self.other.select(flat), strict=True)
         return [one and other for one, other in pairs]
 
 
@@ -344,12 +317,10 @@ class Either:
     other: Condition
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         return f"({self.one!r} | {self.other!r})"
 
-    def select(self, places: FlatTree) -> list[bool]:
-        """Return for each leaf whether one of them selects it."""
-        pairs = zip(self.one.select(places), self.other.select(places), strict=True)
+    def select(self, flat: FlatTree) -> list[bool]:
+        pairs = zip(self.one.select(flat), self.other.select(flat), strict=True)
         return [one or other for one, other in pairs]
 
 
@@ -360,10 +331,8 @@ class Not:
     one: Condition
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
         inside = f"({self.one!r})" if isinstance(self.one, Both) else repr(self.one)
         return f"~{inside}"
 
-    def select(self, places: FlatTree) -> list[bool]:
-        """Return for each leaf whether the condition leaves it out."""
-        return [not flag for flag in self.one.select(places)]
+    def select(self, flat: FlatTree) -> list[bool]:
+        return [not flag for flag in self.one.select(flat)]

@@ -1,26 +1,26 @@
-"""How static values compare: to JAX, and in truth."""
+"""How static values compare: by ``!=`` as in JAX, and by their canonical forms."""
 
 from typing import Any
 
-from leafwise._classes.fields import By
+from leafwise._classes.options import By
 from leafwise._classes.spec import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._statics.form import Canonicaliser, canonicalise
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
-    """Return whether two values are equal to JAX; None if comparing them raises."""
+    """Return whether two values are equal to JAX, which uses ``!=``; None if that raises."""
     try:
-        return one is other or not bool(one != other)  # JAX asks `!=`
+        return one is other or not bool(one != other)
     except Exception:  # noqa: BLE001  # the value's own code
         return None
 
 
 def same_entry(one: Any, other: Any) -> bool | None:
-    """Return whether two values find one entry of a table: equal, and with one hash.
+    """Return whether two values find one entry of a hash table: equal, and with one hash.
 
     Returns:
-        None if comparing them raises, which it does not come to if the hashes differ.
+        None if hashing or comparing them raises. With different hashes nothing is compared.
     """
     try:
         return hash(one) == hash(other) and jax_equal(one, other)
@@ -37,7 +37,7 @@ def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
         by: How functions are compared.
 
     Returns:
-        None if that cannot be known: a value that no key could be made from.
+        None if that cannot be known: there is a value of which no key can be made.
     """
     if one is other:
         return False
@@ -61,7 +61,7 @@ def _form(value: Any, by: By) -> tuple[Any, ...] | None:
 
 
 def is_redefinition(one: type, other: type) -> bool:
-    """Whether two classes are definitions of one name."""
+    """Return whether two classes are definitions of one name."""
     return one is not other and _name(one) == _name(other)
 
 

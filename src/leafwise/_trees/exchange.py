@@ -1,4 +1,4 @@
-"""What a value is made of, be it a tree or a static value; and copies with other parts."""
+"""The parts of a value, be it a tree or a static value, and copies with other parts."""
 
 import collections
 import copy
@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import functools
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +19,7 @@ from leafwise._objects.class_map import ClassMap
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.combine import unflatten_one
 from leafwise._trees.nodes import Node, open_node
+from leafwise._trees.paths import field_name
 
 
 class Parts(NamedTuple):
@@ -37,11 +37,11 @@ class Parts(NamedTuple):
 
 
 def parts_of(value: Any) -> Parts | None:
-    """Return the parts of a node, statics included, or of a static value; None if it has none."""
+    """Return the parts of a node, statics included, or of a static value; None for a leaf."""
     kind: Any = type(value)
     if is_decorated(kind):
-        ours = _OURS.setdefault(kind, lambda: _Ours(kind))
-        return Parts(ours.steps, functools.partial(ours.read, value))
+        fields = _FIELDS.setdefault(kind, lambda: _Fields(kind))
+        return Parts(fields.steps, functools.partial(fields.read, value))
     opened = open_node(value)
     if opened is None:
         return _plain_parts(value)
@@ -50,8 +50,8 @@ def parts_of(value: Any) -> Parts | None:
     return Parts((*node.steps, *node.names), values.__getitem__, opened)
 
 
-class _Ours:
-    """What a class of leafwise's has been found to be."""
+class _Fields:
+    """The fields of a pytree class, found once."""
 
     def __init__(self, kind: Any) -> None:
         self._names = tuple(field.name for field in dataclasses.fields(kind))
@@ -61,7 +61,7 @@ class _Ours:
         return getattr(value, self._names[place])
 
 
-_OURS: Final[ClassMap[_Ours]] = ClassMap()
+_FIELDS: Final[ClassMap[_Fields]] = ClassMap()
 
 
 def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
@@ -71,16 +71,16 @@ def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
 
 
 def _plain_parts(value: Any) -> Parts | None:
-    """Return the parts of what is no node of a tree: of static values."""
+    """Return the parts of a value that is not a node: of a static value."""
     kind: Any = type(value)
     if kind is FrozenMapping:
         return _parts((f"[{key!r}]", item) for key, item in value.items())
     if kind is functools.partial:
         return _parts((f".{name}", getattr(value, name)) for name in ("func", "args", "keywords"))
-    there = [field.name for field in _fields(kind) if hasattr(value, field.name)]
-    if not there or isinstance(value, enum.Enum):
+    names = [field.name for field in _fields(kind) if hasattr(value, field.name)]
+    if not names or isinstance(value, enum.Enum):
         return None
-    return _parts((f".{name}", getattr(value, name)) for name in there)
+    return _parts((f".{name}", getattr(value, name)) for name in names)
 
 
 def _fields(kind: Any) -> tuple[Any, ...]:
@@ -89,11 +89,11 @@ def _fields(kind: Any) -> tuple[Any, ...]:
     return dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else tuple(declared)
 
 
-def exchanged(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
+def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
     """Return a copy of a value with other parts, all of them at once.
 
     A constructor that was generated runs, and validates, as in `leafwise.replace`. Where it
-    was written by hand, or does not take the fields that change, these are exchanged.
+    was written by hand, or does not take the fields that change, these are set.
 
     Args:
         value: What has the parts; it stays as it is.
@@ -108,36 +108,27 @@ def exchanged(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
     maker = _MAKERS.get(kind)
     if maker is not None:
         return maker(value, changes)
-    names = {_field_name(step): new for step, new in changes.items()}
+    names = {field_name(step): new for step, new in changes.items()}
     made = None if None in names else _with_fields(value, parts, names)
     if made is None:
         made = _with_children(value, parts, changes)
     if not is_decorated(kind) and registered_names(kind) is not None:
-        open_node(made)  # which validates its statics
+        open_node(made)  # flattening it validates its statics
     return made
 
 
-_FIELD_STEP: Final = re.compile(r"\.(\w+)|\['(\w+)'\]")
-
-
-@functools.lru_cache
-def _field_name(step: str) -> str | None:
-    found = _FIELD_STEP.fullmatch(step)
-    return found and (found[1] or found[2])
-
-
 def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
-    """Return a copy that its own class makes; None if that cannot be."""
+    """Return a copy that its own class makes; None if there is no such way."""
     kind: Any = type(value)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return value._replace(**names)
     takes = _PARAMETERS.setdefault(kind, lambda: _parameters(kind))
     if takes.keys() >= names.keys():
-        held = {
-            each: names[name] if name in names else getattr(value, name)
-            for name, each in takes.items()
+        arguments = {
+            parameter: names[name] if name in names else getattr(value, name)
+            for name, parameter in takes.items()
         }
-        return kind(**held)
+        return kind(**arguments)
     if is_decorated(kind):
         return exchange(value, names)
     return _with_attributes(value, names) if parts.opened is None else None
@@ -149,9 +140,9 @@ _PARAMETERS: Final[ClassMap[dict[str, str]]] = ClassMap()
 def _parameters(kind: Any) -> dict[str, str]:
     """Return the parameters of a constructor that can run again, by field; else none.
 
-    It cannot if it was written by hand, since it may take anything; if it wants what is no
-    field, a `dataclasses.InitVar` without a default; or if there is more to a construction,
-    as for equinox, whose ``__check_init__`` is run apart from it.
+    It cannot run again if it was written by hand, since it may take anything; if it requires an
+    argument that is not a field, a `dataclasses.InitVar` without a default; or if a metaclass
+    does more than call it, as for equinox, which runs ``__check_init__`` after it.
     """
     fields = _fields(kind)
     if is_decorated(kind):
@@ -167,14 +158,14 @@ def _parameters(kind: Any) -> dict[str, str]:
         for each in inspect.signature(kind.__init__).parameters.values()
         if each.default is each.empty and each.name not in takes.values()
     ]
-    # Beside self, and what a wrapper takes for the one that it wraps.
+    # A wrapper takes `*args, **kwargs` for the constructor that it wraps.
     open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    wanted = [each for each in unknown if each.kind not in open_ended]
-    return takes if len(wanted) <= 1 else {}
+    required = [each for each in unknown if each.kind not in open_ended]
+    return takes if len(required) <= 1 else {}  # self is one
 
 
 def _with_children(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
-    """Return a copy as JAX makes it of other children, which then is given its new statics."""
+    """Return a copy that JAX makes from other children, and set its new statics."""
     if parts.opened is None:
         raise _no_copy(value)
     node, children = parts.opened
@@ -192,7 +183,7 @@ def _with_children(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
 class _Rules:
     """What equinox does at the end of every construction: convert, and check.
 
-    A module with a key makes it anew in its first check.
+    A module with a key rebuilds it in its first check.
     """
 
     def __init__(self, kind: type) -> None:
@@ -237,7 +228,7 @@ def _changed_sequence(value: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def _changed_mapping(value: Any, changes: Mapping[str, Any]) -> Any:
-    made = copy.copy(value)  # keeps the order, which JAX does not, and the default factory
+    made = copy.copy(value)  # keeps the default factory, and the order, which JAX would sort
     for key in value:
         if f"[{key!r}]" in changes:
             made[key] = changes[f"[{key!r}]"]

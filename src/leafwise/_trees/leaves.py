@@ -1,4 +1,4 @@
-"""What JAX sees of one argument leaf: its abstract value, and where its data lies."""
+"""The facts that JAX uses of one argument leaf: its abstract value, and where its data lies."""
 
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from leafwise._trees.equality import same_entry
 
 
 class LeafKind(StrEnum):
-    """What an argument leaf is, as far as JAX's dispatch tells it apart."""
+    """What an argument leaf is, as far as JAX's dispatch distinguishes it."""
 
     JAX_ARRAY = "jax array"
     """A `jax.Array`."""
@@ -31,7 +31,7 @@ class LeafKind(StrEnum):
     REF = "ref"
     """A mutable array."""
     OTHER = "other"
-    """A value that JAX takes at some times and refuses at others: a masked array."""
+    """A value that JAX sometimes takes and sometimes refuses: a masked array."""
     STATIC = "static"
     """A leaf that `equinox.filter_jit` keeps out of the trace."""
     INVALID = "invalid"
@@ -47,7 +47,7 @@ class Leaf(NamedTuple):
             a leaf that is static or invalid.
         sharding: Where a JAX array lies; None for data that is not on a device.
         committed: Whether JAX may not move it.
-        value: The value of a static leaf; for an invalid one what JAX says of it.
+        value: The value of a static leaf; the error text of an invalid one.
         stored: Its dtype whatever the configuration, or its Python type.
     """
 
@@ -75,16 +75,16 @@ class Leaf(NamedTuple):
 
     @property
     def facts(self) -> tuple[Any, ...]:
-        """What it is, whatever the configuration makes of that."""
+        """What it is, apart from JAX's configuration."""
         return self.kind, self.shape, self.stored, self.weak_type, self.sharding, self.committed
 
     def __str__(self) -> str:
-        """Return ``float32[3] (jax array)``, with what is out of the ordinary."""
+        """Return ``float32[3] (jax array)``, with what is unusual."""
         if self.aval is None or self.kind is LeafKind.INVALID:
             return f"{shorten(self.value)} ({self.kind})"
         words = [str(self.kind)]
         words += ["weakly typed"] if self.weak_type else []
-        words += [f"committed to {say_sharding(self.sharding)}"] if self.committed else []
+        words += [f"committed to {format_sharding(self.sharding)}"] if self.committed else []
         return f"{self.aval.str_short()} ({', '.join(words)})"
 
     @property
@@ -94,26 +94,24 @@ class Leaf(NamedTuple):
 
 
 class LeafRecorder:
-    """A look at the leaves of one call, of which many are alike: they share a record."""
+    """Makes a `Leaf` for each leaf of one call. Of the many that are alike, one is shared.
+
+    Args:
+        filtered: Whether all that is not an array is static, as under `equinox.filter_jit`.
+        abstract: Whether only the abstract value counts, as in `lower` and `eval_shape`.
+    """
 
     def __init__(self, *, filtered: bool = False, abstract: bool = False) -> None:
-        """Start with no record.
-
-        Args:
-            filtered: Whether all that is no array is static, as under `equinox.filter_jit`.
-            abstract: Whether only the abstract value counts, as in `lower` and `eval_shape`.
-        """
         self._filtered = filtered
         self._abstract = abstract
         self._usual = not (filtered or abstract)
         self._known: dict[Any, Leaf] = {}
 
     def __call__(self, value: Any) -> Leaf:
-        """Return the record of one leaf."""
         key: Any = None
         kind: type = type(value)
         if not self._usual:
-            return self._look(value)
+            return self._record(value)
         if kind in _ARRAYS and not value.is_deleted():
             key = value.aval, value.sharding, value.committed
         elif kind is float or kind is bool or (kind is int and _SMALL <= value < -_SMALL):
@@ -121,13 +119,13 @@ class LeafRecorder:
         elif kind is np.ndarray:
             key = value.shape, value.dtype
         if key is None:
-            return self._look(value)
+            return self._record(value)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._look(value)
+            found = self._known[key] = self._record(value)
         return found
 
-    def _look(self, value: Any) -> Leaf:
+    def _record(self, value: Any) -> Leaf:
         kind = _KINDS.get(type(value)) or _kind_of(value)
         array_types: Any = (jax.Array, np.ndarray, np.generic)  # Any: it says nothing of `value`
         if self._filtered and not isinstance(value, array_types):
@@ -141,11 +139,12 @@ class LeafRecorder:
                     return Leaf(LeafKind.INVALID, aval, value=_DELETED)
                 return Leaf(kind, aval, value.dtype, value.sharding, value.committed)
         except Exception as error:  # noqa: BLE001  # whatever the type's own handler raises
-            return _unlike(value) or Leaf(LeafKind.INVALID, None, value=_refusal(value, error))
+            refusal = f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"
+            return _sometimes_taken(value) or Leaf(LeafKind.INVALID, None, value=refusal)
         return Leaf(kind, aval, getattr(value, "dtype", type(value)))
 
 
-def say_sharding(sharding: Any) -> str:
+def format_sharding(sharding: Any) -> str:
     """Return a sharding in short: the device, or the partition and the mesh."""
     devices = sorted(str(device) for device in sharding.device_set)
     spec = getattr(sharding, "spec", None)
@@ -156,7 +155,7 @@ def say_sharding(sharding: Any) -> str:
 
 
 def device_order(sharding: Any) -> tuple[Any, ...]:
-    """Return the devices of a sharding in its order, which JAX wants to be one for a call."""
+    """Return the devices of a sharding in its order, which must be one for all of a call."""
     mesh = getattr(sharding, "mesh", None)
     if mesh is not None:
         return tuple(mesh.devices.flat)
@@ -164,7 +163,7 @@ def device_order(sharding: Any) -> tuple[Any, ...]:
 
 
 def same_program(one: Leaf, other: Leaf) -> bool:
-    """Whether two leaves of one place of a tree share a program."""
+    """Return whether two leaves at one place of a tree share a program."""
     if one.kind is LeafKind.STATIC or other.kind is LeafKind.STATIC:
         return one.kind is other.kind and same_entry(one.value, other.value) is True
     if not _REFUSED.isdisjoint((one.kind, other.kind)):
@@ -173,7 +172,7 @@ def same_program(one: Leaf, other: Leaf) -> bool:
 
 
 def same_lowering(one: Leaf, other: Leaf) -> bool:
-    """Whether JAX lowers and compiles for the one as for the other."""
+    """Return whether JAX lowers and compiles for the one as for the other."""
     mine, its = one.lowered_sharding, other.lowered_sharding
     if mine is None or its is None:
         return mine is its
@@ -183,14 +182,14 @@ def same_lowering(one: Leaf, other: Leaf) -> bool:
 
 
 def same_dispatch(one: Leaf, other: Leaf) -> bool:
-    """Whether the one finds the dispatch entry of the other, if they share a program."""
+    """Return whether the one hits the dispatch cache of the other, if they share a program."""
     if one.kind is LeafKind.STATIC:
         return True
     if (one.kind in _ON_DEVICE) != (other.kind in _ON_DEVICE):
         return False
     if one.kind in _ON_DEVICE:
         return one.committed == other.committed and bool(one.sharding == other.sharding)
-    # To the dispatch a Python bool is weakly typed, though its abstract value is not.
+    # The dispatch takes a Python bool as weakly typed, though its abstract value is not.
     python = LeafKind.PYTHON_SCALAR
     return (one.kind is python) == (other.kind is python)
 
@@ -202,7 +201,7 @@ _SMALL: Final = -(2**31)
 _ON_DEVICE: Final = frozenset({LeafKind.JAX_ARRAY, LeafKind.PRNG_KEY})
 
 _ARRAYS: Final[set[type]] = set()
-"""The types of JAX's arrays that have been met: there is one."""
+"""The types of JAX's arrays that have been met so far: in practice there is one."""
 
 _KINDS: Final[dict[type, LeafKind]] = {
     bool: LeafKind.PYTHON_SCALAR,
@@ -212,7 +211,7 @@ _KINDS: Final[dict[type, LeafKind]] = {
     np.ndarray: LeafKind.NUMPY_ARRAY,
 }
 LEAF_TYPES: Final = _KINDS.keys()
-"""Types that are no pytree nodes, for certain; more are added as they are met."""
+"""Types that are certainly not pytree nodes; more are added as they are met."""
 
 
 def _kind_of(value: Any) -> LeafKind:
@@ -242,14 +241,14 @@ _BASES: Final[tuple[tuple[Any, LeafKind], ...]] = (
     (jax.ShapeDtypeStruct, LeafKind.SHAPE_DTYPE_STRUCT),
 )
 _KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
-"""The modules whose types live as long as the process: a table may hold them."""
+"""Modules whose types live as long as the process, so that a table may hold them."""
 
 
 _REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
 
 
-def _unlike(value: Any) -> Leaf | None:
-    """Look at an array of NumPy that JAX takes only if it has met a plain one: masked, say."""
+def _sometimes_taken(value: Any) -> Leaf | None:
+    """Return the record of an array that JAX takes only after a plain one: masked, say."""
     if not isinstance(value, np.ndarray):
         return None
     try:
@@ -258,7 +257,3 @@ def _unlike(value: Any) -> Leaf | None:
     except Exception:  # noqa: BLE001  # not of any dtype that JAX has
         return None
     return Leaf(LeafKind.OTHER, aval, value.dtype)
-
-
-def _refusal(value: Any, error: Exception) -> str:
-    return f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"

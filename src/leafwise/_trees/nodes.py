@@ -1,8 +1,7 @@
-"""The nodes of an argument tree: their classes, their statics by name, and their steps."""
+"""The nodes of a pytree: their classes, their statics by name, and the steps to their children."""
 
 import dataclasses
 import functools
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -11,15 +10,21 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._classes.fields import By
 from leafwise._classes.foreign import key_in
+from leafwise._classes.options import By
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._trees.leaves import LEAF_TYPES
-from leafwise._trees.paths import Steps, name_in, step_of
+from leafwise._trees.paths import Steps, field_name, name_in, step_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
+
+Statics = tuple[tuple[str, ...], tuple[Any, ...]]
+"""The names of statics, and their values."""
+
+Data = dict[str, Any]
+"""Values by name, each the next step of a path."""
 
 
 class Node:
@@ -29,7 +34,7 @@ class Node:
         cls: Its class.
         aux: Its aux_data, which JAX compares with ``!=``.
         values: Its statics.
-        data: What its aux_data says of the values by name, for a node without statics.
+        data: The values that its aux_data lists by name, for a node without statics.
         children: Nodes, and the places of leaves among the leaves of the whole tree.
         start: The place of its first leaf.
         stop: The place behind its last leaf.
@@ -40,18 +45,17 @@ class Node:
         "values",
     )
 
-    def __init__(  # noqa: PLR0917  # made for each node: positions are quicker
+    def __init__(  # noqa: PLR0917  # made for each node: positions are faster
         self,
         cls: type,
         aux: Any,
-        statics: "Statics | None",
+        statics: Statics | None,
         keys: Sequence[Any],
         children: list["Node | int"],
         start: int,
         stop: int,
-        data: "Data | None" = None,
+        data: Data | None = None,
     ) -> None:
-        """Keep it all; names of statics and steps are made when they are asked for."""
         self.cls = cls
         self.aux = aux
         self.data: Data = {} if data is None else data
@@ -83,13 +87,13 @@ class Node:
         return isinstance(self.aux, StaticKey)
 
     def compared_by(self, name: str) -> By | None:
-        """Return how the functions in a static are compared; None if not by a key of leafwise."""
+        """Return how functions in a static are compared; None if not by a key of leafwise."""
         if not self.is_keyed:
             return None
         return "content" if name[1:] in content_names(self.aux.owner) else "identity"
 
     def is_hash_node(self, place: int) -> bool:
-        """Whether a child only carries bits of the statics (``many_statics=True``)."""
+        """Return whether a child only carries bits of the statics (``many_statics=True``)."""
         child = self.children[place]
         return isinstance(child, Node) and is_hash_node_type(child.cls)
 
@@ -99,199 +103,24 @@ def is_hash_node_type(cls: type) -> bool:
     return cls.__module__ == "leafwise._statics.hash_nodes"
 
 
-Statics = tuple[tuple[str, ...], tuple[Any, ...]]
-"""The names of statics, and their values."""
-
-Data = dict[str, Any]
-"""Values by name, each the next step of a path."""
-
-
-class TreeWalk:
-    """A walk over argument trees that collects their leaves.
-
-    Attributes:
-        leaves: What `look` made of each leaf, in JAX's order.
-    """
-
-    def __init__(self, look: Callable[[Any], Any], plain: AbstractSet[type]) -> None:
-        """Start with no leaf.
-
-        Args:
-            look: What to do with a leaf.
-            plain: Types that are known to be leaves.
-        """
-        self.leaves: list[Any] = []
-        self._look = look
-        self._plain = plain
-
-    def node_or_leaf(self, value: Any) -> Node | int:
-        """Walk over one subtree; return its node, or the place of a leaf."""
-        leaves = self.leaves
-        level: Any = None
-        if type(value) not in self._plain:
-            level = _REGISTRY.flatten_one_level_with_keys(value)
-        if level is None:
-            leaves.append(self._look(value))
-            return len(leaves) - 1
-        pairs, aux = level
-        start = len(leaves)
-        children = [self.node_or_leaf(child) for _, child in pairs]
-        return _node(value, pairs, aux, children, start, len(leaves))
-
-
-def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
-    """Return a node by itself, and the values of its children; None for a leaf.
-
-    Raises:
-        Exception: Whatever the flatten of its class raises.
-    """
-    level: Any = _REGISTRY.flatten_one_level_with_keys(value)
-    if level is None:
-        return None
-    pairs, aux = level
-    return _node(value, pairs, aux, [], 0, 0), [child for _, child in pairs]
-
-
-def _node(  # noqa: PLR0917  # as `Node` itself
-    value: Any,
-    pairs: Sequence[tuple[Any, Any]],
-    aux: Any,
-    children: list[Node | int],
-    start: int,
-    stop: int,
-) -> Node:
-    cls: type = type(value)
-    key = aux if isinstance(aux, StaticKey) else key_in(value)
-    if key is not None:
-        keys: Sequence[Any] = [each for each, _ in pairs]
-        return Node(cls, key, None, keys, children, start, stop)
-    keys = _keys_of(cls, pairs)
-    statics = _statics_of(value, cls, aux, keys)
-    data = _named_data(value, aux) if statics is _NOTHING else None
-    return Node(cls, aux, statics, keys, children, start, stop, data)
-
-
-def _named_data(value: Any, aux: Any) -> Data | None:
-    """Return the attributes that aux_data lists with their names, as that of flax.nnx does.
-
-    It has them as pairs, or as a tuple of names before a tuple of values. What is no attribute
-    of that value is no name.
-    """
-    held = getattr(value, "__dict__", None) if aux and isinstance(aux, tuple) else None
-    if not held:
-        return None
-    parts: Sequence[Any] = [part for part in aux if isinstance(part, tuple)]
-    lists: list[Any] = [aux, *parts, *(zip(*two, strict=False) for two in pairwise(parts))]
-    for each in lists[::-1]:
-        pairs = list(each)
-        if pairs and all(_is_held(pair, held) for pair in pairs):
-            return {f".{name}": item for name, item in pairs}
-    return None
-
-
-def _is_held(pair: Any, held: Any) -> bool:
-    if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004
-        return False
-    name, item = pair
-    return isinstance(name, str) and held.get(name, MISSING) is item
-
-
-def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
-    """Return the keys of the children, as JAX names them; texts where it has no names."""
-    keys: list[Any] = [key for key, _ in pairs]
-    fields = getattr(cls, "_fields", None)
-    if fields is not None and issubclass(cls, tuple) and len(fields) == len(pairs):
-        # JAX 0.10 names every child of a namedtuple after the first.
-        return [f".{name}" for name in fields]
-    if cls is jax.tree_util.Partial:
-        return [".args", ".keywords"]
-    if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey and dataclasses.is_dataclass(cls):
-        names = _CHILD_NAMES.setdefault(cls, lambda: _found_names(cls))
-        return names if len(names) == len(keys) else keys
-    return keys
-
-
-_CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
-
-
-def _field_names(cls: Any) -> list[str]:
-    """Return the steps to children that were registered without names, if they can be found.
-
-    An instance that was never constructed, with an object of its own in each field, is
-    flattened: the children are the fields.
-    """
-    probe: Any = object.__new__(cls)
-    names = {}
-    for field in dataclasses.fields(cls):
-        value = object()
-        names[id(value)] = f".{field.name}", value
-        object.__setattr__(probe, field.name, value)
-    children, _ = _REGISTRY.flatten_one_level(probe)
-    return [names[id(child)][0] for child in children]
-
-
-def _found_names(cls: type) -> list[str]:
-    try:
-        return _field_names(cls)
-    except Exception:  # noqa: BLE001  # a flatten that computes: then there are no names
-        return []
-
-
-_NOTHING: Final[Statics] = ((), ())
-
-
-def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics:
-    """Return the statics of a node by name, as far as names can be found."""
-    if aux is None or cls is dict:
-        return _NOTHING
-    if dataclasses.is_dataclass(cls):
-        steps = tuple([step_of(key) for key in keys])
-        pairs = [(name, getattr(value, name, MISSING)) for name in _fields_but(cls, steps)]
-        found = [(f".{name}", item) for name, item in pairs if item is not MISSING]
-        return tuple(name for name, _ in found), tuple(item for _, item in found)
-    if cls is jax.tree_util.Partial:
-        return (".func",), (aux,)
-    if cls is defaultdict:
-        return (".default_factory",), (aux[0],)
-    return _NOTHING
-
-
-_STATIC_FIELDS: Final[ClassMap[dict[tuple[str, ...], tuple[str, ...]]]] = ClassMap()
-
-
-def _fields_but(cls: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the fields of a dataclass that are no children; none if children have no names."""
-    known = _STATIC_FIELDS.setdefault(cls, dict)
-    if steps not in known:
-        children = {_FIELD_STEP.sub(r"\1", step) for step in steps}
-        named = children.isdisjoint(steps)  # an index is no name
-        names = [field.name for field in dataclasses.fields(cls) if field.name not in children]
-        known[steps] = tuple(names) if named else ()
-    return known[steps]
-
-
-_FIELD_STEP: Final = re.compile(r"^(?:\.|\[')(\w+)(?:'\])?$")
-
-
 class FlatTree:
-    """The leaves of one tree, and where they stand.
+    """A flattened tree: its leaves, and on demand its nodes and paths.
 
     Attributes:
         tree: The tree.
         leaves: Its leaves, in JAX's order.
-        structure: Its structure.
+        treedef: Its treedef.
     """
 
     def __init__(self, tree: Any) -> None:
-        """Flatten the tree; what else is needed is found when it is asked for."""
         self.tree = tree
         flat: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)
-        self.leaves, self.structure = flat
+        self.leaves, self.treedef = flat
 
     @functools.cached_property
     def root(self) -> Node | int:
         """The tree as nodes and places of leaves."""
-        return TreeWalk(_itself, LEAF_TYPES).node_or_leaf(self.tree)
+        return TreeWalk(lambda leaf: leaf, LEAF_TYPES).node_or_leaf(self.tree)
 
     @functools.cached_property
     def paths(self) -> list[Steps]:
@@ -321,5 +150,158 @@ class FlatTree:
         return self.name(self.paths[leaf])
 
 
-def _itself(leaf: Any) -> Any:
-    return leaf
+class TreeWalk:
+    """A walk over trees that collects their leaves.
+
+    Args:
+        record: Returns what to collect of a leaf.
+        plain: Types that are known to be leaves.
+
+    Attributes:
+        leaves: What `record` returned for each leaf, in JAX's order.
+    """
+
+    def __init__(self, record: Callable[[Any], Any], plain: AbstractSet[type]) -> None:
+        self.leaves: list[Any] = []
+        self._record = record
+        self._plain = plain
+
+    def node_or_leaf(self, value: Any) -> Node | int:
+        """Walk over one subtree; return its node, or the place of a leaf."""
+        leaves = self.leaves
+        level: Any = None
+        if type(value) not in self._plain:
+            level = _REGISTRY.flatten_one_level_with_keys(value)
+        if level is None:
+            leaves.append(self._record(value))
+            return len(leaves) - 1
+        pairs, aux = level
+        start = len(leaves)
+        children = [self.node_or_leaf(child) for _, child in pairs]
+        return _node(value, pairs, aux, children, start, len(leaves))
+
+
+def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
+    """Return a node by itself, and the values of its children; None for a leaf.
+
+    Raises:
+        Exception: Whatever the flatten of its class raises.
+    """
+    level: Any = _REGISTRY.flatten_one_level_with_keys(value)
+    if level is None:
+        return None
+    pairs, aux = level
+    return _node(value, pairs, aux, [], 0, 0), [child for _, child in pairs]
+
+
+def _node(  # noqa: PLR0917  # for each node, like `Node.__init__`
+    value: Any,
+    pairs: Sequence[tuple[Any, Any]],
+    aux: Any,
+    children: list[Node | int],
+    start: int,
+    stop: int,
+) -> Node:
+    cls: type = type(value)
+    key = aux if isinstance(aux, StaticKey) else key_in(value)
+    if key is not None:
+        keys: Sequence[Any] = [each for each, _ in pairs]
+        return Node(cls, key, None, keys, children, start, stop)
+    keys = _keys_of(cls, pairs)
+    statics = _statics_of(value, cls, aux, keys)
+    data = _named_data(value, aux) if statics is _NOTHING else None
+    return Node(cls, aux, statics, keys, children, start, stop, data)
+
+
+def _named_data(value: Any, aux: Any) -> Data | None:
+    """Return the attributes that aux_data lists with their names, as that of flax.nnx does.
+
+    It has them as pairs, or as a tuple of names before a tuple of values. Pairs that are not
+    attributes of the value with just this content do not count.
+    """
+    own = getattr(value, "__dict__", None) if aux and isinstance(aux, tuple) else None
+    if not own:
+        return None
+    parts: Sequence[Any] = [part for part in aux if isinstance(part, tuple)]
+    lists: list[Any] = [aux, *parts, *(zip(*two, strict=False) for two in pairwise(parts))]
+    for each in lists[::-1]:
+        pairs = list(each)
+        if pairs and all(_is_attribute(pair, own) for pair in pairs):
+            return {f".{name}": item for name, item in pairs}
+    return None
+
+
+def _is_attribute(pair: Any, own: dict[str, Any]) -> bool:
+    if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004
+        return False
+    name, item = pair
+    return isinstance(name, str) and own.get(name, MISSING) is item
+
+
+def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
+    """Return the keys of the children, as JAX names them; texts where it has no names."""
+    keys: list[Any] = [key for key, _ in pairs]
+    fields = getattr(cls, "_fields", None)
+    if fields is not None and issubclass(cls, tuple) and len(fields) == len(pairs):
+        # JAX 0.10 names every child of a namedtuple after the first.
+        return [f".{name}" for name in fields]
+    if cls is jax.tree_util.Partial:
+        return [".args", ".keywords"]
+    if keys and type(keys[0]) is jax.tree_util.FlattenedIndexKey and dataclasses.is_dataclass(cls):
+        names = _CHILD_NAMES.setdefault(cls, lambda: _find_child_names(cls))
+        return names if len(names) == len(keys) else keys
+    return keys
+
+
+_CHILD_NAMES: Final[ClassMap[list[str]]] = ClassMap()
+
+
+def _find_child_names(cls: Any) -> list[str]:
+    """Return the steps to children that were registered without names, if they can be found.
+
+    An instance that was never constructed, with an object of its own in each field, is
+    flattened: the children are the fields.
+    """
+    names = {}
+    try:
+        probe: Any = object.__new__(cls)
+        for field in dataclasses.fields(cls):
+            value = object()
+            names[id(value)] = f".{field.name}", value
+            object.__setattr__(probe, field.name, value)
+        children, _ = _REGISTRY.flatten_one_level(probe)
+        return [names[id(child)][0] for child in children]
+    except Exception:  # noqa: BLE001  # a flatten that computes: then there are no names
+        return []
+
+
+_NOTHING: Final[Statics] = ((), ())
+
+
+def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics:
+    """Return the statics of a node by name, as far as names can be found."""
+    if aux is None or cls is dict:
+        return _NOTHING
+    if dataclasses.is_dataclass(cls):
+        steps = tuple([step_of(key) for key in keys])
+        pairs = [(name, getattr(value, name, MISSING)) for name in _fields_but(cls, steps)]
+        found = [(f".{name}", item) for name, item in pairs if item is not MISSING]
+        return tuple(name for name, _ in found), tuple(item for _, item in found)
+    if cls is jax.tree_util.Partial:
+        return (".func",), (aux,)
+    if cls is defaultdict:
+        return (".default_factory",), (aux[0],)
+    return _NOTHING
+
+
+_STATIC_FIELDS: Final[ClassMap[dict[tuple[str, ...], tuple[str, ...]]]] = ClassMap()
+
+
+def _fields_but(cls: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the fields of a dataclass that are not children; none if children have no names."""
+    known = _STATIC_FIELDS.setdefault(cls, dict)
+    if steps not in known:
+        children = set(map(field_name, steps))
+        names = [field.name for field in dataclasses.fields(cls) if field.name not in children]
+        known[steps] = () if None in children else tuple(names)
+    return known[steps]

@@ -1,4 +1,4 @@
-"""Paths: the texts that name a place in a tree, and the steps that they are made of.
+"""Paths: the texts that name places in a tree, and the steps that they consist of.
 
 A path is a tuple of steps, each a text: ``.encoder``, ``[0]``, ``['a b']``. Their
 concatenation, without the first dot, is what leafwise prints everywhere.
@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"[^.\[\]*\s][^.\[\]*]*|\*\*?")
 
 
 def step_of(key: Any) -> str:
-    """Return the step that a key of JAX stands for; a text is one already."""
+    """Return a key of JAX as a step; a text is one already."""
     kind = type(key)
     if kind is jax.tree_util.GetAttrKey:
         return f".{key.name}"
@@ -44,30 +44,38 @@ def step_of(key: Any) -> str:
     return str(key)  # a text of ours, or a key type of the user's own
 
 
-def show(steps: Iterable[str]) -> str:
-    """Return a path as it is printed; the tree itself is the empty text."""
+@functools.lru_cache
+def field_name(step: str) -> str | None:
+    """Return the name in ``.name`` or ``['name']``; None if a step is not of that form."""
+    found = _FIELD_STEP.fullmatch(step)
+    return found and (found[1] or found[2])
+
+
+_FIELD_STEP: Final = re.compile(r"\.(\w+)|\['(\w+)'\]")
+
+
+def format_path(steps: Iterable[str]) -> str:
+    """Return a path as it is printed: ``encoder.w``; the tree itself is the empty text."""
     texts = [_PATTERNS.get(step, step) for step in steps]
     return "".join(texts).removeprefix(".")
 
 
 def name_in(tree: Any, steps: Iterable[str]) -> str:
     """Return ``Model.encoder.w``, for a message."""
-    path = show(steps)
+    path = format_path(steps)
     return f"{type(tree).__name__}{'' if path[:1] in ('', '[') else '.'}{path}"
 
 
-def format_path(tree: Any, steps: Steps, cls: type) -> str:
-    """Return what stands at a path, for a message."""
-    return (
-        f"{name_in(tree, steps)} is a {cls.__name__}" if steps else f"the tree is a {cls.__name__}"
-    )
+def format_node(tree: Any, steps: Steps, cls: type) -> str:
+    """Return ``Model.encoder is a Encoder``, for a message."""
+    return f"{name_in(tree, steps) if steps else 'the tree'} is a {cls.__name__}"
 
 
 def steps_of(path: Any) -> Steps:
     """Return the steps of a path: of a text, or of a key path of JAX.
 
     Raises:
-        PathError: The text is no path.
+        PathError: The text is not a path.
         TypeError: It is neither.
     """
     if isinstance(path, str):
@@ -86,7 +94,7 @@ def parse(text: str) -> Steps:
     """Return the steps of a path's text.
 
     Raises:
-        PathError: It is no path.
+        PathError: It is not a path.
     """
     steps: list[str] = []
     place = 0
@@ -94,12 +102,12 @@ def parse(text: str) -> Steps:
         if text[place] == "[":
             step, place = _item(text, place)
         else:
-            # The first name has no dot, and neither has a key of the user's own: `/w`.
+            # The first name has no dot, and neither has a key of the user's own class: `/w`.
             start = place + (text[place] == ".")
             name = _NAME.match(text, start)
             own = text[place - 1] == "]" and not (text[place].isalnum() or text[place] in "_*")
             if name is None or (start == place and place and not own):
-                raise _no_path(text, start)
+                raise _not_a_path(text, start)
             step = name[0] if name[0] in (ANY, DEEP) else f".{name[0]}"
             place = name.end()
         steps.append(step)
@@ -117,18 +125,18 @@ def _item(text: str, start: int) -> tuple[str, int]:
         try:
             return f"[{ast.literal_eval(inside)!r}]", end + 1
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            # The repr of an object: no literal, and taken as it is.
+            # The repr of an object, which is not a literal: it stays as it is.
             if balanced is None and inside and inside.count("[") == inside.count("]"):
                 balanced = f"[{inside}]", end + 1
         end = text.find("]", end + 1)
     if balanced is None:
-        raise _no_path(text, start)
+        raise _not_a_path(text, start)
     return balanced
 
 
-def _no_path(text: str, place: int) -> PathError:
+def _not_a_path(text: str, place: int) -> PathError:
     return PathError(
-        f"{text!r} is no path: it stops being one at {text[place:]!r}\n"
+        f"{text!r} is not a path: it stops being one at {text[place:]!r}\n"
         f"  fix: write it as leafwise prints it: 'encoder.act', 'layers[0].w', \"table['a b']\"; "
         f"in lw.where `*` stands for one step and `**` for any number"
     )
@@ -151,7 +159,7 @@ def place_of(steps: Sequence[str], wanted: str) -> int | None:
         return steps.index(wanted)
     if wanted.startswith(".") and wanted[1:] in steps:  # the text of a key of the user's own
         return steps.index(wanted[1:])
-    if flat := _FLAT.fullmatch(wanted):  # JAX's key where it has no name and we have
+    if flat := _FLAT.fullmatch(wanted):  # JAX's key for a child that has a name here alone
         place = int(flat[1])
         return place if place < len(steps) else None
     if wanted.startswith("[-") and wanted[2:-1].isdecimal() and steps and steps[0] == "[0]":
@@ -160,26 +168,45 @@ def place_of(steps: Sequence[str], wanted: str) -> int | None:
     return None
 
 
-_MANY: Final = 50_000
-"""So many paths are known, for one that is there with another step."""
-
-_MOST: Final = 2000
-"""Among so many the one that reads most alike is looked for, which takes longer."""
-
-
-def nearest(
-    wanted: Steps, wrong: int, siblings: Sequence[str], paths: Iterable[Steps]
-) -> Steps | None:
-    """Return the path that was most likely meant.
+def nowhere(
+    path: str,
+    wanted: Steps,
+    wrong: int,
+    why: str,
+    *,
+    siblings: Sequence[str],
+    paths: Iterable[Steps],
+) -> PathError:
+    """Return the error for a path that leads to no part of a tree.
 
     Args:
-        wanted: The path that leads nowhere.
-        wrong: Which of its steps is not there.
+        path: The path as it was given.
+        wanted: Its steps.
+        wrong: Which of them is not there.
+        why: What is there instead, or what is wrong with it.
         siblings: The steps that are there instead.
         paths: All paths of the tree.
     """
+    at = format_path(wanted[: wrong + 1])
+    where = f", from {at!r} on" if len(wanted) > wrong + 1 else ""
+    meant = nearest_path(wanted, wrong, siblings, paths)
+    nearest = "" if meant is None else f"\n  nearest: {format_path(meant)!r}"
+    return PathError(f"{path!r} leads nowhere{where}: {why}{nearest}")
+
+
+_MOST_KNOWN: Final = 50_000
+"""How many paths of the tree are searched for one with the same ending."""
+
+_MOST_COMPARED: Final = 2000
+"""How many are compared by their texts, which takes longer."""
+
+
+def nearest_path(
+    wanted: Steps, wrong: int, siblings: Sequence[str], paths: Iterable[Steps]
+) -> Steps | None:
+    """Return the path that was most likely meant; see `nowhere` for the arguments."""
     close = difflib.get_close_matches(wanted[wrong], siblings, 1)
-    known = [steps for steps, _ in zip(paths, range(_MANY), strict=False) if steps]
+    known = [steps for steps, _ in zip(paths, range(_MOST_KNOWN), strict=False) if steps]
     if close:
         here = (*wanted[:wrong], close[0])
         meant = (*here, *wanted[wrong + 1 :])
@@ -188,13 +215,13 @@ def nearest(
     ending = [steps for steps in known if steps[-len(wanted) :] == wanted]
     if ending:
         return min(ending, key=len)
-    texts = {show(steps): steps for steps in known[:_MOST]}
-    found = difflib.get_close_matches(show(wanted), texts, 1, 0.0)
+    texts = {format_path(steps): steps for steps in known[:_MOST_COMPARED]}
+    found = difflib.get_close_matches(format_path(wanted), texts, 1, 0.0)
     return texts[found[0]] if found else None
 
 
-def format_steps(steps: Sequence[str]) -> str:
-    """Return what can be reached from a node, for a message."""
+def format_children(steps: Sequence[str]) -> str:
+    """Return ``it has w, b`` for the steps from a node, for a message."""
     items = [step for step in steps if step.startswith("[") and step[1:-1].isdecimal()]
     if len(items) == len(steps) > 1:
         return f"it has {items[0]} to {items[-1]}"

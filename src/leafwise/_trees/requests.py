@@ -1,4 +1,4 @@
-"""What is asked for at places of a tree, sorted by where it is asked for."""
+"""Requests for values at places of a tree, and how they are passed down to its parts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,23 +8,23 @@ from leafwise._trees.paths import (
     ANY,
     DEEP,
     Steps,
+    format_children,
+    format_node,
     format_path,
-    format_steps,
     name_in,
-    nearest,
+    nowhere,
     place_of,
-    show,
     steps_of,
 )
 from leafwise.errors import PathError, TreeError
 
 
 class Request(NamedTuple):
-    """One thing that is to stand at a place.
+    """One value that is to stand at a place.
 
     Attributes:
         key: The path as it was given.
-        steps: The same, as steps.
+        steps: Its steps.
         value: What is to stand there.
     """
 
@@ -34,15 +34,15 @@ class Request(NamedTuple):
 
 
 def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
-    """Return what is asked for by path.
+    """Return the values by path as requests.
 
     Args:
         asked: The values by path.
-        whose: The function that is asked, for messages.
+        whose: The name of the function that was called, for messages.
 
     Raises:
         PathError: A path cannot be read, or is a pattern.
-        TypeError: It is no mapping, or a key is no path.
+        TypeError: `asked` is not a mapping, or a key is not a path.
     """
     if not isinstance(asked, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"{whose} takes a mapping from paths to values, got {got(asked)}"
@@ -58,51 +58,55 @@ def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
     return found
 
 
-def only(requests: Sequence[Request], depth: int) -> Request | None:
-    """Return the request for the very place that all of these lead to, if there is one.
+def whole_request(requests: Sequence[Request], depth: int) -> Request | None:
+    """Return the request that ends here, for the whole value, if there is one.
+
+    Args:
+        requests: The requests that lead to this place, or through it.
+        depth: How many steps have led to it.
 
     Raises:
-        TreeError: There is another one for it, or for something in it.
+        TreeError: There is one, and another request for this place or for a part of it.
     """
     here = [request for request in requests if len(request.steps) == depth]
     if here and len(requests) > 1:
         other = next(request for request in requests if request is not here[0])
         msg = (
-            f"{_shown(here[0])!r} and {_shown(other)!r} meet: the one takes the place of the other"
-            f"\n  fix: leave one of them out"
+            f"{_text_of(here[0])!r} and {_text_of(other)!r} meet: "
+            f"the one takes the place of the other\n  fix: leave one of them out"
         )
         raise TreeError(msg)
     return here[0] if here else None
 
 
-def _shown(request: Request) -> str:
-    return request.key if isinstance(request.key, str) else show(request.steps)
+def _text_of(request: Request) -> str:
+    return request.key if isinstance(request.key, str) else format_path(request.steps)
 
 
-def by_place(
+def group_by_part(
     requests: Sequence[Request],
     depth: int,
     steps: Sequence[str],
-    lost: Callable[[Request], Exception],
+    make_error: Callable[[Request], Exception],
 ) -> dict[int, list[Request]]:
-    """Return the requests by the part of a value that they lead into.
+    """Group requests by the part of a value that they lead into.
 
     Args:
-        requests: What is asked for in the value.
+        requests: The requests for parts of the value.
         depth: How many steps have led to it.
         steps: The steps to its parts.
-        lost: Returns the error for a request that leads to no part.
+        make_error: Returns the error for a request that leads to no part.
     """
     found: dict[int, list[Request]] = {}
     for request in requests:
         place = place_of(steps, request.steps[depth])
         if place is None:
-            raise lost(request)
+            raise make_error(request)
         found.setdefault(place, []).append(request)
     return found
 
 
-def nowhere(
+def no_such_part(
     request: Request,
     path: Steps,
     value: Any,
@@ -131,9 +135,5 @@ def nowhere(
         if array:
             why += "; for elements of an array: `x.at[0].set(...)`"
     elif not why:
-        why = f"{format_path(tree, path, type(value))}: {format_steps(steps or ())}"
-    at = show(wanted[: len(path) + 1])
-    where = f", from {at!r} on" if len(wanted) > len(path) + 1 else ""
-    meant = nearest(wanted, len(path), steps or (), paths())
-    instead = "" if meant is None else f"\n  nearest: {show(meant)!r}"
-    return PathError(f"{_shown(request)!r} leads nowhere{where}: {why}{instead}")
+        why = f"{format_node(tree, path, type(value))}: {format_children(steps or ())}"
+    return nowhere(_text_of(request), wanted, len(path), why, siblings=steps or (), paths=paths())

@@ -1,4 +1,4 @@
-"""The attributes of an instance of any pytree class, and instances that differ in one of them."""
+"""The roles of attributes, static or dynamic, of any pytree class; copies that differ in one."""
 
 import copy
 import dataclasses
@@ -12,6 +12,7 @@ from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
+from leafwise._objects.attributes import slot_names
 from leafwise._statics.key import KEY
 from leafwise.errors import StaticFieldError
 
@@ -19,10 +20,10 @@ _MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 class Names(NamedTuple):
-    """The names of attributes, by what becomes of them.
+    """The names of attributes, by their role.
 
     Attributes:
-        static: Those that are no part of any leaf. Of a class that declares no fields, only
+        static: Those that are not part of any leaf. For a class that declares no fields, only
             those that its constructor takes or that are in the aux_data: others are caches.
         dynamic: Those that are children, or in them.
     """
@@ -34,7 +35,7 @@ class Names(NamedTuple):
 def field_order(instance: Any) -> list[str]:
     """Return the attributes that an instance is declared to hold, in order.
 
-    Those are the fields of a class that declares them, and else what is set now.
+    Those are the fields of a class that declares them, else the attributes that are set now.
     """
     cls = type(instance)
     if dataclasses.is_dataclass(cls):
@@ -53,8 +54,8 @@ def field_order(instance: Any) -> list[str]:
 def names_of(instance: Any) -> Names:
     """Return the names of the static and of the dynamic attributes of an instance.
 
-    Of a class that leafwise did not register, JAX is asked: an attribute is dynamic if an
-    object in its place becomes a leaf.
+    A class that leafwise did not register is flattened: an attribute is dynamic if an object
+    in its place becomes a leaf.
     """
     cls = type(instance)
     registered = registered_names(cls)
@@ -73,13 +74,13 @@ def names_of(instance: Any) -> Names:
 
 
 def declares_fields(cls: Any) -> bool:
-    """Return whether a class says what its instances hold."""
+    """Return whether a class declares what its instances hold."""
     declared = ("__dataclass_fields__", "__attrs_attrs__", "_fields")
     return any(hasattr(cls, name) for name in declared) or registered_names(cls) is not None
 
 
 def _parameters(cls: Any) -> frozenset[str]:
-    """Return what a constructor takes: an attribute of such a name is no cache."""
+    """Return what a constructor takes: an attribute of such a name is not a cache."""
     try:
         return frozenset(inspect.signature(cls).parameters)
     except (TypeError, ValueError):
@@ -87,9 +88,9 @@ def _parameters(cls: Any) -> frozenset[str]:
 
 
 def is_kept(instance: Any, name: str) -> bool:
-    """Return whether an attribute is in the aux_data: it comes back, or changes that.
+    """Return whether an attribute is in the aux_data: unflatten restores it, or aux_data changes.
 
-    A class that does not take an object in its place, and says so, has it there.
+    A class that raises for an object in its place has it there.
     """
     sentinel = object()
     registry = jax.tree_util.default_registry
@@ -115,23 +116,23 @@ def _is_dynamic(instance: Any, name: str) -> bool:
 
 
 def _is_among_leaves(instance: Any, name: str) -> bool:
-    """Return whether all that an attribute holds are leaves of the instance."""
+    """Return whether everything in an attribute is a leaf of the instance."""
     try:
         mine = jax.tree_util.tree_leaves(getattr(instance, name))
         known = {id(leaf) for leaf in jax.tree_util.tree_leaves(instance)}
-    except Exception:  # noqa: BLE001  # as above
+    except Exception:  # noqa: BLE001  # the user's own code
         return False
     return bool(mine) and all(id(leaf) in known for leaf in mine)
 
 
 def exchange(base: Any, name: str, value: Any) -> Any:
-    """Return the instance with one attribute exchanged; its constructor does not run.
+    """Return a copy with one other attribute; the constructor does not run.
 
     A constructor may compute other fields from this one: these stay as they are, since
     a retrace must be due to this field alone.
 
     Raises:
-        StaticFieldError: The value is no key, and the class is one of leafwise's.
+        StaticFieldError: No key can be made of the value, and the class is one of leafwise's.
     """
     cls = type(base)
     if is_decorated(cls):
@@ -151,8 +152,8 @@ def exchange(base: Any, name: str, value: Any) -> Any:
 def try_exchange(base: Any, name: str, value: Any) -> Any | None:
     """Return what `exchange` does, or None if the class takes no such static.
 
-    A copy of a function need not be one that can be compared by content, although the
-    function is: this is no fault of the class.
+    There are functions that can be compared by content, and their copies cannot. This is not a
+    fault of the class.
     """
     try:
         return exchange(base, name, value)
@@ -161,7 +162,7 @@ def try_exchange(base: Any, name: str, value: Any) -> Any | None:
 
 
 def duplicate(base: Any) -> Any:
-    """Return another instance with the same attributes; no code of its class runs."""
+    """Return a copy with the same attributes; no code of its class runs."""
     cls = type(base)
     solid = next((each for each in cls.__mro__ if not each.__flags__ & _MADE_IN_PYTHON), object)
     if solid is not object:  # a dict, say, with content outside attributes
@@ -178,17 +179,13 @@ def duplicate(base: Any) -> Any:
 def _filled_slots(instance: Any) -> Iterator[str]:
     """Yield the slots of an instance that are filled, those of base classes first."""
     for cls in reversed(type(instance).__mro__):
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else tuple(slots):
-            mangled = name.startswith("__") and not name.endswith("__")
-            attribute = f"_{cls.__name__.lstrip('_')}{name}" if mangled else name
-            hidden = attribute in ("__dict__", "__weakref__", KEY)
-            if not hidden and hasattr(instance, attribute):
-                yield attribute
+        for name in slot_names(cls):
+            if name != KEY and hasattr(instance, name):
+                yield name
 
 
 def prepared_by(cls: Any, name: str) -> FieldSpec | None:
-    """Return the field, if its own converter and check alone decide what is stored."""
+    """Return the field, if its own converter and check alone decide on the stored value."""
     if not is_decorated(cls):
         return None
     spec = spec_of(cls)
@@ -198,10 +195,10 @@ def prepared_by(cls: Any, name: str) -> FieldSpec | None:
 
 
 def stored_value(made: Any, name: str, given: Any) -> Any:
-    """Return what a class has made of an argument.
+    """Return the value that a class has stored for an argument.
 
-    It is read from the instance, whose statics stand behind the key, only where a
-    constructor of the user's could have changed it: the key is what is under test.
+    It is read from the instance only where a constructor of the user's could have changed it.
+    A static read there comes from the key, and the key is what is under test.
     """
     field = prepared_by(type(made), name)
     return getattr(made, name) if field is None else field.prepare(given)

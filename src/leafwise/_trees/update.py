@@ -1,4 +1,4 @@
-"""`update`: a copy of a tree with other values at some places, however deep."""
+"""`update` and `replace`: copies of a tree, or of an instance, with other values in some places."""
 
 import dataclasses
 import difflib
@@ -9,9 +9,15 @@ from leafwise._classes.instance import exchange
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.attributes import has_generated_init
-from leafwise._trees.exchange import exchanged, parts_of
+from leafwise._trees.exchange import copy_with_parts, parts_of
 from leafwise._trees.paths import Steps, name_in
-from leafwise._trees.requests import Request, by_place, nowhere, only, requests_of
+from leafwise._trees.requests import (
+    Request,
+    group_by_part,
+    no_such_part,
+    requests_of,
+    whole_request,
+)
 
 T = TypeVar("T")
 Path = TypeVar("Path", bound=str | tuple[Any, ...])
@@ -23,12 +29,12 @@ def update(tree: T, changes: Mapping[Path, Any]) -> T:
     Takes any tree, and leads into static values too: ``"config.depth"`` where ``config`` is a
     static field that holds a frozen dataclass, a tuple, a `FrozenMapping` or a partial.
 
-    Every object on the way is made anew, from the inside out, with all changes at once, and
+    Every object on the way is rebuilt, from the inside out, with all changes at once, and
     validated as `replace` does: a generated constructor runs, with converters, checks, and
     the validation of statics. One written by hand does not run, and neither does one that
-    does not take the fields that change (``init=False``): the fields are exchanged, the
-    changed ones converted and checked. Of an equinox module ``__check_init__`` runs then,
-    too. All else is the same objects as before.
+    does not take the fields that change (``init=False``): the fields are set, the changed
+    ones converted and checked. For an equinox module ``__check_init__`` runs then, too. All
+    other objects stay the same objects.
 
     Args:
         tree: Any tree; it stays as it is.
@@ -41,7 +47,7 @@ def update(tree: T, changes: Mapping[Path, Any]) -> T:
     Raises:
         PathError: A path leads nowhere; the message has the nearest one.
         TreeError: Two changes meet: one is at, or in, the place of the other.
-        TypeError: `changes` is no mapping from paths, or an object cannot be copied.
+        TypeError: `changes` is not a mapping from paths, or an object cannot be copied.
         Exception: What constructors, converters and checks raise, with a note that says
             where.
 
@@ -58,27 +64,29 @@ def update(tree: T, changes: Mapping[Path, Any]) -> T:
 
 
 def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) -> Any:
-    whole = only(requests, len(path))
+    whole = whole_request(requests, len(path))
     if whole is not None:
         return whole.value
     parts = parts_of(value)
     steps = () if parts is None else parts.steps
 
-    def lost(request: Request) -> Exception:
+    def make_error(request: Request) -> Exception:
         there = None if parts is None else steps
-        return nowhere(request, path, value, steps=there, tree=tree, paths=lambda: _paths(tree))
+        return no_such_part(
+            request, path, value, steps=there, tree=tree, paths=lambda: _paths(tree)
+        )
 
-    places = by_place(requests, len(path), steps, lost)
-    if parts is None:  # it was no place of any request's: that would have been an error
+    places = group_by_part(requests, len(path), steps, make_error)
+    if parts is None:  # then there is no request either: one that leads on would have raised
         return value
     changes: dict[str, Any] = {}
     for place, inside in places.items():
         step = steps[place]
         changes[step] = _updated(parts.read(place), inside, (*path, step), tree)
     try:
-        return exchanged(value, parts, changes)
+        return copy_with_parts(value, parts, changes)
     except Exception as error:
-        error.add_note(f"in lw.update, where {name_in(tree, path)} is made anew")
+        error.add_note(f"in lw.update, where {name_in(tree, path)} is rebuilt")
         raise
 
 
@@ -101,9 +109,9 @@ def replace(obj: T, /, **changes: Any) -> T:
 
     The constructor runs, as in `dataclasses.replace`: converters, checks and the
     validation of statics included. A constructor that was written by hand may take other
-    arguments than fields, so it does not run: the fields are exchanged, the changed ones
-    converted and checked, and the statics validated. So it is for every equinox module, whose
-    ``__check_init__`` runs then. `leafwise.update` does the same at any depth.
+    arguments than fields, so it does not run: the fields are set, the changed ones converted
+    and checked, and the statics validated. The same holds for every equinox module, whose
+    ``__check_init__`` runs then. `leafwise.update` does this at any depth.
 
     Args:
         obj: An instance of a pytree class (or of any dataclass).
@@ -139,16 +147,14 @@ def replace(obj: T, /, **changes: Any) -> T:
     elif is_decorated(type(obj)):
         changed = exchange(obj, changes)
     else:
-        from leafwise._trees.exchange import exchanged, parts_of  # noqa: PLC0415  # seldom
-
         parts = parts_of(obj)
         steps = {f".{name}": value for name, value in changes.items()}
-        changed = obj if parts is None else exchanged(obj, parts, steps)
+        changed = obj if parts is None else copy_with_parts(obj, parts, steps)
     return changed
 
 
 def _constructs_again(cls: type) -> bool:
-    """Whether the constructor takes the fields, and is all that there is to a construction."""
+    """Return whether calling the class with its fields runs nothing but the constructor."""
     if is_decorated(cls):
         return not spec_of(cls).has_own_init
     return type(cls).__call__ is type.__call__ and has_generated_init(cls)

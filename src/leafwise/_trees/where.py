@@ -1,4 +1,4 @@
-"""`where`: which leaves of a tree; and what is made of them: masks, labels, two halves."""
+"""`where`, a selection of leaves; and the masks, labels and two halves that are made from one."""
 
 import dataclasses
 import types
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Where:
-    """A selection of leaves, made by `where`: of any tree, by what it says.
+    """A selection of leaves, made by `where`, for any tree.
 
     Selections are combined with ``&``, ``|`` and ``~``.
     """
@@ -56,7 +56,7 @@ class Where:
         return Where(Not(self.condition))
 
     def __bool__(self) -> bool:
-        """Refuse: ``and``, ``or`` and ``not`` would drop half of what was said."""
+        """Refuse: ``and``, ``or`` and ``not`` would drop one of the selections."""
         msg = f"{self!r} has no truth value\n  fix: combine selections with `&`, `|` and `~`"
         raise TypeError(msg)
 
@@ -83,12 +83,12 @@ def where(*conditions: Any, **metadata: Any) -> Where:
             not selected.
 
     Returns:
-        The selection of what fulfils all of them.
+        The selection of the leaves that all of them select.
 
     Raises:
         PathError: A path cannot be read. When the selection is used: it leads nowhere in the
             tree.
-        TypeError: Nothing was given, or something else.
+        TypeError: There is no condition, or one that is none of these.
 
     Example:
         >>> where("encoder", jax.Array) & ~where("encoder.layers[*].b")
@@ -116,7 +116,7 @@ def _condition(given: Any) -> Condition:
     if isinstance(given, type | types.UnionType) or origin is typing.Union:
         return OfClass(given)
     if origin is not None:
-        msg = f"no value knows whether it is a {given}\n  fix: the class itself: {origin.__name__}"
+        msg = f"isinstance cannot test for {given}\n  fix: pass the class itself: {origin.__name__}"
         raise TypeError(msg)
     if not jax.tree_util.all_leaves([given]):
         return LikeTree(given)
@@ -129,13 +129,14 @@ def _condition(given: Any) -> Condition:
     raise TypeError(msg)
 
 
-def _select(places: FlatTree, selection: Any) -> list[bool]:
+def _select(flat: FlatTree, selection: Any) -> list[bool]:
     condition = _condition(selection)
-    # A method of a pytree is a tree and a function: a tree of bools begins as the tree does.
-    as_tree = type(selection) is type(places.tree)
+    # A bound method of a pytree is a tree and a function. Only for a tree of its own type can it
+    # be a tree of bools.
+    as_tree = type(selection) is type(flat.tree)
     if isinstance(condition, LikeTree) and callable(selection) and not as_tree:
         condition = ByTest(selection)
-    return condition.select(places)
+    return condition.select(flat)
 
 
 def mask(tree: T, where: Any) -> T:
@@ -153,15 +154,15 @@ def mask(tree: T, where: Any) -> T:
 
     Raises:
         PathError: A path leads nowhere in the tree.
-        TreeError: A tree of bools is no prefix of the tree.
-        TypeError: A function answers with something else than a bool.
+        TreeError: A tree of bools is not a prefix of the tree.
+        TypeError: A function returns something other than a bool.
 
     Example:
         >>> mask({"w": 1.0, "b": 2.0}, "['w']")
         {'b': False, 'w': True}
     """
-    places = FlatTree(tree)
-    made: T = places.structure.unflatten(_select(places, where))
+    flat = FlatTree(tree)
+    made: T = flat.treedef.unflatten(_select(flat, where))
     return made
 
 
@@ -187,16 +188,16 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
         >>> labels({"w": 1.0, "b": 2.0}, {"slow": "['w']"}, default="fast")
         {'b': 'fast', 'w': 'slow'}
     """
-    places = FlatTree(tree)
-    given: list[Any] = [MISSING] * len(places.leaves)
+    flat = FlatTree(tree)
+    given: list[Any] = [MISSING] * len(flat.leaves)
     for label, selection in groups.items():
         if not jax.tree_util.all_leaves([label]) or label is None:
             msg = f"labels: a label is a leaf, as a text is: got {got(label)}"
             raise TypeError(msg)
-        for place, flag in enumerate(_select(places, selection)):
+        for place, flag in enumerate(_select(flat, selection)):
             if flag and given[place] is not MISSING:
                 msg = (
-                    f"{places.name_of(place)} has two labels, {given[place]!r} and {label!r}\n"
+                    f"{flat.name_of(place)} has two labels, {given[place]!r} and {label!r}\n"
                     f"  fix: leave out of one what the other has: `lw.where(...) & ~lw.where(...)`"
                 )
                 raise TreeError(msg)
@@ -204,13 +205,11 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
     left = [place for place, label in enumerate(given) if label is MISSING]
     if left and default is None:
         msg = (
-            f"{places.name_of(left[0])} has no label: none of {shorten(list(groups))} selects it\n"
+            f"{flat.name_of(left[0])} has no label: none of {shorten(list(groups))} selects it\n"
             f'  fix: labels(tree, groups, default="...")'
         )
         raise TreeError(msg)
-    made: T = places.structure.unflatten(
-        [default if label is MISSING else label for label in given]
-    )
+    made: T = flat.treedef.unflatten([default if label is MISSING else label for label in given])
     return made
 
 
@@ -230,15 +229,15 @@ def partition(tree: T, where: Any) -> tuple[T, T]:
 
     Raises:
         PathError: A path leads nowhere in the tree.
-        TreeError: A tree of bools is no prefix of the tree.
-        TypeError: A function answers with something else than a bool.
+        TreeError: A tree of bools is not a prefix of the tree.
+        TypeError: A function returns something other than a bool.
 
     Example:
         >>> partition({"w": 1.0, "b": 2.0}, "['w']")
         ({'b': None, 'w': 1.0}, {'b': 2.0, 'w': None})
     """
-    places = FlatTree(tree)
-    pairs = list(zip(_select(places, where), places.leaves, strict=True))
-    selected: T = places.structure.unflatten([leaf if flag else None for flag, leaf in pairs])
-    rest: T = places.structure.unflatten([None if flag else leaf for flag, leaf in pairs])
+    flat = FlatTree(tree)
+    pairs = list(zip(_select(flat, where), flat.leaves, strict=True))
+    selected: T = flat.treedef.unflatten([leaf if flag else None for flag, leaf in pairs])
+    rest: T = flat.treedef.unflatten([None if flag else leaf for flag, leaf in pairs])
     return selected, rest

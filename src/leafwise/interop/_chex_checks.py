@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import checkify
 
-from leafwise._classes.fields import NamedCheck
+from leafwise._classes.options import NamedCheck
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import DefinitionError, FieldCheckError

@@ -20,16 +20,9 @@ import equinox as eqx
 import jax
 
 from leafwise._classes import annotations
-from leafwise._classes.fields import (
-    CONVERTER,
-    OPTIONS,
-    STATIC_METADATA,
-    Converter,
-    FieldOptions,
-    field,
-    static_field,
-)
+from leafwise._classes.fields import STATIC_METADATA, field, static_field
 from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sealed_content
+from leafwise._classes.options import CONVERTER, OPTIONS, Converter, FieldOptions
 from leafwise._classes.registry import follow_checking
 from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
 from leafwise._objects.class_map import ClassMap, notify_registered

@@ -61,7 +61,7 @@ def argument_for(
     """
     strategy: Strategy = ask(parameter.kind, where, parameter.default)
     field = prepared_by(cls, parameter.name)
-    if field is None or not field.prepares:
+    if field is None or not field.options.prepares:
         return strategy
     prepare = field.prepare
 
