@@ -538,7 +538,7 @@ class Binding:
     readers: tuple[Callable[..., Any], ...]
 
     def read(self) -> Any:
-        """Return the current value; `leafwise._objects.code.MISSING` if nothing is bound.
+        """Return the current value; `MISSING` if nothing is bound.
 
         No property and no ``__getattr__`` runs.
         """
