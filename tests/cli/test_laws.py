@@ -247,7 +247,7 @@ def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
                 time.sleep(0.01)
 
     monkeypatch.setattr(laws_module, "check_pytree", hang)
-    result = check_law(Own, Law.COPIES, None, examples=1, seed=0, seconds=0.1)
+    result = check_law(Own, Law.COPIES, None, CheckOptions(examples=1, seconds=0.1))
     assert result.verdict is Verdict.ERROR
     assert "took longer than 0.1 seconds" in result.message
 

@@ -247,15 +247,7 @@ def _try_laws(
     alone = is_slow(builder.cls, options.seconds)
     for law in options.laws:
         on_step(f"law {law}")
-        yield check_law(
-            builder.cls,
-            law,
-            builder.base,
-            examples=options.examples,
-            seed=options.seed,
-            seconds=options.seconds,
-            alone=alone,
-        )
+        yield check_law(builder.cls, law, builder.base, options, alone=alone)
 
 
 def _with_warnings(report: ClassReport, builder: Builder, options: CheckOptions) -> ClassReport:
@@ -330,14 +322,7 @@ def is_slow(cls: Any, seconds: float) -> bool:
 
 
 def check_law(
-    cls: Any,
-    law: Law,
-    instance: Any,
-    *,
-    examples: int,
-    seed: int,
-    seconds: float,
-    alone: bool = False,
+    cls: Any, law: Law, instance: Any, options: CheckOptions, *, alone: bool = False
 ) -> LawResult:
     """Try one law on a class, whatever the class does.
 
@@ -345,22 +330,20 @@ def check_law(
         cls: A pytree class.
         law: The law.
         instance: What it is tried on if a search by chance finds no instances.
-        examples: How many instances are tried.
-        seed: Another one, and the instances are others.
-        seconds: When to give up.
+        options: How many instances are tried, the seed, and when to give up.
         alone: Whether it is tried on `instance` only: others take long to make.
     """
     settings = hypothesis.settings(
-        max_examples=examples,
+        max_examples=options.examples,
         database=None,
         deadline=None,
         derandomize=False,  # the seed decides
         print_blob=False,
     )
-    one = st.just(instance)
+    one, seed = st.just(instance), options.seed
     message = "tried on one instance, as others take long to make" if alone else ""
     try:
-        with time_limit(seconds):
+        with time_limit(options.seconds):
             try:
                 check_pytree(one if alone else cls, laws=[law], settings=settings, seed=seed)
             except CannotBuildError:
@@ -370,7 +353,7 @@ def check_law(
         message = without_addresses(str(error))
         return LawResult(str(law), Verdict.VIOLATION, error.path, message, error.owner)
     except TooLong:
-        return LawResult(str(law), Verdict.ERROR, message=_too_long(seconds))
+        return LawResult(str(law), Verdict.ERROR, message=_too_long(options.seconds))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next law
