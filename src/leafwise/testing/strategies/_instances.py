@@ -88,7 +88,7 @@ def _check(cls: Any, overrides: dict[str, Any]) -> None:
     """Refuse overrides that cannot be meant.
 
     Raises:
-        TypeError: One of them names no argument, or is no strategy.
+        TypeError: One of them names no argument, or is not a strategy.
     """
     if not overrides:
         return
