@@ -4,6 +4,7 @@ import collections
 import copy
 import dataclasses
 import pickle
+import sys
 from typing import Any, NamedTuple
 
 import jax
@@ -133,6 +134,15 @@ def test_through_transformations(name: str) -> None:
     assert pickle.loads(pickle.dumps(structure)) == structure  # noqa: S301
 
 
+def test_loading_where_the_class_is_not_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A treedef pickled elsewhere names the class that this process has not registered."""
+    data = pickle.dumps(jax.tree.structure(Plain(0, 1)).node_data()[1])
+    unregistered = type("Plain", (), {"__module__": __name__})
+    monkeypatch.setattr(sys.modules[__name__], "Plain", unregistered)
+    with pytest.raises(lw.errors.DefinitionError, match="Plain: not registered as a pytree"):
+        pickle.loads(data)  # noqa: S301
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_key_paths_are_attributes(name: str) -> None:
     """Key paths are `GetAttrKey`."""
@@ -199,7 +209,7 @@ def test_class_stays_as_it_is() -> None:
 
 
 def test_static_mutation_between_flattens() -> None:
-    """A static attribute assigned anew is another key at the next flatten."""
+    """A static attribute that is assigned again is another key at the next flatten."""
     made = Open(1.0, 1)
     one = jax.tree.structure(made)
     made.a = 2

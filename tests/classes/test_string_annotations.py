@@ -200,7 +200,7 @@ def test_inherited_string_annotations() -> None:
 
 
 def test_slots_with_string_annotations() -> None:
-    """`slots=True` makes the class anew, and the marks are still found."""
+    """`slots=True` makes a new class, and the marks are still found."""
 
     @lw.pytree(slots=True)
     class P:

@@ -74,7 +74,7 @@ def closing(**cells: Any) -> Any:
     return made(source)(**cells)
 
 
-# What is told apart, and what is not
+# What is distinct, and what is not
 
 
 TWINS = {
@@ -356,7 +356,7 @@ def test_sentinels_are_themselves() -> None:
 # Globals
 
 
-def test_a_global_that_was_bound_anew() -> None:
+def test_a_global_that_was_rebound() -> None:
     """A function that reads a global is another key once the global is another value."""
     source = "def f(x): return rate * x"
     before, after = made(source, rate=2), made(source, rate=3)

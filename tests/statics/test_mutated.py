@@ -341,7 +341,7 @@ def test_jit_of_a_method_is_right() -> None:
 
 
 def test_plain_jit_of_a_method_goes_stale() -> None:
-    """The hazard: a value-equal receiver that has changed is answered for by the old program."""
+    """The hazard: a value-equal receiver that has changed gets the program of the old one."""
     static = Valued(1)
     assert jax.jit(static.read)() == 1
     static.value = 2

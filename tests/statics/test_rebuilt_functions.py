@@ -1,4 +1,4 @@
-"""A function or an optimizer that is built anew for each call."""
+"""A function or an optimizer that is rebuilt for each call."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +51,7 @@ def count(cls: Any, *functions: Any) -> tuple[int, list[float]]:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_built_anew_for_each_call(name: str) -> None:
+def test_rebuilt_for_each_call(name: str) -> None:
     """By identity each is a program of its own; by content there is one, with equal answers."""
     make = MAKERS[name]
     for cls, traces in ((Plain, 3), (Sound, 3), (ByContent, 1)):

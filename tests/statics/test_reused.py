@@ -44,7 +44,7 @@ def other_nan() -> float:
     return struct.unpack("d", struct.pack("Q", 0x7FF8000000000001))[0]
 
 
-# Made afresh by each call. True: plain JAX retraces for every one of them.
+# A new one each call. True: plain JAX retraces for every one of them.
 FRESH: dict[str, tuple[Any, bool]] = {
     "nan": (lambda: float("nan"), True),
     "other-nan": (other_nan, True),
@@ -82,7 +82,7 @@ def test_fresh_equal_statics_share_a_program(cls: Any, sound: bool, kind: str) -
 
 
 def test_other_bits_are_another_nan() -> None:
-    """NaNs are told apart by their bits, as `numpy.float64.view` could."""
+    """NaNs are distinct by their bits, as `numpy.float64.view` could."""
     nans = [float("nan"), other_nan(), -float("nan"), float("nan"), other_nan()]
     assert calls(Sound, *nans).programs == [1, 2, 3, 1, 2]
 

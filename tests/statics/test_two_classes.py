@@ -66,7 +66,7 @@ def test_treedefs_of_two_classes(cls: Any, other: Any, sound: bool) -> None:
 
 
 def test_every_pair_of_classes() -> None:
-    """Derived, slotted and registered classes are told apart too."""
+    """Derived, slotted and registered classes are distinct too."""
     structures = [jax.tree.structure(kind(1.0, "a")) for kind in SOUND]
     assert len(set(structures)) == len(SOUND)
     assert all(a != b for i, a in enumerate(structures) for b in structures[:i])

@@ -250,7 +250,7 @@ def test_plain_dataclass_leaks_a_tracer() -> None:
 
 
 def test_plain_dataclass_takes_a_list_and_serves_a_stale_program() -> None:
-    """The hazard is real: a mutated static list is answered for by the old program."""
+    """The hazard is real: a mutated static list gets the program of the old one."""
     run = jax.jit(lambda p: p.x * p.a[0])
     plain = Plain(1.0, [2])
     assert run(plain) == 2.0

@@ -111,7 +111,7 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
         f"from it{changed}\n"
         f"  got: {got(value)}\n"
         f"  fix: build a new value instead of changing this one; programs compiled for "
-        f"the old content would answer for the new"
+        f"the old content would be used for the new"
     )
 
 

@@ -1,4 +1,4 @@
-"""Values that Python calls equal, and that traced code can tell apart."""
+"""Values that Python calls equal, and that traced code can distinguish."""
 
 import dataclasses
 import datetime
@@ -227,7 +227,7 @@ def test_equal_values_get_their_own_programs(cls: Any, sound: bool, name: str) -
 
 @pytest.mark.parametrize("name", UNEQUAL)
 def test_unequal_values_get_their_own_programs(name: str) -> None:
-    """The key never takes values for one that Python itself tells apart."""
+    """The key never takes values for one that Python itself distinguishes."""
     first, second = UNEQUAL[name]
     assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
 
@@ -242,8 +242,8 @@ def is_hashable(value: Any) -> bool:
 
 @pytest.mark.parametrize("wrap", WRAPPED)
 @pytest.mark.parametrize("name", EQUAL | UNEQUAL)
-def test_told_apart_at_any_depth(wrap: str, name: str) -> None:
-    """What is told apart alone is told apart inside any container."""
+def test_distinct_at_any_depth(wrap: str, name: str) -> None:
+    """What is distinct alone is distinct inside any container."""
     first, second = (EQUAL | UNEQUAL)[name]
     if wrap in ("frozenset", "frozenset-tuple", "mapping-key") and not is_hashable(first):
         pytest.skip("slices have no hash before Python 3.12")
