@@ -391,7 +391,7 @@ class HoistWalk:
         part = found if isinstance(found, Part) else self._add(value, Fixed(value, ""))
         self._instance_of(cls, part)
         if isinstance(value, enum.EnumMeta):  # no code need name its members
-            for name, member in value.__members__.items():
+            for name, member in cast("Any", value).__members__.items():
                 self._put(part, name, member, Path(f"{cls.__name__}.{name}", cls.__name__))
 
     def _instance_of(self, cls: type, part: Part) -> None:
