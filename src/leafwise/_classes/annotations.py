@@ -131,7 +131,11 @@ def has_buried_mark(annotation: Any) -> bool:
         parts = parts[:1]
     if typing.get_origin(annotation) is Literal:
         return False
-    return any(has_mark(part) or has_buried_mark(part) for part in _flat(parts))
+    for part in parts:  # those of Callable start with a list
+        inner: list[Any] = part if isinstance(part, list) else [part]
+        if any(has_mark(each) or has_buried_mark(each) for each in inner):
+            return True
+    return False
 
 
 def without_marks(annotation: Any) -> str:
@@ -165,13 +169,6 @@ def _as_code(annotation: Any) -> str:
     if isinstance(origin, type) and origin.__module__ == "builtins":
         return f"{origin.__name__}[{', '.join(map(_as_code, parts))}]"
     return str(annotation).replace("typing.", "")
-
-
-def _flat(parts: tuple[Any, ...]) -> list[Any]:
-    flat: list[Any] = []
-    for part in parts:
-        flat.extend(part if isinstance(part, list) else [part])
-    return flat
 
 
 def is_array(annotation: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Construction: fields are assigned, and a validated key ends it."""
+"""Construction: assigning fields, and ending it with a validated key."""
 
 import dataclasses
 import functools

@@ -322,7 +322,7 @@ def _read_cell(canon: _Content, cell: types.CellType, path: str) -> None:
         canon.push(id(types.CellType))
         if value is MISSING:
             canon.push(MISSING)
-            canon.guards_now.add(lambda emptied: (contents(emptied),), cell)
+            canon.guards_now.add(_in_a_tuple, cell)
         else:
             canon.guards_now.add_cell(cell, value)
             canonicalise(canon, value, path)
@@ -337,6 +337,10 @@ def _number_in(cell: types.CellType) -> tuple[Any, ...]:
     value = contents(cell)
     exact = type(value) is float or (type(value) is int and abs(value) < _FLOATS_END)
     return (float, struct.pack("d", value)) if exact else ()
+
+
+def _in_a_tuple(cell: types.CellType) -> tuple[Any, ...]:
+    return (contents(cell),)
 
 
 _FLOATS_END: Final = 1 << 53

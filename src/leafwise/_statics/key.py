@@ -216,7 +216,7 @@ class StaticKey(Token):
         owner: StaticOwner,
         values: tuple[Any, ...],
         form: tuple[Any, ...],
-        canon: Canonicaliser | None,
+        canon: Canonicaliser | None,  # plain values need none
     ) -> None:
         hash_node = None if owner.hash_node is None else owner.hash_node(values)
         super().__init__(form, hash(form), values, hash_node)
@@ -298,12 +298,13 @@ class KeyTable:
             object lives: an entry refers to the very key that keeps those objects alive,
             and disappears with it.
         last: Returns the last fixed key that was asked for, or None.
+        find_owner: Finds the owner if there is none yet; see `set_owner`.
         plain: The keys of plain values, by their form. Plain values refer to nothing else,
             so the table may keep them alive.
         tokens: The other interned forms, by hash.
     """
 
-    __slots__ = ("_find_owner", "_owner", "cls", "known", "last", "plain", "tokens")
+    __slots__ = ("_owner", "cls", "find_owner", "known", "last", "plain", "tokens")
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -312,7 +313,7 @@ class KeyTable:
         self.plain: dict[tuple[Any, ...], WeakEntry[StaticKey]] = {}
         self.tokens: dict[int, list[WeakEntry[Any]]] = {}
         self._owner: StaticOwner | None = None
-        self._find_owner: Callable[[type], StaticOwner] = _refuse_unregistered
+        self.find_owner: Callable[[type], StaticOwner] = _refuse_unregistered
 
     @property
     def owner(self) -> StaticOwner:
@@ -322,7 +323,7 @@ class KeyTable:
             DefinitionError: The class is not registered in this process.
         """
         if self._owner is None:
-            self._owner = self._find_owner(self.cls)
+            self._owner = self.find_owner(self.cls)
         return self._owner
 
     def set_owner(
@@ -338,11 +339,11 @@ class KeyTable:
         """
         self._owner = owner
         if find_owner is not None:
-            self._find_owner = find_owner
+            self.find_owner = find_owner
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not the keys: ids mean nothing in another process.
-        return _load_table, (self.cls, self._find_owner)
+        return _load_table, (self.cls, self.find_owner)
 
     def add(
         self, key: StaticKey, ids: tuple[int, ...], form: tuple[Any, ...] | None = None
@@ -389,7 +390,7 @@ def table_of(cls: type) -> KeyTable:
 
 def _load_table(cls: type, find_owner: Callable[[type], StaticOwner]) -> KeyTable:
     table = table_of(cls)
-    table._find_owner = find_owner  # noqa: SLF001  # the rest of its constructor
+    table.find_owner = find_owner
     return table
 
 
