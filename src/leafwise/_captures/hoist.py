@@ -85,10 +85,10 @@ def hoist(
         pair for each in bindings if not each.is_written for pair in _fixed_at(each, walk, read)
     ]
     refused = {id(slot.value) for _, slot in held_back(root)}
-    for slot, part in sorted(fixed, key=lambda pair: pair[1].reason == NOT_FOLLOWED):
+    for slot, holder in sorted(fixed, key=lambda pair: pair[1].reason == NOT_FOLLOWED):
         if id(slot.value) not in refused:
-            part.inside["value"] = walk.adopt(slot)
-            root.inside["fixed", len(refused)] = part
+            holder.inside["value"] = walk.adopt(slot)
+            root.inside["fixed", len(refused)] = holder
             refused.add(id(slot.value))
     chosen = _chosen(_read_captures(walk, read), where)
     for index, slot in enumerate(jax.tree.leaves(chosen)):

@@ -7,7 +7,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jax
 import numpy as np
