@@ -1,7 +1,7 @@
 """What holds for all tests: their kinds, their budget, eight devices, Hypothesis, `pytester`.
 
-`--hypothesis-profile` wins, then the variable `HYPOTHESIS_PROFILE`, then `ci` where `CI`
-is set and `dev` elsewhere.
+`--hypothesis-profile` wins, then the variable `HYPOTHESIS_PROFILE`, then `ci`: the same examples
+for everybody. `dev` and `thorough` search at random.
 """
 
 import functools
@@ -16,6 +16,7 @@ from typing import Any
 # Read when JAX first needs a device: shardings are tried on eight of them.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -24,6 +25,8 @@ from leafwise.testing import register_profiles
 pytest_plugins = ["pytester"]
 
 register_profiles()
+if not os.environ.get("HYPOTHESIS_PROFILE"):  # where `CI` is not set, too
+    hypothesis.settings.load_profile("ci")
 
 # --------------------------------------------------------------------------- kinds
 
