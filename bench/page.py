@@ -38,7 +38,7 @@ def update() -> None:
 
 
 def filled(text: str, reports: Sequence[Report]) -> str:
-    """Return a page with its tables made anew."""
+    """Return a page with its tables recreated."""
 
     def block(found: re.Match[str]) -> str:
         return f"{found[1]} -->\n\n{BLOCKS[found[1]](reports)}\n\n"

@@ -24,7 +24,7 @@ Bytes = Mapping[str, Mapping[int, float]]
 
 
 def filled(text: str, loops: Any, branches: Any) -> str:
-    """Return a page with its tables made anew.
+    """Return a page with its tables recreated.
 
     Args:
         text: The page.

@@ -97,7 +97,7 @@ def with_hoisted(fit: Fit, captured: dict[str, Any]) -> jax.Array:
     return hoisted(captured, fit).w
 
 
-CURES: dict[str, tuple[Any, Callable[[float], Any]]] = {
+FIXES: dict[str, tuple[Any, Callable[[float], Any]]] = {
     "an argument": (with_argument, float),
     "a dynamic field": (with_dynamic_field, Dynamic),
     "what lw.hoist returns": (with_hoisted, lambda rate: {**hoistable, "rate": rate}),
@@ -132,7 +132,7 @@ class Result:
     warning: str
 
 
-def try_cure(step: Any, make: Callable[[float], Any]) -> Row:
+def try_fix(step: Any, make: Callable[[float], Any]) -> Row:
     """Change the rate a hundred times; count traces, compiles, and right answers."""
     fit, right = Fit(), 0
     with counting(step) as seen:
@@ -180,7 +180,7 @@ def main() -> Result:
     warning = what_leafwise_says()
     print(f"The same under lw.jit:\n{warning}\n")
 
-    fixes = {name: try_cure(step, make) for name, (step, make) in CURES.items()}
+    fixes = {name: try_fix(step, make) for name, (step, make) in FIXES.items()}
     print(f"{CHANGES} changes, the rate in ...{'':<11}traces   compiles   right answers")
     for name, row in fixes.items():
         print(f"{name:<38}{row.traces:<9}{row.compiles:<11}{row.right}")

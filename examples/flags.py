@@ -170,7 +170,7 @@ def main() -> Result:
         dtypes[kind.__name__] = [str(fill(spec).dtype) for spec in specs]
         print(f"    dtypes: True -> {dtypes[kind.__name__][0]}, 1 -> {dtypes[kind.__name__][1]}")
 
-    print("\nWhat breaks it: a function made anew for each call")
+    print("\nWhat breaks it: a function recreated for each call")
     fresh = [(Mapped(x, lambda x: 2 * x),) for _ in range(8)]
     named = [(Mapped(x, jnp.sin),) for _ in range(8)]
     rows["lambda"] = watch("  a fresh lambda", run_mapped, fresh)

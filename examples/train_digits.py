@@ -24,7 +24,7 @@ EPOCHS = 12
 BATCH = 64
 SEED = 0
 
-# An optax optimizer is a pair of closures, and functions compare by identity: one made anew
+# An optax optimizer is a pair of closures, and functions compare by identity: one recreated
 # is another static value and costs a retrace. So it is made once.
 ADAM = optax.scale_by_adam()
 
@@ -152,7 +152,7 @@ def main() -> Result:
 
     print(f"\n{'train_step':<36}{'traces':>6}{'compiles':>10}")
     print(f"{f'  {EPOCHS} learning rates':<36}{training.traces:>6}{training.compiles:>10}")
-    print(f"{'  an optimizer made anew':<36}{new_optimizer.traces:>6}{new_optimizer.compiles:>10}")
+    print(f"{'  an optimizer recreated':<36}{new_optimizer.traces:>6}{new_optimizer.compiles:>10}")
     print(
         f"\nHeld-out accuracy {accuracy:.3f}. A learning rate in a dynamic field changes without "
         "a retrace;\nthe optimizer, static, is part of the key: make it once."

@@ -97,7 +97,7 @@ class CarryError(LeafwiseError, TypeError):
 
 
 class HoistError(LeafwiseError, ValueError):
-    """A captured array is where no other value can be put, so that it is no argument."""
+    """A captured array stands where no other value can be put: it cannot become an argument."""
 
 
 class StaticMutatedError(LeafwiseError, RuntimeError):

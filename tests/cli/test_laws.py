@@ -252,7 +252,7 @@ def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "took longer than 0.1 seconds" in result.message
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="as above")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a timer signal")
 def test_a_constructor_that_hangs(write: Write, check: Check) -> None:
     """A class that cannot be built in time is an error of that class, with a fix."""
     slow = """
@@ -271,7 +271,7 @@ def test_a_constructor_that_hangs(write: Write, check: Check) -> None:
     assert len(others) == 2
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="as above")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a timer signal")
 def test_no_clock_is_left_running() -> None:
     """After a block with a limit no alarm comes, and the handler is the old one."""
     import signal

@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def load_example() -> Iterator[Callable[[str], ModuleType]]:
-    """Return a function that imports an example by name, anew for each test module.
+    """Return a function that imports an example by name, again for each test module.
 
     Its jitted functions are new objects then, so their caches are empty.
     """

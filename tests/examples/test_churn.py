@@ -98,7 +98,7 @@ def test_cures_fit(churn: tuple[dict[str, Any], str]) -> None:
 
 @pytest.mark.slow
 def test_training_example_has_nothing_to_explain(tmp_path: Path) -> None:
-    """The example as it should be: one trace, and one more for the optimizer made anew."""
+    """The example as it should be: one trace, and one more for the optimizer recreated."""
     report, printed = explain("train_digits.py", tmp_path)
     (function,) = (each for each in report["functions"] if each["name"] == "train_step")
     assert (function["traces"], function["compiles"]) == (2, 2)

@@ -34,7 +34,7 @@ def test_learning_rate_changes_without_a_retrace(result: Any) -> None:
 
 
 def test_new_optimizer_retraces(result: Any) -> None:
-    """An equal optimizer made anew consists of other functions: one trace more."""
+    """An equal optimizer recreated consists of other functions: one trace more."""
     assert (result.new_optimizer.traces, result.new_optimizer.compiles) == (1, 1)
 
 

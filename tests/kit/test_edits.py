@@ -257,7 +257,7 @@ def test_any_pytree() -> None:
 
 
 def test_bad_input() -> None:
-    """A class, an unknown kind, a wrong path, and nothing to change are told apart."""
+    """A class, an unknown kind, a wrong path, and nothing to change are distinguished."""
     with pytest.raises(TypeError, match=r"got the class Params\n  fix: instances\(Params\)"):
         edits(Params)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""aux_data as it should be: statics that are told apart by value and by type."""
+"""aux_data as it should be: statics that are distinguished by value and by type."""
 
 import struct
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def exact(value: Any) -> Any:
-    """Return a hashable form that is equal only for values that cannot be told apart."""
+    """Return a hashable form that is equal only for values that cannot be distinguished."""
     if isinstance(value, float | np.floating):  # by bits: -0.0 is not 0.0, and NaN is itself
         return type(value), struct.pack("<d", value)
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""Faults in what becomes of plain statics: lost, mixed up, or not told apart."""
+"""Faults in what becomes of plain statics: lost, mixed up, or not distinguished."""
 
 import math
 from collections.abc import Iterable
@@ -351,7 +351,7 @@ class FreshEachTime(Layer):
 
 @register_pytree_with_keys_class
 class FreshLambda(InOrder):
-    """aux_data has a lambda that each flatten makes anew."""
+    """aux_data has a lambda that each flatten recreates."""
 
     def key(self) -> Any:
         act = self.act

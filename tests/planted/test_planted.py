@@ -49,6 +49,6 @@ def test_each_law_has_a_fault() -> None:
 
 
 def test_names_are_unique() -> None:
-    """Faults are told apart by name, in the score too."""
+    """Faults are distinguished by name, in the score too."""
     names = [planted.name for planted in FAULTS]
     assert len(set(names)) == len(names)

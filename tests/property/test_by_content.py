@@ -96,7 +96,7 @@ def nested(function):
 
 
 def build(recipe: Recipe) -> Callable[[Any], Any]:
-    """Make the function anew, in a module of its own."""
+    """Recreate the function, in a module of its own."""
     text = SOURCE.format(
         **recipe._replace(constant=repr(recipe.constant), inner=repr(recipe.inner))._asdict()
     )
@@ -172,7 +172,7 @@ def test_each_part_counts(recipe: Recipe, part: str, data: st.DataObject) -> Non
 def test_a_shared_program_gives_what_an_own_one_gives(
     drawn: list[Recipe], data: st.DataObject
 ) -> None:
-    """Calls in any order, of functions made anew each time, give what each gives alone."""
+    """Calls in any order, of functions recreated each time, give what each gives alone."""
     order = data.draw(st.lists(st.sampled_from(drawn), min_size=1, max_size=6))
 
     @jax.jit

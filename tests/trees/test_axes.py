@@ -72,8 +72,8 @@ def test_plain_jax_needs_the_statics() -> None:
     times = jax.vmap(lambda p: p.x * p.s * p.n, in_axes=(Plain(x=0, s=None),))
     with pytest.raises(ValueError, match=r"metadata|structure|prefix"):
         times(tree)
-    mended = jax.vmap(lambda p: p.x * p.s * p.n, in_axes=(lw.axes(tree, x=0),))
-    assert mended(tree).tolist() == [0.0, 6.0, 12.0]
+    fixed = jax.vmap(lambda p: p.x * p.s * p.n, in_axes=(lw.axes(tree, x=0),))
+    assert fixed(tree).tolist() == [0.0, 6.0, 12.0]
 
 
 def test_leafwise_classes_need_them_too() -> None:

@@ -188,7 +188,7 @@ def reads_of(code: types.CodeType) -> tuple[Read, ...]:
 
 
 def _find_reads(code: types.CodeType) -> tuple[Read, ...]:
-    follower = _Follower(code)
+    follower = _BytecodeFollower(code)
     for instruction in dis.get_instructions(code):
         follower.step(instruction)
     follower.drop_all()
@@ -198,7 +198,7 @@ def _find_reads(code: types.CodeType) -> tuple[Read, ...]:
 _Stack = list[Ref | Const | None]
 
 
-class _Follower:
+class _BytecodeFollower:
     """Follows the instructions of one piece of code, in order."""
 
     def __init__(self, code: types.CodeType) -> None:
@@ -486,29 +486,29 @@ class _Follower:
         stack[-1], stack[-place] = stack[-place], stack[-1]
 
 
-_HANDLERS: Final[dict[str, Callable[[_Follower, dis.Instruction], None]]] = {
-    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME"), _Follower.load_global),
-    **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF"), _Follower.load_deref),
+_HANDLERS: Final[dict[str, Callable[[_BytecodeFollower, dis.Instruction], None]]] = {
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME"), _BytecodeFollower.load_global),
+    **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF"), _BytecodeFollower.load_deref),
     **dict.fromkeys(
-        ("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS"), _Follower.load_from_dict
+        ("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS"), _BytecodeFollower.load_from_dict
     ),
     "LOAD_CLOSURE": lambda follower, _: follower.push(None),
     **dict.fromkeys(
-        (name for name in dis.opmap if name.startswith("LOAD_FAST")), _Follower.load_fast
+        (name for name in dis.opmap if name.startswith("LOAD_FAST")), _BytecodeFollower.load_fast
     ),
-    **dict.fromkeys(("STORE_FAST", "STORE_FAST_STORE_FAST"), _Follower.store_fast),
-    "STORE_FAST_LOAD_FAST": _Follower.store_and_load,
-    **dict.fromkeys(("LOAD_CONST", "LOAD_SMALL_INT"), _Follower.load_const),
-    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), _Follower.load_attr),
-    "LOAD_SUPER_ATTR": _Follower.load_super_attr,
-    "BINARY_SUBSCR": _Follower.load_item,
-    "CONTAINS_OP": _Follower.contains,
-    "BINARY_OP": _Follower.binary,
-    **dict.fromkeys(("CALL", "CALL_KW", "CALL_FUNCTION_EX"), _Follower.call),
-    **dict.fromkeys(("STORE_GLOBAL", "STORE_DEREF"), _Follower.store_name),
-    "STORE_ATTR": _Follower.store_attr,
-    "STORE_SUBSCR": _Follower.store_item,
+    **dict.fromkeys(("STORE_FAST", "STORE_FAST_STORE_FAST"), _BytecodeFollower.store_fast),
+    "STORE_FAST_LOAD_FAST": _BytecodeFollower.store_and_load,
+    **dict.fromkeys(("LOAD_CONST", "LOAD_SMALL_INT"), _BytecodeFollower.load_const),
+    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), _BytecodeFollower.load_attr),
+    "LOAD_SUPER_ATTR": _BytecodeFollower.load_super_attr,
+    "BINARY_SUBSCR": _BytecodeFollower.load_item,
+    "CONTAINS_OP": _BytecodeFollower.contains,
+    "BINARY_OP": _BytecodeFollower.binary,
+    **dict.fromkeys(("CALL", "CALL_KW", "CALL_FUNCTION_EX"), _BytecodeFollower.call),
+    **dict.fromkeys(("STORE_GLOBAL", "STORE_DEREF"), _BytecodeFollower.store_name),
+    "STORE_ATTR": _BytecodeFollower.store_attr,
+    "STORE_SUBSCR": _BytecodeFollower.store_item,
     "PUSH_NULL": lambda follower, _: follower.push(None),
-    "COPY": _Follower.copy,
-    "SWAP": _Follower.swap,
+    "COPY": _BytecodeFollower.copy,
+    "SWAP": _BytecodeFollower.swap,
 }

@@ -42,9 +42,9 @@ def hoist(
     What a function reads from globals, closures, defaults, arguments of a partial, or attributes
     of the object that it is bound to, JAX bakes into the program. Here it becomes a tree of
     arguments: it can be changed without a retrace, differentiated, mapped over and donated. The
-    function is made again for each call, with other cells and globals, through the functions
+    function is rebuilt for each call, with other cells and globals, through the functions
     that it calls; nothing of the user's own is changed. Jit the result: outside `jax.jit`
-    each call makes it again.
+    each call rebuilds it.
 
     Args:
         fn: The function: also a partial, a bound method, a callable object, or what `jax.jit`,
@@ -64,7 +64,7 @@ def hoist(
         HoistError: A chosen capture is where no other value can be put: in a static field, on a
             class, in a variable that the function assigns.
         PathError: `where` leads nowhere among the captures.
-        TypeError: `fn` cannot be called. When ``fn2`` is called: its first argument is no dict.
+        TypeError: `fn` cannot be called. When ``fn2`` is called: its first argument is not a dict.
         TreeError: When ``fn2`` is called: its first argument has another structure than `captured`.
 
     Example:
@@ -281,7 +281,7 @@ _HINT: Final = "leafwise: in a function of lw.hoist, whose captures are traced a
 
 
 def _other_structure(given: Any, structure: Any) -> Exception:
-    """Return the error for a first argument that is no tree of the captures."""
+    """Return the error for a first argument that is not a tree of the captures."""
     if not isinstance(given, dict):
         names = ", ".join(structure.unflatten(range(structure.num_leaves))) or "nothing"
         return TypeError(

@@ -1,7 +1,7 @@
-"""A function made again with other values in the places of arrays that it captured.
+"""A function rebuilt with other values in the places of arrays that it captured.
 
 `Part`s are what the function is made of, as far as that leads to a captured array: closures,
-global names, defaults, arguments of partials, attributes. Making it again changes none of the
+global names, defaults, arguments of partials, attributes. Rebuilding it changes none of the
 user's own objects.
 """
 
@@ -64,7 +64,7 @@ class Part:
 
 
 class Scope(NamedTuple):
-    """The global names of one module, as the functions that are made again see them.
+    """The global names of one module, as the rebuilt functions see them.
 
     Attributes:
         original: The module's own.
@@ -78,7 +78,7 @@ class Scope(NamedTuple):
 
 
 class Making:
-    """One time that a function is made again.
+    """One rebuilding of a function.
 
     Attributes:
         values: What to put into the slots, by their index.
@@ -234,7 +234,7 @@ class Tree(Part):
 
 
 class ObjectPart(Part):
-    """An object that is no pytree, by its attributes; a module, too."""
+    """An object that is not a pytree, by its attributes; a module, too."""
 
     __slots__ = ()
 
@@ -276,7 +276,7 @@ def _set(made: Any, name: str, value: Any) -> None:
 
 
 class Wrapped(Part):
-    """What wraps a function: the one that is made again is wrapped in the same way.
+    """What wraps a function: the rebuilt one is wrapped in the same way.
 
     Attributes:
         wrap: Wraps it.
@@ -290,7 +290,7 @@ class Wrapped(Part):
         self.wrap = wrap
 
     def make(self, making: Making) -> Any:
-        """Return the function that is made again, wrapped."""
+        """Return the rebuilt function, wrapped."""
         return self.wrap(making.get(self.inside["fun"]))
 
 
@@ -342,7 +342,7 @@ def _moved(place: int) -> int:
 
 
 class Fixed(Part):
-    """What cannot be made again: a class, say.
+    """What cannot be rebuilt: a class, say.
 
     Attributes:
         reason: Why.
