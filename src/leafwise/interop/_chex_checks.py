@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
@@ -15,9 +14,10 @@ from leafwise._classes.options import NamedCheck
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import DefinitionError, FieldCheckError
+from leafwise.interop._extra import import_extra
 
 # By name, as chex has no types: every attribute of it is Any, to each type checker.
-chex: Any = importlib.import_module("chex")
+chex: Any = import_extra("chex", "chex")
 
 _CHEX_OPTIONS: Final = ("custom_message", "custom_message_format_vars", "include_default_message")
 """What every assertion of chex takes in addition to its own arguments."""

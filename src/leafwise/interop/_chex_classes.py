@@ -9,7 +9,6 @@ import copy
 import dataclasses
 import difflib
 import functools
-import importlib
 import inspect
 import re
 import threading
@@ -29,8 +28,9 @@ from leafwise._objects.class_map import ClassMap
 from leafwise._objects.text import got
 from leafwise._trees.update import replace
 from leafwise.errors import DefinitionError
+from leafwise.interop._extra import import_extra
 
-chex: Any = importlib.import_module("chex")  # which has no types
+chex: Any = import_extra("chex", "chex")  # which has no types
 
 T = TypeVar("T")
 

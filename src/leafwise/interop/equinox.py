@@ -16,7 +16,6 @@ from typing import (
     get_origin,
 )
 
-import equinox as eqx
 import jax
 
 from leafwise._classes import annotations
@@ -28,6 +27,12 @@ from leafwise._classes.spec import ambiguous_override, contradictions, is_static
 from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._statics.key import KEY, StaticKey, table_of
 from leafwise.errors import DefinitionError
+from leafwise.interop._extra import import_extra
+
+if TYPE_CHECKING:
+    import equinox as eqx
+else:
+    eqx = import_extra("equinox", "equinox")
 
 __all__ = ["Module"]
 

@@ -5,7 +5,6 @@ by key path), `leafwise.json` with the description of the tree, and `leafwise-fi
 with the checksums of all files, written last.
 """
 
-import importlib
 import json
 import math
 import os
@@ -20,10 +19,11 @@ import numpy as np
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
 from leafwise.interop._checkpoint.description import Description, stored_dtype
+from leafwise.interop._extra import import_extra
 
 # Without types, and not installed where ours are checked.
-ocp: Any = importlib.import_module("orbax.checkpoint")
-epath: Any = importlib.import_module("etils.epath")
+ocp: Any = import_extra("orbax.checkpoint", "orbax")
+epath: Any = import_extra("etils.epath", "orbax")
 
 if TYPE_CHECKING:
 

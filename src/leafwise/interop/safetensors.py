@@ -6,7 +6,6 @@ dimension of ``U8``.
 """
 
 import contextlib
-import importlib
 import json
 import os
 import secrets
@@ -21,10 +20,11 @@ import numpy as np
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
 from leafwise.interop._checkpoint.description import Description, stored_dtype
+from leafwise.interop._extra import import_extra
 
 # Not installed where our types are checked.
-safetensors: Any = importlib.import_module("safetensors")
-tensors_of_numpy: Any = importlib.import_module("safetensors.numpy")
+safetensors: Any = import_extra("safetensors", "safetensors")
+tensors_of_numpy: Any = import_extra("safetensors.numpy", "safetensors")
 
 __all__ = ["SavedTree", "load", "save"]
 

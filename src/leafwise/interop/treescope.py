@@ -4,7 +4,6 @@ Needs treescope (``pip install leafwise[treescope]``), which loads this when it 
 """
 
 import dataclasses
-import importlib
 from typing import Any, Final
 
 import jax
@@ -13,11 +12,12 @@ from leafwise._classes.registry import spec_of
 from leafwise._display.words import clean
 from leafwise._objects.describe import describe
 from leafwise._objects.text import shorten
+from leafwise.interop._extra import import_extra
 
 __all__ = ["render"]
 
 # treescope has no types.
-rendering_parts: Final[Any] = importlib.import_module("treescope.rendering_parts")
+rendering_parts: Final[Any] = import_extra("treescope.rendering_parts", "treescope")
 
 # Legible on white and on black, as treescope has both.
 DYNAMIC: Final = "#2f8f4e"

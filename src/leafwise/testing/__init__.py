@@ -1,9 +1,9 @@
 """Property tests for pytree classes of any library."""
 
-import importlib
 from typing import TYPE_CHECKING
 
 from leafwise.errors import LawViolation
+from leafwise.interop._extra import import_extra
 from leafwise.testing._laws.law import Law
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leafwise.testing.strategies._constructor import CannotBuildError
 
 # Hypothesis is loaded with the first name that needs it.
-_LAZY = {
+_MODULES = {
     "CannotBuildError": "strategies._constructor",
     "OnlyOn": "_only_on",
     "check_pytree": "_check",
@@ -28,10 +28,10 @@ _LAZY = {
 
 def __getattr__(name: str) -> object:
     """Load what is asked for."""
-    if name not in _LAZY:
+    if name not in _MODULES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    module = importlib.import_module(f"leafwise.testing.{_LAZY[name]}")
+    module = import_extra(f"leafwise.testing.{_MODULES[name]}", "testing", "hypothesis")
     found: object = module if name == "strategies" else getattr(module, name)
     globals()[name] = found
     return found
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """Return all names, those that are not loaded yet included."""
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_MODULES})
 
 
 __all__ = [
