@@ -609,7 +609,7 @@ def test_the_stack_is_followed() -> None:
     module = importlib.import_module("unittest.mock")
     returns = wrong = 0
     for code in _codes(compile(inspect.getsource(module), "mock", "exec")):
-        follower = bytecode._Follower(code)
+        follower = bytecode._BytecodeFollower(code)
         for instruction in dis.get_instructions(code):
             if instruction.opname == "RETURN_VALUE":
                 stack = follower._stack or follower._waiting.get(instruction.offset)
