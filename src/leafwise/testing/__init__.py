@@ -1,4 +1,16 @@
-"""Property tests for pytree classes of any library."""
+"""Property tests for pytree classes of any library: which laws they keep, and what retraces.
+
+The functions below and `strategies` are public; files that are not have an underscore.
+
+- `_check`: `check_pytree`, which tries the laws on drawn instances (`_laws`). Start here.
+- `_recompilation` and `_only_on`: claims about which changes retrace, tested on JAX itself
+  (`_subject` is the jitted function, and what it counted).
+- `strategies`: instances of any class, and edits of one place at a time.
+- `_plugin`: what the pytest plugin does once JAX may be imported.
+- `_profiles` and `_format`: Hypothesis profiles, and values as text in messages.
+
+`cli` runs the same laws and edits from the command line.
+"""
 
 from typing import TYPE_CHECKING
 
