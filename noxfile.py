@@ -29,6 +29,11 @@ nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False
 
 
+# Without byte code every worker and every second process would compile JAX, and rewrite the
+# assertions of all tests, again: that took a third of the time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def _name_pyenv_versions() -> None:
     """Let pyenv's shims answer for the newest of each supported Python.
 
@@ -64,12 +69,12 @@ ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 # What runs on which Python, by the markers of pyproject.toml. On the newest, `tests` leaves
 # the laws to `properties`; what no session of `nox -s tests` runs, `nightly` does.
 LAWS = "property and not nightly"
-QUICK = "(unit or hazard or message) and not slow"
+QUICK = "(unit or hazard or message) and not (slow or nightly)"
 CHOSEN = {
-    OLDEST: "(unit or hazard or message or oracle or transforms) and not slow",
+    OLDEST: "(unit or hazard or message or oracle or transforms) and not (slow or nightly)",
     NEWEST: "not (property or downstream or no_extras or bench or nightly)",  # also of one alone
 }
-BETWEEN = "(unit or message) and not slow"
+BETWEEN = "(unit or message) and not (slow or nightly)"
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.
 ON_NEWEST = "interop or downstream or no_extras or examples or docs or bench"
 
@@ -108,7 +113,7 @@ def tests(session: nox.Session) -> None:
     """Run the tests on each Python, with the oldest JAX on the oldest, and then every check.
 
     Nothing runs twice; `nightly` runs what is left out. `-- tests/statics` runs that on each
-    Python, and no other check.
+    Python, and no other check; `-- --cov` the whole suite, with its coverage.
     """
     python = str(session.python)
     newest = python == NEWEST
@@ -124,11 +129,8 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *WORKERS, "-m", _chosen(python))
         return
     found = Path(session.create_tmp(), "works.json").absolute()
-    extra = [] if os.environ.get("CI") else ["--cov"]  # a quarter slower: for people to read
     folders = ("tests", "tests/interop")  # named, since it has an option of its own
-    session.run(
-        *("pytest", *folders, *WORKERS, "-m", _chosen(python), "--works", str(found), *extra)
-    )
+    session.run(*("pytest", *folders, *WORKERS, "-m", _chosen(python), "--works", str(found)))
     session.run("python", "tests/interop/table.py", str(found))
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "ArrayInStaticError",
+    "CannotBuildError",
     "CarryError",
     "CheckpointError",
     "CheckpointMismatchError",
@@ -189,6 +190,13 @@ class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests
         self.law = law
         self.path = path
         self.owner = owner
+
+
+class CannotBuildError(LeafwiseError):
+    """No instance of a class can be built; the message says what to give.
+
+    Raised by `leafwise.testing` and ``leafwise check``, which draw instances.
+    """
 
 
 class RetraceStormWarning(UserWarning):

@@ -23,8 +23,8 @@ from leafwise.cli.run import (
     time_limit,
 )
 from leafwise.cli.targets import CheckTarget
+from leafwise.errors import CannotBuildError
 from leafwise.testing import Law
-from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._find import find
 
 from .conftest import Outcome

@@ -112,6 +112,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[], State], Callable[[], Any]
 MOVES = {"a constraint inside", "a sharded argument", "out_shardings"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_python_loop_finds_one_program(kind: str) -> None:
     """The second round makes a dispatch entry or more by itself; after stable_carry none does."""

@@ -431,6 +431,7 @@ def test_explanations_say_it() -> None:
     assert [each.name for each in warns.captures if not each.is_of_package] == ["value"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["raise", "warn", "retrace", "ignore"])
 def test_what_is_large_is_checked_in_a_block(action: Any) -> None:
     """Outside it is compared by identity; in the block by content, whatever ``stale=`` says."""

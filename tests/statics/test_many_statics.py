@@ -258,6 +258,7 @@ def test_by_value_to_another_process() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
+@pytest.mark.slow
 def test_exported_programs_can_be_written() -> None:
     """`jax.export` needs no word about the extra child."""
     pytest.importorskip("flatbuffers")

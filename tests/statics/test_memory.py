@@ -159,6 +159,7 @@ def test_instances_can_be_weakly_referenced() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_many_threads_construct_the_same() -> None:
     """Threads that construct equal statics at once get one treedef and no error."""
     errors: list[BaseException] = []

@@ -50,6 +50,7 @@ def count(cls: Any, *functions: Any) -> tuple[int, list[float]]:
     return len(seen), answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_rebuilt_for_each_call(name: str) -> None:
     """By identity each is a program of its own; by content there is one, with equal answers."""
@@ -61,6 +62,7 @@ def test_rebuilt_for_each_call(name: str) -> None:
         assert answers == count(Plain, make(0.5))[1] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_another_number_inside(name: str) -> None:
     """Another rate inside a function is another program, however functions are compared."""

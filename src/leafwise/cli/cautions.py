@@ -27,10 +27,11 @@ from leafwise._trees.roles import duplicate, exchange, names_of, stored_value
 from leafwise.cli.changes import Builder, PartBuilder
 from leafwise.cli.records import Call, Caution, LawResult
 from leafwise.cli.targets import for_jit, is_own, library_of, public_name
+from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_leaf, format_static, short_repr, without_addresses
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import lookalike_of
-from leafwise.testing.strategies._constructor import CannotBuildError, parameters_of
+from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._statics import twins
 
 

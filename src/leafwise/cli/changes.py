@@ -11,15 +11,10 @@ from leafwise._classes.annotations import without_marks
 from leafwise._jax.events import count_events
 from leafwise._trees.roles import exchange, names_of, stored_value
 from leafwise.cli.targets import is_abstract
+from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error
 from leafwise.testing.strategies._annotations import accepts_none, argument_for
-from leafwise.testing.strategies._constructor import (
-    CannotBuildError,
-    FieldContext,
-    Parameter,
-    call,
-    parameters_of,
-)
+from leafwise.testing.strategies._constructor import FieldContext, Parameter, call, parameters_of
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._objects import is_user_registered

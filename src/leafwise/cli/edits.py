@@ -9,7 +9,7 @@ import jax
 
 from leafwise._trees.roles import Names, exchange, field_order, names_of, stored_value
 from leafwise.cli.changes import Builder, simplest
-from leafwise.errors import StaticFieldError
+from leafwise.errors import CannotBuildError, StaticFieldError
 from leafwise.testing._format import (
     format_change,
     format_leaf,
@@ -17,7 +17,6 @@ from leafwise.testing._format import (
     short_repr,
     without_addresses,
 )
-from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._leaves import LEAF_EDITS, is_numeric
 from leafwise.testing.strategies._statics import is_distinct, twins
 

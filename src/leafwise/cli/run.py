@@ -25,11 +25,10 @@ from leafwise.cli.changes import Builder
 from leafwise.cli.observe import check_fields, untraceable
 from leafwise.cli.records import Caution, CheckedRow, ClassReport, LawResult, UsageError, Verdict
 from leafwise.cli.targets import CheckTarget, is_own, library_of, source_location
-from leafwise.errors import LawViolation
+from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import check_pytree
 from leafwise.testing._format import format_error, short_repr, without_addresses
 from leafwise.testing._laws.law import Law, unknown_law
-from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
 

@@ -14,7 +14,7 @@ The functions below and `strategies` are public; files that are not have an unde
 
 from typing import TYPE_CHECKING
 
-from leafwise.errors import LawViolation
+from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.interop._extra import import_extra
 from leafwise.testing._laws.law import Law
 
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from leafwise.testing._only_on import OnlyOn, recompiles_only_on
     from leafwise.testing._profiles import register_profiles
     from leafwise.testing._recompilation import check_recompilation
-    from leafwise.testing.strategies._constructor import CannotBuildError
 
 # Hypothesis is loaded with the first name that needs it.
 _MODULES = {
-    "CannotBuildError": "strategies._constructor",
     "OnlyOn": "_only_on",
     "check_pytree": "_check",
     "check_recompilation": "_recompilation",

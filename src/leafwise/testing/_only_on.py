@@ -16,7 +16,7 @@ from leafwise._compare.reasons import Outcome, Reason
 from leafwise._jit.watch import watch
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
-from leafwise.errors import RetraceError
+from leafwise.errors import CannotBuildError, RetraceError
 from leafwise.testing._subject import Subject
 from leafwise.testing.strategies._edit_positions import argument_positions, is_below
 
@@ -150,8 +150,6 @@ def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
         TypeError: A parameter must be given by keyword.
         CannotBuildError: One has no annotation, no default, and no strategy.
     """
-    from leafwise.testing.strategies._constructor import CannotBuildError  # noqa: PLC0415  # needs Hypothesis
-
     hints = typing.get_type_hints(fun, include_extras=True)
     names: list[str] = []
     defaults: list[Any] = []

@@ -4,6 +4,8 @@ import pytest
 
 from .project import Project
 
+pytestmark = pytest.mark.slow  # each test runs a pytest of its own
+
 MODELS = """
     from typing import NamedTuple
 

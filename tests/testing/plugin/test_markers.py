@@ -5,6 +5,8 @@ import pytest
 
 from .project import Project
 
+pytestmark = pytest.mark.slow  # each test runs a pytest of its own
+
 
 def test_over_the_budget(project: Project) -> None:
     """A test that traces too often fails with what was over, the line, and why."""

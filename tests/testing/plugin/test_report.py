@@ -7,6 +7,8 @@ from leafwise.testing._plugin.report import report_of
 
 from .project import Project
 
+pytestmark = pytest.mark.slow  # each test runs a pytest of its own
+
 TITLE = "*= leafwise: what JAX traced and compiled =*"
 COLUMNS = "traces  lowerings  compiles  cache hits   seconds  "
 TESTS = """

@@ -2,6 +2,8 @@ import pytest
 
 from .project import Project
 
+pytestmark = pytest.mark.slow  # each test runs a pytest of its own
+
 TITLE = "*- leafwise: what JAX traced and compiled -*"
 
 

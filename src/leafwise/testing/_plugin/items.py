@@ -10,10 +10,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from leafwise.errors import LawViolation
+from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._laws.law import Law, unknown_law
 from leafwise.testing._plugin.report import message_of
-from leafwise.testing.strategies._constructor import CannotBuildError
 
 FoundClasses = Callable[[str], Sequence[tuple[str, type, bool, frozenset[str]]]]
 """From a target to its classes: name, class, whether it may be left out, known faults."""

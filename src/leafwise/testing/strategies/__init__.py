@@ -5,8 +5,8 @@
 `pytrees` are for testing a library of pytrees.
 """
 
+from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._arrays import arrays
-from leafwise.testing.strategies._constructor import CannotBuildError
 from leafwise.testing.strategies._edits import Edit, EditKind, edits
 from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._static_values import static_values

@@ -8,14 +8,10 @@ from typing import Annotated, Any, Final
 from hypothesis import strategies as st
 
 from leafwise._classes.annotations import Unknown, resolve
+from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies import _arguments, _containers, _objects, _scalars
 from leafwise.testing.strategies._arrays import Strategy, arrays
-from leafwise.testing.strategies._constructor import (
-    CannotBuildError,
-    FieldContext,
-    Parameter,
-    substitute,
-)
+from leafwise.testing.strategies._constructor import FieldContext, Parameter, substitute
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._objects import is_user_registered
 from leafwise.testing.strategies._scalars import Rule, origin_of

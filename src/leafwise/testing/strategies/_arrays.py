@@ -19,7 +19,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from leafwise.testing.strategies._constructor import CannotBuildError, FieldContext
+from leafwise.errors import CannotBuildError
+from leafwise.testing.strategies._constructor import FieldContext
 
 LENGTHS: Final = st.integers(1, 4)
 """The length of an axis that an annotation does not give."""

@@ -7,11 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from leafwise._classes.annotations import resolve
-from leafwise.errors import LeafwiseError
-
-
-class CannotBuildError(LeafwiseError):
-    """No instance of a class can be made; the message says what to give."""
+from leafwise.errors import CannotBuildError
 
 
 @dataclasses.dataclass(frozen=True)

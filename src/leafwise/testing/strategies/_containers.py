@@ -15,13 +15,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping
+from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._arrays import Strategy, array_values, own_dims
-from leafwise.testing.strategies._constructor import (
-    CannotBuildError,
-    EndlessError,
-    FieldContext,
-    alias_value,
-)
+from leafwise.testing.strategies._constructor import EndlessError, FieldContext, alias_value
 from leafwise.testing.strategies._scalars import (
     Ask,
     Rule,

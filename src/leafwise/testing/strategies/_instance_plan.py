@@ -12,6 +12,7 @@ import hypothesis.errors
 from hypothesis import strategies as st
 
 from leafwise._objects.class_map import ClassMap
+from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error
 from leafwise.testing.strategies._arguments import ArgumentSlot, argument_for, is_field, is_static
 from leafwise.testing.strategies._arrays import (
@@ -23,7 +24,6 @@ from leafwise.testing.strategies._arrays import (
     own_dims,
 )
 from leafwise.testing.strategies._constructor import (
-    CannotBuildError,
     FieldContext,
     Parameter,
     bindings_of,

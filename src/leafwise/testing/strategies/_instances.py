@@ -8,14 +8,10 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._annotations import strategy_for
 from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import (
-    CannotBuildError,
-    FieldContext,
-    parameters_of,
-    takes_any_name,
-)
+from leafwise.testing.strategies._constructor import FieldContext, parameters_of, takes_any_name
 from leafwise.testing.strategies._instance_plan import InstancePlan, drawing
 from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 

@@ -13,8 +13,9 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
+from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import CannotBuildError, EndlessError, FieldContext
+from leafwise.testing.strategies._constructor import EndlessError, FieldContext
 from leafwise.testing.strategies._instance_plan import InstancePlan
 from leafwise.testing.strategies._named_functions import (
     BY_ARITY,
