@@ -51,7 +51,8 @@ def site_of(frame: types.FrameType | None) -> Site | None:
 
 _CALLERS_FOR_OTHERS: Final = frozenset(
     {
-        *("jax", "jaxlib", "leafwise", "equinox", "flax", "chex", "optax"),
+        *("leafwise", "leafwise_cli", "leafwise_pytest"),
+        *("jax", "jaxlib", "equinox", "flax", "chex", "optax"),
         *("contextlib", "functools", "importlib", "runpy", "threading", "concurrent"),
     }
 )
