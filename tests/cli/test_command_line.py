@@ -286,6 +286,7 @@ class Untraceable:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_same_in_every_process(write: Write) -> None:
     """Two processes with different hash seeds print the same, addresses and all."""

@@ -352,6 +352,7 @@ CURIOUS: dict[str, str] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CURIOUS)
 def test_curious_scripts(run: Runner, name: str) -> None:
     """Two traces and a reason, in each of them."""

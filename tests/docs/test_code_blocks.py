@@ -61,7 +61,17 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        # The page on property tests runs all of them: half a minute.
+        pytest.param(
+            page, id=name, marks=[pytest.mark.nightly] * name.endswith("property-tests.md")
+        )
+        for page in PAGES
+        for name in [str(page.relative_to(ROOT))]
+    ],
+)
 def test_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python block of the page runs, and fails only where it says so."""
     run_page(page, monkeypatch)

@@ -96,6 +96,7 @@ def test_cures_fit(churn: tuple[dict[str, Any], str]) -> None:
         assert words in fix
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_training_example_has_nothing_to_explain(tmp_path: Path) -> None:
     """The example as it should be: one trace, and one more for the optimizer recreated."""

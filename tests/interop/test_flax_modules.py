@@ -321,6 +321,7 @@ assert state == {"x": 3.0, "__leafwise__": {"n": {"1": {}}}}, state
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.works("flax", "one call makes all classes known to flax, later ones included")
 def test_modules_before_and_after(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def test_cloudpickle() -> None:
     assert loaded(2.0) == 3.0
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_many_programs() -> None:
     """With hundreds of programs, all of them are still known, and the nearest is a late one."""

@@ -84,8 +84,11 @@ def test_no_growth_over_many_keys() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "rounds", "at_once"),
-    [(lambda i: i, 10, 100_000), (lambda i: ("a", (i, 0.5)), 2, 10_000), (Value, 2, 10_000)],
-    ids=["a-million-plain", "nested", "own"],
+    [
+        pytest.param(lambda i: i, 10, 100_000, id="a-million-plain", marks=pytest.mark.nightly),
+        pytest.param(lambda i: ("a", (i, 0.5)), 2, 10_000, id="nested"),
+        pytest.param(Value, 2, 10_000, id="own"),
+    ],
 )
 def test_keys_created_and_dropped_leave_nothing(make: Any, rounds: int, at_once: int) -> None:
     """When a million keys have come and gone, the tables are as small as they were."""

@@ -337,6 +337,7 @@ def test_workers(models: Project) -> None:
     result.assert_outcomes(passed=1, failed=1, skipped=1)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_strict_project(models: Project) -> None:
     """With everything strict, warnings errors and importlib mode, nothing changes."""

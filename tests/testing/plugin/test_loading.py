@@ -56,6 +56,7 @@ def test_a_conftest_comes_first(project: Project) -> None:
     project.run_apart(*options, "-o", "pythonpath=.").assert_outcomes(passed=2)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_turned_off(project: Project) -> None:
     """`-p no:leafwise` turns everything off; pytest then warns of what it does not know."""

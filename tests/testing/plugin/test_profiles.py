@@ -41,6 +41,7 @@ def test_which_is_loaded(
     assert run(REGISTER + REGISTER + SHOW, monkeypatch, **environment) == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_users_own_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A profile that was registered before keeps its numbers, one of Hypothesis' own does not."""
