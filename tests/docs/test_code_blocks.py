@@ -64,7 +64,7 @@ def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize(
     "page",
     [
-        # The page on property tests runs all of them: half a minute.
+        # The page on property tests runs them all: half a minute.
         pytest.param(
             page, id=name, marks=[pytest.mark.nightly] * name.endswith("property-tests.md")
         )
