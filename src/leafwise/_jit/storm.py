@@ -74,7 +74,7 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
     _is_used = False
 
     def __init__(self, traces: int | None = _USUAL) -> None:
-        given: object = traces
+        given: Any = traces  # which a user may have got wrong
         if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
             msg = f"storm_guard takes a positive number of traces, or None, got {got(given)}"
             raise TypeError(msg)

@@ -240,8 +240,12 @@ def _post_init(builder: Builder) -> Iterator[Caution]:
     code = getattr(getattr(cls, "__post_init__", None), "__code__", None)
     if code is None:
         return
+
+    def identity(leaf: Any) -> Any:
+        return leaf
+
     instance, built = _count_calls(code, lambda: builder.build({}))
-    _, mapped = _count_calls(code, lambda: jax.tree.map(lambda leaf: leaf, instance))
+    _, mapped = _count_calls(code, lambda: jax.tree.map(identity, instance))
     if built and mapped:
         yield Caution(
             str(Law.POST_INIT),

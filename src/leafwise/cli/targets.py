@@ -295,10 +295,13 @@ def for_jit(tree: Any) -> Any:
     def is_module(node: Any) -> bool:
         return library_of(type(node)) == "equinox"
 
+    def numeric_or_none(leaf: Any) -> Any:
+        return leaf if is_numeric(leaf) else None
+
     def without_the_rest(node: Any) -> Any:
         if not is_module(node):
             return node
-        return jax.tree_util.tree_map(lambda leaf: leaf if is_numeric(leaf) else None, node)
+        return jax.tree_util.tree_map(numeric_or_none, node)
 
     if not any(map(is_module, jax.tree_util.tree_leaves(tree, is_leaf=is_module))):
         return tree
