@@ -409,3 +409,17 @@ def test_as_a_decorator() -> None:
     twice()
     with pytest.raises(lw.errors.RetraceError, match="1 trace"):
         never()
+
+
+@pytest.mark.parametrize("block", [lw.budget(traces=0), lw.no_retrace()], ids=["budget", "none"])
+def test_what_runs_later_is_refused(block: Any) -> None:
+    """A generator or a coroutine function would run outside the block, and count nothing."""
+
+    def generator() -> Any:
+        yield
+
+    async def coroutine() -> None: ...
+
+    for function in (generator, coroutine):
+        with pytest.raises(TypeError, match="runs after its call has returned"):
+            block(function)

@@ -4,10 +4,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, TypeVar
 
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
+from leafwise._objects.code import runs_later
 from leafwise._objects.text import got
 from leafwise._trees.equality import jax_equal
 from leafwise.errors import RetraceError
@@ -141,6 +142,9 @@ class watch:  # noqa: N801  # a context manager that is used like a function
         unwatch_events(self._logs.pop().add)
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
 class budget(ContextDecorator):  # noqa: N801  # a context manager that is used like a function
     """Allow only so many traces, lowerings and compiles in a block, or in each call of a function.
 
@@ -162,7 +166,8 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
             each event that is over the budget, the calling line, and for functions under
             `leafwise.jit` why.
         TypeError: A number is not an integer of 0 or more, `exact` has no number to compare
-            with, or `of` is not a function or a name.
+            with, or `of` is not a function or a name; or (as a decorator) a generator or a
+            coroutine function is decorated, which would run outside the block.
 
     Example:
         >>> with budget(traces=1, compiles=1, of="step"):
@@ -201,6 +206,16 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
         self._strict = strict
         self._eager = eager
         self._here = _EnteredBlocks()
+
+    def __call__(self, func: _F) -> _F:
+        """Decorate a function with this block."""
+        if runs_later(func):
+            msg = (
+                f"a budget cannot decorate {got(func)}: it runs after its call has returned\n"
+                f"  fix: open the block inside it: with lw.budget(...):"
+            )
+            raise TypeError(msg)
+        return super().__call__(func)
 
     def __enter__(self) -> Log:
         """Begin to count."""
