@@ -1,7 +1,6 @@
 """Why JAX refused a call: its errors, with the reasons added as a note."""
 
 import contextlib
-import inspect
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
@@ -11,7 +10,7 @@ from leafwise._compare.diff import compare
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.frames import hide_frames, keep_frames, release_frames
 from leafwise._jax.refusals import Refusal, refusals_in
-from leafwise._objects.text import got
+from leafwise._objects.code import refuse_to_decorate
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -28,17 +27,7 @@ class Explaining(contextlib.ContextDecorator):
         Raises:
             TypeError: It is a generator or a coroutine function, which runs later.
         """
-        runs_later = (
-            inspect.isgeneratorfunction(func)
-            or inspect.iscoroutinefunction(func)
-            or inspect.isasyncgenfunction(func)
-        )
-        if runs_later:
-            msg = (
-                f"explain_errors() cannot decorate {got(func)}: it runs after its call has "
-                f"returned\n  fix: open the block inside it: with lw.debug.explain_errors():"
-            )
-            raise TypeError(msg)
+        refuse_to_decorate(func, "debug.explain_errors()")
         return super().__call__(func)
 
     def __enter__(self) -> None:

@@ -14,7 +14,7 @@ from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import runs_later
+from leafwise._objects.code import refuse_to_decorate
 from leafwise._objects.text import Verbatim, got
 from leafwise.errors import RetraceStormWarning
 
@@ -89,12 +89,7 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
     def __call__(self, func: _F) -> _F:
         """Decorate a function with this block."""
         self._is_used = True
-        if runs_later(func):
-            msg = (
-                f"storm_guard() cannot decorate {got(func)}: it runs after its call has "
-                f"returned\n  fix: open the block inside it: with lw.storm_guard(...):"
-            )
-            raise TypeError(msg)
+        refuse_to_decorate(func, "storm_guard(...)")
         return super().__call__(func)
 
     def __enter__(self) -> None:

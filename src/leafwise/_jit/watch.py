@@ -8,7 +8,7 @@ from typing import Any, Final, TypeGuard, TypeVar
 
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
-from leafwise._objects.code import runs_later
+from leafwise._objects.code import refuse_to_decorate
 from leafwise._objects.text import got
 from leafwise._trees.equality import jax_equal
 from leafwise.errors import RetraceError
@@ -209,12 +209,7 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
 
     def __call__(self, func: _F) -> _F:
         """Decorate a function with this block."""
-        if runs_later(func):
-            msg = (
-                f"a budget cannot decorate {got(func)}: it runs after its call has returned\n"
-                f"  fix: open the block inside it: with lw.budget(...):"
-            )
-            raise TypeError(msg)
+        refuse_to_decorate(func, "budget(...)")
         return super().__call__(func)
 
     def __enter__(self) -> Log:

@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import got
 
 Chain = tuple[str, ...]
 """``config.rate`` as the code reads it: a name, and the attributes behind it."""
@@ -57,10 +58,24 @@ def facts_of(code: types.CodeType) -> CodeFacts:
 _FACTS: Final[ClassMap[CodeFacts]] = ClassMap()
 
 
-def runs_later(function: Callable[..., Any]) -> bool:
-    """Return whether a function's body runs after its call has returned."""
+def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
+    """Refuse a function whose body would run after a block that decorates it has ended.
+
+    Args:
+        function: The function.
+        block: How the block is opened: ``budget(...)``.
+
+    Raises:
+        TypeError: It is a generator or a coroutine function.
+    """
     kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
-    return any(is_kind(function) for is_kind in kinds)
+    if any(is_kind(function) for is_kind in kinds):
+        name = block.partition("(")[0]
+        msg = (
+            f"{name.rpartition('.')[2]}() cannot decorate {got(function)}: it runs after its call "
+            f"has returned\n  fix: open the block inside it: with lw.{block}:"
+        )
+        raise TypeError(msg)
 
 
 def _find_facts(code: types.CodeType) -> CodeFacts:
