@@ -5,6 +5,7 @@ The lowest wing but `_jax`; every wing above uses it. It knows nothing of pytree
 - `attributes`: the attributes of an object, with or without running the user's code; what the
   class of a value promises (`record_fields`, `compares_by_identity`). Start here.
 - `code`: what a code object reads outside itself; `is_importable`; which code is installed.
+- `parts`: what a value consists of: `kind_of`, the table over which all other wings fold.
 - `frozen`: `freeze`, `FrozenMapping` and `StaticArray`, for static fields.
 - `methods`: `BoundMethod`, a pytree, and `JittedFunction`, which `leafwise.jit` returns.
 - `describe` and `text`: a value as text, in keys and in messages.

@@ -1,0 +1,459 @@
+"""What a value consists of: one table of kinds, over which all that look into values fold.
+
+A value has a *content*, which is plain, and *parts*, which are values again. Two values are
+indistinguishable exactly if their types are the same, their contents are equal, and their parts
+are indistinguishable one by one; those of a set in any order. Whether an object is known by its
+identity or by its own ``==`` instead, and what is too large to look at, is for each fold to say.
+
+No code of the user's runs, but that of a mapping which is not one of Python's, and of properties
+behind which a class keeps its fields.
+"""
+
+import collections
+import dataclasses
+import datetime as dt
+import decimal
+import fractions
+import functools
+import operator
+import struct
+import types
+import uuid
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from leafwise._objects.attributes import record_fields, stored_attributes
+from leafwise._objects.class_map import ClassMap
+from leafwise._objects.code import contents, facts_of
+from leafwise._objects.frozen import FrozenMapping, StaticArray
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.stand_ins import MISSING, ById
+from leafwise._objects.text import shorten
+
+Content: TypeAlias = tuple[Any, ...]
+Make: TypeAlias = Callable[[Any, Sequence[Any]], Any]
+
+
+def _nothing(_value: Any) -> tuple[()]:
+    return ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """What values of one kind consist of.
+
+    Attributes:
+        name: The name of the kind, by which a fold knows what it treats in its own way.
+        content: Returns what is plain: hashable, and equal exactly if all bits are.
+        values: Returns the parts, in order.
+        steps: Returns the way to each part, as a path goes on: ``.func``, ``[0]``, ``['k']``;
+            to a key of a mapping `` key 'k'``.
+        make: Returns a value like a given one, but of other parts; None if there is no way.
+        is_ordered: Whether the order of the parts counts.
+    """
+
+    name: str
+    content: Callable[[Any], Content] = _nothing
+    values: Callable[[Any], Sequence[Any]] = _nothing
+    steps: Callable[[Any], Sequence[str]] = _nothing
+    make: Make | None = None
+    is_ordered: bool = True
+
+    def parts(self, value: Any) -> "list[Part]":
+        """Return the parts of a value, each with the way to it."""
+        return list(map(Part, self.steps(value), self.values(value)))
+
+
+class Part(NamedTuple):
+    """A part of a value, and the way to it."""
+
+    step: str
+    value: Any
+
+
+def kind_of(value: Any) -> Kind:
+    """Return the kind of a value: by its type, whatever it says that its class is."""
+    cls = type(value)
+    return _KINDS.get(cls) or _FOUND.setdefault(cls, lambda: _find(cls))
+
+
+_FOUND: Final[ClassMap[Kind]] = ClassMap()
+
+
+# --------------------------------------------------------------------------- plain values
+
+
+def _itself(value: Any) -> Content:
+    return (ById(value),)
+
+
+def _attributes(*names: str) -> Callable[[Any], Content]:
+    read: Any = operator.attrgetter(*names)
+    return read if len(names) > 1 else lambda value: (read(value),)
+
+
+def _float(value: float) -> Content:
+    return (struct.pack("d", value),)
+
+
+def _number(value: np.generic) -> Content:
+    """Return the dtype of a scalar of NumPy, and the bytes that count."""
+    halves = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
+    # Extended floats of x86 end with padding.
+    padded = np.finfo(np.longdouble).nmant == _X87_MANTISSA
+    ends = [10 if padded and type(half) is np.longdouble else None for half in halves]
+    content = [np.asarray(half).tobytes()[:end] for half, end in zip(halves, ends, strict=True)]
+    return repr(value.dtype), *content
+
+
+_X87_MANTISSA: Final = 63
+
+
+def _dtype_values(value: np.dtype[Any]) -> list[Any]:
+    """Return the metadata, and the dtypes inside: their metadata is not in any repr."""
+    metadata = None if value.metadata is None else dict(value.metadata)
+    fields: Mapping[str, Any] = value.fields or {}
+    inside = [fields[name][0] for name in value.names or ()]
+    return [metadata, *inside, *(value.subdtype or ())[:1]]
+
+
+def _dtype_steps(value: np.dtype[Any]) -> list[str]:
+    inside = [f"[{name!r}]" for name in value.names or ()]
+    return [".metadata", *inside, *[".subdtype"] * (value.subdtype is not None)]
+
+
+def _array(value: np.ndarray[Any, Any]) -> Content:
+    plain = value.view(np.ndarray)
+    data = () if plain.dtype.hasobject else (plain.tobytes(),)
+    return repr(plain.dtype), plain.shape, *data
+
+
+def _array_values(value: np.ndarray[Any, Any]) -> list[Any]:
+    items = value.view(np.ndarray).ravel().tolist() if value.dtype.hasobject else []
+    return [value.dtype, *items]
+
+
+def _array_steps(value: np.ndarray[Any, Any]) -> list[str]:
+    places = np.ndindex(value.shape) if value.dtype.hasobject else ()
+    return [".dtype", *(f"[{', '.join(map(str, place))}]" for place in places)]
+
+
+def _jax_array(value: Any) -> Content:
+    is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
+    data = np.asarray(jax.random.key_data(value) if is_key else value)
+    weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
+    where = value.sharding if value.committed else None
+    return str(value.dtype), value.shape, weak, where, data.tobytes()
+
+
+def _plain(content: Callable[[Any], Content]) -> Kind:
+    return Kind("plain", content)
+
+
+def _in_zone(*names: str) -> Kind:
+    """Return the kind of a time, whose zone is a part: equal instants in two are distinct."""
+    return Kind("time", _attributes(*names), _attributes("tzinfo"), lambda _: (".tzinfo",))
+
+
+# --------------------------------------------------------------------------- containers
+
+
+def _sequence(base: Any) -> Kind:
+    def content(value: Any) -> Content:
+        limit = (value.maxlen,) if base is collections.deque else ()
+        return base.__len__(value), *limit
+
+    def steps(value: Any) -> list[str]:
+        names, count = getattr(type(value), "_fields", ()), base.__len__(value)
+        is_named = base is tuple and len(names) == count
+        return [f".{name}" for name in names] if is_named else [f"[{n}]" for n in range(count)]
+
+    def make(value: Any, parts: Sequence[Any]) -> Any:
+        if base is tuple:
+            return tuple.__new__(type(value), parts)
+        made = base.__new__(type(value))
+        base.__init__(made, parts, *content(value)[1:])
+        return made
+
+    return Kind(base.__name__, content, lambda value: list(base.__iter__(value)), steps, make)
+
+
+def _set(base: Any) -> Kind:
+    def make(value: Any, parts: Sequence[Any]) -> Any:
+        if base is frozenset:
+            return frozenset.__new__(type(value), parts)
+        made = set.__new__(type(value))
+        set.__init__(made, parts)
+        return made
+
+    return Kind(
+        base.__name__,
+        lambda value: (base.__len__(value),),
+        lambda value: list(base.__iter__(value)),
+        lambda value: [f"{{{shorten(item, 30)}}}" for item in base.__iter__(value)],
+        make,
+        is_ordered=False,
+    )
+
+
+def _mapping(name: str, base: Any = None, *more: str) -> Kind:
+    """Return a kind of mappings, in order: traced code that loops over one sees the order.
+
+    Args:
+        name: The name of the kind.
+        base: The class whose methods read it, not those of a subclass; None for its own.
+        *more: Further parts, which are attributes.
+    """
+
+    def values(value: Any) -> list[Any]:
+        of = base or type(value)
+        return [*of.keys(value), *of.values(value), *(getattr(value, each) for each in more)]
+
+    def steps(value: Any) -> list[str]:
+        texts = [shorten(key, 40) for key in (base or type(value)).keys(value)]
+        ways = [f" key {text}" for text in texts] + [f"[{text}]" for text in texts]
+        return [*ways, *(f".{each}" for each in more)]
+
+    def make(value: Any, parts: Sequence[Any]) -> Any:
+        end = (len(parts) - len(more)) // 2
+        pairs = zip(parts[:end], parts[end : 2 * end], strict=True)
+        if base is None:
+            return type(value)(dict(pairs))
+        made = base.__new__(type(value))
+        base.__init__(made, *parts[2 * end :])
+        for key, item in pairs:
+            base.__setitem__(made, key, item)
+        return made
+
+    return Kind(name, lambda value: (len(value),), values, steps, make)
+
+
+# --------------------------------------------------------------------------- callables
+
+
+def _attribute_parts(name: str, *names: str, make: Make | None = None) -> Kind:
+    """Return a kind whose parts are some attributes."""
+    read = _attributes(*names)
+    return Kind(name, values=read, steps=lambda _: [f".{each}" for each in names], make=make)
+
+
+def _partial_steps(value: Any) -> list[str]:
+    given = [f".args[{place}]" for place in range(len(value.args))]
+    return [".func", *given, *(f".keywords[{name!r}]" for name in value.keywords)]
+
+
+def _make_partial(value: Any, parts: Sequence[Any]) -> Any:
+    end = 1 + len(value.args)
+    return type(value)(*parts[:end], **dict(zip(value.keywords, parts[end:], strict=True)))
+
+
+def _make_method(value: Any, parts: Sequence[Any]) -> Any:
+    return type(value)(*parts)
+
+
+def _function(value: types.FunctionType) -> Content:
+    form = facts_of(value.__code__).form
+    code = ById(value.__code__) if form is None else form  # constants that no source can spell
+    defaults, named = value.__defaults__ or (), value.__kwdefaults__ or {}
+    return code, value.__module__, value.__qualname__, len(defaults), tuple(named)
+
+
+def _function_values(value: types.FunctionType) -> list[Any]:
+    held = map(contents, value.__closure__ or ())
+    return [*held, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+
+
+def _function_steps(value: types.FunctionType) -> list[str]:
+    return [
+        *(f".__closure__[{name!r}]" for name in value.__code__.co_freevars),
+        *(f".__defaults__[{place}]" for place in range(len(value.__defaults__ or ()))),
+        *(f".__kwdefaults__[{name!r}]" for name in value.__kwdefaults__ or ()),
+    ]
+
+
+def _make_function(value: types.FunctionType, parts: Sequence[Any]) -> types.FunctionType:
+    cells, defaults = len(value.__closure__ or ()), len(value.__defaults__ or ())
+    closure = tuple(types.CellType() if p is MISSING else types.CellType(p) for p in parts[:cells])
+    given = tuple(parts[cells : cells + defaults]) or None
+    made = types.FunctionType(value.__code__, value.__globals__, value.__name__, given, closure)
+    named = zip(value.__kwdefaults__ or {}, parts[cells + defaults :], strict=True)
+    made.__kwdefaults__ = dict(named) or None
+    made.__qualname__, made.__module__ = value.__qualname__, value.__module__
+    made.__doc__, made.__annotations__ = value.__doc__, value.__annotations__
+    return made
+
+
+def _owner(value: Any) -> list[Any]:
+    """Return the object that a method written in C belongs to, as in ``[].append``."""
+    owner = value.__self__
+    return [] if owner is None or issubclass(type(owner), types.ModuleType | type) else [owner]
+
+
+_BUILTIN: Final = Kind(
+    "builtin",
+    lambda value: (value.__name__,) if _owner(value) else _itself(value),
+    _owner,
+    lambda value: [".__self__"] * len(_owner(value)),
+)
+
+
+# --------------------------------------------------------------------------- attributes
+
+
+def _own(value: Any) -> list[tuple[str, Any]]:
+    """Return what a value stores in attributes, in the order of their names."""
+    stored = stored_attributes(value).items()
+    return sorted(
+        (pair for pair in stored if pair[0] not in _UNSEEN), key=lambda pair: str(pair[0])
+    )
+
+
+_UNSEEN: Final = frozenset({"_attrs_cached_hash", "__leafwise_key__"})
+"""What attrs and leafwise keep in an instance, which follows from the rest of it."""
+
+
+def _with_attributes(base: Kind, fields: tuple[str, ...] = (), *, more: bool = True) -> Kind:
+    """Return a kind of objects with attributes.
+
+    Args:
+        base: What they consist of besides.
+        fields: Attributes that count in this order, and may be properties.
+        more: Whether all other attributes count, too.
+    """
+
+    def pairs(value: Any) -> list[tuple[str, Any]]:
+        found = [(name, getattr(value, name, MISSING)) for name in fields]
+        return [*found, *(pair for pair in _own(value) if more and pair[0] not in fields)]
+
+    def make(value: Any, parts: Sequence[Any]) -> Any:
+        own = pairs(value)
+        first = len(parts) - len(own)
+        made = cast("Make", base.make)(value, parts[:first])
+        for (name, _), item in zip(own, parts[first:], strict=True):
+            if item is not MISSING:
+                object.__setattr__(made, name, item)
+        return made
+
+    return Kind(
+        "record" if fields else base.name,
+        lambda value: (*base.content(value), *(name for name, _ in pairs(value))),
+        lambda value: [*base.values(value), *(item for _, item in pairs(value))],
+        lambda value: [*base.steps(value), *(f".{name}" for name, _ in pairs(value))],
+        make if base.make is not None else None,
+        base.is_ordered,
+    )
+
+
+def _make_object(value: Any, _parts: Sequence[Any]) -> Any:
+    return object.__new__(type(value))
+
+
+# --------------------------------------------------------------------------- the table
+
+_BASES: Final[Mapping[type, Kind]] = {
+    np.generic: _plain(_number),  # before the builtins that some scalars derive from
+    # By the builtins' own methods: a subclass may have others.
+    bytearray: Kind("bytearray", lambda value: (bytes(memoryview(value)),)),
+    int: _plain(lambda value: (int.__int__(value),)),
+    str: _plain(lambda value: (str.__str__(value),)),
+    bytes: _plain(lambda value: (bytes.__getitem__(value, slice(None)),)),
+    float: _plain(lambda value: _float(float.__float__(value))),
+    complex: _plain(lambda value: (*_float(value.real), *_float(value.imag))),
+    dt.datetime: _in_zone(
+        *("year", "month", "day", "hour", "minute", "second", "microsecond", "fold")
+    ),
+    dt.date: _plain(_attributes("year", "month", "day")),
+    dt.time: _in_zone("hour", "minute", "second", "microsecond", "fold"),
+    dt.timedelta: _plain(_attributes("days", "seconds", "microseconds")),
+    decimal.Decimal: _plain(lambda value: (decimal.Decimal.as_tuple(value),)),  # 1.0 is not 1.00
+    fractions.Fraction: _plain(_attributes("numerator", "denominator")),
+    uuid.UUID: _plain(lambda value: (value.int, value.is_safe.name)),
+    **{base: _sequence(base) for base in (tuple, list, collections.deque)},
+    **{base: _set(base) for base in (set, frozenset)},
+    # Not by the methods of dict: the order that they know is not that of an OrderedDict.
+    collections.OrderedDict: _mapping("dict", collections.OrderedDict),
+    collections.defaultdict: _mapping("dict", collections.defaultdict, "default_factory"),
+    dict: _mapping("dict", dict),
+    functools.partial: Kind(
+        "partial",
+        lambda value: (len(value.args), *value.keywords),
+        lambda value: [value.func, *value.args, *value.keywords.values()],
+        _partial_steps,
+        _make_partial,
+    ),
+    np.dtype: Kind(
+        "dtype",
+        lambda value: (repr(value), value.isalignedstruct),
+        _dtype_values,
+        _dtype_steps,
+    ),
+    np.ndarray: Kind("array", _array, _array_values, _array_steps),
+    weakref.ReferenceType: Kind(
+        "reference", values=lambda value: [value()], steps=lambda _: ["()"]
+    ),
+}
+"""The classes whose subclasses are read as they are, with the attributes that they add."""
+
+_KINDS: Final[Mapping[type, Kind]] = {
+    **_BASES,
+    functools.partial: _with_attributes(_BASES[functools.partial]),
+    **dict.fromkeys(
+        (bool, type(None), type(...), type(NotImplemented)), _plain(lambda value: (value,))
+    ),
+    dt.timezone: _plain(lambda value: (value.utcoffset(None), value.tzname(None))),
+    range: _attribute_parts("range", "start", "stop", "step"),
+    slice: _attribute_parts("slice", "start", "stop", "step"),
+    **dict.fromkeys((types.MappingProxyType, FrozenMapping), _mapping("mapping")),
+    StaticArray: _BASES[np.ndarray],
+    types.FunctionType: _with_attributes(
+        Kind("function", _function, _function_values, _function_steps, _make_function)
+    ),
+    **dict.fromkeys(
+        (types.MethodType, BoundMethod),
+        _attribute_parts("method", "__func__", "__self__", make=_make_method),
+    ),
+    **dict.fromkeys((types.BuiltinFunctionType, types.MethodWrapperType), _BUILTIN),
+    types.CellType: Kind(
+        "cell", values=lambda value: [contents(value)], steps=lambda _: [".cell_contents"]
+    ),
+    **dict.fromkeys(
+        (staticmethod, classmethod),
+        _attribute_parts("wrapper", "__func__", make=_make_method),
+    ),
+    property: _attribute_parts("wrapper", "fget", "fset", "fdel", make=_make_method),
+    **dict.fromkeys(
+        (operator.itemgetter, operator.attrgetter, operator.methodcaller),
+        Kind("getter", values=lambda value: value.__reduce__(), steps=lambda _: ("", "")),
+    ),
+}
+"""The kind of each exact type that has one."""
+
+_ALONE: Final = Kind("object", make=_make_object)
+_OBJECT: Final = _with_attributes(_ALONE)
+_BY_IDENTITY: Final = Kind("identity", _itself)
+
+
+def _find(cls: Any) -> Kind:
+    """Return the kind of a class that is not in the table."""
+    if issubclass(cls, type | types.ModuleType | Enum | Tracer):
+        return _BY_IDENTITY
+    if issubclass(cls, jax.Array):
+        return Kind("jax.Array", _jax_array)
+    base = next((kind for each, kind in _BASES.items() if issubclass(cls, each)), None)
+    fields = record_fields(cls)
+    if fields is not None:
+        # A module of flax keeps what it last did beside its fields.
+        params = getattr(cls, "__dataclass_params__", None)
+        return _with_attributes(base or _ALONE, fields, more=params is None or params.frozen)
+    if base is not None:
+        return _with_attributes(base)
+    if cls.__eq__ is not object.__eq__ and issubclass(cls, Mapping):
+        return _with_attributes(_mapping("mapping"))
+    return _OBJECT
