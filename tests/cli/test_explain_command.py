@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,12 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+def _mostly_at_night(names: Iterable[str], *always: str) -> list[Any]:
+    marks = {False: [pytest.mark.nightly], True: []}
+    return [pytest.param(name, marks=marks[name in always]) for name in names]
+
+
+@pytest.mark.parametrize("way", _mostly_at_night(WAYS, "decorator", "equinox"))
 def test_each_way_to_jit(run: Runner, way: str) -> None:
     """However the function is jitted: line and field path of the retrace are in the report."""
     script = HEAD + WAYS[way] + "\nstep(State(jnp.ones(3)))\nstep(State(jnp.ones(3), 2))\n"
@@ -183,16 +189,21 @@ def test_a_module(run: Runner) -> None:
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [
-        ("", 0, ""),
-        ("sys.exit()", 0, ""),
         ("sys.exit(3)", 3, ""),
-        ("sys.exit('text')", 1, "text"),
         ("raise ValueError('boom')", 1, "ValueError: boom"),
-        ("raise KeyboardInterrupt", 130, ""),
-        ("raise BaseException('base')", 1, "BaseException: base"),
-        ("1 +", 1, "SyntaxError"),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly)
+            for each in (
+                ("", 0, ""),
+                ("sys.exit()", 0, ""),
+                ("sys.exit('text')", 1, "text"),
+                ("raise KeyboardInterrupt", 130, ""),
+                ("raise BaseException('base')", 1, "BaseException: base"),
+                ("1 +", 1, "SyntaxError"),
+            )
+        ),
     ],
-    ids=["end", "exit", "3", "text", "error", "interrupt", "base", "syntax"],
+    ids=["3", "error", "end", "exit", "text", "interrupt", "base", "syntax"],
 )
 def test_the_exit_code_is_the_scripts_own(run: Runner, end: str, code: int, words: str) -> None:
     """The report comes whatever happened, and the code and the words are the script's."""

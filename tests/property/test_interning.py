@@ -226,7 +226,7 @@ def test_threads_that_make_and_drop() -> None:
     """Keys that die in one thread while another makes them again never mix values up."""
 
     def work(index: int) -> int:
-        for i in range(400):
+        for i in range(150):
             static = (i % 5, "a") if index % 2 else Config((i % 5, "a"))
             params = Params(float(index), static)
             leaves, structure = jax.tree.flatten(params)
