@@ -4,21 +4,20 @@ Each function returns the sentence that stands behind a `Reason`, made of the us
 and values.
 """
 
-import dataclasses
 import functools
 import inspect
 import math
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from leafwise._classes.options import By
 from leafwise._compare.reasons import ReasonKind
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
-from leafwise._statics.snapshot import function_parts
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.leaves import Leaf, LeafKind
 
@@ -217,8 +216,10 @@ def first_difference(
         by: How functions are compared: by content, they have parts.
         above: The ids of the values that lead here, which a function may lead back to.
     """
-    if type(before) is type(after) and len(path) < _DEEPEST:
-        mine, its = list(_parts(before, by)), list(_parts(after, by))
+    kind = kind_of(before)
+    whole = kind.name in _CODE and by == "identity"
+    if type(before) is type(after) and not whole and kind.is_ordered and len(path) < _DEEPEST:
+        mine, its = kind.parts(before), kind.parts(after)
         if [step for step, _ in mine] == [step for step, _ in its]:
             above = (*above, id(before))
             for (step, one), (_, other) in zip(mine, its, strict=True):
@@ -232,27 +233,8 @@ def first_difference(
 
 _DEEPEST: Final = 2_000
 
-
-def _parts(value: Any, by: By) -> Iterator[tuple[str, Any]]:
-    if by == "content" and isinstance(value, types.FunctionType):
-        yield from function_parts(value, "")
-    elif by == "content" and isinstance(value, types.MethodType):
-        yield ".__func__", value.__func__
-        yield ".__self__", value.__self__
-    elif isinstance(value, tuple | list):
-        names = getattr(type(value), "_fields", None)
-        for place, item in enumerate(value):
-            yield (f".{names[place]}" if names else f"[{place}]"), item
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield f"[{_short(key)}]", item
-    elif isinstance(value, functools.partial):
-        yield ".func", value.func
-        yield ".args", value.args
-        yield ".keywords", value.keywords
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield f".{field.name}", getattr(value, field.name, None)
+_CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})
+"""The kinds of values that are one value where functions are compared by identity."""
 
 
 def _is_function(value: Any) -> bool:

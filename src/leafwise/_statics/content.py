@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from leafwise._objects.attributes import (
@@ -42,10 +40,16 @@ from leafwise._objects.code import (
     resolve,
 )
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING, ById
-from leafwise._objects.text import shorten
 from leafwise._statics import findings
-from leafwise._statics.form import CANONICAL, Canonicaliser, CanonicalOf, canonicalise
+from leafwise._statics.form import (
+    CANONICAL,
+    Canonicaliser,
+    CanonicalOf,
+    canonicalise,
+    read_parts,
+)
 from leafwise._statics.guards import Guards, PartsReader, items
 from leafwise._statics.snapshot import MOST_BYTES
 
@@ -405,11 +409,6 @@ def _read_builtin(canon: _Content, value: Any, path: str) -> None:
     canon.depth -= 1
 
 
-def _read_reduced(canon: Canonicaliser, value: Any, path: str) -> None:
-    canon.push(id(type(value)))
-    canonicalise(canon, value.__reduce__()[1:], path)
-
-
 def _read_object(canon: _Content, value: Any, path: str) -> None:
     """Read an object by its class and its attributes."""
     kind: type = type(value)
@@ -453,77 +452,33 @@ _OF_EVERY_CLASS: Final = frozenset(
 )
 
 
-def _read_jax_array(canon: ContentCanonicaliser, value: Any, path: str) -> None:
-    if value.is_deleted() or not value.is_fully_addressable or value.nbytes > MOST_BYTES:
-        reason = "only arrays of at most 64 KiB, all of them on this host, are compared"
-        canon.add_finding(findings.uncomparable(path, value, reason))
-        return
-    is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
-    data = np.asarray(jax.random.key_data(value) if is_key else value)
-    where = value.sharding if value.committed else None
-    weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
-    canon.push(id(jax.Array), str(value.dtype), value.shape, weak, where)
-    canon.push(data.tobytes())
-
-
-def _read_numpy_array(canon: ContentCanonicaliser, value: Any, path: str) -> None:
-    def read_parts() -> None:
-        canon.push(id(np.ndarray), repr(value.dtype), value.shape, value.tobytes())
-        canon.guards_now.add(
-            lambda array: (repr(array.dtype), *array.shape, array.tobytes()), value
-        )
-
-    if type(value) is not np.ndarray or value.dtype.hasobject or value.nbytes > MOST_BYTES:
-        reason = "only NumPy arrays of at most 64 KiB, of numbers, are compared"
-        canon.add_finding(findings.uncomparable(path, value, reason))
+def _read_array(canon: ContentCanonicaliser, value: Any, path: str) -> None:
+    is_numpy = issubclass(type(value), np.ndarray)
+    if is_numpy:
+        fits = type(value) is np.ndarray and not value.dtype.hasobject
     else:
-        canon.numbered(value, read_parts)
+        fits = not value.is_deleted() and value.is_fully_addressable
+    if not fits or value.nbytes > MOST_BYTES:
+        reason = "only arrays of at most 64 KiB, of numbers, all of them on this host, are compared"
+        canon.add_finding(findings.uncomparable(path, value, reason))
+    elif is_numpy:
+        canon.numbered(value, lambda: _read_guarded(canon, value, path))
+    else:
+        read_parts(canon, value, path)
 
 
-def _read_items(canon: _Content, value: Any, path: str) -> None:
+def _read_mutable(canon: _Content, value: Any, path: str) -> None:
     """Read a list or the like, which only a function may contain."""
-    if not canon.depth:
+    if canon.depth:
+        canon.numbered(value, lambda: _read_guarded(canon, value, path))
+    else:
         _read_other(canon, value, path)
-        return
-
-    def read_parts() -> None:
-        canon.push(id(type(value)), len(value))
-        canon.guards_now.add(tuple, value)
-        for index, item in enumerate(value):
-            canonicalise(canon, item, f"{path}[{index}]")
-        if isinstance(value, collections.deque):
-            canon.push(value.maxlen)
-
-    canon.numbered(value, read_parts)
 
 
-def _read_dict(canon: _Content, value: Any, path: str) -> None:
-    if not canon.depth:
-        _read_other(canon, value, path)
-        return
-
-    def read_parts() -> None:
-        canon.push(id(type(value)), len(value))
-        canon.guards_now.add(items, value)
-        for key, item in value.items():
-            canonicalise(canon, key, f"{path} key {shorten(key, 40)}")
-            canonicalise(canon, item, f"{path}[{shorten(key, 40)}]")
-        if isinstance(value, collections.defaultdict):
-            canonicalise(canon, cast("Any", value).default_factory, f"{path}.default_factory")
-
-    canon.numbered(value, read_parts)
-
-
-def _read_set(canon: _Content, value: Any, path: str) -> None:
-    if not canon.depth:
-        _read_other(canon, value, path)
-        return
-
-    def read_parts() -> None:
-        canon.guards_now.add(tuple, value)
-        CANONICAL[frozenset](canon, value, path)
-
-    canon.numbered(value, read_parts)
+def _read_guarded(canon: _Content, value: Any, path: str) -> None:
+    kind = kind_of(value)
+    canon.guards_now.add(lambda now: (*kind.content(now), *kind.values(now)), value)
+    read_parts(canon, value, path)
 
 
 def _read_identity(canon: Canonicaliser, value: Any, _path: str) -> None:
@@ -536,10 +491,8 @@ def _read_other(canon: _Content, value: Any, path: str) -> None:
     _read_classes(canon, value if isinstance(value, type) else type(value), path)
     if isinstance(value, type | types.ModuleType | Enum | np.ufunc):
         canon.push(ById(value))
-    elif isinstance(value, jax.Array) and not findings.is_tracer(value) and canon.depth:
-        _read_jax_array(canon, value, path)
-    elif isinstance(value, np.ndarray) and canon.depth:
-        _read_numpy_array(canon, value, path)
+    elif kind_of(value).name in ("array", "jax.Array") and canon.depth:
+        _read_array(canon, value, path)
     elif not is_itself(value):
         CANONICAL[object](canon, value, path)
     elif (problem := findings.refused(path, value)) is not None:
@@ -572,10 +525,14 @@ def _content_readers() -> dict[type, CanonicalOf]:
         ),
         type: _read_other,
         **dict.fromkeys(
-            (operator.itemgetter, operator.attrgetter, operator.methodcaller), _read_reduced
+            (operator.itemgetter, operator.attrgetter, operator.methodcaller), read_parts
         ),
-        **dict.fromkeys((list, collections.deque, bytearray), _read_items),
-        **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _read_dict),
-        set: _read_set,
+        **dict.fromkeys(
+            (
+                *(list, collections.deque, bytearray, set),
+                *(dict, collections.OrderedDict, collections.defaultdict, collections.Counter),
+            ),
+            _read_mutable,
+        ),
         object: _read_other,
     }

@@ -27,11 +27,12 @@ from leafwise._objects.attributes import (
     attributes,
     builtin_base,
     compares_by_identity,
+    is_itself,
     record_fields,
 )
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
 from leafwise.errors import (
@@ -194,17 +195,6 @@ class Canonicaliser:
         self.records.append(record)
 
 
-_PLAIN_CONTENT: Final[dict[type, Callable[[Any], Any]]] = {
-    # The builtins' own methods: a subclass may have overridden the conversion.
-    str: str.__str__,
-    bytes: lambda value: bytes.__getitem__(value, slice(None)),
-    int: int.__int__,
-    float: float.__float__,
-    complex: complex.__complex__,
-    frozenset: lambda value: frozenset[Any](frozenset.__iter__(value)),
-}
-
-
 def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the form of plain values, as `canonicalise` would make it, but faster.
 
@@ -244,10 +234,6 @@ def _read_float(canon: Canonicaliser, value: float, _path: str) -> None:
     canon.push(*_float_tokens(value))
 
 
-def _read_complex(canon: Canonicaliser, value: complex, _path: str) -> None:
-    canon.push(id(complex), struct.pack("dd", value.real, value.imag))
-
-
 _FLAT: Final = {kind: id(kind) for kind in (int, str, bytes, bool, type(None))}
 
 
@@ -261,213 +247,99 @@ def _flat_tokens(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 def _read_tuple(canon: Canonicaliser, value: tuple[Any, ...], path: str) -> None:
     flat = _flat_tokens(value)
-    if flat is not None:
+    if flat is None:
+        _read_parts(canon, value, path)
+    else:
         canon.push(*flat)
+
+
+def read_parts(canon: Canonicaliser, value: Any, path: str) -> None:
+    """Add the form of a value by what it consists of."""
+    kind = kind_of(value)
+    canon.push(id(type(value)), kind.content(value))
+    if kind.is_ordered:
+        for step, part in kind.parts(value):
+            canonicalise(canon, part, path + step)
         return
-    canon.push(id(tuple), len(value))
-    canon.inside(value, path, lambda: _read_items(canon, value, path))
+    # A multiset, since two NaNs of the same bits can both be members of a set.
+    forms = Counter(
+        canon.separate_form(functools.partial(canonicalise, canon, part, path + step))
+        for step, part in kind.parts(value)
+    )
+    canon.push(frozenset(forms.items()))
 
 
-def _read_items(canon: Canonicaliser, value: tuple[Any, ...], path: str) -> None:
-    names = getattr(type(value), "_fields", None)
-    for index, item in enumerate(tuple.__iter__(value)):
-        canonicalise(canon, item, f"{path}.{names[index]}" if names else f"{path}[{index}]")
+def _read_parts(canon: Canonicaliser, value: Any, path: str) -> None:
+    """Read what cannot change, unless something inside it can."""
+    canon.inside(value, path, functools.partial(read_parts, canon, value, path))
 
 
-def _read_frozenset(canon: Canonicaliser, value: frozenset[Any], path: str) -> None:
-    # Sets have no order: count the forms of the members. A multiset, since two NaNs of
-    # the same bits can both be members.
-    forms: Counter[tuple[Any, ...]] = Counter()
-    for item in value:
-        where = f"{path}{{{shorten(item, 30)}}}"
-        forms[canon.separate_form(functools.partial(canonicalise, canon, item, where))] += 1
-    canon.push(id(type(value)), frozenset(forms.items()))
-
-
-def _read_mapping(canon: Canonicaliser, value: Mapping[Any, Any], path: str) -> None:
-    canon.inside(value, path, lambda: _read_pairs(canon, value, path))
-
-
-def _read_pairs(canon: Canonicaliser, value: Mapping[Any, Any], path: str) -> None:
-    # In order: traced code that loops over it sees the order.
-    canon.push(id(type(value)), len(value))
-    for key, item in value.items():
-        canonicalise(canon, key, f"{path} key {shorten(key, 40)}")
-        canonicalise(canon, item, f"{path}[{shorten(key, 40)}]")
-
-
-def _read_range(canon: Canonicaliser, value: range, _path: str) -> None:
-    canon.push(id(range), value.start, value.stop, value.step)
-
-
-def _read_slice(canon: Canonicaliser, value: slice, path: str) -> None:
-    canon.push(id(slice))
-    for name in ("start", "stop", "step"):
-        canonicalise(canon, getattr(value, name), f"{path}.{name}")
-
-
-def _read_partial(canon: Canonicaliser, value: functools.partial[Any], path: str) -> None:
-    def read_parts() -> None:
-        canon.push(id(type(value)), len(value.args), len(value.keywords))
-        canonicalise(canon, value.func, f"{path}.func")
-        for index, item in enumerate(value.args):
-            canonicalise(canon, item, f"{path}.args[{index}]")
-        for name, item in value.keywords.items():
-            canon.push(name)
-            canonicalise(canon, item, f"{path}.keywords[{name!r}]")
-        _read_state(canon, value, path)
-
-    canon.watched(value, path, read_parts)
+def _read_watched(canon: Canonicaliser, value: Any, path: str) -> None:
+    """Read what consists of attributes, which ``object.__setattr__`` can change."""
+    canon.watched(value, path, functools.partial(read_parts, canon, value, path))
 
 
 def _read_method(canon: Canonicaliser, value: types.MethodType | BoundMethod, path: str) -> None:
-    canon.push(id(type(value)))
     canon.reaches = True
-    # Each access makes a new method, so only what it is made of counts.
-
-    def read_parts() -> None:
-        canonicalise(canon, value.__func__, f"{path}.__func__")
-        canonicalise(canon, value.__self__, f"{path}.__self__")
-
-    canon.inside(value, path, read_parts)
+    _read_parts(canon, value, path)  # each access makes a new one: what it is made of counts
 
 
-def _read_function(canon: Canonicaliser, value: types.FunctionType, _path: str) -> None:
+def _read_function(canon: Canonicaliser, value: types.FunctionType, path: str) -> None:
     canon.reaches = True
-    canon.push(id(types.FunctionType), id(value))
+    _read_identity(canon, value, path)
 
 
 def _read_identity(canon: Canonicaliser, value: Any, _path: str) -> None:
     canon.push(id(type(value)), id(value))
 
 
-def _read_date(canon: Canonicaliser, value: Any, path: str) -> None:
-    # Equal instants in two zones, and the two folds of one, are distinct.
-    zone = getattr(value, "tzinfo", None)
-    naive = value.replace(tzinfo=None) if zone is not None else value
-    canon.push(id(type(value)), naive, getattr(value, "fold", 0))
-    canonicalise(canon, zone, f"{path}.tzinfo")
-
-
-def _read_timezone(canon: Canonicaliser, value: datetime.timezone, _path: str) -> None:
-    canon.push(id(datetime.timezone), value.utcoffset(None), value.tzname(None))
-
-
-def _read_decimal(canon: Canonicaliser, value: decimal.Decimal, _path: str) -> None:
-    canon.push(id(decimal.Decimal), value.as_tuple())  # 1.0 is not 1.00
-
-
-def _read_generic(canon: Canonicaliser, value: np.generic, path: str) -> None:
-    if isinstance(value, np.void):  # writable through its items
-        canon.add_finding(findings.unhashable(path, value))
-        return
-    parts = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
-    content = tuple(np.asarray(part).tobytes()[: _significant(part)] for part in parts)
-    canon.push(id(type(value)), repr(value.dtype), content)
-    if attributes(value):  # a subclass with state of its own
-        canon.watched(value, path, lambda: _read_state(canon, value, path))
-
-
-def _significant(value: Any) -> int | None:
-    """Return how many bytes count: extended floats of x86 end with padding."""
-    extended = type(value) is np.longdouble and np.finfo(np.longdouble).nmant == _X87_MANTISSA
-    return 10 if extended else None
-
-
-_X87_MANTISSA: Final = 63
-
-
-def _read_uuid(canon: Canonicaliser, value: uuid.UUID, _path: str) -> None:
-    canon.push(id(uuid.UUID), value.int, value.is_safe.name)
-
-
 def _read_static_array(canon: Canonicaliser, value: StaticArray, path: str) -> None:
-    if value.is_sealed:
-        canon.push(id(StaticArray), value)
-    else:  # a copy that numpy made: it can be written to
+    if not value.is_sealed:  # a copy that numpy made: it can be written to
         canon.add_finding(findings.array(path, value))
-
-
-def _read_dtype(canon: Canonicaliser, value: np.dtype[Any], path: str) -> None:
-    canon.push(id(type(value)), repr(value), value.isalignedstruct)
-    metadata = value.metadata
-    canonicalise(canon, None if metadata is None else FrozenMapping(metadata), f"{path}.metadata")
+        return
+    canon.push(id(StaticArray), value)
+    if value.dtype.names or value.dtype.metadata:
+        canonicalise(canon, value.dtype, f"{path}.dtype")
 
 
 def _read_other(canon: Canonicaliser, value: Any, path: str) -> None:
     """Read a value of a type that is not in the table: refuse it or find its reader."""
-    kind = type(value)
+    cls = type(value)
     problem = findings.refused(path, value)
+    if problem is None and issubclass(cls, np.void):  # writable through its items
+        problem = findings.unhashable(path, value)
     if problem is not None:
         canon.add_finding(problem)
-    elif isinstance(value, type | enum.Enum):
+    elif issubclass(cls, type | enum.Enum):
         _read_identity(canon, value, path)
-    elif isinstance(value, np.generic):
-        _read_generic(canon, value, path)
-    elif isinstance(value, np.dtype):
-        _read_dtype(canon, value, path)
-    elif isinstance(value, functools.partial):
-        _read_partial(canon, value, path)
-    elif (names := record_fields(kind)) is not None:
-        _read_record(canon, value, path, names)
-    elif (base := builtin_base(kind)) is not None:
-        _read_subclass(canon, value, path, base)
-    elif isinstance(value, Mapping):
-        mapping = value  # narrowed, for the lambda
-        if (problem := findings.bad_hash(path, value)) is not None:
-            canon.add_finding(problem)
-        else:
-            canon.watched(value, path, lambda: _read_pairs(canon, mapping, path))
+    elif issubclass(cls, np.dtype) or (issubclass(cls, np.generic) and not attributes(value)):
+        _read_parts(canon, value, path)
+    elif consists_of_parts(cls):
+        _read_watched(canon, value, path)
+        params = getattr(value, "__dataclass_params__", None)
+        if params is not None and not params.frozen and canon.accepts:
+            problem = findings.bad_hash(path, value)  # it may know more than its fields
+            if problem is not None:
+                canon.add_finding(problem)
     else:
         _read_opaque(canon, value, path)
 
 
-def _read_record(canon: Canonicaliser, value: Any, path: str, names: tuple[str, ...]) -> None:
-    """Read a dataclass by its fields: a frozen one by all of them, compared or not."""
-
-    def read_parts() -> None:
-        canon.push(id(type(value)))
-        for name in names:
-            item = getattr(value, name, MISSING)
-            if item is MISSING:
-                canon.push(MISSING)
-            else:
-                canonicalise(canon, item, f"{path}.{name}")
-
-    canon.watched(value, path, read_parts)
-    params = getattr(value, "__dataclass_params__", None)
-    if params is not None and not params.frozen and canon.accepts:
-        problem = findings.bad_hash(path, value)  # it may know more than its fields
-        if problem is not None:
-            canon.add_finding(problem)
-
-
-def _read_subclass(canon: Canonicaliser, value: Any, path: str, base: type) -> None:
-    """Read a subclass of a builtin by its content and its own attributes."""
-
-    def read_parts() -> None:
-        canon.push(id(type(value)))
-        if base is tuple:
-            canon.push(tuple.__len__(value))
-            _read_items(canon, value, path)
-        else:
-            content = _PLAIN_CONTENT.get(base, lambda same: same)
-            CANONICAL[base](canon, content(value), path)
-        _read_state(canon, value, path)
-
-    canon.watched(value, path, read_parts)
-
-
-def _read_state(canon: Canonicaliser, value: Any, path: str) -> None:
-    for name, item in attributes(value):
-        canon.push(name)
-        canonicalise(canon, item, f"{path}.{name}")
-    canon.push(None)
+def consists_of_parts(cls: type) -> bool:
+    """Return whether values of a class are compared by their parts, not by their own ``==``."""
+    if CANONICAL.get(cls) in (_read_plain, _read_float, _read_tuple, _read_parts, _read_watched):
+        return True
+    known: Any = np.dtype, np.generic, functools.partial, StaticArray
+    return (
+        (issubclass(cls, known) and not issubclass(cls, BoundMethod))
+        or builtin_base(cls) is not None
+        or record_fields(cls) is not None
+    )
 
 
 def _read_opaque(canon: Canonicaliser, value: Any, path: str) -> None:
-    kind: Any = type(value)
-    if compares_by_identity(kind) and kind.__hash__ is object.__hash__:
+    cls: Any = type(value)
+    if is_itself(value):
         canon.reaches = True
         _read_identity(canon, value, path)
         return
@@ -475,13 +347,23 @@ def _read_opaque(canon: Canonicaliser, value: Any, path: str) -> None:
     if problem is not None:
         canon.add_finding(problem)
         return
-    if compares_by_identity(kind):
+    if compares_by_identity(cls):
         token: Any = (id(value), hash(value))  # identity, but its hash is watched
     else:
         token = Opaque(value, hash(value), path)
-    canon.watched(value, path, lambda: canon.push(id(kind), token))
-    if isinstance(value, datetime.datetime | datetime.time):  # pandas.Timestamp, say
-        canonicalise(canon, value.tzinfo, f"{path}.tzinfo")
+
+    def read_own() -> None:
+        canon.push(id(cls), token)
+        # Its own `==` counts, but what it compares inside need not do so by type and bits.
+        if issubclass(cls, Mapping):
+            for key, item in value.items():
+                canonicalise(canon, key, f"{path} key {shorten(key, 40)}")
+                canonicalise(canon, item, f"{path}[{shorten(key, 40)}]")
+            canon.push(None)
+        elif issubclass(cls, datetime.datetime | datetime.time):  # pandas.Timestamp, say
+            canonicalise(canon, value.tzinfo, f"{path}.tzinfo")
+
+    canon.watched(value, path, read_own)
 
 
 CANONICAL: Final[Mapping[type, CanonicalOf]] = {
@@ -489,27 +371,20 @@ CANONICAL: Final[Mapping[type, CanonicalOf]] = {
         (int, str, bytes, bool, type(None), type(...), type(NotImplemented)), _read_plain
     ),
     **dict.fromkeys((datetime.timedelta, fractions.Fraction), _read_plain),
-    StaticArray: _read_static_array,
-    uuid.UUID: _read_uuid,
     float: _read_float,
-    complex: _read_complex,
     tuple: _read_tuple,
-    frozenset: _read_frozenset,
-    FrozenMapping: _read_mapping,
-    range: _read_range,
-    slice: _read_slice,
-    functools.partial: _read_partial,
-    jax.tree_util.Partial: _read_partial,
-    types.MethodType: _read_method,
-    BoundMethod: _read_method,
+    StaticArray: _read_static_array,
+    **dict.fromkeys(
+        (
+            *(complex, decimal.Decimal, uuid.UUID, frozenset, FrozenMapping, range, slice),
+            *(datetime.datetime, datetime.date, datetime.time, datetime.timezone),
+        ),
+        _read_parts,
+    ),
+    **dict.fromkeys((functools.partial, jax.tree_util.Partial), _read_watched),
+    **dict.fromkeys((types.MethodType, BoundMethod), _read_method),
     types.FunctionType: _read_function,
-    types.ModuleType: _read_identity,
-    type: _read_identity,
-    datetime.datetime: _read_date,
-    datetime.date: _read_date,
-    datetime.time: _read_date,
-    datetime.timezone: _read_timezone,
-    decimal.Decimal: _read_decimal,
+    **dict.fromkeys((types.ModuleType, type), _read_identity),
     object: _read_other,
 }
 """What reads a value of each type into a form, and under `object` all others."""

@@ -12,18 +12,16 @@ Imported by the first such class, since the types take some milliseconds to make
 """
 
 import enum
-import functools
 import types
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import jax
-import numpy as np
 from jax import export
 
-from leafwise._objects.attributes import builtin_base, record_fields
-from leafwise._objects.frozen import FrozenMapping, StaticArray
+from leafwise._objects.parts import kind_of
+from leafwise._statics.form import consists_of_parts
 
 COUNT: Final = 256
 """How many types there are: of 1,000 statics, about 4 then share each type."""
@@ -62,35 +60,21 @@ def hash_node_of(values: tuple[Any, ...]) -> HashNode:
     return _POOL[digest % COUNT]
 
 
-_PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None)})
-
-
 def _parts(value: Any) -> Iterator[bytes]:
     """Yield what distinguishes a value, without ids and hashes: other processes have others.
 
-    Of an object with its own ``==`` that is only the type: what it compares is unknown.
+    Of an object with its own ``==`` that is only the type: what it compares is unknown. The
+    members of a set come in another order in another process.
     """
-    kind: Any = type(value)
-    yield kind.__qualname__.encode()
-    if kind in _PLAIN or isinstance(value, np.generic):
-        yield repr(value).encode("utf-8", "backslashreplace")
-    elif kind is StaticArray:
-        yield value.tobytes()
-    elif isinstance(value, enum.Enum):
-        yield value.name.encode()
-    elif isinstance(value, types.FunctionType | type):
+    cls, kind = type(value), kind_of(value)
+    yield cls.__qualname__.encode()
+    if issubclass(cls, enum.Enum):
+        yield str(value.name).encode()
+    elif issubclass(cls, types.FunctionType | type):
         yield value.__qualname__.encode()
-    else:
-        for part in _inside(value, kind):
+    elif kind.is_ordered and consists_of_parts(cls):
+        for token in kind.content(value):
+            text = f"{token:x}" if type(token) is int else repr(token)  # of any length
+            yield text.encode("utf-8", "backslashreplace")
+        for part in kind.values(value):
             yield from _parts(part)
-
-
-def _inside(value: Any, kind: type) -> Iterable[Any]:
-    """Return the parts of a container, or of another object that is read by parts."""
-    if builtin_base(kind) is tuple:  # named ones, too
-        return tuple.__iter__(value)
-    if kind is FrozenMapping:
-        return value.items()  # type: ignore[no-any-return]
-    if isinstance(value, functools.partial):
-        return value.func, value.args, *value.keywords.items()
-    return [getattr(value, name, None) for name in record_fields(kind) or ()]

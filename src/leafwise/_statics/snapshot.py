@@ -6,21 +6,18 @@ a tracer hidden there is refused at construction, and `leafwise.debug.check_stat
 compares what is there now with what was there when the key was made.
 """
 
-import functools
-import struct
-import types
-from collections import deque
-from collections.abc import Container, Mapping
-from collections.abc import Set as AbstractSet
-from typing import Any, Final, cast
+from collections import Counter, deque
+from collections.abc import Container
+from typing import Any, Final, NamedTuple
 
+import jax
 import numpy as np
 from jax.core import Tracer
 
 from leafwise._objects.attributes import attributes, compares_by_identity
-from leafwise._objects.methods import BoundMethod
+from leafwise._objects.parts import Kind, kind_of
 from leafwise._objects.stand_ins import ById
-from leafwise._objects.text import shorten
+from leafwise._objects.text import Verbatim, shorten
 from leafwise._statics.findings import field_of
 
 _MOST_ENTRIES: Final = 2_000
@@ -32,21 +29,31 @@ MOST_BYTES: Final = 1 << 16
 _CLOSED: Final = frozenset({"jax", "jaxlib", "numpy", "builtins", "leafwise", "weakref"})
 """Objects of these packages' own classes are not entered."""
 
-_VALUES: Final = (str, bytes, int, float, complex, bool, type(None), np.generic, np.dtype)
+
+class Entry(NamedTuple):
+    """What was at one path.
+
+    Attributes:
+        token: Equal means "unchanged".
+        shown: What a message shows of it.
+    """
+
+    token: object
+    shown: object
 
 
 class Snapshot:
     """What was reached from one instance's static values.
 
     Attributes:
-        entries: A token for each path; equal tokens mean "unchanged".
+        entries: What was at each path.
         tracers: The tracers that were met, with their paths.
     """
 
     __slots__ = ("_entered", "entries", "tracers")
 
     def __init__(self) -> None:
-        self.entries: dict[str, tuple[object, ...]] = {}
+        self.entries: dict[str, Entry] = {}
         self.tracers: list[tuple[str, object]] = []
         self._entered: dict[int, object] = {}
 
@@ -55,16 +62,17 @@ class Snapshot:
         pending = deque([(path, value)])
         while pending and len(self.entries) < _MOST_ENTRIES:
             where, item = pending.popleft()
-            if isinstance(item, Tracer):
+            kind = kind_of(item)
+            if issubclass(type(item), Tracer):
                 self.tracers.append((where, item))
-            elif isinstance(item, _VALUES):
-                self.entries[where] = _value_token(item)
-            elif id(item) in self._entered:
-                self.entries[where] = ("is", ById(item))
+            elif _is_plain(item, kind):
+                self.entries[where] = Entry(_token(item, kind), item)
+            elif id(item) in self._entered or not _is_open(item, kind):
+                self.entries[where] = Entry(ById(item), item)
             else:
                 self._entered[id(item)] = item
-                self.entries[where] = _token(item)
-                pending.extend(_parts(item, where))
+                self.entries[where] = _entry(item, kind)
+                pending.extend((where + step, part) for step, part in kind.parts(item))
 
     def change_since(
         self, before: "Snapshot", passed: Container[str] = ()
@@ -75,96 +83,57 @@ class Snapshot:
             before: What was reached earlier.
             passed: The fields to pass over.
         """
-        for path, token in before.entries.items():
-            now = self.entries.get(path)
-            if now != token and not (passed and field_of(path) in passed):
-                return path, f"{path} was {_format_token(token)}, now {_format_token(now)}"
+        for path, was in before.entries.items():
+            now = self.entries.get(path, _GONE)
+            if now.token != was.token and not (passed and field_of(path) in passed):
+                return path, f"{path} was {shorten(was.shown, 60)}, now {shorten(now.shown, 60)}"
         return None
 
 
-def _format_token(token: tuple[object, ...] | None) -> str:
-    if token is None:
-        return "gone"
-    last = token[-1]
-    return shorten(last.value if isinstance(last, ById) else last, 60)
+_GONE: Final = Entry(None, Verbatim("gone"))
 
 
-def _value_token(value: object) -> tuple[object, ...]:
-    if isinstance(value, float):
-        return (type(value), struct.pack("d", value), float(value))
-    if isinstance(value, np.generic):
-        return (type(value), value.tobytes(), repr(value))
-    return (type(value), value)
+def _is_plain(value: Any, kind: Kind) -> bool:
+    return kind.name in ("plain", "dtype") and not type(value).__dictoffset__
 
 
-def _token(value: Any) -> tuple[object, ...]:
+def _token(value: Any, kind: Kind) -> object:
+    return type(value), kind.content(value)
+
+
+def _identity(value: Any) -> object:
+    kind = kind_of(value)
+    return _token(value, kind) if _is_plain(value, kind) else ById(value)
+
+
+def _entry(value: Any, kind: Kind) -> Entry:
     """Return what an object is, apart from its parts."""
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        if value.nbytes <= MOST_BYTES:
-            return (str(value.dtype), value.shape, value.tobytes(), shorten(value, 60))
-        return ("is", ById(value))
-    if isinstance(value, types.FunctionType):
-        return ("code", ById(value.__code__))
-    if isinstance(value, AbstractSet):
-        members = {ById(item) if not isinstance(item, _VALUES) else item for item in value}
-        return (type(value), frozenset(members))
-    if isinstance(value, Mapping):
-        return (type(value), tuple(shorten(key, 40) for key in value))
-    if isinstance(value, list | tuple | deque):
-        return (type(value), f"{len(cast('list[Any]', value))} items")
-    if isinstance(value, functools.partial | types.MethodType):
-        return (type(value),)
-    if _is_open(value):
-        # An object with its own == may fill caches; one without may not grow at all.
-        grows = not compares_by_identity(type(value))
-        names = () if grows else tuple(name for name, _ in attributes(value))
-        return (type(value), names)
-    return ("is", ById(value))
+    token = _token(value, kind)
+    if kind.name in ("set", "frozenset"):
+        members = Counter(map(_identity, kind.values(value)))
+        return Entry((token, frozenset(members.items())), _text(value))
+    if kind.name in ("dict", "mapping"):
+        keys = [_identity(key) for key in value]
+        return Entry((token, tuple(keys)), tuple(value))
+    if kind.name in ("list", "tuple", "deque"):
+        return Entry(token, Verbatim(f"{len(value)} items"))
+    if kind.name == "object" and not compares_by_identity(type(value)):
+        # It may fill caches; an object without an == of its own may not grow at all.
+        return Entry(type(value), value)
+    return Entry(token, _text(value) if kind.name in ("array", "bytearray") else value)
 
 
-def _parts(value: Any, path: str) -> list[tuple[str, Any]]:
-    """Return the parts of an object, which are entered next."""
-    if isinstance(value, types.FunctionType):
-        return function_parts(value, path)
-    if isinstance(value, types.MethodType | BoundMethod):
-        return [(f"{path}.__func__", value.__func__), (f"{path}.__self__", value.__self__)]
-    if isinstance(value, functools.partial):
-        arguments = [(f"{path}.args[{i}]", item) for i, item in enumerate(value.args)]
-        named = [(f"{path}.keywords[{k!r}]", item) for k, item in value.keywords.items()]
-        return [(f"{path}.func", value.func), *arguments, *named]
-    if isinstance(value, Mapping):
-        pairs = value.items()
-        return [(f"{path}[{shorten(key, 40)}]", item) for key, item in pairs]
-    if isinstance(value, list | tuple | deque):
-        return [(f"{path}[{index}]", item) for index, item in enumerate(value)]
-    if _is_open(value):
-        return [(f"{path}.{name}", item) for name, item in attributes(value)]
-    return []
+def _text(value: object) -> Verbatim:
+    """Return what can change in place as it is now."""
+    return Verbatim(shorten(value, 60))
 
 
-def function_parts(value: types.FunctionType, path: str) -> list[tuple[str, Any]]:
-    """Return the cells, defaults and attributes of a function, with their paths."""
-    cells: list[tuple[str, Any]] = []
-    for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-        try:
-            cells.append((f"{path}.__closure__[{name!r}]", cell.cell_contents))
-        except ValueError:  # not bound yet
-            cells.append((f"{path}.__closure__[{name!r}]", None))
-    defaults = [
-        (f"{path}.__defaults__[{index}]", item)
-        for index, item in enumerate(value.__defaults__ or ())
-    ]
-    named = [
-        (f"{path}.__kwdefaults__[{name!r}]", item)
-        for name, item in (value.__kwdefaults__ or {}).items()
-    ]
-    own = [(f"{path}.{name}", item) for name, item in vars(value).items()]
-    return cells + defaults + named + own
-
-
-def _is_open(value: object) -> bool:
-    """Return whether an object's attributes belong to user code."""
-    if isinstance(value, type | types.ModuleType):
+def _is_open(value: Any, kind: Kind) -> bool:
+    """Return whether to look into a value: if its parts, or its bytes, are the user's."""
+    cls = type(value)
+    if issubclass(cls, np.ndarray | jax.Array):
+        return kind.name == "array" and value.nbytes <= MOST_BYTES
+    if kind.name in ("identity", "reference"):
         return False
-    package = type(value).__module__.partition(".")[0]
-    return package not in _CLOSED and bool(attributes(value))
+    closed = kind.name == "object" and cls.__module__.partition(".")[0] in _CLOSED
+    return not closed and (kind.name != "object" or bool(attributes(value)))
