@@ -18,6 +18,7 @@ from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
+from leafwise._statics.form import consists_of_parts
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.leaves import Leaf, LeafKind
 
@@ -28,6 +29,9 @@ MOVED: Final = "Pass it the same way in every call: each way has a program of it
 REDEFINED: Final = "class redefined: recreate the instances from the new class."
 ORDER: Final = "The order of an OrderedDict is part of its structure: insert in one order."
 LENGTH: Final = "Each length is a structure of its own: stack the elements in one array, or pad."
+OWN_EQUALITY: Final = (
+    "Equal by its own `==`, though attributes differ: the first one's program answers."
+)
 AUX_DATA: Final = "The node's aux_data differs."
 FILTERED: Final = (
     "Under filter_jit an array is traced and anything else is static: pass one of them."
@@ -229,6 +233,31 @@ def first_difference(
                 if one is not other and not same and id(one) not in above:
                     return first_difference(one, other, path + step, by, above)
     return path, before, after
+
+
+def hidden_difference(
+    one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
+) -> tuple[str, Any, Any] | None:
+    """Return what differs inside two objects that are equal by an ``==`` of their own.
+
+    Returns:
+        The path to the first such part, and both; None if there is none that is plain. A part
+        that one of them alone has, or that is None in one, is taken for a cache.
+    """
+    cls, kind = type(one), kind_of(one)
+    if one is other or cls is not type(other) or id(one) in above or not kind.is_ordered:
+        return None
+    is_own = not consists_of_parts(cls) and not compares_by_identity(cls)
+    its = dict(kind.parts(other))
+    for step, part in kind.parts(one):
+        found = hidden_difference(part, its.get(step, part), path + step, (*above, id(one)))
+        if found is None and is_own and part is not None and its.get(step) is not None:
+            where, *ends = first_difference(part, its[step], path + step)
+            is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in ends)
+            found = (where, *ends) if is_plain and is_distinct(*ends) else None
+        if found is not None:
+            return found
+    return None
 
 
 _DEEPEST: Final = 2_000

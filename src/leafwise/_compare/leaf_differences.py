@@ -126,6 +126,10 @@ def static_reason(
     elif by is None and is_distinct(mine, its):
         fix = fixes.for_unsound(mine, its)
         yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, fix)
+    elif (hidden := fixes.hidden_difference(mine, its)) is not None:
+        step, one, other = hidden
+        fix = fixes.OWN_EQUALITY
+        yield Reason(path + step, ReasonKind.STATIC, Outcome.REUSE, one, other, fix)
 
 
 class Tolerance(NamedTuple):

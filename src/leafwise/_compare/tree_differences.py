@@ -217,9 +217,10 @@ class TreeComparison:
 
     def unsound_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Yield statics that JAX takes for equal though they are distinct."""
-        if path and mine.aux is not its.aux and not its.is_keyed and mine.names == its.names:
+        if path and mine.aux is not its.aux and mine.names == its.names:
             for name, one, other in zip(its.names, mine.values, its.values, strict=True):
-                yield from static_reason(path + name, one, other, equal=True)
+                by = its.compared_by(name)
+                yield from static_reason(path + name, one, other, equal=True, by=by)
 
     def compare_leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare the leaves of trees that are equal to JAX."""

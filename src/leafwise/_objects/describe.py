@@ -22,6 +22,8 @@ from leafwise._objects.attributes import attributes, compares_by_identity
 from leafwise._objects.code import is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.parts import kind_of
+from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, shorten
 
 _MOST_ITEMS: Final = 20
@@ -129,6 +131,8 @@ def _enum(value: Enum, options: DescribeOptions) -> str:
 
 
 def _function(value: Any, options: DescribeOptions) -> str:
+    if not isinstance(value, types.FunctionType) and kind_of(value).values(value):  # [].append
+        return f"{describe(value.__self__, options)}.{value.__name__}"
     if options.by_content and isinstance(value, types.FunctionType):
         shown = [f", {name}={_cut(item, options)}" for name, item in _plain_cells(value)]
         return f"<function {value.__qualname__}{''.join(shown)}, #{options.digest:08x}>"
@@ -192,17 +196,24 @@ def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
         f"{describe(key, options)}: {describe(item, options)}" for key, item in pairs[:_MOST_ITEMS]
     ]
     kind: type = type(value)
-    name = "" if kind is FrozenMapping else _class_name(kind, options)
-    return f"{name}{{{_joined(shown, len(pairs), options)}}}"
+    inside = f"{{{_joined(shown, len(pairs), options)}}}"
+    if kind is FrozenMapping:
+        return inside
+    name = _class_name(kind, options)
+    # Its items lie in a dict, as a rule.
+    own = [pair for pair in attributes(value) if type(pair[1]) is not dict]
+    more = "".join(f", {each}={describe(item, options)}" for each, item in own)
+    return f"{name}({inside}{more})" if more else f"{name}{inside}"
 
 
 def _dataclass(value: Any, options: DescribeOptions) -> str:
-    shown = [
-        f"{field.name}={describe(getattr(value, field.name), options)}"
-        for field in dataclasses.fields(value)
-        if hasattr(value, field.name)
-    ]
-    return f"{_class_name(type(value), options)}({', '.join(shown)})"
+    kind, cls = kind_of(value), type(value)
+    base = next((represent for each, represent in _OWN_REPR.items() if issubclass(cls, each)), None)
+    shown = [] if base is None else [base(value)]
+    for step, part in kind.parts(value):
+        name = f"{step.removeprefix('.')}=" if step.startswith(".") else ""
+        shown += [] if part is MISSING else [f"{name}{describe(part, options)}"]
+    return f"{_class_name(cls, options)}({', '.join(shown)})"
 
 
 _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], ...]] = (

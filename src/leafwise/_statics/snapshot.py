@@ -94,7 +94,7 @@ _GONE: Final = Entry(None, Verbatim("gone"))
 
 
 def _is_plain(value: Any, kind: Kind) -> bool:
-    return kind.name in ("plain", "dtype") and not type(value).__dictoffset__
+    return kind.name == "plain" and not type(value).__dictoffset__
 
 
 def _token(value: Any, kind: Kind) -> object:

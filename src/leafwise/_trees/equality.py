@@ -41,19 +41,22 @@ def is_distinct(one: Any, other: Any, by: By = "identity") -> bool | None:
     """
     if one is other:
         return False
-    forms = (_form(one, by), _form(other, by))
-    return None if None in forms else forms[0] != forms[1]
+    mine, its = _form(one, by), _form(other, by)
+    if mine is None or its is None:  # a list, say, which an immutable equal stands for
+        mine, its = _form(one, by, frozen=True), _form(other, by, frozen=True)
+    return None if mine is None or its is None else mine != its
 
 
-def _form(value: Any, by: By) -> tuple[Any, ...] | None:
+def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None:
     reading = Canonicaliser()
     try:
+        value = freeze(value) if frozen else value
         if by == "content":
             from leafwise._statics.content import read_by_content  # noqa: PLC0415  # few ask for it
 
             read_by_content(reading, value, "value")
         else:
-            canonicalise(reading, freeze(value), "value")
+            canonicalise(reading, value, "value")
         reading.raise_findings()
     except Exception:  # noqa: BLE001  # the value's own code runs
         return None

@@ -1,0 +1,78 @@
+"""Objects with an ``==`` of their own share a program; what differs inside them is named."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+
+pytestmark = pytest.mark.oracle
+
+
+class Scale:
+    """It compares by number alone, so that `Scale(1)` and `Scale(True)` are equal."""
+
+    def __init__(self, by: Any, cache: Any = None) -> None:
+        self.by = by
+        self.cache = cache
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scale) and bool(self.by == other.by)
+
+    def __hash__(self) -> int:
+        return hash(self.by)
+
+
+@lw.pytree
+class Ours:
+    x: Any
+    scale: lw.Static[Any]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Plain:
+    x: Any
+    scale: Any = dataclasses.field(metadata={"static": True})
+
+
+@pytest.mark.parametrize("cls", [Ours, Plain])
+@pytest.mark.parametrize("wrap", [lambda each: each, lambda each: (0, each)], ids=["bare", "deep"])
+def test_a_shared_program_is_called_unsound(cls: Any, wrap: Any) -> None:
+    """The program of the first object answers, and `explain` says by which attribute."""
+    one, other = (cls(jnp.ones(2, int), wrap(Scale(by))) for by in (1, True))
+    traces: list[Any] = []
+
+    @lw.jit
+    def step(params: Any) -> Any:
+        traces.append(params)
+        return params.x
+
+    step(one)
+    found = step.explain(other)
+    step(other)
+    assert len(traces) == 1
+    assert found.outcome is lw.types.Outcome.REUSE
+    (reason,) = found.unsound
+    inner = "[1].by" if isinstance(one.scale, tuple) else ".by"
+    assert reason.path == f"params.scale{inner}"
+    assert (reason.before, reason.after) == (1, True)
+    assert reason.fix.startswith("Equal by its own `==`, though attributes differ")
+
+
+@pytest.mark.parametrize("cls", [Ours, Plain])
+@pytest.mark.parametrize("caches", [(None, 3), ([], [1]), (object(), object())])
+def test_a_cache_is_no_difference(cls: Any, caches: tuple[Any, Any]) -> None:
+    """What one object has computed so far, or compares by identity, is passed over."""
+    one, other = (cls(1.0, Scale(1, cache)) for cache in caches)
+    assert not lw.explain(lw.signature(one), lw.signature(other)).unsound
+
+
+def test_diff_names_the_attribute() -> None:
+    """`lw.diff` shows it as a difference of the trees."""
+    assert "scale.by: static: 1 -> True" in str(
+        lw.diff(Ours(1.0, Scale(1)), Ours(1.0, Scale(True)))
+    )

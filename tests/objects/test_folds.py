@@ -1,0 +1,100 @@
+"""A value of each kind in the table of parts, through all that fold over it."""
+
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+from leafwise._compare.fixes import first_difference
+from leafwise._objects.parts import kind_of
+from leafwise._statics.hash_nodes import hash_node_of
+from leafwise._statics.snapshot import Snapshot
+
+from .samples import IDS, SAMPLES, Sample
+
+pytestmark = pytest.mark.hazard
+each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
+
+
+@lw.pytree
+class Holder:
+    x: Any
+    static: lw.Static[Any]
+
+
+@lw.pytree
+class ByContent:
+    x: Any
+    static: Any = lw.static_field(by="content")
+
+
+def structure(cls: Any, value: Any) -> Any:
+    """Return the treedef of an instance; None if the value cannot be static."""
+    try:
+        return jax.tree.structure(cls(1.0, value))
+    except lw.errors.StaticFieldError:
+        return None
+
+
+def is_one_object(value: Any) -> bool:
+    """Return whether a value is known by its identity, so that another one is another key."""
+    return kind_of(value).name in ("function", "object", "cell", "wrapper", "getter", "reference")
+
+
+@each_sample
+@pytest.mark.parametrize("cls", [Holder, ByContent])
+def test_keys(sample: Sample, cls: Any) -> None:
+    """Indistinguishable values share a key, others do not; or a value is refused."""
+    value = sample.make()
+    key = structure(cls, value)
+    if key is None:
+        return
+    again = sample.make()
+    if not is_one_object(value):
+        assert structure(cls, again) == key
+    others = [make() for make in sample.others]
+    for other in [structure(cls, each) for each in others]:
+        assert other is None or other != key
+
+
+@each_sample
+def test_children_of_many_statics(sample: Sample) -> None:
+    """Indistinguishable values have one child, whatever they are."""
+    assert hash_node_of((sample.make(),)) is hash_node_of((sample.make(),))
+
+
+@each_sample
+def test_texts_of_keys(sample: Sample) -> None:
+    """Keys that differ do not look alike."""
+    keys = [structure(Holder, make()) for make in (sample.make, *sample.others)]
+    texts = [str(key) for key in keys if key is not None]
+    assert len(set(texts)) == len(texts)
+
+
+@each_sample
+def test_snapshots(sample: Sample) -> None:
+    """What differs from what was there is named."""
+    before, again = Snapshot(), Snapshot()
+    value = sample.make()
+    before.add([value], "P.s")
+    again.add([value], "P.s")
+    assert again.change_since(before) is None
+    for make in sample.others:
+        now = Snapshot()
+        now.add([make()], "P.s")
+        change = now.change_since(before)
+        assert change is not None
+        assert change[0].startswith("P.s")
+
+
+@each_sample
+def test_first_differences(sample: Sample) -> None:
+    """The first difference is at a path, and its ends are what stands there."""
+    value = sample.make()
+    for other in [make() for make in sample.others]:
+        if any(structure(Holder, each) is None for each in (value, other)):
+            continue
+        path, one, its = first_difference((value,), (other,))
+        assert path.startswith("[0]")
+        assert one is not its
