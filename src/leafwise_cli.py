@@ -37,7 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing:
         names = " and ".join(missing)
         parser.exit(2, f"leafwise {command} needs {names}: pip install 'leafwise[cli]'\n")
-    problem = _contradiction(options) if command == "check" else ""
+    problem = ""
+    if command == "check" and options.laws and not options.fields and options.field:
+        problem = "--laws changes no fields: leave out --laws or --field"
+    elif command == "check" and options.fields and not options.laws and options.law:
+        problem = "--fields tries no laws: leave out --fields or --law"
     if problem:
         parser.exit(2, f"leafwise check: {problem}\n")
     code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
@@ -106,14 +110,6 @@ def _seconds(text: str) -> float:
         msg = f"{text!r} is not a number of seconds"
         raise argparse.ArgumentTypeError(msg)
     return number
-
-
-def _contradiction(options: argparse.Namespace) -> str:
-    if options.laws and not options.fields and options.field:
-        return "--laws changes no fields: leave out --laws or --field"
-    if options.fields and not options.laws and options.law:
-        return "--fields tries no laws: leave out --fields or --law"
-    return ""
 
 
 def _add_explain(commands: Any) -> None:

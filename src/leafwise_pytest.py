@@ -103,20 +103,19 @@ def pytest_configure(config: pytest.Config) -> None:
         )
         raise pytest.UsageError(msg)
     narrow = any(not _keeps_the_run_whole(config, each) for each in config.args)
-    selected = [each for each in config.args if _is_selection(config, each)]
-    # pytest looks for what is left as files.
-    config.args = [each for each in config.args if each not in selected]
-    selected = [each.partition("::")[2].removesuffix("::") for each in selected]
+    files: list[str] = []
+    selected: list[str] = []
+    for each in config.args:
+        place, colons, name = each.partition("::")
+        here = Path(os.path.normpath(config.invocation_params.dir / place))
+        if colons and here == config.rootpath / _PREFIX:  # the node id of a check
+            selected.append(name.removesuffix("::"))
+        else:
+            files.append(each)
+    config.args = files
     config.stash[_RUN] = _Run(path is not None, selected, whole=not narrow)
     for name in ("leafwise_check", "leafwise_laws"):
         _setting(config, name)  # pytest refuses it if it is not a list
-
-
-def _is_selection(config: pytest.Config, argument: str) -> bool:
-    """Return whether an argument is the node id of a check."""
-    place, colons, _ = argument.partition("::")
-    here = Path(os.path.normpath(config.invocation_params.dir / place))
-    return bool(colons) and here == config.rootpath / _PREFIX
 
 
 def _keeps_the_run_whole(config: pytest.Config, argument: str) -> bool:

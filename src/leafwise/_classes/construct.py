@@ -38,17 +38,14 @@ def _check_open(self: Any, name: str, instead: str) -> None:
             f"keeps programs for what it was\n  fix: make another instance: {instead}"
         )
         raise FrozenInstanceError(msg)
-    if not is_field and not _is_settable(cls, name):
+    # What has a setter may be assigned, but not the key.
+    if not is_field and (name == KEY or not hasattr(type(getattr(cls, name, None)), "__set__")):
         msg = (
             f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
             f"has {_names(cls)}\n  fix: declare it: `{name}: ...` in the class body "
             f"(`= lw.static_field(init=False)` if it is static)"
         )
         raise FrozenInstanceError(msg)
-
-
-def _is_settable(cls: type, name: str) -> bool:
-    return hasattr(type(getattr(cls, name, None)), "__set__") and name != KEY
 
 
 def _names(cls: type) -> str:

@@ -65,10 +65,6 @@ class LazyOwner:
         return frozenset(name for name, each in options.items() if each.by == "content")
 
 
-def _unbox(value: object) -> object:
-    return value.value if isinstance(value, Boxed) else value
-
-
 def key_in(instance: object) -> StaticKey | None:
     """Return the key that an instance keeps in an attribute, or None."""
     key = _state(instance).get(KEY)
@@ -95,7 +91,8 @@ def seal(instance: object) -> None:
     state = _state(instance)
     # A default that no constructor has assigned is on the class only.
     values = [state[name] if name in state else getattr(instance, name) for name in names]
-    key = _shared(table, key_of(table, tuple(map(_unbox, values))))
+    values = [each.value if isinstance(each, Boxed) else each for each in values]
+    key = _shared(table, key_of(table, tuple(values)))
     state.update(zip(names, key.values, strict=True))
     state[KEY] = key
 

@@ -30,7 +30,7 @@ def attach_init(
     """
     if written is not None:
         _check_written(cls, written)
-        cls.__init__ = _disguise(_completing(cls, written), written)
+        cls.__init__ = _completing(cls, written)
     elif init:
         initvars = [
             definition
@@ -44,7 +44,7 @@ def attach_init(
 
 
 def _completing(cls: Any, written: Any) -> Any:
-    # `_disguise` replaces the globals of the wrapper, so it may read none of this module.
+    # `__init__` gets other globals below, so it may read none of this module.
     check_decorated, finish = construct.check_decorated, _finish
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
@@ -54,7 +54,11 @@ def _completing(cls: Any, written: Any) -> Any:
         if type(self) is cls:
             finish(self, cls)
 
-    return __init__
+    # The globals of what it wraps, as jaxtyping evaluates string annotations in them.
+    wrapper: Any = __init__
+    names = getattr(inspect.unwrap(written), "__globals__", wrapper.__globals__)
+    made = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
+    return functools.wraps(written)(made)
 
 
 def _inherited(cls: Any) -> Any:
@@ -69,16 +73,6 @@ def _inherited(cls: Any) -> Any:
 
 def _finish(self: Any, cls: type) -> None:
     construct.finish(spec_of(cls), self)
-
-
-def _disguise(wrapper: Any, written: Any) -> Any:
-    """Give a wrapper the name and the globals of what it wraps.
-
-    The globals, as jaxtyping evaluates string annotations in them.
-    """
-    names = getattr(inspect.unwrap(written), "__globals__", wrapper.__globals__)
-    made = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
-    return functools.wraps(written)(made)
 
 
 def _check_written(cls: Any, written: Any) -> None:

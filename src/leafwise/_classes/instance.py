@@ -124,16 +124,15 @@ def _same_value(a: Any, b: Any) -> bool:
             return bool(a == b)
         a, b = _as_numpy(a), _as_numpy(b)
         if a.dtype == object:
-            return all(map(_same_object, a.flat, b.flat))
+            return all(
+                one is other or (_aval(one) == _aval(other) and _same_value(one, other))
+                for one, other in zip(a.flat, b.flat, strict=False)
+            )
         same = a == b
         if np.issubdtype(a.dtype, np.inexact) or a.dtype.kind in "VmM":
             same = same | ((a != a) & (b != b))  # noqa: PLR0124  # NaN, NaT
         return bool(np.all(same))
     return bool(a == b) or bool(a != a and b != b)  # noqa: PLR0124  # NaN
-
-
-def _same_object(a: Any, b: Any) -> bool:
-    return a is b or (_aval(a) == _aval(b) and _same_value(a, b))
 
 
 def _as_numpy(array: Any) -> np.ndarray[Any, Any]:

@@ -154,7 +154,12 @@ class Converter:
             return value
         else:
             _validate(value, where)
-        return Boxed(value) if self.keyed and _contains_numpy(value) else value
+        if not self.keyed:
+            return value
+        # equinox takes a table or a scalar of numpy for a JAX array, and warns of it.
+        leaves = jax.tree_util.tree_leaves(value)
+        warns = any(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves)
+        return Boxed(value) if warns else value
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -164,12 +169,6 @@ class Converter:
         kind = Any if self.options.freeze else self.definition.type
         parameter = inspect.Parameter("value", inspect.Parameter.POSITIONAL_ONLY, annotation=kind)
         return inspect.Signature([parameter])
-
-
-def _contains_numpy(value: Any) -> bool:
-    # equinox takes a table or a scalar of numpy for a JAX array, and warns of it.
-    leaves = jax.tree_util.tree_leaves(value)
-    return any(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves)
 
 
 def _validate(value: Any, path: str) -> None:

@@ -194,7 +194,8 @@ def _check_class(cls: Any) -> None:
         msg = f"pytree decorates a class, got {cls!r} ({type(cls).__name__})"
         raise DefinitionError(msg)
     name = cls.__name__
-    if _is_equinox_module(cls):
+    module: Any = getattr(sys.modules.get("equinox"), "Module", None)  # not imported for this
+    if module is not None and issubclass(cls, module):
         msg = (
             f"{name}: a subclass of equinox.Module is a dataclass and a pytree already\n"
             f"  fix: let it derive from leafwise.interop.equinox.Module, which gives its "
@@ -221,11 +222,6 @@ def _check_class(cls: Any) -> None:
                 f"content is not in fields\n  fix: keep a {base.__name__} in a field"
             )
             raise DefinitionError(msg)
-
-
-def _is_equinox_module(cls: type) -> bool:
-    module: Any = getattr(sys.modules.get("equinox"), "Module", None)  # not imported for this
-    return module is not None and issubclass(cls, module)
 
 
 def _check_bases(cls: type) -> None:
@@ -312,14 +308,11 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
         cls.__eq__ = instance.equal
     if options.eq and own.get("__hash__") is None:
         cls.__hash__ = instance.hash_instance
+    pickles = any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING)
     for name, function in _COPYING.items():
-        ours = name != "__reduce__" or not _has_own_pickling(cls)
+        ours = name != "__reduce__" or not pickles
         if ours and getattr(cls, name, None) in (None, getattr(object, name, None)):
             setattr(cls, name, function)
-
-
-def _has_own_pickling(cls: type) -> bool:
-    return any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING)
 
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:

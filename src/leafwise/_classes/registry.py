@@ -181,7 +181,8 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
     table = table_of(cls)
     owner = Registered(cls, static, dynamic)
     paths = [jax.tree_util.GetAttrKey(name) for name in dynamic]
-    positions = _namedtuple_positions(cls, dynamic, static)
+    fields = getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
+    positions = None if fields is None else [(*dynamic, *static).index(name) for name in fields]
 
     def key(self: Any) -> StaticKey:
         found = key_of(table, tuple([getattr(self, name) for name in static]))
@@ -212,15 +213,6 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
     table.set_owner(owner)
     _REGISTERED[cls] = owner
     notify_registered(cls)
-
-
-def _namedtuple_positions(
-    cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]
-) -> list[int] | None:
-    fields = getattr(cls, "_fields", None)
-    if not issubclass(cls, tuple) or fields is None:
-        return None
-    return [(*dynamic, *static).index(name) for name in fields]
 
 
 def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:

@@ -18,7 +18,13 @@ def with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
         hidden: The names of further slots.
     """
     bases = cls.__mro__[1:]
-    inherited = {name for base in bases for name in _slots_of(base) if _leads_to_slot(bases, name)}
+    nearest = {name: value for base in reversed(bases) for name, value in vars(base).items()}
+    inherited = {
+        name
+        for base in bases
+        for name in _slots_of(base)
+        if isinstance(nearest.get(name), types.MemberDescriptorType | None)  # else it is hidden
+    }
     declared = _slots_of(cls)
     wanted = dict.fromkeys((*declared, *fields, *hidden, "__weakref__"))
     has_weakref = any(base.__weakrefoffset__ for base in bases)
@@ -44,12 +50,6 @@ def with_slots(cls: type, fields: list[str], hidden: tuple[str, ...]) -> Any:
 def _slots_of(base: type) -> tuple[str, ...]:
     slots = base.__dict__.get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _leads_to_slot(bases: tuple[type, ...], name: str) -> bool:
-    """Return whether an inherited slot is not hidden by another attribute of that name."""
-    found = next((vars(base)[name] for base in bases if name in vars(base)), None)
-    return found is None or isinstance(found, types.MemberDescriptorType)
 
 
 def _point_to(value: Any, old: type, new: type) -> None:

@@ -243,14 +243,18 @@ def contradictions(
 
 def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
     """Return the problem of a field that overrides a static one without saying what it is."""
-    base = _static_base(cls, name)
-    if base is None:
-        return []
-    return [
-        f"{where}: overrides a static field of {base.__name__} without saying whether it "
-        f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
-        f"`{name}: ... = lw.field(...)` for a dynamic one"
-    ]
+    for base in cls.__mro__[1:]:
+        found = base.__dict__.get("__dataclass_fields__", {}).get(name)
+        if found is None:
+            continue
+        if not is_static_metadata(found.metadata):
+            break
+        return [
+            f"{where}: overrides a static field of {base.__name__} without saying whether it "
+            f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
+            f"`{name}: ... = lw.field(...)` for a dynamic one"
+        ]
+    return []
 
 
 def _misfit(
@@ -282,15 +286,6 @@ def _misfit(
             f"`{name}: {frozen} = lw.static_field({argument})`"
         ]
     return []
-
-
-def _static_base(cls: type, name: str) -> type | None:
-    """Return the base that declares `name` static, if the nearest one does."""
-    for base in cls.__mro__[1:]:
-        found = base.__dict__.get("__dataclass_fields__", {}).get(name)
-        if found is not None:
-            return base if is_static_metadata(found.metadata) else None
-    return None
 
 
 def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[str]:

@@ -120,7 +120,13 @@ def stable_carry(
     leaves, treedef = jax.tree.flatten(carry)
     loop = _Loop(step, treedef, before, args, kwargs, has_aux=has_aux)
     try:
-        state = loop.place(loop.settle(tuple(map(_spec_of, before.leaf_records))))
+        specs = tuple(
+            _LeafSpec(
+                tuple(each.aval.shape), each.aval.dtype, each.weak_type, each.lowered_sharding
+            )
+            for each in before.leaf_records
+        )
+        state = loop.place(loop.settle(specs))
     except CarryError:
         raise
     except Exception as error:
@@ -156,11 +162,6 @@ def _check_leaves(before: Signature) -> None:
             "keep it out of the carry"
         )
         raise CarryError("\n".join(wrong))
-
-
-def _spec_of(leaf: Leaf) -> _LeafSpec:
-    aval = leaf.aval
-    return _LeafSpec(tuple(aval.shape), aval.dtype, leaf.weak_type, leaf.lowered_sharding)
 
 
 def _carry_changes(before: Signature, after: Signature) -> Iterator[CarryChange]:
@@ -441,7 +442,13 @@ def _converted(leaf: Any, dtype: Any, sharding: Any, *, weak: bool) -> Any:
     # `jnp.array` copies: a NumPy array may be changed later.
     array = leaf if isinstance(leaf, jax.Array) else jnp.array(leaf)
     if array.dtype != dtype or bool(getattr(aval, "weak_type", False)) != weak:
-        array = _weakened(_cast(array, dtype)) if weak else jnp.asarray(_cast(array, dtype), dtype)
+        array = _cast(array, dtype)
+        if weak:
+            # `at[].set` keeps the weak type of the array it writes to; `astype` cannot give one.
+            number: Any = jnp.zeros((), array.dtype).item()
+            array = jnp.broadcast_to(jnp.asarray(number), array.shape).at[...].set(array)
+        else:
+            array = jnp.asarray(array, dtype)
     if sharding is not None and not is_tracer(array):
         committed = array.committed and array.sharding == sharding
         array = array if committed else jax.device_put(array, sharding)
@@ -452,11 +459,3 @@ def _cast(array: jax.Array, dtype: Any) -> jax.Array:
     """Return an array in another dtype; complex to real without NumPy's warning."""
     drops = jnp.iscomplexobj(array) and not jnp.issubdtype(dtype, jnp.complexfloating)
     return (array.real if drops else array).astype(dtype)
-
-
-def _weakened(array: jax.Array) -> jax.Array:
-    """Return a weakly typed array of the same elements."""
-    # `at[].set` keeps the weak type of the array it writes to; `astype` cannot give one.
-    number: Any = jnp.zeros((), array.dtype).item()
-    base = jnp.broadcast_to(jnp.asarray(number), array.shape)
-    return base.at[...].set(array)

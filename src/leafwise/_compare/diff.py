@@ -123,14 +123,11 @@ def compare(
         prefix: Whether a leaf of `a` may stand for any tree of `b`.
     """
     trees = _ExactComparison((label, a), (label, b), tolerance=tolerance, prefix=prefix)
-    return [_without_fix(each) for each in trees.compare()]
-
-
-def _without_fix(reason: Reason) -> Reason:
-    """Return a reason without its fix for retraces, unless only the fix says what differs."""
-    if format_value(reason.before) == format_value(reason.after):
-        return reason
-    return reason._replace(fix="")
+    # The fixes are those for retraces: only one that alone says what differs stays.
+    return [
+        each if format_value(each.before) == format_value(each.after) else each._replace(fix="")
+        for each in trees.compare()
+    ]
 
 
 class _VerbatimLeaf(Leaf):

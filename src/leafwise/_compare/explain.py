@@ -124,7 +124,11 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
     best: tuple[tuple[Any, ...], int, Differences] | None = None
     for place, before in enumerate(earlier):
         found = differences(before, after, placed=placed)
-        weight = sum(_weight(reason) for reason in found.reasons)
+        # How severe each reason is: by its kind, and within a kind by whether types differ.
+        weight = sum(
+            2.0 ** -reason.rank[1] + (type(reason.before) is not type(reason.after)) * 2.0**-20
+            for reason in found.reasons
+        )
         order = (found.outcome.severity, len(found.reasons), weight, -place)
         if best is None or order < best[0]:
             best = order, place, found
@@ -132,8 +136,3 @@ def nearest(earlier: Sequence[Signature], after: Signature, *, placed: bool = Fa
         return Explanation(Outcome.RETRACE)
     _, place, found = best
     return Explanation(found.outcome, found.reasons, found.unsound, place)
-
-
-def _weight(reason: Reason) -> float:
-    """Return how severe a reason is: by its kind, and within a kind by whether types differ."""
-    return 2.0 ** -reason.rank[1] + (type(reason.before) is not type(reason.after)) * 2.0**-20

@@ -47,18 +47,15 @@ class Explaining(contextlib.ContextDecorator):
         note = ""
         # Whatever goes wrong here, the user's exception is the one to see.
         with contextlib.suppress(Exception):
-            note = "" if _has_note(error) else explanation(error)
+            notes = getattr(error, "__notes__", ())
+            if not any(isinstance(each, str) and each.startswith(_HEADER) for each in notes):
+                note = explanation(error)
         if kept:
             with contextlib.suppress(Exception):
                 hide_frames(error)
         if note:
             with contextlib.suppress(Exception):
                 error.add_note(note)
-
-
-def _has_note(error: Exception) -> bool:
-    notes = getattr(error, "__notes__", ())
-    return any(isinstance(note, str) and note.startswith(_HEADER) for note in notes)
 
 
 def explanation(error: Exception) -> str:

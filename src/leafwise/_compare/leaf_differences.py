@@ -43,7 +43,10 @@ def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> I
         kinds = Verbatim(mine.kind), Verbatim(its.kind)
         yield Reason(path, ReasonKind.LEAF_KIND, Outcome.RECOMPILE, *kinds, fixes.TRACED)
     elif not same_dispatch(mine, its):
-        yield _dispatch_reason(path, mine, its)
+        kind, words = ReasonKind.LEAF_KIND, (Verbatim(mine.kind), Verbatim(its.kind))
+        if mine.kind is its.kind:
+            kind, words = ReasonKind.SHARDING, (_format_placement(mine), _format_placement(its))
+        yield Reason(path, kind, Outcome.DISPATCH, *words, fixes.for_dispatch(kind))
 
 
 def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
@@ -88,15 +91,6 @@ def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
         kind, fix = ReasonKind.COMMITMENT, fixes.for_commitment(its)
     placements = _format_placement(mine), _format_placement(its)
     return Reason(path, kind, Outcome.RECOMPILE, *placements, fix)
-
-
-def _dispatch_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
-    """Return why leaves of one program have a dispatch entry each."""
-    if mine.kind is its.kind:
-        kind, words = ReasonKind.SHARDING, (_format_placement(mine), _format_placement(its))
-    else:
-        kind, words = ReasonKind.LEAF_KIND, (Verbatim(mine.kind), Verbatim(its.kind))
-    return Reason(path, kind, Outcome.DISPATCH, *words, fixes.for_dispatch(kind))
 
 
 def static_reason(
@@ -153,10 +147,14 @@ def value_reasons(
     Raises:
         TracerComparisonError: One is a tracer, and the other is not the same tracer.
     """
-    if mine[1] is its[1]:
+    one, other = mine[1], its[1]
+    if one is other:
         return
-    if mine[0].aval is None or its[0].aval is None:
-        yield from _opaque_reasons(path, mine, its)
+    if mine[0].aval is None or its[0].aval is None:  # not data to JAX: texts, functions
+        if all(isinstance(each, np.ndarray) for each in (one, other)) and one.shape == other.shape:
+            yield from _object_array_reasons(path, one, other)
+        elif _are_unequal(one, other):
+            yield _value_reason(path, *_format_distinct(str(mine[0]), str(its[0]), one, other))
         return
     plain = mine[0].stored == its[0].stored  # else a Python scalar meets an array
     one, other = (_data_of(path, leaf, value, plain=plain) for leaf, value in (mine, its))
@@ -168,15 +166,6 @@ def value_reasons(
 
 def _value_reason(path: str, before: str, after: str) -> Reason:
     return Reason(path, ReasonKind.VALUE, Outcome.REUSE, Verbatim(before), Verbatim(after))
-
-
-def _opaque_reasons(path: str, mine: tuple[Leaf, Any], its: tuple[Leaf, Any]) -> Iterator[Reason]:
-    """Compare two leaves that are not data to JAX, such as texts and functions."""
-    one, other = mine[1], its[1]
-    if all(isinstance(each, np.ndarray) for each in (one, other)) and one.shape == other.shape:
-        yield from _object_array_reasons(path, one, other)
-    elif _are_unequal(one, other):
-        yield _value_reason(path, *_format_distinct(str(mine[0]), str(its[0]), one, other))
 
 
 def _are_unequal(one: Any, other: Any) -> bool:

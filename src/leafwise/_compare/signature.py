@@ -239,7 +239,11 @@ def _same_program(one: Signature, other: Signature) -> bool:
     try:
         same = (
             one.root.steps == other.root.steps
-            and _same_static_arguments(one.root, other.root)
+            and one.root.names == other.root.names
+            and all(  # JAX compares static arguments with their types
+                type(mine) is type(its) and same_entry(mine, its) is True
+                for mine, its in zip(one.root.values, other.root.values, strict=False)
+            )
             and same_entry(one.treedef, other.treedef) is True
             and one.config == other.config
         )
@@ -247,11 +251,3 @@ def _same_program(one: Signature, other: Signature) -> bool:
         return False
     pairs = zip(one.leaf_records, other.leaf_records, strict=False)
     return same and all(same_program(mine, its) for mine, its in pairs)
-
-
-def _same_static_arguments(one: Node, other: Node) -> bool:
-    """Return whether static arguments share a program: JAX compares them with their types."""
-    pairs = zip(one.values, other.values, strict=False)
-    return one.names == other.names and all(
-        type(mine) is type(its) and same_entry(mine, its) is True for mine, its in pairs
-    )

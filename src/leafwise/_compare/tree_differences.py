@@ -53,21 +53,18 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
     if after.labels:
         found = [each._replace(path=after.show(each.path)) for each in found]
     if placed:
-        found = [each for each in map(_without_placement, found) if each is not None]
+        found = [
+            each._replace(outcome=Outcome.DISPATCH)
+            if each.outcome is Outcome.RECOMPILE and each.kind is not ReasonKind.LEAF_KIND
+            else each
+            for each in found
+            if each.kind is not ReasonKind.DEVICES
+        ]
     acted = [each for each in found if each.outcome is not Outcome.REUSE]
     unsound = tuple(each for each in found if each.outcome is Outcome.REUSE)
     severity = max((each.outcome.severity for each in acted), default=0)
     outcome = tuple(Outcome)[severity]
     return Differences(outcome, tuple(sorted(acted, key=lambda each: each.rank)), unsound)
-
-
-def _without_placement(reason: Reason) -> Reason | None:
-    """Return what is left of a reason if the function places its arguments itself."""
-    if reason.kind is ReasonKind.DEVICES:
-        return None
-    if reason.outcome is Outcome.RECOMPILE and reason.kind is not ReasonKind.LEAF_KIND:
-        return reason._replace(outcome=Outcome.DISPATCH)
-    return reason
 
 
 def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:

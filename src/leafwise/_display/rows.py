@@ -90,22 +90,12 @@ def rows_of(tree: Any, depth: int | None, most: int) -> Iterator[Row]:
         if branch is not None and row.opened:
             if row.depth < deepest:
                 todo += _below(branch, row.depth, most)
-            else:
-                row = _folded(row, branch)
-        yield _clean(row)
-
-
-def _folded(row: Row, branch: Branch) -> Row:
-    """Return the row of a node whose children have no rows, with their number."""
-    leaves = count(branch.totals.leaves, "leaf", "leaves") if row.depth else ""
-    notes = (*row.notes, f"{leaves} not shown".strip())
-    return row._replace(opened=False, notes=notes)
-
-
-def _clean(row: Row) -> Row:
-    """Return the row without characters that a terminal or a browser would obey."""
-    notes = tuple(cut(note, _LONGEST) for note in row.notes)
-    return row._replace(step=cut(row.step, _LONGEST), text=cut(row.text, _LONGEST), notes=notes)
+            else:  # its children have no rows
+                leaves = count(branch.totals.leaves, "leaf", "leaves") if row.depth else ""
+                row = row._replace(opened=False, notes=(*row.notes, f"{leaves} not shown".strip()))
+        # Without the characters that a terminal or a browser would obey.
+        notes = tuple(cut(note, _LONGEST) for note in row.notes)
+        yield row._replace(step=cut(row.step, _LONGEST), text=cut(row.text, _LONGEST), notes=notes)
 
 
 def _fitting_depth(root: Branch, most: int) -> int:
@@ -147,7 +137,9 @@ def _below(branch: Branch, depth: int, most: int) -> list[tuple[Row, Branch | No
             row = _branch_row(found, step, depth + 1, last=last, opened=_has_entries(found))
             rows.append((row, found))
         else:
-            rows.append((_static_row(found, step, depth + 1, last=last), None))
+            text = _format_value(found.value) if found.printed else "..."
+            notes = () if found.printed else ("repr=False",)
+            rows.append((Row(depth + 1, last, Kind.STATIC, step, text, notes), None))
     return rows[::-1]
 
 
@@ -177,7 +169,10 @@ def _format_branch(branch: Branch) -> tuple[Kind, str, list[str]]:
     if branch.node is None:
         where = f": {_show_path(path_of(branch.first[0]))}" if branch.first is not None else ""
         return Kind.PROBLEM, name, [branch.problem + where]
-    return Kind.NODE, _format_node(branch, name), []
+    if branch.value is None:
+        return Kind.NODE, "None", []
+    plain = isinstance(branch.value, list | tuple | dict) and not hasattr(branch.value, "_fields")
+    return Kind.NODE, f"{name} of {len(branch.children):,}" if plain else name, []
 
 
 def _show_path(path: str) -> str:
@@ -187,13 +182,6 @@ def _show_path(path: str) -> str:
 def _class_name(cls: type) -> str:
     """Return the name of a class, without the function that defines it."""
     return cls.__qualname__.rpartition("<locals>.")[2]
-
-
-def _format_node(branch: Branch, name: str) -> str:
-    if branch.value is None:
-        return "None"
-    plain = isinstance(branch.value, list | tuple | dict) and not hasattr(branch.value, "_fields")
-    return f"{name} of {len(branch.children):,}" if plain else name
 
 
 def _format_leaf(branch: Branch) -> tuple[str, list[str]]:
@@ -240,22 +228,13 @@ def _format_placement(value: Any, leaf: Leaf) -> list[str]:
     try:
         devices = set(sharding.device_set)
         memory, usual = sharding.memory_kind, next(iter(devices)).default_memory().kind
-        notes = [] if devices == {_default_device()} else [format_sharding(sharding)]
+        default: Any = jax.config.jax_default_device
+        if default is None or isinstance(default, str):
+            default = jax.local_devices(backend=default)[0]
+        notes = [] if devices == {default} else [format_sharding(sharding)]
         return notes + ([f"in {memory}"] if memory not in (None, usual) else [])
     except Exception:  # noqa: BLE001  # an abstract mesh has no devices
         return [shorten(sharding)]
-
-
-def _default_device() -> Any:
-    configured: Any = jax.config.jax_default_device
-    if configured is None or isinstance(configured, str):
-        return jax.local_devices(backend=configured)[0]
-    return configured
-
-
-def _static_row(static: _Static, step: str, depth: int, *, last: bool) -> Row:
-    text, notes = (_format_value(static.value), ()) if static.printed else ("...", ("repr=False",))
-    return Row(depth, last, Kind.STATIC, step, text, notes)
 
 
 def _format_value(value: Any) -> str:

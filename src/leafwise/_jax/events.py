@@ -87,7 +87,11 @@ def _on_duration(event: str, duration_secs: float, **details: str | int) -> None
     cached = False
     if kind is EventKind.COMPILE:
         cached, _HERE.cached = getattr(_HERE, "cached", False), False
-    found = RawEvent(kind, _plain_name(str(details.get("fun_name", ""))), duration_secs, cached)
+    name = str(details.get("fun_name", ""))
+    start, bracket, rest = name.partition("(")
+    if bracket and start.isidentifier() and rest.endswith(")"):
+        name = rest[:-1]  # JAX reports `jit(f)` once it is traced
+    found = RawEvent(kind, name, duration_secs, cached)
     notify(_subscribers, found)
 
 
@@ -112,12 +116,6 @@ def ignore_events() -> Generator[None, None, None]:
         yield
     finally:
         _HERE.ignored = before
-
-
-def _plain_name(name: str) -> str:
-    """Return the function's name: JAX reports ``jit(f)`` once it is traced."""
-    start, bracket, rest = name.partition("(")
-    return rest[:-1] if bracket and start.isidentifier() and rest.endswith(")") else name
 
 
 @dataclasses.dataclass

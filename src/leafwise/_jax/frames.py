@@ -5,6 +5,7 @@ them afterwards as JAX would have done it.
 """
 
 import threading
+import traceback
 import types
 from typing import Any, Final, TypeAlias
 
@@ -54,7 +55,9 @@ def release_frames() -> bool:
 def hide_frames(error: BaseException) -> None:
     """Remove JAX's frames from the traceback of an error, and add JAX's note on that."""
     internal, above = _tracebacks(), error.__traceback__
-    if internal is None or above is None or _is_under_boundary(above.tb_frame):
+    if internal is None or above is None:
+        return
+    if any(_is_boundary(frame) for frame, _ in traceback.walk_stack(above.tb_frame)):
         return  # inside a function that JAX traces: its own boundary removes them
     last: types.TracebackType | None = None
     boundary: types.TracebackType | None = above
@@ -88,14 +91,6 @@ def _is_boundary(frame: types.FrameType) -> bool:
         frame.f_code.co_name == "reraise_with_filtered_traceback"
         and frame.f_globals.get("__name__") == _INTERNAL + "traceback_util"
     )
-
-
-def _is_under_boundary(frame: types.FrameType | None) -> bool:
-    while frame is not None:
-        if _is_boundary(frame):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def frames_of(error: BaseException) -> list[types.FrameType]:

@@ -52,7 +52,10 @@ def refusals_in(error: BaseException) -> list[Refusal]:
                 found = find(frame.f_locals, inner[place + 1 :], inner[:place])
         if found:
             return found
-    return _mapped(frames)
+    for below, frame in itertools.pairwise(frames):  # the function of `jax.tree.map` raised
+        if function_of(frame) == _MAPPING and function_of(below) == _MAPPING_LEAF:
+            return _leaves(below.f_locals["xs"], frame.f_locals)
+    return []
 
 
 _Locals: TypeAlias = Mapping[str, Any]
@@ -78,15 +81,14 @@ def _struct(aval: Any) -> Any:
     return _shape(aval.shape, aval.dtype, weak_type=weak)
 
 
-def _tangent(aval: Any) -> Any:
-    """Return the shape and dtype of the tangent of a value."""
-    if jax.numpy.issubdtype(aval.dtype, jax.numpy.inexact):
-        return _struct(aval)
-    return _shape(aval.shape, jax.dtypes.float0)
-
-
 def _tangents(treedef: Any, avals: Any) -> Any:
-    return jax.tree.unflatten(treedef, [_tangent(aval) for aval in avals])
+    shapes = [
+        _struct(aval)
+        if jax.numpy.issubdtype(aval.dtype, jax.numpy.inexact)
+        else _shape(aval.shape, jax.dtypes.float0)
+        for aval in avals
+    ]
+    return jax.tree.unflatten(treedef, shapes)
 
 
 def _carry(found: _Locals, outer: _Frames, _: _Frames) -> list[Refusal]:
@@ -279,15 +281,8 @@ _MAPPING: Final = ("tree_util", "tree_map")
 _MAPPING_LEAF: Final = ("tree_util", "<genexpr>")
 
 
-def _mapped(frames: _Frames) -> list[Refusal]:
-    """Return the leaves for which the function of `jax.tree.map` raised, with their paths."""
-    for below, frame in itertools.pairwise(frames):
-        if function_of(frame) == _MAPPING and function_of(below) == _MAPPING_LEAF:
-            return _leaves(below.f_locals["xs"], frame.f_locals)
-    return []
-
-
 def _leaves(leaves: Sequence[Any], found: _Locals) -> list[Refusal]:
+    """Return the leaves for which the function of `jax.tree.map` raised, with their paths."""
     columns: list[list[Any]] = found["all_leaves"]
     rows = zip(*columns, strict=True)
     places = [

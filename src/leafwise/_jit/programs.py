@@ -165,7 +165,12 @@ class ProgramLog:
             found = Explanation(Outcome.UNKNOWN, (cause,))
         else:
             if found.nearest is not None and found.outcome is not outcome:
-                found = _unexpected(outcome, found, signature)
+                # The arguments do not explain it.
+                traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
+                fix = fixes.TRANSFORMED if traced else fixes.NO_DIFFERENCE
+                cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, MISSING, MISSING, fix)
+                reasons = (*found.reasons, cause)
+                found = dataclasses.replace(found, outcome=outcome, reasons=reasons)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()
         return Program(outcome, signature, found, site_of(frame), ran=not abstract)
@@ -215,11 +220,3 @@ def _undecided(found: Explanation, why: str) -> Explanation:
     unknown = Outcome.UNKNOWN
     cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, MISSING, MISSING, why)
     return dataclasses.replace(found, outcome=unknown, reasons=(*found.reasons, cause))
-
-
-def _unexpected(outcome: Outcome, found: Explanation, signature: Signature) -> Explanation:
-    """Explain a program that the arguments do not explain."""
-    traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
-    fix = fixes.TRANSFORMED if traced else fixes.NO_DIFFERENCE
-    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, MISSING, MISSING, fix)
-    return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, cause))

@@ -350,7 +350,13 @@ class Guard:
             found = self._stale_captures_of(last, keys, current, None)
             self._log.retire([_reason(each, Outcome.RETRACE) for each in found])
         self._clear_caches()
-        if any(_is_copied(each.value) for each in current.probes if each.key in keys):
+        # JAX takes a copy of such an array, which it keeps as long as some program does.
+        if any(
+            isinstance(each.value, np.ndarray)
+            and jax.dtypes.canonicalize_dtype(each.value.dtype) != each.value.dtype
+            for each in current.probes
+            if each.key in keys
+        ):
             clear_caches: Any = jax.clear_caches  # which has no types
             clear_caches()
 
@@ -394,13 +400,6 @@ def _keys_to_show(keys: list[Key], current: FingerprintedFunction) -> list[Key]:
 def _reason(found: StaleCapture, outcome: Outcome) -> Reason:
     before, after = Verbatim(found.before), Verbatim(found.after)
     return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, _FIX)
-
-
-def _is_copied(value: Any) -> bool:
-    """Return whether JAX takes a copy of an array, which it keeps as long as some program does."""
-    if not isinstance(value, np.ndarray):
-        return False
-    return bool(jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype)
 
 
 def _warn(text: str, site: Site | None) -> None:

@@ -226,16 +226,15 @@ def _named_data(value: Any, aux: Any) -> Data | None:
     lists: list[Any] = [aux, *parts, *(zip(*two, strict=False) for two in pairwise(parts))]
     for each in lists[::-1]:
         pairs = list(each)
-        if pairs and all(_is_attribute(pair, own) for pair in pairs):
+        if pairs and all(
+            isinstance(pair, tuple)
+            and len(pair) == 2  # noqa: PLR2004
+            and isinstance(pair[0], str)
+            and own.get(pair[0], MISSING) is pair[1]
+            for pair in pairs
+        ):
             return {f".{name}": item for name, item in pairs}
     return None
-
-
-def _is_attribute(pair: Any, own: dict[str, Any]) -> bool:
-    if not (isinstance(pair, tuple) and len(pair) == 2):  # noqa: PLR2004
-        return False
-    name, item = pair
-    return isinstance(name, str) and own.get(name, MISSING) is item
 
 
 def _keys_of(cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequence[Any]:

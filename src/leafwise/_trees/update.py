@@ -142,19 +142,18 @@ def replace(obj: T, /, **changes: Any) -> T:
         msg = f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
         raise TypeError(msg)
     changed: T
-    if _constructs_again(type(obj)):
+    cls = type(obj)
+    # Whether calling the class with its fields runs nothing but the constructor.
+    if is_decorated(cls):
+        plain = not spec_of(cls).has_own_init
+    else:
+        plain = type(cls).__call__ is type.__call__ and has_generated_init(cls)
+    if plain:
         changed = dataclasses.replace(cast("Any", obj), **changes)
-    elif is_decorated(type(obj)):
+    elif is_decorated(cls):
         changed = exchange(obj, changes)
     else:
         parts = parts_of(obj)
         steps = {f".{name}": value for name, value in changes.items()}
         changed = obj if parts is None else copy_with_parts(obj, parts, steps)
     return changed
-
-
-def _constructs_again(cls: type) -> bool:
-    """Return whether calling the class with its fields runs nothing but the constructor."""
-    if is_decorated(cls):
-        return not spec_of(cls).has_own_init
-    return type(cls).__call__ is type.__call__ and has_generated_init(cls)

@@ -394,7 +394,12 @@ def _annotation(instance: Any, name: str) -> str:
     for base in cls.__mro__:
         own = inspect.get_annotations(base)
         if name in own:
-            return _text(_unwrapped(resolve(base, name, own[name], []), own[name]))
+            kind = resolve(base, name, own[name], [])
+            if isinstance(kind, Unknown):
+                kind = own[name]
+            elif typing.get_origin(kind) is typing.Annotated:  # as `jax_dataclasses.Static[int]` is
+                kind = typing.get_args(kind)[0]
+            return _text(kind)
     with_type = type(getattr(instance, name)).__name__
     try:
         kinds = [each.kind for each in parameters_of(cls) if each.name == name]
@@ -402,14 +407,6 @@ def _annotation(instance: Any, name: str) -> str:
         return with_type
     known = kinds and kinds[0] is not inspect.Parameter.empty
     return _text(kinds[0]) if known else with_type
-
-
-def _unwrapped(kind: Any, written: Any) -> Any:
-    if isinstance(kind, Unknown):
-        return written
-    if typing.get_origin(kind) is typing.Annotated:  # `jax_dataclasses.Static[int]` is one
-        return typing.get_args(kind)[0]
-    return kind
 
 
 def _text(kind: Any) -> str:

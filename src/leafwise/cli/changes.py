@@ -138,10 +138,14 @@ class Builder:
 
     def _find(self, strategy: Any, build: Callable[[Any], Any]) -> Any:
         """Return what makes the simplest instance, with something in each field if possible."""
+        leaves: Any = jax.tree_util.tree_leaves
 
         def has_leaves(drawn: Any) -> bool:
             made = build(drawn)
-            return made is not None and _has_leaf_in_each_field(made)
+            if made is None:
+                return False
+            parts = (leaves(getattr(made, name)) for name in names_of(made).dynamic)
+            return all(any(map(is_numeric, part)) for part in parts)
 
         def is_built(drawn: Any) -> bool:
             return build(drawn) is not None
@@ -199,9 +203,3 @@ class PartBuilder(Builder):
     def takes(self, name: str) -> bool:
         """Return whether the part has an attribute of that name."""
         return hasattr(self.base, name)
-
-
-def _has_leaf_in_each_field(made: Any) -> bool:
-    dynamic_names = names_of(made).dynamic
-    leaves: Any = jax.tree_util.tree_leaves
-    return all(any(map(is_numeric, leaves(getattr(made, name)))) for name in dynamic_names)

@@ -11,29 +11,28 @@ from urllib.parse import quote
 import jax
 
 import leafwise
-from leafwise.cli.records import Caution, CheckedRow, ClassReport
+from leafwise.cli.records import Caution, ClassReport
 from leafwise.cli.run import CheckRun
 from leafwise.testing._laws.law import Law
 
 
 def as_json(run: CheckRun) -> str:
     """Return the report as JSON text; docs/reference/command-line.md has the layout."""
+    classes: list[dict[str, Any]] = []
+    for report in run.reports:
+        content = dataclasses.asdict(report)
+        for law in content["laws"]:
+            del law["owner"]  # a class, for `leafwise.cli.cautions`
+        classes.append({**content, "passed": report.passed})
     document = {
         "version": 2,
         "python": platform.python_version(),
         "jax": jax.__version__,
         "passed": run.passed,
         "interrupted": run.interrupted,
-        "classes": [_class_as_json(report) for report in run.reports],
+        "classes": classes,
     }
     return json.dumps(document, indent=2)
-
-
-def _class_as_json(report: ClassReport) -> dict[str, Any]:
-    content = dataclasses.asdict(report)
-    for law in content["laws"]:
-        del law["owner"]  # a class, for `leafwise.cli.cautions`
-    return {**content, "passed": report.passed}
 
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -70,11 +69,11 @@ def _results(report: ClassReport) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     if report.error:
         found.append(_result(report, "not-checked", "error", report.error))
-    found += [
-        _result(report, "field-change", "error", _format_row(report, row))
-        for row in report.rows
-        if row.verdict.is_bad
-    ]
+    for row in report.rows:
+        if row.verdict.is_bad:
+            parts = (f"{report.name}.{row.field}", row.kind, row.change)
+            text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
+            found.append(_result(report, "field-change", "error", text))
     cautioned = {warning.law for warning in report.warnings}
     bad_laws = {result.law: result for result in report.laws if result.verdict.is_bad}
     for name, result in bad_laws.items():
@@ -85,11 +84,6 @@ def _results(report: ClassReport) -> list[dict[str, Any]]:
         level = "error" if warning.law in bad_laws else "warning"  # it is one with --strict
         found.append(_result(report, warning.law, level, _format_caution(warning)))
     return found
-
-
-def _format_row(report: ClassReport, row: CheckedRow) -> str:
-    what = ": ".join(part for part in (f"{report.name}.{row.field}", row.kind, row.change) if part)
-    return f"{what}\n{row.verdict}: {row.note}"
 
 
 def _format_caution(warning: Caution) -> str:

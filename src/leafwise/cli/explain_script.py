@@ -26,7 +26,7 @@ from leafwise._jit.inner_traces import code_id
 from leafwise._jit.jit import jit_with_log
 from leafwise._jit.recorder import Event
 from leafwise._jit.watch import watch
-from leafwise._objects.call_site import Site, short_file
+from leafwise._objects.call_site import short_file
 
 
 class Script(NamedTuple):
@@ -306,6 +306,11 @@ def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
 
 def _event(event: Event, start: float) -> shape.EventRecord:
     why: Any = event.explanation.as_dict() if event.explanation is not None else None
+    site = event.site
+    place: shape.SiteRecord | None = None
+    if site is not None:
+        file = short_file(site.file)
+        place = {"file": file, "line": site.line, "function": site.function, "text": site.text}
     return {
         "kind": "cache hit" if event.cached else event.kind.value,
         "name": event.name,
@@ -313,16 +318,9 @@ def _event(event: Event, start: float) -> shape.EventRecord:
         "start": max(0.0, event.time - event.seconds - start),
         "seconds": event.seconds,
         "thread": event.thread,
-        "site": _site(event.site),
+        "site": place,
         "explanation": why,
     }
-
-
-def _site(site: Site | None) -> shape.SiteRecord | None:
-    if site is None:
-        return None
-    file = short_file(site.file)
-    return {"file": file, "line": site.line, "function": site.function, "text": site.text}
 
 
 def _captures(events: Sequence[Event], block: CaptureChecks) -> list[shape.CapturesRecord]:

@@ -356,7 +356,9 @@ def check_law(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next law
-        return LawResult(str(law), Verdict.ERROR, message=_tell_without_hypothesis(error))
+        notes: list[str] = getattr(error, "__notes__", [])
+        notes[:] = [note for note in notes if not note.strip().startswith(_HYPOTHESIS_NOTES)]
+        return LawResult(str(law), Verdict.ERROR, message=format_error(error))
     return LawResult(str(law), Verdict.OK, message=message)
 
 
@@ -367,12 +369,6 @@ _HYPOTHESIS_NOTES: Final = (
     "Falsifying example",
 )
 """How the notes begin in which Hypothesis describes our own test."""
-
-
-def _tell_without_hypothesis(error: BaseException) -> str:
-    notes: list[str] = getattr(error, "__notes__", [])
-    notes[:] = [note for note in notes if not note.strip().startswith(_HYPOTHESIS_NOTES)]
-    return format_error(error)
 
 
 # ------------------------------------------------------------------------ limited time

@@ -50,7 +50,10 @@ def find_targets(texts: list[str]) -> list[CheckTarget]:
     """
     found: dict[int, CheckTarget] = {}  # by identity: a metaclass may compare classes as it likes
     for text in texts:
-        place, colon, wanted = _split(text)
+        place, colon, wanted = text.rpartition(":")
+        # A colon in a path ("C:\\models.py") is no separator.
+        if not place or (wanted and not wanted.replace(".", "_").isidentifier()):
+            place, colon, wanted = text, "", ""
         if colon and not wanted:
             msg = f"{text}: name a class after the colon, or leave the colon out"
             raise TargetError(msg)
@@ -91,20 +94,16 @@ def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
 
     A package defines what its own modules do, as far as it shows it.
     """
+    is_package = hasattr(module, "__path__")
     for name, value in list(vars(module).items()):
         if not is_class(value):
             continue
-        own = _is_defined_in(value, module)
+        home = str(value.__module__)
+        own = home == module.__name__ or (is_package and home.startswith(f"{module.__name__}."))
         if is_concrete(value) and (own or registered_names(value) is not None):
             yield CheckTarget(value, f"{place}:{name}", is_namedtuple(value))
         if own:
             yield from _nested(value, f"{place}:{name}")
-
-
-def _is_defined_in(cls: type, module: types.ModuleType) -> bool:
-    home = str(cls.__module__)
-    is_package = hasattr(module, "__path__")
-    return home == module.__name__ or (is_package and home.startswith(f"{module.__name__}."))
 
 
 def _nested(outer: type, name: str) -> Iterator[CheckTarget]:
@@ -118,13 +117,6 @@ def _nested(outer: type, name: str) -> Iterator[CheckTarget]:
 
 
 # ------------------------------------------------------------------------ loading
-
-
-def _split(text: str) -> tuple[str, str, str]:
-    head, colon, tail = text.rpartition(":")
-    # A colon in a path ("C:\\models.py") is no separator.
-    is_name = not tail or tail.replace(".", "_").isidentifier()
-    return (head, colon, tail) if head and is_name else (text, "", "")
 
 
 def _load(place: str) -> types.ModuleType:
@@ -163,7 +155,8 @@ def _load_file(path: Path) -> types.ModuleType:
         raise TargetError(msg)
     path = path.resolve()
     name = path.stem
-    if name in sys.modules and _file_of(name) != path:
+    known = getattr(sys.modules.get(name), "__file__", None) or ""
+    if name in sys.modules and Path(known).resolve() != path:
         # Another module has the name. This one depends on the path alone, so that every process
         # gives the module, and so its classes, the same name.
         name = f"{name}_{zlib.crc32(os.fsencode(path)):08x}"
@@ -183,10 +176,6 @@ def _load_file(path: Path) -> types.ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _file_of(name: str) -> Path:
-    return Path(getattr(sys.modules[name], "__file__", None) or "").resolve()
 
 
 # ------------------------------------------------------------------------ pytree classes

@@ -299,21 +299,17 @@ def _class(cls: Any, bases: list[type], exchanged: dict[type, type], body: dict[
     body = {name: _Rebinding(cls.__name__, cell).of(value) for name, value in body.items()}
     if "__orig_bases__" in body:
         body["__orig_bases__"] = tuple(map(exchanged_alias, body["__orig_bases__"]))
-    body["__qualname__"] = _qualname(cls)
+    body["__qualname__"] = cls.__qualname__
+    if "__init__" in vars(cls) and cls.__qualname__ == cls.__name__:
+        # chex makes a mapping of a copy that has forgotten its qualified name.
+        found: str = getattr(_constructor(cls), "__qualname__", "").removesuffix(".__init__")
+        if found.endswith(f".{cls.__name__}"):
+            body["__qualname__"] = found
     made = types.new_class(
         cls.__name__, tuple(bases), {"metaclass": type(cls)}, lambda made: made.update(body)
     )
     cell.cell_contents = made
     return made
-
-
-def _qualname(cls: Any) -> str:
-    """Return the qualified name: chex makes a mapping of a copy that has forgotten it."""
-    if "__init__" in vars(cls) and cls.__qualname__ == cls.__name__:
-        found: str = getattr(_constructor(cls), "__qualname__", "").removesuffix(".__init__")
-        if found.endswith(f".{cls.__name__}"):
-            return found
-    return cast("str", cls.__qualname__)
 
 
 # ------------------------------------------------------------------------ what decorators made

@@ -279,7 +279,11 @@ def _check_and_get(self: Any, name: str) -> Any:
 
 def _check_content_when_flattened(cls: Any) -> None:
     """Refuse a function by content that has changed, whenever equinox flattens an instance."""
-    if not _has_content(cls):
+    # The class is not finished: its own fields are plain attributes still.
+    inherited = [vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[1:]]
+    fields = [field for each in (*inherited, vars(cls)) for field in each.values()]
+    metadata = [each.metadata for each in fields if isinstance(each, dataclasses.Field)]
+    if not any(each.get(OPTIONS, FieldOptions()).by == "content" for each in metadata):
         return
     written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
 
@@ -291,14 +295,6 @@ def _check_content_when_flattened(cls: Any) -> None:
         return super(cls, self).__getattribute__(name)
 
     setattr(cls, _GET, __getattribute__)
-
-
-def _has_content(cls: type) -> bool:
-    """Return whether a class that is not finished will have a static field by content."""
-    inherited = [vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[1:]]
-    fields = [field for each in (*inherited, vars(cls)) for field in each.values()]
-    metadata = [each.metadata for each in fields if isinstance(each, dataclasses.Field)]
-    return any(each.get(OPTIONS, FieldOptions()).by == "content" for each in metadata)
 
 
 _seal_before_checks(Module)

@@ -154,9 +154,14 @@ class Handler(_OrbaxHandler):
         self, directory: Path, saved: Description, shardings: Mapping[str, Any]
     ) -> dict[str, Any]:
         names = _names(saved)
-        options = {
-            name: _restore_args(saved.leaves[path], shardings[path]) for path, name in names.items()
-        }
+        options: dict[str, Any] = {}
+        for path, name in names.items():
+            entry, sharding = saved.leaves[path], shardings[path]
+            if sharding is None or "dtype" not in entry:
+                options[name] = ocp.RestoreArgs(restore_type=np.ndarray)
+            else:
+                shape = tuple(entry["shape"])
+                options[name] = ocp.ArrayRestoreArgs(sharding=sharding, global_shape=shape)
         arguments = ocp.args.PyTreeRestore(dict.fromkeys(options, 0), restore_args=options)
         found: dict[str, Any] = {}
         if options:
@@ -321,13 +326,6 @@ def _names(description: Description) -> dict[str, str]:
         for path, entry in description.leaves.items()
         if math.prod(entry.get("shape", ()))
     }
-
-
-def _restore_args(entry: Any, sharding: Any) -> Any:
-    """Return how orbax is to restore an array: with its sharding, if that is known."""
-    if sharding is None or "dtype" not in entry:
-        return ocp.RestoreArgs(restore_type=np.ndarray)
-    return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=tuple(entry["shape"]))
 
 
 def _files(directory: Path, start: str = "") -> list[str]:

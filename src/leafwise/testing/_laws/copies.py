@@ -92,7 +92,10 @@ def fresh_process(case: Case) -> None:
     aux = b""
     with contextlib.suppress(Exception):  # aux_data need not pickle
         aux = pickle.dumps(_REGISTRY.flatten_one_level(x)[1])
-    needed = _modules_in(first, second, aux)
+    pickles = [each for each in (first, second, aux) if each]
+    texts = {arg for each in pickles for _, arg, _ in pickletools.genops(each)}
+    # What they may import from: the strings in them that name a module.
+    needed = sorted(text for text in texts if isinstance(text, str) and text in sys.modules)
     if "__main__" in needed:
         return  # `__main__` is another module there
     paths = [folder for name in (module, *needed) for folder in folder_of(name)]
@@ -113,12 +116,6 @@ def fresh_process(case: Case) -> None:
     if found is not None:
         path, got, wanted = found
         case.fail(path, f"{got} back from a new process", wanted)
-
-
-def _modules_in(*pickles: bytes) -> list[str]:
-    """Return the modules that pickles may import from: the strings in them that name one."""
-    texts = {arg for each in pickles if each for _, arg, _ in pickletools.genops(each)}
-    return sorted(text for text in texts if isinstance(text, str) and text in sys.modules)
 
 
 def _hash_all(x: Any, names: tuple[str, ...]) -> None:

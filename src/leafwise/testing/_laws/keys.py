@@ -26,7 +26,9 @@ def treedef_equality(case: Case) -> None:
     """Compare the treedef with itself, with an equal one, and with those of edited instances."""
     x = case.instance
     mine = case.structure(x)
-    for path, other in (("", x), *_with_fresh_statics(x), *_some_edits(case)):
+    drawn = (draw_edit(case, kinds) for kinds in (_STATIC, (EditKind.LEAF_VALUE,)))
+    edits = ((edit.path, edit.edited) for edit in drawn if edit is not None)
+    for path, other in (("", x), *_with_fresh_statics(x), *edits):
         its = case.structure(other, path)
         equal = case.same_structure(mine, its, path)
         back = case.same_structure(its, mine, path)
@@ -47,14 +49,6 @@ def _with_fresh_statics(x: Any) -> Iterator[tuple[str, Any]]:
         made = None if fresh is value else try_exchange(x, name, fresh)
         if made is not None:
             yield name, made
-
-
-def _some_edits(case: Case) -> Iterator[tuple[str, Any]]:
-    """Yield an edit of a static, and one of a leaf."""
-    for kinds in (_STATIC, (EditKind.LEAF_VALUE,)):
-        edit = draw_edit(case, kinds)
-        if edit is not None:
-            yield edit.path, edit.edited
 
 
 _FIELD: Final = re.compile(r"[.\[]")

@@ -105,7 +105,7 @@ def run_law(
     if seed is not None:
         run = hypothesis.seed(seed)(run)
     try:
-        with hypothesis.reporting.with_reporter(_silent):
+        with hypothesis.reporting.with_reporter(lambda _: None):
             run()
     except _EnoughShrinksError:
         pass
@@ -123,7 +123,3 @@ def _without_notes(error: Exception) -> Exception:
     made = LawViolation(*error.args)
     made.__cause__ = error.__cause__
     return made
-
-
-def _silent(_: object) -> None:
-    pass

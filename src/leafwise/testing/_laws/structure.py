@@ -184,17 +184,13 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
         return
     if found is missing:
         case.fail(name, f"there is no attribute {name!r}", f"the child {short_repr(child)} there")
-    if not _is_same_child(found, child):
+    mine, its = jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(child)
+    if len(mine) != len(its) or any(a is not b for a, b in zip(mine, its, strict=True)):
         case.fail(
             name,
             f"{short_repr(child)} is flattened with this key",
             f"{short_repr(found)}, which is there",
         )
-
-
-def _is_same_child(found: Any, child: Any) -> bool:
-    mine, its = jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(child)
-    return len(mine) == len(its) and all(a is b for a, b in zip(mine, its, strict=True))
 
 
 def replace(case: Case) -> None:

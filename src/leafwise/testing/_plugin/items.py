@@ -158,7 +158,9 @@ class LawCheck(pytest.Item):
         except CannotBuildError as error:
             if self.parent.optional:
                 pytest.skip(f"left out: {error}")
-            reporter = self._reporter()
+            # The first in the run, whose items are the same in every worker of pytest-xdist.
+            siblings = (item for item in self.session.items if item.parent is self.parent)
+            reporter = next(siblings, self)
             if reporter is not self and _cannot_build(self.parent.checked, reporter.name):
                 pytest.skip(f"no instance can be built: see {reporter.nodeid}")
             raise
@@ -166,14 +168,6 @@ class LawCheck(pytest.Item):
             if self.name in self.parent.known:
                 pytest.xfail(f"its library does not keep this law: {str(error).splitlines()[0]}")
             raise
-
-    def _reporter(self) -> pytest.Item:
-        """Return the item that says that the class cannot be built: its first in the run.
-
-        The items of a run are the same in every worker of pytest-xdist.
-        """
-        parent = self.parent
-        return next((item for item in self.session.items if item.parent is parent), self)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         """Return the message alone where the class is at fault, with frames elsewhere."""

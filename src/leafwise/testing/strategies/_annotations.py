@@ -38,12 +38,18 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if origin in (Final, typing.ClassVar, typing.Required, typing.NotRequired):
         return strategy_for(typing.get_args(kind)[0], where, default)
     kind = _resolved(kind, where)
-    if _is_registered(kind, where):
+    cls = origin_of(kind)
+    inside = cls in where.above and where.varied  # its strategy may be the one that asks
+    if not inside and (is_user_registered(kind) or is_user_registered(cls)):
         return _from_hypothesis(kind, where)
     for test, make in _RULES:
         if test(kind):
-            return _not_empty(make(kind, where, strategy_for), kind, where)
-    if kind in (Any, object, EMPTY) or origin_of(kind) is collections.abc.Hashable:
+            strategy = make(kind, where, strategy_for)
+            if where.varied and strategy.is_empty:
+                msg = f"{where}: there are no values of {_name_of(kind)}\n  fix: {where.fix()}"
+                raise CannotBuildError(msg)
+            return strategy
+    if kind in (Any, object, EMPTY) or cls is collections.abc.Hashable:
         return _anything(kind, where, default)
     for test, make in _objects.OWN if where.varied else ():
         if test(kind):
@@ -113,13 +119,6 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
     return kind
 
 
-def _is_registered(kind: Any, where: FieldContext) -> bool:
-    origin = origin_of(kind)
-    if origin in where.above and where.varied:
-        return False  # its strategy may be the one that asks
-    return is_user_registered(kind) or is_user_registered(origin)
-
-
 def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return a strategy for an annotation that says nothing: ``Any``, ``object``."""
     hashable = origin_of(kind) is collections.abc.Hashable
@@ -135,13 +134,6 @@ def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
 
 
 _DIGITS: Final = st.integers(0, 9)
-
-
-def _not_empty(strategy: Strategy, kind: Any, where: FieldContext) -> Strategy:
-    if where.varied and strategy.is_empty:
-        msg = f"{where}: there are no values of {_name_of(kind)}\n  fix: {where.fix()}"
-        raise CannotBuildError(msg)
-    return strategy
 
 
 def _name_of(kind: Any) -> str:

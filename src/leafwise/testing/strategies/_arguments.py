@@ -30,7 +30,8 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
     if is_decorated(cls):
         return parameter.name in spec_of(cls).static_names
     kind = parameter.kind
-    if has_mark(kind) or any("static" in str(mark).lower() for mark in _metadata(kind)):
+    marks = kind.__metadata__ if typing.get_origin(kind) is Annotated else ()
+    if has_mark(kind) or any("static" in str(mark).lower() for mark in marks):
         return True  # `jax_dataclasses.Static[int]` is metadata, too
     definition = getattr(cls, "__dataclass_fields__", {}).get(parameter.name)
     try:
@@ -45,10 +46,6 @@ def is_field(cls: Any, name: str) -> bool:
         return name in {field.name for field in dataclasses.fields(cls)}
     declared = getattr(cls, "__attrs_attrs__", None)
     return declared is not None or hasattr(cls, "_fields")
-
-
-def _metadata(kind: Any) -> tuple[Any, ...]:
-    return kind.__metadata__ if typing.get_origin(kind) is Annotated else ()
 
 
 def argument_for(

@@ -312,19 +312,14 @@ def _usual_arrays(shape: tuple[int, ...], dtype: Any, special: bool) -> Strategy
 
 def _numpy_arrays(shape: tuple[int, ...], dtype: Any, elements: Strategy) -> Strategy:
     """Return a strategy for numpy arrays of a shape and dtype."""
-    drawn = _working_dtype(dtype)
+    drawn = dtype
+    if type(dtype) not in vars(np.dtypes).values():  # of ml_dtypes: Hypothesis does not know it
+        drawn = np.dtype("float64" if jnp.issubdtype(dtype, np.floating) else "int64")
     filled = elements.map(lambda element: np.full(shape, element, drawn))
     made = filled
     if 1 < math.prod(shape) <= _FEW:
         made = filled | hnp.arrays(drawn, shape, elements=elements, fill=elements)
     return made if drawn == dtype else made.map(lambda array: array.astype(dtype))
-
-
-def _working_dtype(dtype: Any) -> Any:
-    """Return the dtype to draw in: Hypothesis does not know those of ml_dtypes."""
-    if type(dtype) in vars(np.dtypes).values():
-        return dtype
-    return np.dtype("float64" if jnp.issubdtype(dtype, np.floating) else "int64")
 
 
 _SPECIAL: Final = (math.nan, math.inf, -math.inf, -0.0)
@@ -409,7 +404,9 @@ _RARE: Final[tuple[str, ...]] = ("bfloat16", "float16", "int8", "int16", "uint8"
 def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
     """Return a strategy for ``Float[Array, "batch 3"]``: numbers are lengths, names one length."""
     numpy = getattr(kind, "array_type", None) is np.ndarray
-    names = _dtype_names(kind)
+    said = getattr(kind, "dtypes", None)
+    listed = said if isinstance(said, tuple | list) else ()  # else any dtype will do
+    names = [each for each in listed if isinstance(each, str)] or [*_PREFERRED[:-1], *_RARE]
     if not where.varied:
         return _jaxtyped_alike(kind, names, numpy=numpy)
     if names == ["prng_key"]:
@@ -429,14 +426,6 @@ def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
         raise CannotBuildError(msg)
     dtypes = st.sampled_from([*usual * 6, *[name for name in rare if name not in usual]])
     return arrays(shapes_of(kind), dtypes, numpy=numpy)
-
-
-def _dtype_names(kind: Any) -> list[str]:
-    """Return the dtypes that an annotation allows, as JAX names them."""
-    said = getattr(kind, "dtypes", None)
-    listed = said if isinstance(said, tuple | list) else ()  # else any dtype will do
-    names = [each for each in listed if isinstance(each, str)]
-    return names or [*_PREFERRED[:-1], *_RARE]
 
 
 def _jaxtyped_alike(kind: Any, names: list[str], *, numpy: bool) -> Strategy:

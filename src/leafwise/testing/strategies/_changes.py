@@ -3,7 +3,7 @@
 import enum
 import functools
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
@@ -152,15 +152,10 @@ def _from(*candidates: Any) -> Callable[[Any], Strategy | None]:
     return lambda _value: st.sampled_from(candidates)
 
 
-def _with_extra(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    yield (*values, "extra")
-    if values:
-        yield tuple(values[:-1])
-
-
 def _tuples(value: tuple[Any, ...]) -> Strategy:
     turned = [value[::-1]] if is_distinct(value, value[::-1]) else []
-    return st.sampled_from([*_with_extra(value), *turned])
+    shorter = [value[:-1]] if value else []
+    return st.sampled_from([(*value, "extra"), *shorter, *turned])
 
 
 def _members(value: enum.Enum) -> Strategy | None:
@@ -184,10 +179,6 @@ def _mappings(value: Any) -> Strategy:
 
 def _sets(value: frozenset[Any]) -> Strategy:
     return st.sampled_from([value | {"extra"}, frozenset(list(value)[1:])])
-
-
-def _ranges(value: range) -> Strategy:
-    return st.just(range(value.start, value.stop + value.step, value.step))
 
 
 def _arrays(value: StaticArray) -> Strategy:
@@ -233,7 +224,7 @@ _BY_TYPE: Final[dict[type, Callable[[Any], Strategy | None]]] = {
     tuple: _tuples,
     frozenset: _sets,
     FrozenMapping: _mappings,
-    range: _ranges,
+    range: lambda value: st.just(range(value.start, value.stop + value.step, value.step)),
     StaticArray: _arrays,
 }
 _RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any], Strategy | None]]]] = (

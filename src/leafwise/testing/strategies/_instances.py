@@ -59,7 +59,8 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
     origin: Any = typing.get_origin(cls) or cls
     if not inspect.isclass(origin) or any(origin is each for each in _NO_CLASSES):
         msg = f"instances() takes a class, got {cls!r} ({type(cls).__name__})"
-        if _is_instance(cls):
+        if hasattr(type(cls), "__dict__") and type(cls).__module__ != "builtins":
+            # An instance, whose class was probably meant.
             msg += f": write instances({type(cls).__name__})"
         raise TypeError(msg)
     _check(origin, overrides)
@@ -73,11 +74,6 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
 
 
 _NO_CLASSES: Final[tuple[Any, ...]] = (types.UnionType, typing.Union)
-
-
-def _is_instance(value: Any) -> bool:
-    """Return whether a value is an instance whose class was probably meant."""
-    return hasattr(type(value), "__dict__") and type(value).__module__ != "builtins"
 
 
 def _check(cls: Any, overrides: dict[str, Any]) -> None:

@@ -173,16 +173,12 @@ def _is_call_protocol(kind: Any) -> bool:
     origin = origin_of(kind)
     if not isinstance(origin, type) or not origin.__dict__.get("_is_protocol", False):
         return False
-    return getattr(origin, "__protocol_attrs__", _own_names(origin)) == {"__call__"}
-
-
-def _own_names(protocol: type) -> set[str]:
-    """Return what a protocol asks for, as Python 3.12 keeps it."""
-    return {
+    own = {  # what it asks for, as Python 3.12 keeps it
         name
-        for name, value in vars(protocol).items()
+        for name, value in vars(origin).items()
         if callable(value) and name not in {"__init__", "__subclasshook__"}
     }
+    return getattr(origin, "__protocol_attrs__", own) == {"__call__"}
 
 
 _PLAIN: Final[list[Any]] = [vars(object)["__init__"], object.__new__]

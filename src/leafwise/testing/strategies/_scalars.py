@@ -94,10 +94,6 @@ _FLOATS: Final = st.floats(-10, 10, width=16)
 _SMALL: Final = st.integers(-5, 5)
 
 
-def _static_arrays(_kind: Any, where: FieldContext, _ask: Ask) -> Strategy:
-    return (arrays(numpy=True) if where.varied else alike()).map(StaticArray)
-
-
 def _device() -> Any:
     return jax.devices()[0]
 
@@ -159,7 +155,10 @@ RULES: Final[tuple[Rule, ...]] = (
     (is_exactly(type(None)), constant(st.none())),
     (is_exactly(None), constant(st.none())),
     (lambda kind: hasattr(kind, "array_type"), lambda kind, at, _: jaxtyped_values(kind, at)),
-    (is_exactly(StaticArray), _static_arrays),
+    (
+        is_exactly(StaticArray),
+        lambda _kind, at, _ask: (arrays(numpy=True) if at.varied else alike()).map(StaticArray),
+    ),
     (is_subclass(jax.Array, np.ndarray), lambda kind, at, _: array_values(kind, at)),
     (is_subclass(enum.Enum), _members),
     (is_subclass(np.dtype), _dtypes),

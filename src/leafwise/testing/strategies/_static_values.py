@@ -114,7 +114,10 @@ def static_values() -> Strategy:
     """
     leaves = st.one_of(
         st.sampled_from(_NAMED),
-        st.sampled_from(_NUMBERS).map(_recomputed),
+        # A float is another object each time, as a computation would make it.
+        st.sampled_from(_NUMBERS).map(
+            lambda number: float(str(number)) if type(number) is float else number
+        ),
         st.sampled_from(_TEXTS),
         st.integers() | st.floats() | st.text("ab", max_size=3),
         st.sampled_from(_OTHERS),
@@ -125,11 +128,6 @@ def static_values() -> Strategy:
     flat = _containers(leaves)
     # Containers are many: without more weight, plain values would hardly be met.
     return st.one_of(leaves, leaves, leaves, leaves, flat, _containers(leaves | flat))
-
-
-def _recomputed(number: Any) -> Any:
-    """Return a float as another object, as a computation would."""
-    return float(str(number)) if type(number) is float else number
 
 
 def _containers(parts: Strategy) -> Strategy:
