@@ -1,13 +1,14 @@
 """What an annotation says about a field: that it is static, an array, or text."""
 
 import builtins
+import contextlib
 import enum
 import inspect
 import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 import jax
@@ -48,10 +49,48 @@ class _Namespace(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         for scope in self._scopes:
-            if name in scope:
+            with contextlib.suppress(KeyError):
                 return scope[name]
         self.unknown.append(name)
         return Unknown()
+
+
+class _FrameScope(Mapping[str, Any]):
+    """The local names of running code, each read when an annotation needs it."""
+
+    def __init__(self, frame: types.FrameType) -> None:
+        self._frame = frame
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a local variable, and keep none of the others alive.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        frame, code = self._frame, self._frame.f_code
+        if not code.co_flags & inspect.CO_OPTIMIZED:  # a module, or the body of a class
+            return frame.f_locals[name]
+        if name not in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+            raise KeyError(name)
+        found = frame.f_locals
+        try:
+            return found[name]
+        finally:
+            # Before Python 3.13 this is a copy, which the frame keeps until the function returns.
+            # Somebody else may have it too: from `locals()`, or a debugger at work in the frame.
+            unshared = type(found) is dict and sys.getrefcount(found) <= _REFERENCES_TO_COPY
+            if unshared and frame.f_trace is None:
+                found.clear()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame.f_locals)
+
+    def __len__(self) -> int:
+        return len(self._frame.f_locals)
+
+
+_REFERENCES_TO_COPY: Final = 3
+"""Those of the frame, of the variable that holds it, and of the call that counts."""
 
 
 def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
@@ -67,7 +106,7 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
     module = frame.f_globals if frame is not None else {}
     while frame is not None:
         if frame.f_globals is module:
-            scopes.append(frame.f_locals)
+            scopes.append(_FrameScope(frame))
         frame = frame.f_back
     return scopes
 

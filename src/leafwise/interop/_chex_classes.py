@@ -87,11 +87,10 @@ def from_chex(
     if isinstance(static, str) or not all(isinstance(each, str) for each in list[Any](static)):
         msg = f"from_chex(static={static!r}): name fields in a list: [{static!r}]"
         raise DefinitionError(msg)
-    scopes = caller_scopes(2)
     names = frozenset(static)
     if cls is not None:
-        return cast("type[T]", _migrate(cls, names, scopes))
-    return lambda decorated: cast("type[T]", _migrate(decorated, names, scopes))
+        return cast("type[T]", _migrate(cls, names, caller_scopes(2)))
+    return lambda decorated: cast("type[T]", _migrate(decorated, names, caller_scopes(2)))
 
 
 class ChexMethods:
