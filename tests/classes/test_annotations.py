@@ -1,6 +1,9 @@
 """What annotations decide: static marks, and fields that can only be one or the other."""
 
 import enum
+import sys
+import types
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar, Union
 
 import equinox as eqx
@@ -9,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import pytest
+import typing_extensions
 
 import leafwise as lw
 
@@ -214,3 +218,186 @@ def test_a_finding_is_not_a_leaf() -> None:
     with pytest.raises(lw.errors.DefinitionError):
         lw.pytree(cls)
     assert not jax.tree_util.is_tree_node(cls)
+
+
+def alias(value: Any, *parameters: Any) -> Any:
+    """Return what a ``type`` statement makes, in Python 3.11 too."""
+    return typing_extensions.TypeAliasType("Alias", value, type_params=parameters)
+
+
+U = TypeVar("U")
+Twice = alias(alias(lw.Static[T], T)[T], T)
+STATIC_ALIASES = {
+    "alias": alias(lw.Static[int]),
+    "generic": alias(lw.Static[T], T)[int],
+    "generic, bare": alias(lw.Static[T], T),
+    "of an alias": alias(alias(lw.Static[int])),
+    "of a generic alias": Twice[int],
+    "in Annotated": Annotated[alias(lw.Static[int]), "a note"],
+    "in Annotated in an alias": alias(Annotated[alias(lw.Static[int]), "a note"]),
+    "in Static": lw.Static[alias(lw.Static[int])],
+    "in Final": Final[alias(lw.Static[int])],
+    "of Final": alias(Final[lw.Static[int]]),
+    "Final": Final[lw.Static[int]],
+    "in a NewType": NewType("Count", lw.Static[int]),
+    "argument": alias(T, T)[lw.Static[int]],
+    "arguments in another order": alias(lw.Static[dict[U, T]], T, U)[int, str],
+    "argument that is not used": alias(lw.Static[int], T)[str],
+    "union inside": alias(lw.Static[int | None]),
+}
+
+
+@pytest.mark.hazard
+@pytest.mark.parametrize("name", STATIC_ALIASES)
+def test_alias_of_static(name: str) -> None:
+    """A name for `Static[...]` declares a static field, as the annotation written out does."""
+    made = make(STATIC_ALIASES[name])
+    assert jax.tree.leaves(made(1)) == []
+    assert jax.tree.structure(made(1)) != jax.tree.structure(made(2))
+
+
+BURIED_ALIASES = {
+    "Optional": (Optional[alias(lw.Static[str])], "lw.Static[str | None]"),  # noqa: UP045
+    "in an alias": (alias(Optional[lw.Static[str]]), "lw.Static[str | None]"),  # noqa: UP045
+    "list": (list[alias(lw.Static[T], T)[int]], "lw.Static[list[int]]"),
+    "generic": (alias(Optional[T], T)[lw.Static[str]], "lw.Static[str | None]"),  # noqa: UP045
+    "twice": (
+        alias(tuple[T, ...], T)[alias(tuple[T, ...], T)[lw.Static[int]]],
+        "lw.Static[tuple[tuple[int, ...], ...]]",
+    ),
+    "in a static": (lw.Static[list[alias(lw.Static[int])]], "lw.Static[list[int]]"),
+}
+
+
+@pytest.mark.parametrize("name", BURIED_ALIASES)
+def test_alias_of_static_inside_another_type(name: str) -> None:
+    """An alias does not hide a `Static` that has no effect, and the message writes it out."""
+    annotation, fix = BURIED_ALIASES[name]
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: Static inside another type") as e:
+        make(annotation)
+    assert f"`a: {fix}`" in str(e.value)
+    assert jax.tree.leaves(make(fix)(None)) == []
+
+
+def test_alias_of_text_and_arrays() -> None:
+    """What can only be static, or only dynamic, is so under another name."""
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace"):
+        make(alias(tuple[T, ...], T)[alias(str)])
+    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: a static field cannot hold"):
+        make(alias(lw.Static[T], T)[alias(jax.Array)])
+
+
+class Recursive:
+    """What a ``type`` statement makes whose alias stands in its own value."""
+
+    __type_params__ = (T,)
+
+    def __init__(self, value: Callable[[Any], Any]) -> None:
+        self._value = value
+
+    @property
+    def __value__(self) -> Any:
+        return self._value(self)
+
+    def __getitem__(self, arguments: Any) -> Any:
+        return types.GenericAlias(self, arguments)  # type: ignore[arg-type]
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007  # it has no | of its own
+
+    def __call__(self) -> None:
+        """Do nothing; typing requires its arguments to be callable."""
+
+
+Recursive.__name__ = "TypeAliasType"
+
+
+RECURSIVE: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda me: me,
+    "union": lambda me: me | int,
+    "dict": lambda me: dict[str, me],
+    "Annotated": lambda me: Annotated[me, "a note"],
+    "tuple": lambda me: tuple[me, me, me],
+    "growing": lambda me: tuple[me[list[T]], me[set[T]]],
+}
+
+
+@pytest.mark.parametrize("name", RECURSIVE)
+def test_alias_that_contains_itself(name: str) -> None:
+    """A recursive alias is read once, also one that grows each time."""
+    alias_of_itself = Recursive(RECURSIVE[name])
+    assert jax.tree.leaves(make(alias_of_itself)(1)) == [1]
+    assert jax.tree.leaves(make(lw.Static[alias_of_itself])(1)) == []
+
+
+def test_alias_that_cannot_be_evaluated() -> None:
+    """A field is refused while nobody knows whether it is static, unless it says so itself."""
+
+    class Broken:
+        __type_params__ = ()
+
+        @property
+        def __value__(self) -> Any:
+            msg = "name 'Missing' is not defined"
+            raise NameError(msg)
+
+        def __repr__(self) -> str:
+            return "Count"
+
+    Broken.__name__ = "TypeAliasType"
+    message = r"P\.a: cannot tell whether it is static, as the alias Count .*Missing"
+    for annotation in (Broken(), Annotated[Broken(), "a note"]):
+        with pytest.raises(lw.errors.DefinitionError, match=message):
+            make(annotation)
+    assert jax.tree.leaves(make(Broken(), lw.static_field())(1)) == []
+    assert jax.tree.leaves(make(Broken(), lw.field())(1)) == [1]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type statements came with Python 3.12")
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+def test_type_statement(future: str) -> None:
+    """Aliases of ``type`` statements are followed, in annotations that are strings as well."""
+    source = f"""{future}
+import jax
+import leafwise as lw
+
+type Count = lw.Static[int]
+type S[T] = lw.Static[T]
+type Again = S[int]
+type Reordered[K, V] = lw.Static[dict[V, K]]
+type Many[*Ts] = lw.Static[tuple[*Ts]]
+type Call[**P] = lw.Static[P]
+type Nested = int | list[Nested]
+type Late = lw.Static[Later]
+Later = int
+
+@lw.pytree
+class P:
+    x: float
+    nested: Nested = 0.0
+    a: Count = 1
+    b: S[str] = "b"
+    c: Again = 1
+    d: Reordered[int, str] = None
+    e: Many[int, str] = (1, "a")
+    f: Call[int, str] = 2
+    g: Late = 3
+
+def local():
+    type Here[T] = S[T]
+
+    @lw.pytree
+    class Q:
+        x: float
+        a: Here[str] = "a"
+
+    return Q
+"""
+    module = types.ModuleType("type_statements")
+    sys.modules["type_statements"] = module
+    try:
+        exec(compile(source, "<type statements>", "exec"), vars(module))  # noqa: S102  # syntax
+        assert jax.tree.leaves(module.P(1.0)) == [1.0, 0.0]
+        assert jax.tree.leaves(module.local()(1.0)) == [1.0]
+    finally:
+        del sys.modules["type_statements"]

@@ -4,12 +4,13 @@ import abc
 import dataclasses
 import io
 import threading
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+import typing_extensions
 
 import leafwise as lw
 from leafwise.interop.equinox import Module
@@ -17,6 +18,7 @@ from leafwise.interop.equinox import Module
 from .modules import KEEPS, Layer, works
 
 T = TypeVar("T")
+Count = typing_extensions.TypeAliasType("Count", lw.Static[int])
 
 
 class Net(Module):
@@ -324,3 +326,16 @@ def test_statics_of_a_written_constructor_default() -> None:
     one, other = Defaulted(exact=True), Defaulted(exact=False)
     assert jax.tree.structure(one) != jax.tree.structure(other)
     assert jax.tree.map(lambda x: x, one).n == 1
+
+
+@works("`leafwise.interop.equinox.Module`: statics compared by type and value")
+def test_alias_of_static() -> None:
+    """An alias of `Static[...]` declares a static field, in a string annotation as well."""
+
+    class Named(Module):
+        x: float
+        kind: "ClassVar[int]" = 3
+        a: Count = 1  # type: ignore[valid-type]
+        b: "Count" = 2  # type: ignore[valid-type]
+
+    assert jax.tree.leaves(Named(1.0)) == [1.0]

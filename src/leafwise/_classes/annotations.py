@@ -1,13 +1,18 @@
-"""What an annotation says about a field: that it is static, an array, or text."""
+"""What an annotation says about a field: that it is static, an array, or text.
+
+A name that stands for another annotation, of a ``type`` statement or a `typing.NewType`, says
+what that one says.
+"""
 
 import builtins
+import contextlib
 import enum
 import inspect
 import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import jax
@@ -48,10 +53,48 @@ class _Namespace(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         for scope in self._scopes:
-            if name in scope:
+            with contextlib.suppress(KeyError):
                 return scope[name]
         self.unknown.append(name)
         return Unknown()
+
+
+class _FrameScope(Mapping[str, Any]):
+    """The local names of running code, each read when an annotation needs it."""
+
+    def __init__(self, frame: types.FrameType) -> None:
+        self._frame = frame
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a local variable, and keep none of the others alive.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        frame, code = self._frame, self._frame.f_code
+        if not code.co_flags & inspect.CO_OPTIMIZED:  # a module, or the body of a class
+            return frame.f_locals[name]
+        if name not in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+            raise KeyError(name)
+        found = frame.f_locals
+        try:
+            return found[name]
+        finally:
+            # Before Python 3.13 this is a copy, which the frame keeps until the function returns.
+            # Somebody else may have it too: from `locals()`, or a debugger at work in the frame.
+            unshared = type(found) is dict and sys.getrefcount(found) <= _REFERENCES_TO_COPY
+            if unshared and frame.f_trace is None:
+                found.clear()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame.f_locals)
+
+    def __len__(self) -> int:
+        return len(self._frame.f_locals)
+
+
+_REFERENCES_TO_COPY: Final = 3
+"""Those of the frame, of the variable that holds it, and of the call that counts."""
 
 
 def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
@@ -67,7 +110,7 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
     module = frame.f_globals if frame is not None else {}
     while frame is not None:
         if frame.f_globals is module:
-            scopes.append(frame.f_locals)
+            scopes.append(_FrameScope(frame))
         frame = frame.f_back
     return scopes
 
@@ -114,26 +157,100 @@ def _evaluate(cls: type, annotation: str, scopes: list[Mapping[str, Any]]) -> tu
     return value, names.unknown
 
 
+class Unreadable(Unknown):
+    """Stands for what an alias names, where that cannot be evaluated."""
+
+    def __init__(self, alias: object, error: Exception) -> None:
+        self.alias = alias
+        self.error = error
+
+
+def alias_of(annotation: Any) -> Any:
+    """Return the alias of a ``type`` statement that an annotation is, or subscripts; or None."""
+    origin = typing.get_origin(annotation)
+    found: Any = annotation if origin is None else origin
+    # By name: there is one of typing, from Python 3.12 on, and one of typing_extensions.
+    return found if type(found).__name__ == "TypeAliasType" else None
+
+
+def named_by(annotation: Any) -> Any:
+    """Return what an alias stands for, with its type arguments, or a `typing.NewType`; or None."""
+    if isinstance(annotation, typing.NewType):
+        return annotation.__supertype__
+    alias = alias_of(annotation)
+    if alias is None:
+        return None
+    try:
+        value = alias.__value__
+    except Exception as error:  # noqa: BLE001  # evaluated now; any code can stand there
+        return Unreadable(alias, error)
+    given: tuple[Any, ...] = typing.get_args(annotation)
+    own: tuple[Any, ...] = alias.__type_params__
+    wanted = (value,) if isinstance(value, typing.TypeVar) else getattr(value, "__parameters__", ())
+    if not given or not wanted:
+        return value
+    if own != wanted:  # in another order, or not all of them
+        arguments = dict(zip(own, given, strict=False))
+        given = tuple(arguments.get(each, each) for each in wanted)
+    try:
+        return given[0] if isinstance(value, typing.TypeVar) else value[given]
+    except TypeError:  # variables of other kinds, in another order
+        return value
+
+
+def _layers(annotation: Any, above: list[Any]) -> Iterator[Any]:
+    """Yield an annotation and what it wraps, as far as that says something about the field.
+
+    Args:
+        annotation: The annotation.
+        above: The aliases around it, to which those that it is are added: some contain themselves.
+    """
+    while True:
+        yield annotation
+        if typing.get_origin(annotation) is Final:
+            annotation = typing.get_args(annotation)[0]
+        elif typing.get_origin(annotation) is Annotated:
+            annotation = annotation.__origin__
+        else:
+            named = named_by(annotation)
+            if named is None or annotation in above or len(above) > _MOST_ALIASES:
+                return
+            above.append(annotation)
+            annotation = named
+
+
+_MOST_ALIASES: Final = 50
+"""An alias can contain itself with other arguments, without end."""
+
+
+def unreadable_alias(annotation: Any) -> Unreadable | None:
+    """Return the alias that an annotation is and that cannot be evaluated, or None."""
+    *_, last = _layers(annotation, [])
+    return last if isinstance(last, Unreadable) else None
+
+
 def has_mark(annotation: Any) -> bool:
-    """Return whether an annotation is ``Static[...]``, also within ``Annotated``."""
-    if typing.get_origin(annotation) is Final:
-        return has_mark(typing.get_args(annotation)[0])
-    if typing.get_origin(annotation) is not Annotated:
-        return False
-    metadata = annotation.__metadata__
-    return any(isinstance(item, StaticMark) for item in metadata) or has_mark(annotation.__origin__)
+    """Return whether an annotation is ``Static[...]``, also within ``Annotated`` or an alias."""
+    return any(
+        isinstance(item, StaticMark)
+        for layer in _layers(annotation, [])
+        if typing.get_origin(layer) is Annotated
+        for item in layer.__metadata__
+    )
 
 
 def has_buried_mark(annotation: Any) -> bool:
     """Return whether ``Static`` is inside another type, where it has no effect."""
-    parts = typing.get_args(annotation)
-    if typing.get_origin(annotation) is Annotated:
-        parts = parts[:1]
-    if typing.get_origin(annotation) is Literal:
+    return _has_buried_mark(annotation, [])
+
+
+def _has_buried_mark(annotation: Any, seen: list[Any]) -> bool:
+    *_, inner = _layers(annotation, seen)
+    if typing.get_origin(inner) is Literal:
         return False
-    for part in parts:  # those of Callable start with a list
-        inner: list[Any] = part if isinstance(part, list) else [part]
-        if any(has_mark(each) or has_buried_mark(each) for each in inner):
+    for part in typing.get_args(inner):  # those of Callable start with a list
+        parts: list[Any] = part if isinstance(part, list) else [part]
+        if any(has_mark(each) or _has_buried_mark(each, seen) for each in parts):
             return True
     return False
 
@@ -161,6 +278,8 @@ def _as_code(annotation: Any) -> str:
         return annotation.__name__
     if typing.get_origin(annotation) is Annotated:
         return _as_code(annotation.__origin__)
+    if alias_of(annotation) is not None and (has_mark(annotation) or has_buried_mark(annotation)):
+        return _as_code(named_by(annotation))
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(map(_as_code, parts))
@@ -208,17 +327,13 @@ def _is_text_type(kind: Any) -> bool:
 _CONTAINERS: Final = (tuple, list, set, frozenset)
 
 
-def _all_members(annotation: Any, test: Callable[[Any], bool]) -> bool:
+def _all_members(annotation: Any, test: Callable[[Any], bool], above: Sequence[Any] = ()) -> bool:
     """Return whether all members of a union (except None), or all items, pass the test."""
-    if test(annotation):
+    above = list(above)
+    layers = list(_layers(annotation, above))
+    if any(map(test, layers)):
         return True
-    if isinstance(annotation, typing.NewType):
-        return _all_members(annotation.__supertype__, test)
-    if hasattr(annotation, "__value__"):  # a type alias of Python 3.12
-        return _all_members(annotation.__value__, test)
-    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is Annotated or origin is Final:
-        return _all_members(parts[0], test)
+    origin, parts = typing.get_origin(layers[-1]), typing.get_args(layers[-1])
     if origin in (typing.Union, types.UnionType):
         members = [part for part in parts if part is not type(None)]
     elif origin is dict:
@@ -227,4 +342,4 @@ def _all_members(annotation: Any, test: Callable[[Any], bool]) -> bool:
         members = [part for part in parts if part is not ...]
     else:
         return False
-    return bool(members) and all(_all_members(member, test) for member in members)
+    return bool(members) and all(_all_members(member, test, above) for member in members)

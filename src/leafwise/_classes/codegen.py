@@ -18,6 +18,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._classes.spec import ClassSpec, FieldSpec
+from leafwise._locks import cached_property
 from leafwise._objects.class_map import ClassMap
 from leafwise._statics.key import KEY, key_of
 
@@ -313,7 +314,7 @@ class Functions:
             lines += [f"    _lw_put({name!r}, {value})" for name, value in pairs]
         return [*lines, "    return _lw_self"]
 
-    @functools.cached_property
+    @cached_property
     def _checked(self) -> tuple[Any, Any]:
         namespace = dict(self._namespace)
         _compile(self.spec.cls, "flatten", self._flatten(checked=True), namespace)

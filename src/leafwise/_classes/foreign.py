@@ -5,11 +5,11 @@ Each static is replaced by the one object that equal instances share, so that co
 statics themselves adds nothing to comparing the keys.
 """
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from leafwise._classes.options import OPTIONS, Boxed, FieldOptions
+from leafwise._locks import cached_property
 from leafwise._objects.text import got
 from leafwise._statics import findings
 from leafwise._statics.key import (
@@ -45,7 +45,7 @@ class LazyOwner:
         self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         self._find = find
 
-    @functools.cached_property
+    @cached_property
     def _fields(self) -> "tuple[dataclasses.Field[Any], ...]":
         return self._find(self.cls)
 
@@ -53,11 +53,11 @@ class LazyOwner:
     def static_names(self) -> tuple[str, ...]:
         return self._names  # a plain property, as `StaticOwner` asks for one
 
-    @functools.cached_property
+    @cached_property
     def _names(self) -> tuple[str, ...]:
         return tuple(field.name for field in self._fields)
 
-    @functools.cached_property
+    @cached_property
     def content_names(self) -> frozenset[str]:
         options = {
             field.name: field.metadata.get(OPTIONS, FieldOptions()) for field in self._fields

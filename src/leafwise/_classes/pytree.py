@@ -119,10 +119,10 @@ def pytree(
         )
         raise DefinitionError(msg)
     options = PytreeOptions(kw_only, slots, order, repr, eq, init, many_statics)
-    scopes = caller_scopes(2)
     if cls is not None:
-        return typing.cast("C", decorate(cls, options, scopes))
-    return lambda decorated: decorate(decorated, options, scopes)
+        return typing.cast("C", decorate(cls, options, caller_scopes(2)))
+    # Not before: a decorator that is kept would keep the locals of whoever made it.
+    return lambda decorated: decorate(decorated, options, caller_scopes(2))
 
 
 def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) -> Any:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import inspect
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
@@ -15,6 +14,7 @@ from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.spec import MARK, REDEFINED, ClassSpec, FieldSpec, is_static_metadata
+from leafwise._locks import new_lock
 from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._statics.key import (
     KEY,
@@ -129,7 +129,7 @@ def follow_checking(cls: type, follower: Checked) -> None:
             follower.set_checked(checked=True)
 
 
-_CHECKING_LOCK: Final = threading.Lock()
+_CHECKING_LOCK: Final = new_lock()
 _checking: int = 0
 
 

@@ -228,15 +228,27 @@ def contradictions(
             f"{where}: its metadata contradicts itself: {dict(metadata)}\n"
             f"  fix: keep one of `lw.static_field()` and `lw.field()`"
         ]
+    unreadable = annotations.unreadable_alias(annotation)
+    if unreadable is not None and declared is None and OPTIONS not in metadata:
+        error = unreadable.error
+        return [
+            f"{where}: cannot tell whether it is static, as the alias {unreadable.alias} cannot be "
+            f"evaluated ({type(error).__name__}: {error})\n"
+            f"  fix: import what it names at the top of the module, or write "
+            f"`{name}: ... = lw.static_field()` or `{name}: ... = lw.field()`"
+        ]
     if annotations.has_mark(annotation) and declared is False:
         return [
             f"{where}: the annotation says static, the metadata dynamic: "
             f"{dict(metadata)}\n  fix: remove one of them"
         ]
     if annotations.has_buried_mark(annotation):
+        # The text of an alias does not show the mark.
+        marked = isinstance(written, str) and "Static[" in written
+        kind = annotations.without_marks(written if marked else annotation)
         return [
             f"{where}: Static inside another type has no effect: {written}\n"
-            f"  fix: `{name}: lw.Static[{annotations.without_marks(written)}]`"
+            f"  fix: `{name}: lw.Static[{kind}]`"
         ]
     return []
 

@@ -1,7 +1,6 @@
 """The record of one call: everything that decides whether JAX reuses a program for it."""
 
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._jax.compat import Config, trace_config
+from leafwise._locks import cached_property
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import same_entry
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafRecorder, same_program
@@ -60,7 +60,7 @@ class Signature:
         nodes = ((path, node) for path, node in self._walk() if isinstance(node, Node))
         return MappingProxyType({self.show(path): node.cls for path, node in nodes if path})
 
-    @functools.cached_property
+    @cached_property
     def leaf_paths(self) -> Sequence[str]:
         """The paths of all leaves, without the names of parameters."""
         return [path for path, place in self._walk() if isinstance(place, int)]

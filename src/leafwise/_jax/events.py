@@ -14,6 +14,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import jax
 
+from leafwise._locks import new_lock
+
 
 class EventKind(StrEnum):
     """What JAX did."""
@@ -49,16 +51,21 @@ _KINDS: Final = {
 }
 _CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
 
-_LOCK: Final = threading.RLock()
+LOCK: Final = new_lock()
+"""Taken by whoever changes who listens."""
+
 _HERE: Final = threading.local()
 _subscribers: tuple[Subscriber, ...] = ()
 
 
 def subscribe(subscriber: Subscriber) -> None:
-    """Call `subscriber` with every event from now on, on the thread where it happens."""
+    """Call `subscriber` with every event from now on, on the thread where it happens, once."""
     global _subscribers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
-    with _LOCK:
+    with LOCK:
+        if any(each is subscriber for each in _subscribers):
+            return
         if not _subscribers:
+            _stop_listening()  # in a child process whose parent was just here
             jax.monitoring.register_event_duration_secs_listener(_on_duration)
             jax.monitoring.register_event_listener(_on_event)
         _subscribers = (*_subscribers, subscriber)
@@ -67,12 +74,19 @@ def subscribe(subscriber: Subscriber) -> None:
 def unsubscribe(subscriber: Subscriber) -> None:
     """Stop calling `subscriber`."""
     global _subscribers  # noqa: PLW0603  # replaced, as in `subscribe`
-    with _LOCK:
+    with LOCK:
         left = tuple(each for each in _subscribers if each is not subscriber)
-        if _subscribers and not left:
-            jax.monitoring.unregister_event_duration_listener(_on_duration)
-            jax.monitoring.unregister_event_listener(_on_event)
+        ends = _subscribers and not left
         _subscribers = left
+        if ends:
+            _stop_listening()
+
+
+def _stop_listening() -> None:
+    with contextlib.suppress(AssertionError, ValueError):  # it was not registered
+        jax.monitoring.unregister_event_duration_listener(_on_duration)
+    with contextlib.suppress(AssertionError, ValueError):
+        jax.monitoring.unregister_event_listener(_on_event)
 
 
 def _on_event(event: str, **_: str | int) -> None:

@@ -1,12 +1,12 @@
 """The blocks of `leafwise.debug.check_captures`, and who is notified when one begins or ends."""
 
 import os
-import threading
 import weakref
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from leafwise._captures.fixes import Fix, lines_of
+from leafwise._locks import new_lock
 from leafwise._objects.call_site import Site, short_file
 from leafwise._objects.text import got
 
@@ -117,7 +117,7 @@ class Follower(Protocol):
         ...
 
 
-_LOCK: Final = threading.Lock()
+_LOCK: Final = new_lock()
 _FOLLOWERS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _blocks: tuple[CaptureChecks, ...] = ()
 

@@ -8,7 +8,6 @@ have changed are forgotten.
 
 import contextlib
 import functools
-import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ import jax
 from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, Probe, changed
 from leafwise._jax.compat import clear_checkpoint_traces
 from leafwise._jit.callee import function_behind
+from leafwise._locks import new_lock
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._objects.methods import JittedFunction
 
@@ -31,7 +31,7 @@ _MOST_PLACES: Final = 512
 _Places: TypeAlias = dict[Any, CaptureState | None]
 """What a function found in each place when it was traced; None if not always the same."""
 
-_LOCK: Final = threading.Lock()
+_LOCK: Final = new_lock()
 _KNOWN: Final[weakref.WeakKeyDictionary[Callable[..., Any], _Places]] = weakref.WeakKeyDictionary()
 
 

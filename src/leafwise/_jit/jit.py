@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,8 +27,9 @@ from leafwise._jax.compat import dispatch_entries, running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.recorder import body_ran, listen_for_log
+from leafwise._jit.recorder import body_ran, listen_for_log, log_died
 from leafwise._jit.staleness import Guard, before_trace, changed_by_trace, fingerprint_log
+from leafwise._locks import new_lock
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod, JittedFunction
 from leafwise._objects.text import got
@@ -234,7 +234,7 @@ class _TracedBody:
         self.__dict__.update({name: own[name] for name in own if name != "__wrapped__"})
         self.__name__ = callee.name
         listen_for_log(on=True)
-        weakref.finalize(self, listen_for_log, on=False).atexit = False
+        weakref.finalize(self, log_died).atexit = False
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
@@ -293,7 +293,7 @@ class _TracedBody:
         return _load_traced_body, (callee.fun, callee.statics, (callee.placed, callee.sharded))
 
 
-_LOCK: Final = threading.Lock()
+_LOCK: Final = new_lock()
 _SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, _TracedBody]]] = weakref.WeakKeyDictionary()
 
 

@@ -1,7 +1,6 @@
 """The log of a jitted function: every program that JAX made for it, and why."""
 
 import dataclasses
-import functools
 import inspect
 import threading
 import time
@@ -17,6 +16,7 @@ from leafwise._compare.signature import Signature
 from leafwise._jax.compat import RunningCall, is_known
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
+from leafwise._locks import cached_property, new_lock
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
@@ -59,7 +59,7 @@ class Program:
     captured: Any = dataclasses.field(default=None, repr=False)
     began: Any = dataclasses.field(default=None, repr=False)
 
-    @functools.cached_property
+    @cached_property
     def place(self) -> int:
         """The hash of the signature: programs of one trace share it."""
         return hash(self.signature)
@@ -98,7 +98,7 @@ class ProgramLog:
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def explain(self, signature: Signature) -> Explanation:
         """Explain a call against the programs in the log.

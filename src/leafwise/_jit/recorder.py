@@ -1,6 +1,7 @@
 """The events of JAX with what leafwise knows of them: of which function, from where, and why."""
 
 import dataclasses
+import functools
 import inspect
 import threading
 import time
@@ -12,9 +13,10 @@ import jax
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._jax.compat import RunningCall, running_calls
-from leafwise._jax.events import EventKind, RawEvent, notify, subscribe, unsubscribe
+from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jit.callee import function_behind
 from leafwise._jit.programs import Program, ProgramLog
+from leafwise._locks import Cleanup
 from leafwise._objects.call_site import Site, site_of
 
 
@@ -57,7 +59,7 @@ class Event:
 
 Watcher = Callable[[Event], None]
 
-_LOCK: Final = threading.RLock()
+_CLEANUP: Final = Cleanup(LOCK)
 _watchers: tuple[Watcher, ...] = ()
 _program_logs: int = 0
 
@@ -81,7 +83,7 @@ _HERE: Final = _InProgress()
 def watch_events(watcher: Watcher) -> None:
     """Call `watcher` with every event, on the thread where it happens, from now on."""
     global _watchers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
-    with _LOCK:
+    with LOCK:
         _listen(wanted=True)
         _watchers = (*_watchers, watcher)
 
@@ -90,7 +92,7 @@ def unwatch_events(watcher: Watcher) -> None:
     """Stop calling `watcher`, once it was called with what has already happened here."""
     global _watchers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
     _report_nested()
-    with _LOCK:
+    with LOCK:
         _watchers = tuple(each for each in _watchers if each != watcher)
         _listen(wanted=False)
 
@@ -98,12 +100,17 @@ def unwatch_events(watcher: Watcher) -> None:
 def listen_for_log(*, on: bool) -> None:
     """Listen to JAX for one more program log, or for one less."""
     global _program_logs  # noqa: PLW0603  # one count for the process
-    with _LOCK:
+    with LOCK:
         if on:
             _listen(wanted=True)
         _program_logs += 1 if on else -1
         if not on:
             _listen(wanted=False)
+
+
+def log_died() -> None:
+    """Listen to JAX for one program log less."""
+    _CLEANUP(functools.partial(listen_for_log, on=False))
 
 
 def _listen(*, wanted: bool) -> None:

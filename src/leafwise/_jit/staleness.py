@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import threading
 import warnings
 import weakref
 from collections import Counter
@@ -51,6 +50,7 @@ from leafwise._jit.inner_traces import (
 )
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.quick_check import quick_check
+from leafwise._locks import new_lock
 from leafwise._objects.attributes import is_installed, name_of
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.methods import JittedFunction
@@ -135,7 +135,7 @@ class Guard:
         self._reported: Fingerprint = {}
         """Each capture as it was last reported stale: of one value there is one warning."""
         self._report_counts: Counter[Key] = Counter()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         log.guards.add(self)
         follow_blocks(self)
         if log.programs:  # of another `jit` of this function, which JAX takes up

@@ -1,7 +1,6 @@
 """One warning where one field or argument has caused trace after trace."""
 
 import os
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
+from leafwise._locks import new_lock
 from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import refuse_to_decorate
@@ -19,7 +19,7 @@ from leafwise._objects.text import Verbatim, got
 from leafwise.errors import RetraceStormWarning
 
 _USUAL: Final = 8
-_LOCK: Final = threading.Lock()
+_LOCK: Final = new_lock()
 _BY_CLASS: Final[ClassMap[Counter[str]]] = ClassMap()
 """How often each field of a class has caused a trace, of whatever function."""
 

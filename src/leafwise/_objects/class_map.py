@@ -4,10 +4,11 @@
 process, for those who want to hear of each: `on_registered`.
 """
 
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
+
+from leafwise._locks import new_lock
 
 V = TypeVar("V")
 
@@ -52,7 +53,7 @@ class ClassMap(Generic[V]):
 
 _REGISTERED: Final[list[weakref.ref[Any]]] = []
 _LISTENERS: Final[list[Callable[[Any], object]]] = []
-_LOCK: Final = threading.RLock()  # a listener may make another class
+_LOCK: Final = new_lock()
 
 
 def notify_registered(cls: type) -> None:

@@ -10,12 +10,12 @@ Nothing here keeps a key alive: the tables contain weak references, and numbers.
 """
 
 import functools
-import threading
 import typing
 import weakref
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from leafwise._locks import Cleanup, new_lock
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._statics import findings
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from leafwise._statics.guards import Guards
 
 
-LOCK: Final = threading.RLock()  # re-entrant: user code runs in == and in finalizers
+LOCK: Final = new_lock()
+_CLEANUP: Final = Cleanup(LOCK)
 
 
 class Token:
@@ -79,15 +80,17 @@ def no_key() -> None:
 
 
 def _forget_token(
-    entry: WeakEntry[Any], lock: Any = LOCK, shrink_if_empty: Any = shrink_if_empty
+    entry: WeakEntry[Any], cleanup: Any = _CLEANUP, shrink_if_empty: Any = shrink_if_empty
 ) -> None:
-    with lock:  # defaults, since globals are gone when the interpreter ends
+    def forget() -> None:  # defaults, since globals are gone when the interpreter ends
         entries = entry.table.get(entry.position)
         if entries is not None:
             entries[:] = [other for other in entries if other is not entry]
             if not entries:
                 del entry.table[entry.position]
                 shrink_if_empty(entry.table)
+
+    cleanup(forget)
 
 
 def _token_entry(token: T, table: dict[int, list[WeakEntry[T]]], hashed: int) -> WeakEntry[T]:
@@ -272,11 +275,11 @@ class OwnStaticKey(StaticKey):
 
 def _forget_key(
     entry: WeakEntry[StaticKey],
-    lock: Any = LOCK,
+    cleanup: Any = _CLEANUP,
     shrink_if_empty: Any = shrink_if_empty,
     no_key: Any = no_key,
 ) -> None:
-    with lock:
+    def forget() -> None:
         ids, form = entry.position
         table: KeyTable = entry.table
         if table.known.get(ids) is entry:
@@ -287,6 +290,8 @@ def _forget_key(
             shrink_if_empty(table.plain)
         if table.last is entry:
             table.last = no_key
+
+    cleanup(forget)
 
 
 class KeyTable:
@@ -351,9 +356,9 @@ class KeyTable:
         """Add a key by the ids of its values, and by its form if that is plain."""
         entry = WeakEntry(key, _forget_key)
         entry.table, entry.position = self, (ids, form)
-        self.known[ids] = entry
-        if form is not None:
+        if form is not None:  # first: it is what makes the key the only one of its form
             self.plain[form] = entry
+        self.known[ids] = entry
         if key.fixed:
             self.last = entry
 

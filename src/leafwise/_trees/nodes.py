@@ -1,7 +1,6 @@
 """The nodes of a pytree: their classes, their statics by name, and the steps to their children."""
 
 import dataclasses
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,6 +11,7 @@ import jax
 
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
+from leafwise._locks import cached_property
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
@@ -117,12 +117,12 @@ class FlatTree:
         flat: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)
         self.leaves, self.treedef = flat
 
-    @functools.cached_property
+    @cached_property
     def root(self) -> Node | int:
         """The tree as nodes and places of leaves."""
         return TreeWalk(lambda leaf: leaf, LEAF_TYPES).node_or_leaf(self.tree)
 
-    @functools.cached_property
+    @cached_property
     def paths(self) -> list[Steps]:
         """The paths of all leaves."""
         return [path for path, part in self.walk() if isinstance(part, int)]

@@ -11,7 +11,6 @@ import difflib
 import functools
 import inspect
 import re
-import threading
 import types
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any, Final, Generic, Self, TypeVar, cast, dataclass_transform, overload
@@ -24,6 +23,7 @@ from leafwise._classes.instance import field_values, fill
 from leafwise._classes.pytree import PytreeOptions, decorate
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import is_decorated
+from leafwise._locks import new_lock
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.text import got
 from leafwise._trees.update import replace
@@ -87,11 +87,10 @@ def from_chex(
     if isinstance(static, str) or not all(isinstance(each, str) for each in list[Any](static)):
         msg = f"from_chex(static={static!r}): name fields in a list: [{static!r}]"
         raise DefinitionError(msg)
-    scopes = caller_scopes(2)
     names = frozenset(static)
     if cls is not None:
-        return cast("type[T]", _migrate(cls, names, scopes))
-    return lambda decorated: cast("type[T]", _migrate(decorated, names, scopes))
+        return cast("type[T]", _migrate(cls, names, caller_scopes(2)))
+    return lambda decorated: cast("type[T]", _migrate(decorated, names, caller_scopes(2)))
 
 
 class ChexMethods:
@@ -151,7 +150,7 @@ class ChexMapping(ChexMethods, Mapping[str, Any]):
 _MIGRATED: Final[ClassMap[dict[frozenset[str], type]]] = ClassMap()
 """The new classes so far, by the class of chex and the names made static."""
 
-_LOCK: Final = threading.RLock()  # reentrant: the bases of a class are migrated with it
+_LOCK: Final = new_lock()
 
 
 def _migrate(cls: Any, static: frozenset[str], scopes: Scopes) -> type:

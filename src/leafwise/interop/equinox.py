@@ -147,9 +147,8 @@ def _declare(cls: type, name: str, annotation: Any) -> None:
     """
     written = annotation
     if isinstance(annotation, str):
-        if "Static" in annotation:
-            annotation = annotations.resolve(cls, name, annotation, _scopes(cls))
-    elif get_origin(annotation) in (ClassVar, eqx.AbstractVar, eqx.AbstractClassVar):
+        annotation = annotations.resolve(cls, name, annotation, _scopes(cls))
+    if get_origin(annotation) in (ClassVar, eqx.AbstractVar, eqx.AbstractClassVar):
         return
     given = cls.__dict__.get(name, dataclasses.MISSING)
     metadata: Mapping[Any, Any] = given.metadata if isinstance(given, dataclasses.Field) else {}

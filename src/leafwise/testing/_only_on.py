@@ -14,6 +14,7 @@ import jax
 from leafwise._compare.explain import Explanation, explain
 from leafwise._compare.reasons import Outcome, Reason
 from leafwise._jit.watch import watch
+from leafwise._locks import new_lock
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import CannotBuildError, RetraceError
@@ -46,7 +47,7 @@ class OnlyOn(Generic[P, R]):
         self.jitted: Callable[P, R] = self._subject.jitted
         self.__wrapped__ = self._subject.plain
         self._signatures: dict[Signature, None] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function.

@@ -323,6 +323,15 @@ def test_functions_are_named() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="syntax of Python 3.12")
+def test_alias_that_cannot_be_evaluated() -> None:
+    """A type statement that names what is missing is refused with the field's name."""
+    names: dict[str, Any] = {"__name__": __name__}
+    exec("type Late = int | Missing", names)  # noqa: S102  # a syntax error before 3.12
+    with pytest.raises(lw.errors.CannotBuildError, match="cannot be resolved at run time"):
+        drawn(of(names["Late"]))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="syntax of Python 3.12")
 def test_new_syntax() -> None:
     """Type statements and type parameters are read, with their arguments."""
     names: dict[str, Any] = {"__name__": __name__, "dataclasses": dataclasses}

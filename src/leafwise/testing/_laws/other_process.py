@@ -15,6 +15,8 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
+from leafwise._locks import new_lock
+
 _SECONDS: Final = 120
 """How long an answer may take."""
 
@@ -57,7 +59,7 @@ class UnpicklingProcess:
     """A process that answers requests, started with the first one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: UnpickleRequest) -> Answer:

@@ -270,15 +270,6 @@ def substitute(kind: Any, bindings: Bindings) -> Any:
         return kind
 
 
-def alias_value(kind: Any) -> Any:
-    """Return what a name made by a ``type`` statement stands for."""
-    origin: Any = typing.get_origin(kind)
-    if origin is None:
-        return kind.__value__
-    given = zip(origin.__type_params__, typing.get_args(kind), strict=False)
-    return substitute(origin.__value__, dict(given))
-
-
 def bindings_of(kind: Any) -> dict[Any, Bindings]:
     """Return what type variables stand for in each class that ``Box[int]`` derives from."""
     found: dict[Any, Bindings] = {}

@@ -14,10 +14,11 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
+from leafwise._classes.annotations import named_by
 from leafwise._objects.frozen import FrozenMapping
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._arrays import Strategy, array_values, own_dims
-from leafwise.testing.strategies._constructor import EndlessError, FieldContext, alias_value
+from leafwise.testing.strategies._constructor import EndlessError, FieldContext
 from leafwise.testing.strategies._scalars import (
     Ask,
     Rule,
@@ -186,24 +187,18 @@ def _tree(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     )
 
 
-def _is_alias(kind: Any) -> bool:
-    alias = getattr(typing, "TypeAliasType", None)
-    return alias is not None and isinstance(origin_of(kind), alias)
-
-
 def _is_tree(kind: Any) -> bool:
     return type(kind).__name__ == "_MetaPyTree" and type(kind).__module__.startswith("jaxtyping")
 
 
 RULES: Final[tuple[Rule, ...]] = (
     (is_exactly(jax.typing.ArrayLike), _array_like),
-    (_is_alias, lambda kind, where, ask: ask(alias_value(kind), where)),
+    (
+        lambda kind: named_by(kind) is not None,
+        lambda kind, where, ask: ask(named_by(kind), where),
+    ),
     (_is_tree, _tree),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),
-    (
-        lambda kind: isinstance(kind, typing.NewType),
-        lambda kind, where, ask: ask(kind.__supertype__, where),
-    ),
     (is_origin(typing.Union, types.UnionType), _union),
     (is_origin(tuple), _tuple),
     (

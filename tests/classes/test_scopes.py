@@ -1,0 +1,249 @@
+"""What a decorated class keeps alive of the function that defines it: nothing."""
+
+import gc
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+from leafwise.interop.chex import from_chex
+from leafwise.interop.equinox import Module
+
+pytestmark = pytest.mark.hazard
+
+
+class Large:
+    """Stands for a dataset."""
+
+
+@pytest.fixture(autouse=True)
+def _without_tracing() -> Generator[None, None, None]:
+    """Trace nothing: coverage and debuggers keep what they read of a frame."""
+    before = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(before)
+
+
+def plain() -> Any:
+    @lw.pytree
+    class P:
+        x: Any
+        a: lw.Static[int] = 1
+
+    return P
+
+
+def with_options() -> Any:
+    @lw.pytree(slots=True)
+    class P:
+        x: Any
+        a: lw.Static[int] = 1
+
+    return P
+
+
+def in_strings() -> Any:
+    @lw.pytree
+    class P:
+        x: "Any"
+        a: "lw.Static[int]" = 1
+
+    return P
+
+
+def in_equinox() -> Any:
+    class P(Module):
+        x: "Any"
+        a: "lw.Static[int]" = 1
+
+    return P
+
+
+def by_chex() -> Any:
+    import chex
+
+    @from_chex(static=["a"])
+    @chex.dataclass
+    class P:
+        x: Any
+        a: int = 1
+
+    return P
+
+
+WAYS = {each.__name__: each for each in (plain, with_options, in_strings, in_equinox, by_chex)}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_locals_around_a_class_die(name: str) -> None:
+    """A local variable of a caller that no annotation names dies when the caller deletes it."""
+    large = Large()
+    find = weakref.ref(large)
+    made = WAYS[name]()
+    del large
+    assert find() is None
+    assert jax.tree.leaves(made(x=1.0)) == [1.0]
+
+
+def test_locals_next_to_one_that_is_named() -> None:
+    """A string annotation that names one local variable keeps none of the others alive."""
+    from leafwise import Static as Local
+
+    large = Large()
+    find = weakref.ref(large)
+
+    @lw.pytree
+    class P:
+        x: "Any"
+        a: "Local[int]" = 1
+
+    assert jax.tree.leaves(P(1.0)) == [1.0]
+    del large
+    assert find() is None
+
+
+def test_locals_of_a_generator_and_a_method() -> None:
+    """The same for the variables of a generator that waits, and of an enclosing class's method."""
+
+    class Holder:
+        def classes(self) -> Generator[Any, None, None]:
+            mark, large = lw.Static, Large()
+            found.append(weakref.ref(large))
+
+            @lw.pytree
+            class P:
+                x: "Any"
+                a: "mark[int]" = 1
+
+            del large
+            yield P
+
+    found: list[Callable[[], Any]] = []
+    waiting = Holder().classes()
+    assert jax.tree.leaves(next(waiting)(1.0)) == [1.0]
+    assert found[0]() is None
+    waiting.close()
+
+
+def test_the_frame_dies() -> None:
+    """Neither a class nor a decorator that is kept keeps the frame of its function alive."""
+    kept: list[Any] = []
+
+    def define() -> Callable[[], Any]:
+        mark, large = lw.Static, Large()
+        decorator = lw.pytree(kw_only=True)
+
+        @decorator
+        class P:
+            x: "Any"
+            a: "mark[int]" = 1
+
+        kept.extend([P, decorator, P(x=1.0), lw.pytree(order=True), from_chex(static=["a"])])
+        return weakref.ref(large)
+
+    find = define()
+    gc.collect()
+    assert find() is None
+    assert jax.tree.leaves(kept[2]) == [1.0]
+
+
+def test_a_class_that_was_refused() -> None:
+    """The error of a class keeps the frames of its traceback, and lets go with that."""
+
+    def define() -> Callable[[], Any]:
+        mark, large = lw.Static, Large()
+        with pytest.raises(lw.errors.DefinitionError):
+
+            @lw.pytree
+            class P:
+                x: "mark[jax.Array]"
+
+        return weakref.ref(large)
+
+    find = define()
+    gc.collect()
+    assert find() is None
+
+
+def test_locals_that_the_caller_reads() -> None:
+    """A dict that a function has of its own locals is as it was."""
+    from leafwise import Static as Local
+
+    options = locals()
+    before = dict(options)
+
+    @lw.pytree
+    class P:
+        x: "Any"
+        a: "Local[int]" = 1
+
+    assert {name: options[name] for name in before} == before
+    assert jax.tree.leaves(P(1.0)) == [1.0]
+
+
+def test_variables_of_a_frame_under_a_debugger() -> None:
+    """A debugger that is at work in the function finds its variables afterwards."""
+    from leafwise import Static as Local
+
+    seen: list[dict[str, Any]] = []
+
+    def trace(frame: Any, event: str, _argument: Any) -> Any:
+        if frame.f_code is not code:
+            return None
+        if event == "return":
+            seen.append(dict(frame.f_locals))
+        return trace
+
+    def define() -> Any:
+        mark, number = Local, 3
+
+        @lw.pytree
+        class P:
+            x: "Any"
+            a: "mark[int]" = 1
+
+        assert number == 3
+        return P
+
+    code = define.__code__
+    sys.settrace(trace)
+    try:
+        made = define()
+    finally:
+        sys.settrace(None)
+    assert seen[-1]["number"] == 3
+    assert jax.tree.leaves(made(1.0)) == [1.0]
+
+
+def test_a_class_at_the_prompt_of_a_debugger() -> None:
+    """A class that is defined in the prompt of a debugger, in a function, changes no variable."""
+
+    def trace(frame: Any, event: str, _argument: Any) -> Any:
+        if frame.f_code is not code:
+            return None
+        if event == "line" and "made" not in found and "number" in frame.f_locals:
+            source = "@lw.pytree\nclass P:\n    x: 'Any'\n    a: 'mark[int]' = 1\nfound['made'] = P"
+            exec(source, frame.f_globals, frame.f_locals)  # noqa: S102  # as pdb does
+        return trace
+
+    def define() -> int:
+        mark, number, found_here = lw.Static, 3, found
+        assert mark is lw.Static
+        assert found_here is found
+        return number
+
+    found: dict[str, Any] = {}
+    code = define.__code__
+    sys.settrace(trace)
+    try:
+        assert define() == 3
+    finally:
+        sys.settrace(None)
+    assert jax.tree.leaves(found["made"](1.0)) == [1.0]
+    assert inspect.isclass(found["made"])
