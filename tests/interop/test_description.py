@@ -325,6 +325,43 @@ def test_differences_name_the_place_inside_of_a_static() -> None:
     ]
 
 
+CONFUSED = [
+    (lw.FrozenMapping(a=1, b=2), lw.FrozenMapping(b=2, a=1)),
+    (lw.FrozenMapping({int: 1, "x": 2}), lw.FrozenMapping({"x": 2, int: 1})),
+    (lw.FrozenMapping({1.0: 1}), lw.FrozenMapping({decimal.Decimal("1.0"): 1})),
+    (Config(lw.FrozenMapping(a=1, b=2)), Config(lw.FrozenMapping(b=2, a=1))),
+    ("a" * 300, "a" * 301),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), CONFUSED, ids=range(len(CONFUSED)))
+def test_descriptions_that_differ_are_a_difference(one: Any, other: Any) -> None:
+    """Another order, or another key with the same text, is a difference, and its words differ."""
+    assert text_of(one) != text_of(other)
+    (found,) = differences(described(P(1.0, one)), described(P(1.0, other)), "P")
+    assert found.saved != found.target
+
+
+class Registered(dict):
+    """A dict with aux_data of its own."""
+
+
+jax.tree_util.register_pytree_node(
+    Registered,
+    lambda value: (list(value.values()), (value.mode, tuple(value))),
+    lambda aux, children: Registered(zip(aux[1], children, strict=True)),
+)
+
+
+def test_the_aux_data_of_a_registered_dict_counts() -> None:
+    """A subclass of dict is described by what it was registered with, not as JAX's own dicts."""
+    one, other = Registered(a=1.0), Registered(a=1.0)
+    one.mode, other.mode = 1, 2
+    assert [str(each) for each in differences(described(one), described(other), "R")] == [
+        "R.<static>[0]: saved 1, target 2"
+    ]
+
+
 def test_long_texts_are_cut_where_they_differ() -> None:
     """The words for two long statics differ, too."""
     long = "a" * 500

@@ -14,11 +14,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
 
+from leafwise._objects.text import shorten
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
-from leafwise.interop._checkpoint.description import Description, stored_dtype
+from leafwise.interop._checkpoint.description import Description, stored_entry
+from leafwise.interop._checkpoint.files import (
+    damaged,
+    leads_outside,
+    open_file,
+    read_file,
+    read_json,
+    reading,
+)
 from leafwise.interop._extra import import_extra
 
 # Without types, and not installed where ours are checked.
@@ -105,7 +115,8 @@ class Handler(_OrbaxHandler):
         if _names(self.metadata(directory)):
             self._arrays.finalize(directory)
         found = _checksums(directory, _files(directory)) if self._checksums else {}
-        (directory / _FILES).write_text(json.dumps({"crc32": found}, indent=1))
+        content = {"crc32": found, "of this list": _crc_of(found)}
+        (directory / _FILES).write_text(json.dumps(content, indent=1))
 
     def restore(self, directory: Path, args: "Restore[T]") -> T:
         """Return a tree that was saved.
@@ -142,9 +153,10 @@ class Handler(_OrbaxHandler):
             CheckpointError: It is damaged, or not a checkpoint of leafwise.
         """
         path = directory / _DESCRIPTION
-        if not path.exists():
-            raise CheckpointError(_NOT_OURS.format(directory))
-        return Description.from_json(path.read_bytes(), str(path))
+        try:
+            return Description.from_json(read_file(path), str(path))
+        except FileNotFoundError:
+            raise CheckpointError(_NOT_OURS.format(directory)) from None
 
     def close(self) -> None:
         """Release what orbax holds; a checkpointer calls it."""
@@ -170,12 +182,11 @@ class Handler(_OrbaxHandler):
             except Exception as error:
                 msg = f"{directory}: orbax cannot read the arrays: {type(error).__name__}: {error}"
                 raise CheckpointError(msg) from error
-        empty = {
-            path: np.zeros(entry["shape"], stored_dtype(entry))
-            for path, entry in saved.leaves.items()
-            if path not in names
+        empty = {path: stored_entry(saved.leaves[path]) for path in saved.leaves.keys() - names}
+        return {path: found[name] for path, name in names.items()} | {
+            path: np.zeros(entry["shape"], jnp.dtype(entry["dtype"]))
+            for path, entry in empty.items()
         }
-        return {path: found[name] for path, name in names.items()} | empty
 
 
 _NOT_OURS: Final = (
@@ -183,6 +194,7 @@ _NOT_OURS: Final = (
     "  fix: restore what orbax wrote by itself with ocp.args.StandardRestore, and save it again "
     "with leafwise; of a CheckpointManager's folder give the step and the item: 100/default"
 )
+_EARLIER: Final = "restore an earlier checkpoint"
 
 
 @dataclass
@@ -292,14 +304,15 @@ def restore(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None 
         {'w': Array([1., 1., 1.], dtype=float32)}
     """
     folder = _absolute(path)
-    if not folder.exists():
-        msg = f"there is no checkpoint at {folder}"
-        raise FileNotFoundError(msg)
-    if not folder.is_dir():
-        raise CheckpointError(_NOT_OURS.format(folder))
-    if not ocp.utils.is_checkpoint_finalized(folder):
-        msg = f"{folder}: half-written: orbax has not committed it"
-        raise CheckpointError(msg)
+    with reading(folder):
+        if not folder.exists():
+            msg = f"there is no checkpoint at {folder}"
+            raise FileNotFoundError(msg)
+        if not folder.is_dir():
+            raise CheckpointError(_NOT_OURS.format(folder))
+        if not ocp.utils.is_checkpoint_finalized(folder):
+            msg = f"{folder}: half-written: orbax has not committed it\n  fix: {_EARLIER}"
+            raise CheckpointError(msg)
     with ocp.Checkpointer(Handler()) as checkpointer:
         restored: T = checkpointer.restore(folder, args=Restore(target, migrate))
     return restored
@@ -340,36 +353,52 @@ def _files(directory: Path, start: str = "") -> list[str]:
     return found
 
 
-def _checksums(directory: Path, names: Iterable[str]) -> dict[str, int | None]:
-    return {name: _checksum(directory / name) for name in names}
+def _checksums(directory: Path, names: Iterable[str]) -> dict[str, int]:
+    """Return the checksums of files.
 
-
-def _checksum(path: Path) -> int | None:
-    """Return the checksum of a file; None if there is no such file."""
-    if not path.exists():
-        return None
-    found = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            found = zlib.crc32(chunk, found)
+    Raises:
+        CheckpointError: One is not there, not a file, or not in the folder.
+    """
+    found: dict[str, int] = {}
+    home = os.path.realpath(directory)  # epath's own does not follow links
+    for name in names:
+        path = directory / name
+        if not Path(os.path.realpath(path)).is_relative_to(home):
+            raise damaged(str(path), "a link that leads out of the checkpoint")
+        try:
+            with open_file(path) as file, reading(path):
+                crc = 0
+                while chunk := file.read(_CHUNK):
+                    crc = zlib.crc32(chunk, crc)
+        except FileNotFoundError as error:
+            raise damaged(str(path), "it was written, and is not there") from error
+        found[name] = crc
     return found
+
+
+def _crc_of(checksums: Mapping[str, int]) -> int:
+    """Return the checksum of the list of checksums."""
+    return zlib.crc32(json.dumps(checksums, sort_keys=True).encode())
 
 
 def _check_files(directory: Path, *, compare: bool) -> None:
     """Refuse a checkpoint that is not whole."""
     path = directory / _FILES
-    if not path.exists():
-        if not (directory / _DESCRIPTION).exists():
-            raise CheckpointError(_NOT_OURS.format(directory))
-        msg = f"{directory}: half-written: it has no {_FILES}, which is written last"
-        raise CheckpointError(msg)
     try:
-        written = dict(json.loads(path.read_bytes())["crc32"])
-    except (ValueError, TypeError, LookupError) as error:
-        msg = f"{path}: damaged: {error}"
-        raise CheckpointError(msg) from error
+        content = read_json(read_file(path), str(path))
+    except FileNotFoundError:
+        if not (directory / _DESCRIPTION).exists():
+            raise CheckpointError(_NOT_OURS.format(directory)) from None
+        what = f"half-written: it has no {_FILES}, which is written last"
+        msg = f"{directory}: {what}\n  fix: {_EARLIER}"
+        raise CheckpointError(msg) from None
+    written = content.get("crc32") if isinstance(content, dict) else None
+    if not isinstance(written, dict) or not set(map(type, written.values())) <= {int}:
+        raise damaged(str(path), f"it should have crc32, a dict of ints, and is {shorten(content)}")
+    if outside := [name for name in written if leads_outside(name)]:
+        raise damaged(str(path), f"no name of a file in it: {', '.join(map(repr, outside))}")
+    if content.get("of this list") != _crc_of(written):
+        raise damaged(str(path), "its list of checksums is not what was written")
     found = _checksums(directory, written) if compare else written
-    wrong = [name for name in written if found[name] != written[name]]
-    if wrong:
-        msg = f"{directory}: damaged: not what was written: {', '.join(wrong)}"
-        raise CheckpointError(msg)
+    if wrong := [name for name in written if found[name] != written[name]]:
+        raise damaged(str(directory), f"not what was written: {', '.join(wrong)}")

@@ -7,24 +7,25 @@ dimension of ``U8``.
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
-from leafwise.interop._checkpoint.description import Description, stored_dtype
+from leafwise.interop._checkpoint.description import Description, stored_entry
+from leafwise.interop._checkpoint.files import damaged, open_file, read_json, reading
 from leafwise.interop._extra import import_extra
 
 # Not installed where our types are checked.
-safetensors: Any = import_extra("safetensors", "safetensors")
-tensors_of_numpy: Any = import_extra("safetensors.numpy", "safetensors")
+safetensors: Any = import_extra("safetensors.numpy", "safetensors")
 
 __all__ = ["SavedTree", "load", "save"]
 
@@ -71,8 +72,10 @@ def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False)
     description, arrays = pack(tree, allow_opaque=allow_opaque)
     tensors = {name or ROOT: _as_tensor(array) for name, array in arrays.items()}
     checksums = {name: zlib.crc32(_bytes(tensor)) for name, tensor in tensors.items()}
-    metadata = {_DESCRIPTION: description.to_json(), _CHECKSUMS: json.dumps(checksums)}
-    _replace(Path(path), tensors_of_numpy.save(tensors, metadata))
+    text = description.to_json()
+    checksums[_DESCRIPTION] = _crc_of(text)
+    metadata = {_DESCRIPTION: text, _CHECKSUMS: json.dumps(checksums)}
+    _replace(Path(path), safetensors.save(tensors, metadata))
 
 
 def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = None) -> T:
@@ -105,26 +108,25 @@ def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = N
         {'w': Array([1., 1., 1.], dtype=float32)}
     """
     where = os.fspath(path)
-    content = Path(path).read_bytes()
-    tensors, metadata = _parse(content, where)
-    if _DESCRIPTION not in metadata:
-        msg = (
-            f"{where}: not written by leafwise.interop.safetensors.save: it has tensors, and "
-            f"no description of a tree\n"
-            f"  fix: read it with safetensors.numpy.load_file, and save the tree that you build"
-        )
-        raise CheckpointError(msg)
-    saved = Description.from_json(metadata[_DESCRIPTION], where)
-    _check(tensors, metadata, where)
+    with open_file(Path(path)) as file:
+        start, header = _read_header(file, where)
+        saved, checksums = _read_metadata(header.pop("__metadata__", None), where)
+        names = {place or ROOT for place in saved.leaves}
+        if wrong := sorted((names ^ header.keys()) | (names ^ checksums.keys())):
+            raise damaged(where, f"not what was written: {', '.join(map(repr, wrong))}")
 
-    def read(wanted: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            name: _as_array(tensors[name or ROOT], saved.leaves[name], f"{where}: {name}")
-            for name in wanted
-            if (name or ROOT) in tensors
-        }
+        def read(wanted: Mapping[str, Any]) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for place in wanted:
+                name = place or ROOT
+                with reading(where):
+                    array = _read_array(file, start, header[name], saved.leaves[place])
+                if array is None or zlib.crc32(_bytes(array)) != checksums[name]:
+                    raise damaged(where, f"not what was written: {name}")
+                found[place] = array
+            return found
 
-    return unpack(target, saved, where, read, migrate)
+        return unpack(target, saved, where, read, migrate)
 
 
 def _as_tensor(array: Any) -> np.ndarray[Any, Any]:
@@ -138,41 +140,64 @@ def _bytes(tensor: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return tensor.reshape(-1).view(np.uint8)  # bfloat16 and others have no buffer protocol
 
 
-def _as_array(tensor: Mapping[str, Any], entry: Mapping[str, Any], where: str) -> Any:
-    dtype = stored_dtype(entry)
-    shape: list[int] = tensor["shape"]
+def _read_header(file: BinaryIO, where: str) -> tuple[int, dict[str, Any]]:
+    """Return where the data begins, and what the header says; refuse a file of another length."""
+    with reading(where):
+        length = os.fstat(file.fileno()).st_size
+        start = 8 + int.from_bytes(file.read(8), "little")
+        if start > length:
+            raise damaged(where, f"its header should end at byte {start}, and it has {length}")
+        header = read_json(file.read(start - 8), where)
+    if not isinstance(header, dict):
+        raise damaged(where, "its header is not a dict")
+    wanted = start + max((_offsets(tensor)[1] for tensor in header.values()), default=0)
+    if length != wanted:
+        raise damaged(where, f"it should have {wanted} bytes, and has {length}")
+    return start, header
+
+
+def _offsets(tensor: Any) -> tuple[int, int]:
+    """Return where the data of a tensor begins and ends; (0, 0) if its header does not say so."""
+    found = tensor.get("data_offsets") if isinstance(tensor, dict) else None
+    if not isinstance(found, list) or list(map(type, found)) != [int, int]:
+        return 0, 0
+    begin, end = found
+    return (begin, end) if 0 <= begin <= end else (0, 0)
+
+
+def _read_metadata(metadata: Any, where: str) -> tuple[Description, dict[str, Any]]:
+    """Return what a tree was, and the checksums of its tensors by name."""
+    if not isinstance(metadata, dict) or _DESCRIPTION not in metadata:
+        msg = (
+            f"{where}: not written by leafwise.interop.safetensors.save: it has no description of "
+            f"a tree\n"
+            f"  fix: read it with safetensors.numpy.load_file, and save the tree that you build"
+        )
+        raise CheckpointError(msg)
+    text, sums = (str(metadata.get(name)) for name in (_DESCRIPTION, _CHECKSUMS))
+    saved = Description.from_json(text, where)
+    checksums = read_json(sums, where)
+    if not isinstance(checksums, dict) or checksums.pop(_DESCRIPTION, None) != _crc_of(text):
+        raise damaged(where, "the description in it is not what was written")
+    return saved, checksums
+
+
+def _crc_of(text: str) -> int:
+    return zlib.crc32(text.encode(errors="surrogatepass"))
+
+
+def _read_array(file: BinaryIO, start: int, tensor: Any, entry: Mapping[str, Any]) -> Any:
+    """Return an array; None if the tensor of its name is not what its entry describes."""
+    stored = stored_entry(entry)
+    dtype, shape = jnp.dtype(stored["dtype"]), stored["shape"]
     kind, tail = (_NATIVE[dtype], []) if dtype in _NATIVE else ("U8", [dtype.itemsize])
-    if tensor["dtype"] != kind or (tail and shape[-1:] != tail):
-        msg = f"{where}: damaged: {tensor['dtype']}{shape} cannot be {dtype}"
-        raise CheckpointError(msg)
-    return np.frombuffer(bytes(tensor["data"]), dtype).reshape(shape[:-1] if tail else shape)
-
-
-def _parse(content: bytes, where: str) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return tensors by name, and the metadata, which safetensors itself reads from a path only."""
-    try:
-        tensors = dict(safetensors.deserialize(content))
-        size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + size]).get("__metadata__", {})
-    except (safetensors.SafetensorError, ValueError, OverflowError) as error:
-        msg = f"{where}: damaged, or not a safetensors file: {error}"
-        raise CheckpointError(msg) from error
-    return tensors, metadata
-
-
-def _check(tensors: dict[str, dict[str, Any]], metadata: dict[str, str], where: str) -> None:
-    """Compare the data with the checksums that were written."""
-    try:
-        checksums = json.loads(metadata[_CHECKSUMS])
-        found = {name: zlib.crc32(tensor["data"]) for name, tensor in tensors.items()}
-    except (ValueError, LookupError) as error:
-        msg = f"{where}: damaged: its checksums cannot be read"
-        raise CheckpointError(msg) from error
-    names = {**found, **checksums} if isinstance(checksums, dict) else {**found}
-    wrong = [name for name in names if found.get(name) != checksums.get(name)]
-    if wrong:
-        msg = f"{where}: damaged: not what was written: {', '.join(wrong)}"
-        raise CheckpointError(msg)
+    begin, end = _offsets(tensor)
+    wanted = {"dtype": kind, "shape": [*shape, *tail], "data_offsets": [begin, end]}
+    if tensor != wanted or end - begin != math.prod(shape) * dtype.itemsize:
+        return None
+    file.seek(start + begin)
+    content = file.read(end - begin)  # the file is known to be that long
+    return np.frombuffer(content, dtype).reshape(shape) if len(content) == end - begin else None
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -1,7 +1,6 @@
 """Saving and restoring trees, whatever the arrays are written with."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -19,9 +18,11 @@ from leafwise.interop._checkpoint.description import (
     describe_tree,
     format_array,
     is_at_or_below,
+    key_kinds,
     leaf_entry,
-    stored_dtype,
+    stored_entry,
 )
+from leafwise.interop._checkpoint.files import damaged
 from leafwise.interop._checkpoint.portable import Json, PortableReader, class_name
 
 T = TypeVar("T")
@@ -257,15 +258,12 @@ def _checked(values: Mapping[str, Any], saved: Description, where: str) -> Mappi
         CheckpointError: Some are missing, or are of another shape or dtype.
     """
     for path, entry in saved.leaves.items():
-        value = values.get(path)
+        value, stored = values.get(path), stored_entry(entry)
         found = None if value is None else leaf_entry(value)
-        if isinstance(found, dict) and "key" in entry and 0 not in entry["shape"]:
-            found = found | {"shape": found["shape"][:-1]}  # keys are written as their key data
-        stored = {"dtype": str(stored_dtype(entry)), "shape": entry.get("shape", [])}
         if found != stored:
             has = format_array(found) if isinstance(found, dict) else "no array"
-            msg = f"{where}: damaged: {path or 'it'} should be {format_array(stored)}, and is {has}"
-            raise CheckpointError(msg)
+            what = f"{path or 'it'} should be {format_array(stored)}, and is {has}"
+            raise damaged(where, what)
     return values
 
 
@@ -276,30 +274,21 @@ def _saved_tree(saved: Description, values: Mapping[str, Any]) -> SavedTree:
         if "python" in entry:
             value = SCALARS[entry["python"]](np.asarray(value).item())
         elif "key" in entry:
-            value = _wrap_keys(value, entry, path)
+            value = _wrap_keys(value, entry)
         leaves[path] = value
     return SavedTree(dict(saved.classes), dict(saved.statics), leaves)
 
 
-_KEY_IMPLEMENTATIONS: Final = ("threefry2x32", "rbg", "unsafe_rbg")
-
-
-def _wrap_keys(data: Any, entry: Json, path: str) -> Any:
+def _wrap_keys(data: Any, entry: Json) -> Any:
     """Return PRNG keys of their key data."""
-    for name in _KEY_IMPLEMENTATIONS:
-        make = functools.partial(jax.random.key, 0, impl=name)
-        if str(jax.eval_shape(make).dtype) == entry["key"]:
-            if 0 in entry["shape"]:
-                return jnp.broadcast_to(make(), entry["shape"])
-            return jax.random.wrap_key_data(jnp.asarray(data), impl=name)
-    msg = f"{path}: this JAX has no PRNG keys {entry['key']}"
-    raise CheckpointError(msg)
+    name, _ = key_kinds()[entry["key"]]
+    return jax.random.wrap_key_data(jnp.asarray(data), impl=name)
 
 
 def _restore(value: Any, entry: Json, leaf: Any, path: str) -> Any:
     """Return what was saved, as the kind of leaf that the target has."""
     if "key" in entry:
-        return _placed(_wrap_keys(value, entry, path), leaf)
+        return _placed(_wrap_keys(value, entry), leaf)
     if type(leaf) in SCALARS.values():
         return type(leaf)(np.asarray(value).item())
     restored: Any = value

@@ -5,8 +5,11 @@ the shape and dtype of each leaf. A leaf that is not an array (the activation fu
 `equinox.nn.MLP`) is described as a static is: there is nothing of it to save.
 """
 
+import collections
 import dataclasses
+import functools
 import json
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,17 +17,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._objects.text import got
+from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import StaticKey, verify
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
+from leafwise.interop._checkpoint.files import damaged, read_json
 from leafwise.interop._checkpoint.portable import (
     Json,
     PortableReader,
     class_name,
     dump,
+    format_both,
     format_json,
+    parts_of,
 )
 
 VERSION: Final = 1
@@ -54,7 +60,8 @@ class Description:
     def to_json(self) -> str:
         """Return the text that stands in a checkpoint."""
         head = f'"format": {json.dumps(_FORMAT)},\n"version": {VERSION}'
-        parts = [f'"{part.name}": {_lines(getattr(self, part.name))}' for part in _parts()]
+        fields = dataclasses.fields(self)
+        parts = [f'"{part.name}": {_lines(getattr(self, part.name))}' for part in fields]
         return "{\n" + ",\n".join((head, *parts)) + "\n}\n"
 
     @staticmethod
@@ -64,28 +71,32 @@ class Description:
         Raises:
             CheckpointError: It is something else, or of a newer version.
         """
-        try:
-            content = json.loads(text)
-            version = content["version"] if content["format"] == _FORMAT else None
-            parts = [content[part.name] for part in _parts()]
-        except (ValueError, TypeError, LookupError) as error:
-            msg = f"{where}: the description in it is damaged ({type(error).__name__}: {error})"
-            raise CheckpointError(msg) from error
+        content = read_json(text, where)
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise damaged(where, "the description in it is not one of a leafwise tree")
+        version = content.get("version")
         if type(version) is int and version > VERSION:
             msg = (
-                f"{where}: written by a newer leafwise: its format is {version}, and this one "
-                f"reads up to {VERSION}\n  fix: install a newer leafwise"
+                f"{where}: written by a newer leafwise: its format is {shorten(version)}, and this "
+                f"one reads up to {VERSION}\n  fix: install a newer leafwise"
             )
             raise CheckpointError(msg)
-        dicts = all(isinstance(part, dict) for part in parts)
-        if type(version) is not int or not dicts or not all(map(_is_entry, parts[2].values())):
-            msg = f"{where}: the description in it is damaged"
-            raise CheckpointError(msg)
-        return Description(*parts)
-
-
-def _parts() -> "tuple[dataclasses.Field[Any], ...]":
-    return dataclasses.fields(Description)
+        if type(version) is not int or version != VERSION:
+            raise damaged(where, f"the version of its description is {shorten(version)}")
+        parts: dict[str, dict[str, Json]] = {}
+        for name in _CHECKS:
+            part = content.get(name)
+            if not isinstance(part, dict):
+                raise damaged(where, f"{name} should be a dict by path, and is {shorten(part)}")
+            parts[name] = part
+            wrong = next((path for path, each in part.items() if not _CHECKS[name](each)), None)
+            if wrong is not None:
+                what = f"{wrong!r} in {name} should be {_SHOULD_BE[name]}"
+                raise damaged(where, f"{what}, and is {shorten(part[wrong])}")
+        paths = collections.Counter(path for part in parts.values() for path in part)
+        if twice := [path for path, count in paths.items() if count > 1]:
+            raise damaged(where, f"two things at one path: {', '.join(map(repr, twice))}")
+        return Description(**parts)
 
 
 def _lines(part: dict[str, Json]) -> str:
@@ -94,19 +105,66 @@ def _lines(part: dict[str, Json]) -> str:
     return "{" + ",".join(lines) + ("\n}" if lines else "}")
 
 
-def _is_entry(entry: Any) -> bool:
+def _is_class(entry: Any) -> bool:
+    """Return whether this can be the entry of a node."""
+    if isinstance(entry, dict):
+        return entry.keys() == {"class", "keys"} and isinstance(entry["class"], str)
+    return isinstance(entry, str)
+
+
+def _is_leaf(entry: Any) -> bool:
     """Return whether this is what `leaf_entry` returns for an array."""
     if not isinstance(entry, dict):
         return False
-    if entry.keys() == {"python"}:
-        return entry["python"] in SCALARS
-    sizes = entry.get("shape")
-    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
+    names: set[str] = set(entry)
+    kind = next(iter(names - {"shape"}), "")
+    if len(names - {"shape"}) != 1 or not isinstance(entry[kind], str):
         return False
+    if kind == "python":
+        return names == {"python"} and entry["python"] in SCALARS
+    shape = entry.get("shape")
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS:
+        return False
+    if not all(type(size) is int and size >= 0 for size in shape):
+        return False
+    if kind == "key":
+        size = 4 * math.prod(key_kinds().get(entry["key"], ("", (0,)))[1])
+    else:
+        size = _size_of(entry["dtype"]) if kind == "dtype" else 0
+    # Of a size that memory can have: to ask for more is an error, or is not one but too small.
+    return size > 0 and size * math.prod(max(each, 1) for each in shape) < _MOST_BYTES
+
+
+_MOST_DIMENSIONS: Final = 64
+_MOST_BYTES: Final = 2**63
+
+_CHECKS: Final = {"classes": _is_class, "statics": lambda _: True, "leaves": _is_leaf}
+_SHOULD_BE: Final = {"classes": "the name of a class", "leaves": "an array that this JAX has"}
+
+
+def _size_of(name: str) -> int:
+    """Return the bytes of an element of a dtype by its name; 0 if JAX has none of it."""
     try:
-        return entry.keys() == {"key", "shape"} or bool(jnp.dtype(entry["dtype"]).name)
-    except (TypeError, LookupError):
-        return False
+        dtype = jnp.dtype(name) if name.isidentifier() else None
+    except TypeError:
+        return 0
+    return dtype.itemsize if dtype is not None and _is_number(dtype) and str(dtype) == name else 0
+
+
+def _is_number(dtype: Any) -> bool:
+    """Return whether JAX has arrays of a dtype, other than PRNG keys."""
+    number = dtype == np.bool_ or (jnp.issubdtype(dtype, np.number) and dtype.kind != "m")
+    return bool(number and dtype.isnative and dtype.char not in "gG")
+
+
+@functools.cache
+def key_kinds() -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the implementations of PRNG keys by dtype, each with the shape of a key's data."""
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for name in ("threefry2x32", "rbg", "unsafe_rbg"):
+        key = jax.eval_shape(functools.partial(jax.random.key, 0, impl=name))
+        found[str(key.dtype)] = name, jax.eval_shape(jax.random.key_data, key).shape
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,19 +221,12 @@ class _TreeDescriber:
 
     def add(self, node: Node | int, path: str) -> None:
         """Add a node or a leaf, which stands at `path`."""
-        if path in self._paths:
-            msg = (
-                f"{self.described.root}{path}: two places of the tree have this path, so what "
-                f"is saved of one could be restored into the other\n"
-                f"  fix: let the reprs of the dict's keys, or the key paths of the class, differ"
-            )
-            raise CheckpointError(msg)
-        self._paths.add(path)
         if isinstance(node, int):
             self._leaf(self.described.leaves[node], path)
             return
         if isinstance(node.aux, StaticKey):
             verify(node.aux)
+        self._claim(path)
         self.described.description.classes[path] = self._class(node, path)
         for name, value in zip(node.names, node.values, strict=True):
             self._static(value, path + name)
@@ -185,12 +236,22 @@ class _TreeDescriber:
             if not node.is_hash_node(index):
                 self.add(child, path + step)
 
+    def _claim(self, path: str) -> None:
+        if path in self._paths:
+            msg = (
+                f"{self.described.root}{path}: two places of the tree have this path, so what "
+                f"is saved of one could be restored into the other\n"
+                f"  fix: let the reprs of the dict's keys, or the key paths of the class, differ"
+            )
+            raise CheckpointError(msg)
+        self._paths.add(path)
+
     def _class(self, node: Node, path: str) -> Json:
         """Return the class; with the keys of a dict, unless they are texts in JAX's order."""
         name = class_name(node.cls)
         if node.cls in _CONTAINERS:
             name = node.cls.__name__
-        keys = node.aux if issubclass(node.cls, dict) else None
+        keys = node.aux if node.cls in _DICTS else None
         if isinstance(keys, tuple) and len(keys) == 2 and isinstance(keys[1], tuple):  # noqa: PLR2004
             keys = keys[1]  # behind the factory of a defaultdict
         if not isinstance(keys, tuple) or (node.cls is dict and set(map(type, keys)) <= {str}):
@@ -198,6 +259,7 @@ class _TreeDescriber:
         return {"class": name, "keys": self._reader.read(keys, path)}
 
     def _static(self, value: Any, path: str) -> None:
+        self._claim(path)
         self.described.description.statics[path] = self._reader.read(value, path)
 
     def _leaf(self, leaf: Any, path: str) -> None:
@@ -208,17 +270,19 @@ class _TreeDescriber:
         if isinstance(entry, str):
             described.problems.append((path, f"{entry}\n  got: {got(leaf)}"))
         elif entry is not None:
+            self._claim(path)
             described.description.leaves[path] = entry
         else:
             self._static(leaf, path)
 
 
 _CONTAINERS: Final = (list, tuple, dict, type(None))
+_DICTS: Final = (dict, collections.OrderedDict, collections.defaultdict)
 
 
 def _has_own_data(node: Node) -> bool:
     """Return whether a node of an unknown class has aux_data that makes a difference."""
-    if node.aux is None or isinstance(node.aux, StaticKey) or issubclass(node.cls, dict):
+    if node.aux is None or isinstance(node.aux, StaticKey) or node.cls in _DICTS:
         return False
     if dataclasses.is_dataclass(node.cls):  # whose fields say all, if children have their names
         return any(step.startswith("[<flat index") for step in node.steps)
@@ -241,9 +305,13 @@ def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
         return "the array was deleted or donated\n  fix: save it before, or save what came back"
     shape, dtype = [int(size) for size in leaf.shape], leaf.dtype
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        return {"key": str(dtype), "shape": shape}
-    number = dtype == np.bool_ or (jnp.issubdtype(dtype, np.number) and dtype.kind != "m")
-    if not number or not dtype.isnative or dtype.char in "gG" or np.ma.isMaskedArray(leaf):
+        if str(dtype) in key_kinds():
+            return {"key": str(dtype), "shape": shape}
+        return (
+            f"no other process knows this implementation of PRNG keys, {dtype}\n"
+            f"  fix: save jax.random.key_data of it"
+        )
+    if not _is_number(dtype) or np.ma.isMaskedArray(leaf):
         return (
             f"JAX has no arrays like this one, of dtype {dtype}\n"
             f"  fix: convert it to a plain array of numbers, or keep it in a static field"
@@ -251,11 +319,14 @@ def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
     return {"dtype": str(dtype), "shape": shape}
 
 
-def stored_dtype(entry: Json) -> Any:
-    """Return the dtype of the array that is written for a leaf."""
+def stored_entry(entry: Json) -> dict[str, Json]:
+    """Return the entry of the array that is written for a leaf: of the data of PRNG keys."""
     if "python" in entry:
-        return np.asarray(SCALARS[entry["python"]]()).dtype
-    return jnp.dtype(entry.get("dtype", "uint32"))  # the key data of PRNG keys
+        return {"dtype": str(np.asarray(SCALARS[entry["python"]]()).dtype), "shape": []}
+    if "key" in entry:
+        _, inner = key_kinds()[entry["key"]]
+        return {"dtype": "uint32", "shape": [*entry["shape"], *inner]}
+    return dict(entry)
 
 
 # ------------------------------------------------------------------------ comparing
@@ -267,7 +338,10 @@ def check_equal(saved: Description, target: Description, root: str, where: str, 
     Raises:
         CheckpointMismatchError: They differ; it names all places.
     """
-    found = differences(saved, target, root)
+    try:
+        found = differences(saved, target, root)
+    except RecursionError as error:
+        raise damaged(where, "its statics are nested deeper than Python recurses") from error
     if found:
         lines = "".join(f"\n  {each}" for each in found)
         msg = f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}"
@@ -310,12 +384,13 @@ def _compare(
     if one is not None and other is not None and one.keys() == other.keys():
         if "static" in one:
             for where, mine, its in _inside(path, one["static"], other["static"]):
-                yield where, format_json(mine), format_json(its)
+                yield where, *format_both(mine, its)
             return
         same = fits(one["array"], other["array"]) if "array" in one else dump(one) == dump(other)
         if same:
             return
-    yield path, _format_entry(one), _format_entry(other)
+    texts = _format_entry(one), _format_entry(other)
+    yield path, *(texts if texts[0] != texts[1] else (dump(one), dump(other)))
 
 
 def fits(saved: Json, target: Json) -> bool:
@@ -342,27 +417,15 @@ def _scalar_kind(entry: Json) -> str | None:
 
 
 def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Yield where two statics differ, as deep as both have the same parts."""
+    """Yield where two statics differ, as deep as both consist of the same parts in one order."""
     if dump(one) == dump(other):
         return
-    mine, its = _inner(one), _inner(other)
-    if mine is None or its is None or mine.keys() != its.keys():
+    mine, its = parts_of(one), parts_of(other)
+    if not mine or not its or [each for each, _, _ in mine] != [each for each, _, _ in its]:
         yield path, one, other
         return
-    for step, part in mine.items():
-        yield from _inside(path + step, part, its[step])
-
-
-def _inner(value: Json) -> dict[str, Json] | None:
-    """Return the parts of a tuple, a mapping or a record, whose class is a part, too."""
-    if isinstance(value, list):
-        items: list[Any] = value
-        return {f"[{index}]": item for index, item in enumerate(items)}
-    if isinstance(value, dict) and value.keys() == {"FrozenMapping"}:
-        return {f"[{format_json(key)}]": item for key, item in value["FrozenMapping"]}
-    if isinstance(value, dict) and value.keys() == {"class", "fields"}:
-        return {value["class"]: None} | {f".{key}": item for key, item in value["fields"].items()}
-    return None
+    for (_, step, part), (_, _, same) in zip(mine, its, strict=True):
+        yield from _inside(path + step, part, same)
 
 
 def is_below(path: str, above: str) -> bool:
@@ -404,7 +467,8 @@ _WIDTH: Final = 100
 
 def _shorten_both(one: str, other: str) -> tuple[str, str]:
     """Return two texts, cut where they still differ."""
-    same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    pairs = enumerate(zip(one, other, strict=False))
+    same = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
     if max(len(one), len(other)) > _WIDTH and same > _WIDTH // 2:
         one, other = (f"...{text[same - 20 :]}" for text in (one, other))
     return _cut(one), _cut(other)

@@ -362,6 +362,28 @@ _BASES: Final[tuple[tuple[Any, Callable[[PortableReader, Any, str], Json]], ...]
 )
 
 
+def parts_of(value: Json) -> list[tuple[str, str, Json]]:
+    """Return the parts of the JSON of a container or record, in order; none of other values.
+
+    Each has a text that says which part it is, and the way to it.
+    """
+    if isinstance(value, list):
+        items: list[Any] = value
+        return [("", f"[{index}]", item) for index, item in enumerate(items)]
+    if isinstance(value, dict) and value.keys() == {"FrozenMapping"}:
+        return [(dump(key), f"[{format_json(key)}]", item) for key, item in value["FrozenMapping"]]
+    if isinstance(value, dict) and value.keys() == {"class", "fields"}:
+        fields = [(key, f".{key}", item) for key, item in sorted(value["fields"].items())]
+        return [(f"class {value['class']}", "", None), *fields]
+    return []
+
+
+def format_both(one: Json, other: Json) -> tuple[str, str]:
+    """Return two values as `format_json` does, or as JSON where that looks the same."""
+    texts = format_json(one), format_json(other)
+    return texts if texts[0] != texts[1] else (dump(one), dump(other))
+
+
 def format_json(value: Json) -> str:
     """Return JSON of a static as it would be written in Python, or nearly so."""
     if isinstance(value, list):
