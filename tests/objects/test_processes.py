@@ -18,8 +18,8 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise import _locks
 from leafwise._jax import events
+from leafwise._objects import locks
 from leafwise._statics import key
 
 pytestmark = pytest.mark.hazard
@@ -87,7 +87,7 @@ def in_child(act: Callable[[], object], seconds: float = 30.0) -> int | None:
 
 def all_locks() -> list[Any]:
     gc.collect()
-    return [lock for find in list(_locks._LOCKS.values()) if (lock := find()) is not None]
+    return [lock for find in list(locks._LOCKS.values()) if (lock := find()) is not None]
 
 
 def use_instances() -> None:
@@ -181,7 +181,7 @@ def test_no_other_locks() -> None:
     """Locks are made in one place, also those that Python 3.11 puts into a cached_property."""
     pattern = re.compile(r"threading\.(R?Lock|Condition|Semaphore)\(|@functools\.cached_property")
     found = [path.name for path in SOURCES.rglob("*.py") if pattern.search(path.read_text())]
-    assert found == ["_locks.py"]
+    assert found == ["locks.py"]
 
 
 def test_listening_that_was_left_half_done() -> None:

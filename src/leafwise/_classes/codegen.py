@@ -18,8 +18,8 @@ from typing import Any, Final
 import jax
 
 from leafwise._classes.spec import ClassSpec, FieldSpec
-from leafwise._locks import cached_property
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.locks import cached_property
 from leafwise._statics.key import KEY, key_of
 
 PENDING: Final = "__leafwise_pending__"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from leafwise._classes.options import OPTIONS, Boxed, FieldOptions
-from leafwise._locks import cached_property
+from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got
 from leafwise._statics import findings
 from leafwise._statics.key import (

@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._jax.compat import Config, trace_config
-from leafwise._locks import cached_property
+from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import same_entry
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafRecorder, same_program

@@ -1,7 +1,7 @@
 """Everything that knows JAX from inside: versions, `jax._src`, its events and its tracebacks.
 
-No other wing imports `jax._src`, and nothing here imports another wing. Each file answers with
-less where JAX's internals are not those that were tested (`compat.is_known`).
+No other wing imports `jax._src`, and nothing here imports a wing but `_objects`. Each file
+answers with less where JAX's internals are not those that were tested (`compat.is_known`).
 
 - `compat`: configuration, caches and options of jitted functions. Start here.
 - `events`: traces, lowerings and compiles as they happen, and `count_events`.

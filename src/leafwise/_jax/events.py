@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import jax
 
-from leafwise._locks import new_lock
+from leafwise._objects.locks import new_lock
 
 
 class EventKind(StrEnum):

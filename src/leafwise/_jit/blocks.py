@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from leafwise._captures.fixes import Fix, lines_of
-from leafwise._locks import new_lock
 from leafwise._objects.call_site import Site, short_file
+from leafwise._objects.locks import new_lock
 from leafwise._objects.text import got
 
 

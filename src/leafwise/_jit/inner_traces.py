@@ -18,8 +18,8 @@ import jax
 from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, Probe, changed
 from leafwise._jax.compat import clear_checkpoint_traces
 from leafwise._jit.callee import function_behind
-from leafwise._locks import new_lock
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
+from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
 
 _JAX_JIT: Final = jax.jit

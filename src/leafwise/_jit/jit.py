@@ -29,8 +29,8 @@ from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_log, log_died
 from leafwise._jit.staleness import Guard, before_trace, changed_by_trace, fingerprint_log
-from leafwise._locks import new_lock
 from leafwise._objects.attributes import compares_by_identity
+from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod, JittedFunction
 from leafwise._objects.text import got
 

@@ -16,8 +16,8 @@ from leafwise._compare.signature import Signature
 from leafwise._jax.compat import RunningCall, is_known
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
-from leafwise._locks import cached_property, new_lock
 from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise._trees.leaves import LeafKind

@@ -16,8 +16,8 @@ from leafwise._jax.compat import RunningCall, running_calls
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jit.callee import function_behind
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._locks import Cleanup
 from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.locks import Cleanup
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

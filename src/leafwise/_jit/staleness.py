@@ -50,9 +50,9 @@ from leafwise._jit.inner_traces import (
 )
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.quick_check import quick_check
-from leafwise._locks import new_lock
 from leafwise._objects.attributes import is_installed, name_of
 from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.text import Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning

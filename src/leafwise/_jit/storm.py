@@ -11,10 +11,10 @@ from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
-from leafwise._locks import new_lock
 from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import refuse_to_decorate
+from leafwise._objects.locks import new_lock
 from leafwise._objects.text import Verbatim, got
 from leafwise.errors import RetraceStormWarning
 

@@ -1,6 +1,6 @@
 """What a Python value, class, function or piece of code consists of, found without running it.
 
-The lowest wing but `_jax`; every wing above uses it. It knows nothing of pytree classes.
+The lowest wing; every other uses it. It knows nothing of pytree classes.
 
 - `attributes`: the attributes of an object, with or without running the user's code; what the
   class of a value promises (`record_fields`, `compares_by_identity`). Start here.
@@ -9,5 +9,6 @@ The lowest wing but `_jax`; every wing above uses it. It knows nothing of pytree
 - `frozen`: `freeze`, `FrozenMapping` and `StaticArray`, for static fields.
 - `methods`: `BoundMethod`, a pytree, and `JittedFunction`, which `leafwise.jit` returns.
 - `describe` and `text`: a value as text, in keys and in messages.
+- `locks`: those that a child process finds free, whoever held them at the fork.
 - `class_map`, `stand_ins`, `call_site`: tables by class; `MISSING` and `ById`; the user's line.
 """

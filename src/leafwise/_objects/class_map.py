@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from leafwise._locks import new_lock
+from leafwise._objects.locks import new_lock
 
 V = TypeVar("V")
 

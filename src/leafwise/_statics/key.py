@@ -15,9 +15,9 @@ import weakref
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from leafwise._locks import Cleanup, new_lock
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.describe import DescribeOptions, describe
+from leafwise._objects.locks import Cleanup, new_lock
 from leafwise._statics import findings
 from leafwise._statics.form import Canonicaliser, Digest, canonicalise, plain_form
 from leafwise._statics.snapshot import Snapshot

@@ -11,8 +11,8 @@ import jax
 
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
-from leafwise._locks import cached_property
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.locks import cached_property
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._trees.leaves import LEAF_TYPES

@@ -23,8 +23,8 @@ from leafwise._classes.instance import field_values, fill
 from leafwise._classes.pytree import PytreeOptions, decorate
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import is_decorated
-from leafwise._locks import new_lock
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.locks import new_lock
 from leafwise._objects.text import got
 from leafwise._trees.update import replace
 from leafwise.errors import DefinitionError

@@ -14,7 +14,7 @@ import jax
 from leafwise._compare.explain import Explanation, explain
 from leafwise._compare.reasons import Outcome, Reason
 from leafwise._jit.watch import watch
-from leafwise._locks import new_lock
+from leafwise._objects.locks import new_lock
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import CannotBuildError, RetraceError

@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from leafwise._locks import new_lock
+from leafwise._objects.locks import new_lock
 
 _SECONDS: Final = 120
 """How long an answer may take."""
