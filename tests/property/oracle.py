@@ -9,13 +9,14 @@ import decimal
 import functools
 import struct
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import leafwise as lw
 
-from .zoo import Real, Text, Whole
+from .zoo import DictRecord, Kept, Real, Text, TextRecord, TupleRecord, Whole, Wider
 
 
 def same(a: Any, b: Any) -> bool:
@@ -52,15 +53,27 @@ def same(a: Any, b: Any) -> bool:
         left, right = list(a.items()), list(b.items())
         return _all_same(left, right) if len(left) == len(right) else False
     if kind is functools.partial:
-        return _all_same(
-            (a.func, a.args, tuple(a.keywords.items())), (b.func, b.args, tuple(b.keywords.items()))
-        )
+        named = tuple(a.keywords.items()), tuple(b.keywords.items())
+        return _all_same((a.func, a.args, named[0], vars(a)), (b.func, b.args, named[1], vars(b)))
     if kind is types.MethodType:
         return a.__func__ is b.__func__ and same(a.__self__, b.__self__)
     if kind in (Text, Whole, Real):
         return kind.__mro__[1].__eq__(a, b) and same(a.state, b.state)
-    if isinstance(a, tuple):
-        return _all_same(a, b)
+    if isinstance(a, np.dtype) and a.names:
+        return a == b and _all_same(*[dict(each["f"].metadata or {}) for each in (a, b)])
+    if kind is dict:
+        return _all_same(list(a.items()), list(b.items()))
+    if isinstance(a, tuple) and not _all_same(tuple(a), tuple(b)):
+        return False
+    if isinstance(a, str) and str(a) != str(b):
+        return False
+    if isinstance(a, Mapping):
+        content = (tuple(each.items()) for each in (a, b))
+        return _all_same(*content) and (same(vars(a), vars(b)) if kind is DictRecord else a == b)
+    if isinstance(a, tuple) and not dataclasses.is_dataclass(a):
+        return True
+    if kind in (Kept, Wider, TextRecord, TupleRecord):
+        return same(dict(sorted(vars(a).items())), dict(sorted(vars(b).items())))
     if dataclasses.is_dataclass(a) and not isinstance(a, type):
         return all(
             same(getattr(a, field.name), getattr(b, field.name)) for field in dataclasses.fields(a)
@@ -69,6 +82,8 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _all_same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        a, b = list(a.items()), list(b.items())
     return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 

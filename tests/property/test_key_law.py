@@ -5,13 +5,17 @@ from typing import Any
 
 import jax
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 
 import leafwise as lw
 
 from . import zoo
 from .oracle import same
 from .zoo import Many, Params, Recipe, build, edits, recipes
+
+
+EXAMPLES = {"thorough": 50_000}
+many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 25))
 
 
 def check_law(a: Any, b: Any) -> None:
@@ -65,12 +69,14 @@ def test_a_rebuilt_value_has_the_same_treedef(recipe: Recipe) -> None:
     check_law(build(recipe), build(recipe))
 
 
+@many
 @given(edits())
 def test_one_change_anywhere_changes_the_treedef(pair: tuple[Recipe, Recipe]) -> None:
     """A change of type or value in one place, at any depth, is another treedef."""
     check_law(build(pair[0]), build(pair[1]))
 
 
+@many
 @given(recipes, recipes)
 def test_any_two_values(first: Recipe, second: Recipe) -> None:
     """For any two statics, the treedefs are equal exactly if the values are the same."""

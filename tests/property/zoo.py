@@ -17,6 +17,7 @@ import sys
 import types
 import uuid
 from collections import namedtuple
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
@@ -63,6 +64,79 @@ class Config:
 class Slotted:
     a: Any
     note: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A record that keeps more than its fields."""
+
+    a: Any
+    given: dataclasses.InitVar[Any] = None
+
+    def __post_init__(self, given: Any) -> None:
+        object.__setattr__(self, "given", given)
+
+
+class Wider(Config):
+    """A plain subclass of a record, with an attribute of its own."""
+
+    def __init__(self, a: Any, more: Any) -> None:
+        super().__init__(a)
+        object.__setattr__(self, "more", more)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRecord(str):  # its attributes lie in a dict
+    a: Any
+
+    def __new__(cls, _a: Any, content: Any) -> "TextRecord":  # noqa: PYI034
+        return super().__new__(cls, repr(content))
+
+    def __init__(self, a: Any, _content: Any) -> None:
+        object.__setattr__(self, "a", a)
+
+
+@dataclasses.dataclass(frozen=True)
+class TupleRecord(tuple[Any, ...]):
+    a: Any
+
+    def __new__(cls, _a: Any, content: Any) -> "TupleRecord":  # noqa: PYI034
+        return super().__new__(cls, (content,))
+
+    def __init__(self, a: Any, _content: Any) -> None:
+        object.__setattr__(self, "a", a)
+
+
+@dataclasses.dataclass(frozen=True)
+class DictRecord(dict[str, Any]):
+    a: Any
+    content: dataclasses.InitVar[Any]
+
+    def __post_init__(self, content: Any) -> None:
+        self["content"] = content
+
+
+class Box(Mapping[str, Any]):
+    """A mapping with a hash, whose ``==`` reads more than its items."""
+
+    def __init__(self, item: Any, unit: Any) -> None:
+        self._items = {"item": item}
+        self.unit = unit
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Box) and bool(self.unit == other.unit)
+
+    def __hash__(self) -> int:
+        return hash(self.unit)
 
 
 Point = namedtuple("Point", ["a", "b"])  # noqa: PYI024
@@ -246,6 +320,15 @@ BUILDERS: dict[str, Any] = {
     "leafless": lambda a: Leafless(a),
     "partial": lambda a, b: functools.partial(function_a, a, k=b),
     "partial-config": lambda a: functools.partial(Config, note=a),
+    "attribute-partial": lambda a, b: _with_state(functools.partial(function_a, a), b),
+    "kept": lambda a, b: Kept(a, b),
+    "wider": lambda a, b: Wider(a, b),
+    "text-record": lambda a, b: TextRecord(a, b),
+    "tuple-record": lambda a, b: TupleRecord(a, b),
+    "dict-record": lambda a, b: DictRecord(a, b),
+    "box-m": lambda a: Box(a, "m"),
+    "box-s": lambda a: Box(a, "s"),
+    "dtype-of-field": lambda a: np.dtype([("f", np.dtype("f4", metadata={"unit": a}))]),
     "slice": lambda a, b: slice(a, b),
     "method": lambda a: Config(a).method,
     "text": lambda a: _with_state(Text("t"), a),
@@ -253,7 +336,11 @@ BUILDERS: dict[str, Any] = {
     "real": lambda a: _with_state(Real(1.0), a),
 }
 ARITY = {"tuple": 3, "pair": 2, "frozenset": 3, "mapping": 4} | dict.fromkeys(
-    ("point", "size", "config", "slotted", "partial", "slice"), 2
+    (
+        *("point", "size", "config", "slotted", "partial", "slice", "attribute-partial", "kept"),
+        *("wider", "text-record", "tuple-record", "dict-record"),
+    ),
+    2,
 )
 FREE = ("tuple", "pair", "frozenset", "mapping")
 """The containers that take any number of parts."""

@@ -78,7 +78,11 @@ def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
 
 def _plain(value: Any, options: DescribeOptions) -> str | None:
     kind: type = type(value)
-    if kind in _PLAIN or isinstance(value, np.dtype | StaticArray | range):
+    if isinstance(value, np.dtype):  # whose repr leaves out the metadata of fields
+        parts = [pair for pair in kind_of(value).parts(value) if pair.value is not None]
+        inside = "".join(f", {step}={describe(part, options)}" for step, part in parts)
+        return _cut(value, options) + inside
+    if kind in _PLAIN or isinstance(value, StaticArray | range):
         return _cut(value, options)
     if isinstance(value, np.generic) and not attributes(value):
         text = _cut(value, options)
