@@ -13,7 +13,6 @@ from . import zoo
 from .oracle import same
 from .zoo import Many, Params, Recipe, build, edits, recipes
 
-
 EXAMPLES = {"thorough": 50_000}
 many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 25))
 
