@@ -30,10 +30,9 @@ from leafwise._captures.rebuild import (
     Fixed,
     FunctionPart,
     JittedPart,
-    MethodPart,
     ObjectPart,
     Part,
-    PartialCall,
+    Remade,
     Slot,
     Tree,
     Wrapped,
@@ -50,8 +49,8 @@ from leafwise._objects.code import (
     is_installed_module,
     own_bases,
 )
-from leafwise._objects.methods import BoundMethod
 from leafwise._objects.methods import Method as ClassMethod
+from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._trees.nodes import open_node
 
@@ -90,8 +89,7 @@ class HoistWalk:
         self.sees_all = False
         self._looks: tuple[tuple[Any, Callable[[Any, Path], object]], ...] = (
             (types.FunctionType, self._function),
-            (types.MethodType | BoundMethod, self._method),
-            (functools.partial, self._partial),
+            (types.MethodType | functools.partial, self._remade),
             (ClassMethod, self._method_of_class),
             (enum.Enum, self._enum_member),
             (types.ModuleType, self._module),
@@ -113,7 +111,7 @@ class HoistWalk:
         is_data |= isinstance(found, Fixed) and not found.reason
         called = inspect.getattr_static(type(fun), "__call__", None)
         if (found is None or is_data) and isinstance(called, types.FunctionType):
-            found = self._method(types.MethodType(called, fun), path)
+            found = self._remade(types.MethodType(called, fun), path)
         self._enter_classes()
         return found if isinstance(found, Part) else Fixed(fun, "")
 
@@ -271,19 +269,14 @@ class HoistWalk:
             if not is_installed_module(value.__module__):
                 self._member(value, chain[place], member)
 
-    def _method(self, method: Any, path: Path) -> Part:
-        part = self._add(method, MethodPart(method))
-        self._put(part, "__self__", method.__self__, path.of("self"))
-        self._put(part, "__func__", method.__func__, path)
+    def _remade(self, value: Any, path: Path) -> Part:
+        part = self._add(value, Remade(value))
+        for place, (step, item) in enumerate(kind_of(value).parts(value)):
+            name = {".func": str(path), ".__func__": str(path), ".__self__": "self"}.get(step)
+            if name is None:  # an argument: one by keyword has the name of its parameter
+                name = step.removeprefix(".keywords['").removesuffix("']").removeprefix(".")
+            self._put(part, place, item, path.of(name))
         return part
-
-    def _partial(self, value: functools.partial[Any], path: Path) -> None:
-        part = self._add(value, PartialCall(value))
-        self._put(part, ("func", 0), value.func, path)
-        for place, item in enumerate(value.args):
-            self._put(part, ("argument", place), item, path.of(f"args[{place}]"))
-        for name, item in value.keywords.items():
-            self._put(part, ("keyword", name), item, path.of(name))
 
     def _enum_member(self, value: enum.Enum, path: Path) -> None:
         where = f"{type(value).__name__}.{value.name}"

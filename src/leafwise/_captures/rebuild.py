@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 
 from leafwise._objects.attributes import attributes
-from leafwise._objects.methods import BoundMethod
+from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 
 Key: TypeAlias = Any
@@ -178,40 +178,19 @@ class FunctionPart(Part):
         return made
 
 
-class MethodPart(Part):
-    """A bound method, also one of a pytree class."""
+class Remade(Part):
+    """What its kind knows how to make again, by the places of its parts: a method, a partial."""
 
     __slots__ = ()
 
     def make(self, making: Making) -> Any:
-        """Return the method of a copy of its receiver."""
+        """Return one like it, of other parts."""
+        kind = kind_of(self.value)
         parts = [
-            making.get(self.inside[key]) if key in self.inside else getattr(self.value, key)
-            for key in ("__func__", "__self__")
+            making.get(self.inside[place]) if place in self.inside else item
+            for place, item in enumerate(kind.values(self.value))
         ]
-        kind = BoundMethod if isinstance(self.value, BoundMethod) else types.MethodType
-        return kind(*parts)
-
-
-class PartialCall(Part):
-    """A `functools.partial`, or a `jax.tree_util.Partial`."""
-
-    __slots__ = ()
-
-    def make(self, making: Making) -> Any:
-        """Return a partial of other parts."""
-        old = self.value
-        args, named = list(old.args), dict(old.keywords)
-        fun: Any = old.func
-        for (kind, place), part in self.inside.items():
-            if kind == "func":
-                fun = making.get(part)
-            elif kind == "argument":
-                args[place] = making.get(part)
-            else:
-                named[place] = making.get(part)
-        made: Any = type(old)(fun, *args, **named)
-        return made
+        return cast("Any", kind.make)(self.value, parts)
 
 
 class Tree(Part):
