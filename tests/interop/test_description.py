@@ -1,22 +1,25 @@
 """What a tree is, in words that mean the same in another process."""
 
 import collections
+import copy
 import dataclasses
 import datetime as dt
 import decimal
 import enum
+import fractions
 import functools
 import json
 import os
 import pathlib
 import pickle
 import re
+import struct
 import subprocess
 import sys
 import textwrap
 import zoneinfo
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -175,6 +178,178 @@ def test_values_made_to_be_confused_are_told_apart() -> None:
     assert not twice
     assert not [value for value in DISTINCT if opaque_in(value)]
     assert all(format_json(json.loads(text)) for text in texts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Extended:
+    """Keeps what it was made of beside its fields."""
+
+    a: Any
+    b: dataclasses.InitVar[Any] = 0
+
+    def __post_init__(self, b: Any) -> None:
+        object.__setattr__(self, "doubled", (b, b))
+
+
+class PlainChild(Config):
+    def __init__(self, depth: Any, extra: Any) -> None:
+        super().__init__(depth)
+        object.__setattr__(self, "extra", extra)
+
+
+@dataclasses.dataclass(frozen=True)
+class Named(str):
+    unit: Any = None
+
+    def __new__(cls, text: str, _: Any) -> Self:
+        return super().__new__(cls, text)
+
+    def __init__(self, _: str, unit: Any) -> None:
+        object.__setattr__(self, "unit", unit)
+
+
+class Count(int):
+    pass
+
+
+class Bag(frozenset):
+    pass
+
+
+class Triple(tuple):
+    pass
+
+
+class Settings(collections.abc.Mapping):
+    """Hashable, and its == reads an attribute."""
+
+    def __init__(self, items: Any, mode: Any) -> None:
+        self.items_ = dict(items)
+        self.mode = mode
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.items_[key]
+
+    def __iter__(self) -> Any:
+        return iter(self.items_)
+
+    def __len__(self) -> int:
+        return len(self.items_)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and (
+            list(self.items()) == list(other.items()) and self.mode == other.mode
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.mode)
+
+
+def put(value: Any, **attributes: Any) -> Any:
+    vars(value).update(attributes)
+    return value
+
+
+def nan(bits: int) -> float:
+    (found,) = struct.unpack("d", struct.pack("Q", 0x7FF8000000000000 + bits))
+    return found
+
+
+def nested_metadata(unit: str) -> np.dtype[Any]:
+    return np.dtype([("a", np.dtype("f4", metadata={"unit": unit}))])
+
+
+# In each row, no two values share a key.
+ROWS: list[Callable[[], list[Any]]] = [
+    lambda: [Extended(1, 2), Extended(1, 3), Extended(1, 2.0)],
+    lambda: [PlainChild(1, 2), PlainChild(1, 3), put(PlainChild(1, 2), more=1), Config(1)],
+    lambda: [Named("a", 1), Named("a", 2), Named("b", 1), Named("a", True)],
+    lambda: [put(Label("a"), x=1), put(Label("a"), x=2), put(Label("a"), y=1), Label("a"), "a"],
+    lambda: [put(Label("x"), x="x"), put(Label("x"), y="x"), put(Label("y"), x="x"), Label("x")],
+    lambda: [put(Count(1), x=1), put(Count(1), x=2), Count(1), 1, put(Count(1), x=1, y=1)],
+    lambda: [put(Label("a"), **{"1": 1}), put(Label("a"), **{"2": 1}), Label("a")],
+    lambda: [put(Triple((1, 2)), a=3), Triple((1, 2)), Triple((1, 3)), put(Triple((1,)), a=2)],
+    lambda: [put(Bag({1}), a=2), put(Bag({2}), a=1), Bag({1, 2}), Bag({1}), put(Bag({1}), a=1)],
+    lambda: [Settings({"a": 1}, 1), Settings({"a": 1}, 2), Settings({"a": 2}, 1)],
+    lambda: [nested_metadata("m"), nested_metadata("s"), np.dtype([("a", "f4")])],
+    lambda: [lw.StaticArray(np.zeros(1, nested_metadata(unit))) for unit in "ms"],
+    lambda: [slice(0, 1), slice(False, True), slice(0, 1, 1), slice(0, 1.0), range(1)],
+    lambda: [nan(0), nan(1), -nan(0), complex(0, nan(1)), complex(0, nan(0)), complex(nan(1), 0)],
+    lambda: [0.0, -0.0, 0j, -0j, complex(0.0, -0.0), np.float32(0), np.float32(-0.0)],
+    lambda: [np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps, np.float64(1)],
+    lambda: [np.dtype("l"), np.dtype("q"), np.dtype("i")],
+    lambda: ["\ud83d\ude00", "😀", "'\\ud83d\\ude00'", {"str": "x"}.__repr__()],
+    lambda: [("dict",), (("a", 1),), lw.FrozenMapping(a=1), (("a", 1), ("b", 2))],
+    lambda: [lw.FrozenMapping({"int": "0x1"}), lw.FrozenMapping({"class": "x"}), 2**64, "0x1"],
+    lambda: [functools.partial(max, a=1, b=2), functools.partial(max, b=2, a=1)],
+    lambda: [put(functools.partial(max, 1), a=1), functools.partial(max, 1)],
+    lambda: [frozenset({1}), frozenset({True}), frozenset({(1,)}), frozenset({nan(0), nan(1)})],
+    lambda: [fractions.Fraction(1, 2), fractions.Fraction(1, 3), 0.5, decimal.Decimal("0.5")],
+    lambda: [re.compile("a"), re.compile(b"a"), re.compile("a", re.IGNORECASE)],
+]
+
+
+@pytest.mark.parametrize("row", range(len(ROWS)))
+def test_values_of_two_keys_have_two_descriptions(row: int) -> None:
+    """State beside the fields, attributes, bits, order and JSON's own limits all count."""
+    first, second = ROWS[row](), ROWS[row]()
+    keys = [jax.tree.structure(P(0.0, value)) for value in first]
+    for value, key in zip(first, keys, strict=True):
+        for other in second:
+            same_key = key == jax.tree.structure(P(0.0, other))
+            assert (text_of(value) == text_of(other)) is same_key, (value, other)
+            again = json.loads(json.dumps(PortableReader().read(other, "")))
+            assert (text_of(value) == dump(again)) is same_key, (value, other)
+    assert len(set(keys)) == len(keys)
+
+
+MUTABLE: list[Any] = [
+    *([1, 2], [2, 1], [True, 2], (1, 2), {1: 2}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, [[1, 2]]),
+    *(collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1), {1, 2}, {True, 2}),
+    *(collections.defaultdict(list, a=1), collections.defaultdict(dict, a=1), {"a": 1}),
+    *(collections.deque([1, 2]), collections.deque([1, 2], 2), collections.deque([1, 2], 3)),
+    *(
+        np.ones(2),
+        np.ones((2, 1)),
+        np.ones(2, "f4"),
+        jnp.ones(2),
+        jnp.full(2, 1.0),
+        bytearray(b"1"),
+    ),
+]
+
+
+def test_containers_that_change_are_described_by_content() -> None:
+    """Lists, dicts and sets, which other libraries keep as statics, count all the way down."""
+    texts = [text_of(value) for value in MUTABLE]
+    assert len(set(texts)) == len(texts)
+    assert texts == [text_of(copy.deepcopy(value)) for value in MUTABLE]
+    assert not [value for value in MUTABLE if opaque_in(value)]
+
+
+def test_what_is_nested_too_deeply_is_opaque() -> None:
+    """What Python cannot descend into is noted, and is no error of Python's."""
+    value: Any = ()
+    for _ in range(100_000):
+        value = (value,)
+    assert opaque_in(value) == [".a"]
+
+
+class Hostile:
+    """Raises wherever a message or a name is asked for."""
+
+    __hash__ = object.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_object_that_raises_is_opaque() -> None:
+    """An object whose attributes and repr raise is noted."""
+    assert opaque_in(Hostile()) == [".a"]
 
 
 def test_an_equal_object_has_an_equal_description() -> None:

@@ -396,7 +396,7 @@ _RECORD_FIELDS: Final[ClassMap[tuple[tuple[str, ...] | None]]] = ClassMap()
 def _find_record_fields(kind: type) -> tuple[str, ...] | None:
     if dataclasses.is_dataclass(kind):
         params = cast("Any", kind).__dataclass_params__
-        generated = _code_name(kind.__eq__) == _GENERATED_EQ
+        generated = has_generated_eq(kind)
         if params.frozen and (generated or jax.tree_util.is_tree_node(kind)):
             return tuple(field.name for field in dataclasses.fields(kind))
         if params.unsafe_hash and generated:  # a module of flax.linen
@@ -407,6 +407,11 @@ def _find_record_fields(kind: type) -> tuple[str, ...] | None:
         return None
     frozen = getattr(kind.__setattr__, "__name__", "") == "_frozen_setattrs"
     return tuple(attribute.name for attribute in attributes_of) if frozen else None
+
+
+def has_generated_eq(kind: Any) -> bool:
+    """Return whether ``==`` of a dataclass was generated for it."""
+    return _code_name(kind.__eq__) == _GENERATED_EQ
 
 
 def has_generated_init(kind: Any) -> bool:

@@ -56,7 +56,8 @@ class Kind:
         steps: Returns the way to each part, as a path goes on: ``.func``, ``[0]``, ``['k']``;
             to a key of a mapping `` key 'k'``.
         make: Returns a value like a given one, but of other parts; None if there is no way.
-        is_ordered: Whether the order of the parts counts.
+        is_ordered: Whether the order of the parts counts. Where it does not, the content begins
+            with the number of the parts of which that is true: attributes may follow.
     """
 
     name: str

@@ -256,17 +256,17 @@ def _read_tuple(canon: Canonicaliser, value: tuple[Any, ...], path: str) -> None
 def read_parts(canon: Canonicaliser, value: Any, path: str) -> None:
     """Add the form of a value by what it consists of."""
     kind = kind_of(value)
-    canon.push(id(type(value)), kind.content(value))
-    if kind.is_ordered:
-        for step, part in kind.parts(value):
-            canonicalise(canon, part, path + step)
-        return
-    # A multiset, since two NaNs of the same bits can both be members of a set.
-    forms = Counter(
-        canon.separate_form(functools.partial(canonicalise, canon, part, path + step))
-        for step, part in kind.parts(value)
-    )
-    canon.push(frozenset(forms.items()))
+    content, parts = kind.content(value), kind.parts(value)
+    members = 0 if kind.is_ordered else content[0]
+    canon.push(id(type(value)), content)
+    if members:  # a multiset, since two NaNs of the same bits can both be members of a set
+        forms = Counter(
+            canon.separate_form(functools.partial(canonicalise, canon, part, path + step))
+            for step, part in parts[:members]
+        )
+        canon.push(frozenset(forms.items()))
+    for step, part in parts[members:]:
+        canonicalise(canon, part, path + step)
 
 
 def _read_parts(canon: Canonicaliser, value: Any, path: str) -> None:

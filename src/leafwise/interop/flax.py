@@ -253,7 +253,7 @@ def _static_differences(target: Any, saved: Any, reader: PortableReader) -> list
     try:
         before = {name: next(iter(texts)) for name, texts in saved.items()}
         shown = {name: format_json(json.loads(text)) for name, text in before.items()}
-    except (AttributeError, TypeError, ValueError, StopIteration) as error:
+    except (AttributeError, TypeError, ValueError, StopIteration, RecursionError) as error:
         kind = type(target).__name__
         msg = f"{kind}: what the state dict says of its statics is damaged\n  got: {got(saved)}"
         raise CheckpointError(msg + _at_path()) from error

@@ -180,8 +180,8 @@ class Handler(_OrbaxHandler):
             try:
                 found = self._arrays.restore(directory, args=arguments)
             except Exception as error:
-                msg = f"{directory}: orbax cannot read the arrays: {type(error).__name__}: {error}"
-                raise CheckpointError(msg) from error
+                what = f"orbax cannot read the arrays: {type(error).__name__}: {error}"
+                raise damaged(str(directory), what) from error
         empty = {path: stored_entry(saved.leaves[path]) for path in saved.leaves.keys() - names}
         return {path: found[name] for path, name in names.items()} | {
             path: np.zeros(entry["shape"], jnp.dtype(entry["dtype"]))

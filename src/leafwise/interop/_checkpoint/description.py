@@ -249,8 +249,6 @@ class _TreeDescriber:
     def _class(self, node: Node, path: str) -> Json:
         """Return the class; with the keys of a dict, unless they are texts in JAX's order."""
         name = class_name(node.cls)
-        if node.cls in _CONTAINERS:
-            name = node.cls.__name__
         keys = node.aux if node.cls in _DICTS else None
         if isinstance(keys, tuple) and len(keys) == 2 and isinstance(keys[1], tuple):  # noqa: PLR2004
             keys = keys[1]  # behind the factory of a defaultdict
@@ -276,7 +274,6 @@ class _TreeDescriber:
             self._static(leaf, path)
 
 
-_CONTAINERS: Final = (list, tuple, dict, type(None))
 _DICTS: Final = (dict, collections.OrderedDict, collections.defaultdict)
 
 

@@ -1,50 +1,50 @@
 """Static values as JSON that means the same in another process.
 
-Two values have equal JSON exactly if they would share a jit cache key: numbers, texts and
-containers by type and content, records by their fields, classes, functions and members of
-enums by the name that leads to them. What has no such name (a lambda, a local function, an
-object that compares by identity) is *opaque*: its JSON names its type, and it is noted.
+Two values have equal JSON exactly if they would share a jit cache key, but for names: classes,
+functions and members of enums are known by the name that leads to them, whatever it leads to.
+The JSON of a value is its class, and the content and parts that `leafwise._objects.parts` finds.
+What has no name (a lambda, a local function, an object that compares by identity) is *opaque*:
+its JSON names its type, and it is noted. An object with its own ``==`` is what it is pickled as.
 """
 
+import collections
 import dataclasses
-import datetime as dt
 import decimal
 import enum
-import fractions
-import functools
 import hashlib
 import json
 import pathlib
 import re
 import types
-import uuid
 import zoneinfo
-from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from leafwise._classes.spec import REDEFINED
-from leafwise._objects.attributes import (
-    attributes,
-    builtin_base,
-    compares_by_identity,
-    record_fields,
-)
+from leafwise._objects.attributes import compares_by_identity, has_generated_eq
 from leafwise._objects.code import find_by_name
 from leafwise._objects.describe import describe
-from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.text import got, shorten
-from leafwise._statics.key import KEY
+from leafwise._objects.parts import Part, kind_of
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import got
+from leafwise._statics.form import consists_of_parts
 
 Json: TypeAlias = Any
 """What `json.dumps` writes: None, bool, int, str, and lists and dicts of these."""
 
-_HOMES: Final = ("jax.numpy", "jax.nn", "jax.nn.initializers", "jax.lax", "jax.random", "jax")
-"""Where JAX's functions are public: their own names lead into its internals, which move."""
+_OF_JAX: Final = (
+    *("jax.numpy", "jax.nn", "jax.nn.initializers", "jax.lax", "jax.random"),
+    *("jax.tree_util", "jax.sharding", "jax"),
+)
+_HOMES: Final = {"jax": _OF_JAX, "jaxlib": _OF_JAX} | {
+    name: (name,) for name in ("leafwise", "numpy", "pathlib")
+}
+"""Where packages are public whose functions and classes have names that move between versions."""
 
 _LONGEST_INT: Final = 64
 """Bits of the longest integers that all readers of JSON keep exactly."""
@@ -55,19 +55,27 @@ def dump(value: Json) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def class_name(kind: type) -> str:
+def class_name(cls: type) -> str:
     """Return ``module:qualname`` of a class, by which another process knows it."""
-    return f"{kind.__module__}:{kind.__qualname__.removesuffix(f' ({REDEFINED})')}"
+    name = name_of(cls) or f"{cls.__module__}:{cls.__qualname__.removesuffix(f' ({REDEFINED})')}"
+    return name.removeprefix("builtins:")
 
 
 def name_of(value: Any) -> str | None:
     """Return the ``module:qualname`` that leads to a function or class, or None."""
-    module: Any = getattr(value, "__module__", None)
-    name: Any = getattr(value, "__qualname__", getattr(value, "__name__", None))
-    if not isinstance(module, str) or not isinstance(name, str):
-        return None
-    homes = (*_HOMES, module) if module.partition(".")[0] == "jax" else (module,)
+    module, name = _names(value)
+    homes = (*_HOMES.get(module.partition(".")[0], ()), module)
     return next((f"{home}:{name}" for home in homes if find_by_name(home, name) is value), None)
+
+
+def _names(value: Any) -> tuple[str, str]:
+    """Return the names that an object says its module and itself have; empty if it does not."""
+    try:
+        module: Any = getattr(value, "__module__", None)
+        name: Any = getattr(value, "__qualname__", getattr(value, "__name__", None))
+    except Exception:  # noqa: BLE001  # whatever a `__getattr__` of the user's raises
+        return "", ""
+    return (module, name) if isinstance(module, str) and isinstance(name, str) else ("", "")
 
 
 class PortableReader:
@@ -82,283 +90,235 @@ class PortableReader:
         self._containing: set[int] = set()
 
     def read(self, value: Any, path: str) -> Json:
-        """Return the JSON of `value`, which stands at `path`."""
-        kind: type = type(value)
-        if value is None or kind is bool or kind is str:
+        """Return the JSON of `value`, which stands at `path`; opaque if it is nested too deeply."""
+        try:
+            return self._read(value, path)
+        except RecursionError:
+            return self._opaque(value, path)
+
+    def _read(self, value: Any, path: str) -> Json:
+        cls: type = type(value)
+        if value is None or cls is bool:
             return value
-        if kind is int:
+        if cls is str:  # two surrogates would be read back as one character
+            return value if _is_unicode(value) else {"str": ascii(value)}
+        if cls is int:
             return value if value.bit_length() < _LONGEST_INT else {"int": hex(value)}
+        if cls in _TEXTS:
+            return _TEXTS[cls](value)
         if id(value) in self._containing:
-            return self.opaque_value(value, path)
+            return self._opaque(value, path)
         self._containing.add(id(value))
         try:
-            reader = _READERS.get(kind)
-            return reader(self, value, path) if reader else self._read_other(value, path)
+            return self._read_other(value, path)
         finally:
             self._containing.discard(id(value))
 
     def _read_other(self, value: Any, path: str) -> Json:
-        for kinds, reader in _BASES:
-            if isinstance(value, kinds):
-                return reader(self, value, path)
-        kind: type = type(value)
-        if (names := record_fields(kind)) is not None:
-            return self.fields(value, path, names)
-        if (base := builtin_base(kind)) is not None:
-            return self._subclass(value, path, base)
+        cls: type = type(value)
+        for bases, read in _WAYS:
+            if issubclass(cls, bases):
+                return read(self, value, path)
+        if cls is tuple:
+            return self._read_all(kind_of(value).parts(value), path)
+        if consists_of_parts(cls) or issubclass(cls, _CONTAINERS):
+            return self._parts(value, path)
         if (name := name_of(value)) is not None:
             return {"name": name}
-        if isinstance(value, Mapping):
-            return {"class": class_name(kind), "items": self.pairs(value, path)}
-        if compares_by_identity(kind):
-            return self.opaque_value(value, path)
-        if dataclasses.is_dataclass(kind):  # its `field(compare=...)` says what counts
-            compared = [field.name for field in dataclasses.fields(kind) if field.compare]
-            return self.fields(value, path, compared)
-        return self._reduced(value, path)
+        if compares_by_identity(cls):
+            return self._opaque(value, path)
+        return self._pickled(value, path)
 
-    def items(self, values: Iterable[Any], path: str) -> list[Json]:
-        """Return the JSON of the items of a sequence."""
-        return [self.read(item, f"{path}[{index}]") for index, item in enumerate(values)]
+    def _read_all(self, parts: Sequence[Part], path: str) -> list[Json]:
+        return [self._read(value, path + step) for step, value in parts]
 
-    def pairs(self, value: Mapping[Any, Any], path: str) -> list[Json]:
-        """Return keys and values in their order, which traced code sees."""
-        return [
-            [self.read(key, f"{path} key {shorten(key, 40)}"), self.read(item, f"{path}[{key!r}]")]
-            for key, item in value.items()
-        ]
+    def _parts(self, value: Any, path: str) -> Json:
+        """Return the JSON of what consists of parts: its class, and what there is of the rest."""
+        kind = kind_of(value)
+        parts = kind.parts(value)
+        content = list(kind.content(value))
+        made: dict[str, Json] = {"class": _class_of(value)}
+        count = content.pop(0) if kind.name in _COUNTED else 0
+        if kind.name in {"dict", "mapping"}:
+            keys, items = (self._read_all(parts[n : n + count], path) for n in (0, count))
+            made["pairs"] = [list(pair) for pair in zip(keys, items, strict=True)]
+            parts = parts[2 * count :]
+        elif not kind.is_ordered:  # in an order that does not depend on hashes
+            made["members"] = sorted(self._read_all(parts[:count], path), key=dump)
+            parts = parts[count:]
+        elif count and parts[0].step == "[0]":
+            made["items"] = self._read_all(parts[:count], path)
+            parts = parts[count:]
+        # The names of attributes stand in the steps to them.
+        for part in reversed(parts):
+            if not content or type(content[-1]) is not str or part.step != f".{content[-1]}":
+                break
+            content.pop()
+        for base, plain, places in _READABLE:
+            if issubclass(type(value), base):
+                content[:places] = plain(value)
+                break
+        if content:
+            made["content"] = self._read(tuple(content), path)
+        if stated := [part for part in parts if part.value is not MISSING]:
+            made["parts"] = self._steps(stated, path)
+        return made
 
-    def members(self, value: AbstractSet[Any], path: str) -> list[Json]:
-        """Return the members of a set in an order that does not depend on hashes."""
-        members = [self.read(item, f"{path}{{{shorten(item, 30)}}}") for item in value]
-        return sorted(members, key=dump)
-
-    def fields(self, value: Any, path: str, names: Iterable[str]) -> Json:
-        """Return a record's class and the fields that have a value."""
-        filled = [name for name in names if name != KEY and hasattr(value, name)]
-        content = {name: self.read(getattr(value, name), f"{path}.{name}") for name in filled}
-        return {"class": class_name(type(value)), "fields": content}
-
-    def state(self, value: Any, path: str) -> dict[str, Json]:
-        """Return the own attributes of an instance of a subclass, if it has any."""
-        own = {name: self.read(item, f"{path}.{name}") for name, item in attributes(value)}
-        return {"attributes": own} if own else {}
+    def _steps(self, parts: Sequence[Part], path: str) -> Json:
+        """Return parts by the steps to them, as a dict where that says all."""
+        steps = [step for step, _ in parts]
+        found = list(zip(steps, self._read_all(parts, path), strict=True))
+        plain = len(set(steps)) == len(steps) and all(map(_is_unicode, steps))
+        return dict(found) if plain else [[ascii(step), part] for step, part in found]
 
     def method(self, value: Any, path: str) -> Json:
         """Return a bound method's receiver and name."""
-        name = value.__name__
+        name = getattr(value, "__name__", "")
         if getattr(value.__self__, name, None) != value:
-            return self.opaque_value(value, path)
-        return {"method": name, "of": self.read(value.__self__, f"{path}.__self__")}
+            return self._opaque(value, path)
+        return {"method": name, "of": self._read(value.__self__, f"{path}.__self__")}
 
     def named(self, value: Any, path: str) -> Json:
         """Return the name that leads to a function, class or module."""
         name = value.__name__ if isinstance(value, types.ModuleType) else name_of(value)
         kind = "type" if isinstance(value, type) else "name"
-        return self.opaque_value(value, path) if name is None else {kind: name}
+        return self._opaque(value, path) if name is None else {kind: name}
 
-    def _subclass(self, value: Any, path: str, base: type) -> Json:
-        names = getattr(type(value), "_fields", None)
-        if base is tuple and names is not None:
-            content = zip(names, tuple.__iter__(value), strict=False)
-            fields = {name: self.read(item, f"{path}.{name}") for name, item in content}
-            made = {"class": class_name(type(value)), "fields": fields}
-        elif base in _DATES or base is decimal.Decimal:
-            made = _READERS[base](self, value, path) | {"class": class_name(type(value))}
-        else:
-            plain = _PLAIN.get(base, base)(value)
-            made = {"class": class_name(type(value)), "value": self.read(plain, path)}
-        return made | self.state(value, path)
+    def member(self, value: enum.Enum, path: str) -> Json:
+        """Return the name of a member of an enum."""
+        kind, name = class_name(type(value)), value._name_
+        if name is None:  # a combination of flags that has no name
+            return {"enum": kind, "value": self._read(value._value_, f"{path}.value")}
+        return {"enum": f"{kind}.{name}"}
 
-    def _reduced(self, value: Any, path: str) -> Json:
+    def dtype(self, value: np.dtype[Any], path: str) -> Json:
+        """Return the repr of a dtype, which says all of one that has no parts."""
+        if (value.metadata, value.names, value.subdtype) != (None, None, None):
+            return self._parts(value, path)
+        # Two types of integers may have one size, and so one repr.
+        is_usual = value.kind not in "iu" or np.dtype(value.name).char == value.char
+        return {"dtype": repr(value)} | ({} if is_usual else {"char": value.char})
+
+    def known(self, value: Any, path: str) -> Json:
+        """Return the JSON of what says by its own names what it is."""
+        read = next(read for base, read in _KNOWN.items() if issubclass(type(value), base))
+        try:
+            content = read(value)
+        except Exception:  # noqa: BLE001  # an array that was deleted, a zone read from a file
+            return self._opaque(value, path)
+        return {"class": _class_of(value), "content": self._read(content, path)}
+
+    def _pickled(self, value: Any, path: str) -> Json:
         """Return what an object with its own ``==`` is pickled as: so its class describes it."""
+        cls: type = type(value)
+        if dataclasses.is_dataclass(cls) and has_generated_eq(cls):
+            compared = [field.name for field in dataclasses.fields(cls) if field.compare]
+            parts = [Part(f".{name}", getattr(value, name)) for name in compared]
+            return {"class": _class_of(value), "parts": self._steps(parts, path)}
         try:
             parts = value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001  # whatever a class that cannot be pickled raises
-            return self.opaque_value(value, path)
+            return self._opaque(value, path)
         if isinstance(parts, str):
-            return {"name": f"{type(value).__module__}:{parts}"}
+            module = getattr(value, "__module__", cls.__module__)
+            leads = find_by_name(module, parts) is value
+            return {"name": f"{module}:{parts}"} if leads else self._opaque(value, path)
         function, arguments, *rest = parts
         state, *items = (*rest, None, None, None)[:3]
         if isinstance(state, dict):  # by name: the order in which they were set does not count
             state = {name: state[name] for name in sorted(state, key=str)}
-        parts = (function, tuple(arguments), state, *(each and tuple(each) for each in items))
-        return {"class": class_name(type(value)), "pickled": self.items(parts, path)}
+        made = (function, tuple(arguments), state, *(each and tuple(each) for each in items))
+        return {"class": class_name(cls), "pickled": self._read(made, path)}
 
-    def opaque_value(self, value: Any, path: str) -> Json:
+    def _opaque(self, value: Any, path: str) -> Json:
         """Note that a value has no description; return its type."""
         self.opaque.append((path, got(value)))
-        kind = class_name(type(value))
-        name: Any = getattr(value, "__qualname__", None)
-        named = isinstance(name, str) and isinstance(getattr(value, "__module__", None), str)
-        return {"opaque": kind} | ({"name": f"{value.__module__}:{name}"} if named else {})
+        module, name = _names(value)
+        named = {"name": f"{module}:{name}"} if name else {}
+        return {"opaque": class_name(type(value))} | named
 
 
-_PLAIN: Final[dict[type, Callable[[Any], Any]]] = {
-    # The builtins' own methods: a subclass may have overridden the conversion.
-    str: str.__str__,
-    bytes: lambda value: bytes.__getitem__(value, slice(None)),
-    int: int.__int__,
-    float: float.__float__,
-    complex: complex.__complex__,
-    tuple: lambda value: tuple[Any, ...](tuple.__iter__(value)),
-    frozenset: lambda value: frozenset[Any](frozenset.__iter__(value)),
-}
-_DATES: Final = (dt.datetime, dt.date, dt.time)
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _text(name: str) -> Callable[[PortableReader, Any, str], Json]:
-    return lambda _reader, value, _path: {name: str(value)}
+def _class_of(value: Any) -> str:
+    """Return the class of a value, by what it is called whatever version there is of it."""
+    if isinstance(value, jax.Array):
+        return "jax:Array"
+    return "numpy:dtype" if isinstance(value, np.dtype) else class_name(type(value))
 
 
-def _date(reader: PortableReader, value: Any, path: str) -> Json:
-    kind: Any = next(base for base in _DATES if issubclass(type(value), base))
-    zone = getattr(value, "tzinfo", None)
-    naive: Any = value if zone is None else value.replace(tzinfo=None)
-    made: dict[str, Json] = {"class": class_name(kind), "value": kind.isoformat(naive)}
-    if getattr(value, "fold", 0):
-        made["fold"] = 1
-    if zone is not None:
-        made["tzinfo"] = reader.read(zone, f"{path}.tzinfo")
-    return made
-
-
-def _timezone(_reader: PortableReader, value: dt.timezone, _path: str) -> Json:
-    return {"timezone": [str(value.utcoffset(None)), value.tzname(None)]}
-
-
-def _partial(reader: PortableReader, value: functools.partial[Any], path: str) -> Json:
-    named = value.keywords.items()
-    made = {
-        "partial": reader.read(value.func, f"{path}.func"),
-        "args": [reader.read(item, f"{path}.args[{i}]") for i, item in enumerate(value.args)],
-        "keywords": [
-            [name, reader.read(item, f"{path}.keywords[{name!r}]")] for name, item in named
-        ],
-    }
-    if type(value) is not functools.partial:
-        made["class"] = class_name(type(value))
-    return made | reader.state(value, path)
-
-
-def _enum(reader: PortableReader, value: enum.Enum, path: str) -> Json:
-    name: Any = value.name
-    kind = class_name(type(value))
-    if name is None:  # a combination of flags that has no name
-        return {"enum": kind, "value": reader.read(value.value, f"{path}.value")}
-    return {"enum": f"{kind}.{name}"}
-
-
-def _generic(reader: PortableReader, value: np.generic, path: str) -> Json:
-    made: dict[str, Json] = {"class": class_name(type(value)), "value": str(value)}
-    if value.dtype.char not in "gG":  # long doubles have padding behind
-        made |= {"dtype": repr(value.dtype), "bytes": value.tobytes().hex()}
-    return made | reader.state(value, path)
-
-
-def _array(reader: PortableReader, value: Any, path: str) -> Json:
-    try:
-        plain = np.asarray(value).view(np.ndarray)
-    except Exception:  # noqa: BLE001  # a PRNG key, a tracer, an array that was deleted
-        return reader.opaque_value(value, path)
-    if plain.dtype.hasobject:
-        return reader.opaque_value(value, path)
-    digest = hashlib.sha256(plain.tobytes()).hexdigest()
-    shape = list(plain.shape)
-    kind = class_name(jax.Array if isinstance(value, jax.Array) else type(value))
-    return {"class": kind, "dtype": repr(plain.dtype), "shape": shape, "sha256": digest}
-
-
-def _dtype(reader: PortableReader, value: np.dtype[Any], path: str) -> Json:
-    made: dict[str, Json] = {"dtype": repr(value)}
-    if value.isalignedstruct:
-        made["aligned"] = True
-    if value.metadata is not None:
-        made["metadata"] = reader.pairs(value.metadata, f"{path}.metadata")
-    return made
-
-
-def _partition_spec(reader: PortableReader, value: jax.sharding.PartitionSpec, path: str) -> Json:
-    # By its own names: what JAX pickles of it differs from version to version.
-    made: dict[str, Json] = {"PartitionSpec": reader.items(tuple(value), path)}
-    for name in ("unreduced", "reduced"):
-        if axes := getattr(value, name, None):
-            made[name] = reader.members(axes, f"{path}.{name}")
-    return made
-
-
-def _abstract(reader: PortableReader, value: jax.ShapeDtypeStruct, path: str) -> Json:
-    # By its own names: what JAX pickles of it differs from version to version.
-    made: dict[str, Json] = {
-        "ShapeDtypeStruct": list(value.shape),
-        "dtype": str(value.dtype),
-        "weak": bool(value.weak_type),
-    }
-    if value.sharding is not None:
-        made["sharding"] = reader.read(value.sharding, f"{path}.sharding")
-    return made
-
-
-def _timedelta(_reader: PortableReader, value: dt.timedelta, _path: str) -> Json:
-    return {"timedelta": [value.days, value.seconds, value.microseconds]}
-
-
-def _float(_reader: PortableReader, value: float, _path: str) -> Json:
-    return {"float": describe(value)}
-
-
-def _complex(_reader: PortableReader, value: complex, _path: str) -> Json:
-    return {"complex": [describe(value.real), describe(value.imag)]}
-
-
-def _slice(reader: PortableReader, value: slice, path: str) -> Json:
-    return {"slice": reader.items((value.start, value.stop, value.step), path)}
-
-
-_READERS: Final[dict[type, Callable[[PortableReader, Any, str], Json]]] = {
-    float: _float,
-    complex: _complex,
-    bytes: lambda _reader, value, _path: {"bytes": repr(value)},
-    type(...): lambda _reader, _value, _path: {"name": "builtins:Ellipsis"},
-    type(NotImplemented): lambda _reader, _value, _path: {"name": "builtins:NotImplemented"},
-    tuple: PortableReader.items,
-    list: lambda reader, value, path: {"list": reader.items(value, path)},
-    dict: lambda reader, value, path: {"dict": reader.pairs(value, path)},
-    set: lambda reader, value, path: {"set": reader.members(value, path)},
-    frozenset: lambda reader, value, path: {"frozenset": reader.members(value, path)},
-    FrozenMapping: lambda reader, value, path: {"FrozenMapping": reader.pairs(value, path)},
-    range: lambda _reader, value, _path: {"range": [value.start, value.stop, value.step]},
-    slice: _slice,
-    types.MethodType: PortableReader.method,
-    BoundMethod: PortableReader.method,
-    dt.datetime: _date,
-    dt.date: _date,
-    dt.time: _date,
-    dt.timedelta: _timedelta,
-    dt.timezone: _timezone,
-    decimal.Decimal: _text("Decimal"),
-    fractions.Fraction: _text("Fraction"),
-    uuid.UUID: _text("UUID"),
+_TEXTS: Final[dict[type, Callable[[Any], Json]]] = {
+    float: lambda value: {"float": describe(value)},
+    complex: lambda value: {"complex": [describe(value.real), describe(value.imag)]},
+    bytes: lambda value: {"bytes": repr(value)},
+    type(...): lambda _: {"name": "builtins:Ellipsis"},
+    type(NotImplemented): lambda _: {"name": "builtins:NotImplemented"},
 }
 
-# For types with subclasses, in the order in which they are tried.
-_BASES: Final[tuple[tuple[Any, Callable[[PortableReader, Any, str], Json]], ...]] = (
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _array(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    """Return what is short of an array; its dtype is a part of it, and so are objects."""
+    plain = value.view(np.ndarray)
+    return (plain.shape, *(() if plain.dtype.hasobject else (_digest(plain.tobytes()),)))
+
+
+def _jax_array(value: jax.Array) -> tuple[Any, ...]:
+    is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    data = np.asarray(jax.random.key_data(value) if is_key else value)
+    return str(value.dtype), value.shape, jax.typeof(value).weak_type, _digest(data.tobytes())
+
+
+def _partition_spec(value: jax.sharding.PartitionSpec) -> tuple[Any, ...]:
+    pairs = [(name, getattr(value, name, None)) for name in ("unreduced", "reduced")]
+    return (tuple(value), *[(name, frozenset(axes)) for name, axes in pairs if axes])
+
+
+def _zone(value: zoneinfo.ZoneInfo) -> tuple[Any, ...]:
+    if value.key is None:
+        msg = "it was read from a file"
+        raise TypeError(msg)
+    return (value.key,)
+
+
+# By their own names where what is inside, or is pickled, differs from version to version.
+_KNOWN: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
+    jax.Array: _jax_array,
+    pathlib.PurePath: lambda value: (str(value),),
+    zoneinfo.ZoneInfo: _zone,
+    re.Pattern: lambda value: (value.pattern, value.flags),
+    jax.sharding.PartitionSpec: _partition_spec,
+    jax.ShapeDtypeStruct: lambda value: (
+        *(value.shape, str(value.dtype), bool(value.weak_type), value.sharding),
+    ),
+}
+
+_WAYS: Final[tuple[tuple[Any, Callable[[PortableReader, Any, str], Json]], ...]] = (
     ((type, types.FunctionType, types.ModuleType), PortableReader.named),
-    (enum.Enum, _enum),
-    (np.generic, _generic),
-    (np.dtype, _dtype),
-    ((StaticArray, np.ndarray, jax.Array), _array),
-    (functools.partial, _partial),
-    (
-        (pathlib.PurePath, zoneinfo.ZoneInfo),
-        lambda _, value, __: {"class": class_name(type(value)), "value": str(value)},
-    ),
-    (
-        re.Pattern,
-        lambda reader, value, path: {"re": [reader.read(value.pattern, path), value.flags]},
-    ),
-    (jax.sharding.PartitionSpec, _partition_spec),
-    (jax.ShapeDtypeStruct, _abstract),
+    (enum.Enum, PortableReader.member),
+    ((types.MethodType, BoundMethod), PortableReader.method),
+    (np.dtype, PortableReader.dtype),
+    (tuple(_KNOWN), PortableReader.known),
+)
+
+_CONTAINERS: Final = (
+    *(list, dict, set, bytearray, collections.deque, types.MappingProxyType, np.ndarray),
+)
+_COUNTED: Final = {"tuple", "list", "deque", "set", "frozenset", "dict", "mapping"}
+"""The kinds whose content begins with the number of their items."""
+
+# What says the same as so many items of the content, and is readable.
+_READABLE: Final[tuple[tuple[type, Callable[[Any], tuple[Any, ...]], int], ...]] = (
+    (np.ndarray, _array, 3),
+    (np.generic, lambda value: (str(value),), 0),
+    (float, lambda value: (float.__float__(value),), 1),
+    (complex, lambda value: (complex.__complex__(value),), 2),
+    (decimal.Decimal, lambda value: (decimal.Decimal.__str__(value),), 1),
 )
 
 
@@ -370,12 +330,17 @@ def parts_of(value: Json) -> list[tuple[str, str, Json]]:
     if isinstance(value, list):
         items: list[Any] = value
         return [("", f"[{index}]", item) for index, item in enumerate(items)]
-    if isinstance(value, dict) and value.keys() == {"FrozenMapping"}:
-        return [(dump(key), f"[{format_json(key)}]", item) for key, item in value["FrozenMapping"]]
-    if isinstance(value, dict) and value.keys() == {"class", "fields"}:
-        fields = [(key, f".{key}", item) for key, item in sorted(value["fields"].items())]
-        return [(f"class {value['class']}", "", None), *fields]
-    return []
+    if not isinstance(value, dict) or "class" not in value:
+        return []
+    rest: dict[str, Any] = dict(value)
+    try:
+        parts = [("", f"[{n}]", item) for n, item in enumerate(rest.pop("items", []))]
+        parts += [(dump(key), f"[{format_json(key)}]", item) for key, item in rest.pop("pairs", [])]
+        if isinstance(rest.get("parts"), dict):
+            parts += [(step, step, part) for step, part in rest.pop("parts").items()]
+    except (TypeError, ValueError):  # not one of ours
+        return []
+    return [(dump(rest), "", None), *parts]
 
 
 def format_both(one: Json, other: Json) -> tuple[str, str]:
@@ -393,16 +358,27 @@ def format_json(value: Json) -> str:
     if not isinstance(value, dict):
         return repr(value)
     content: dict[str, Any] = dict(value)
-    if "opaque" in content:
-        return f"opaque {content.get('name', content['opaque'])}"
-    if len(content) == 1:
-        ((kind, only),) = content.items()
-        if kind in {"FrozenMapping", "dict"}:
-            inside = ", ".join(f"{format_json(key)}: {format_json(item)}" for key, item in only)
-            return f"{kind}({{{inside}}})"
-        if kind in {"float", "int", "bytes", "name", "type", "enum", "dtype"}:
-            return str(only)
-        return f"{kind}{format_json(only) if isinstance(only, list) else f'({format_json(only)})'}"
-    name = content.pop("class", "")
-    content |= content.pop("fields", {})
-    return f"{name}({', '.join(f'{key}={format_json(item)}' for key, item in content.items())})"
+    try:
+        if "opaque" in content:
+            return f"opaque {content.get('name', content['opaque'])}"
+        if "class" not in content:
+            kind, only = next(iter(content.items()))
+            return str(only) if len(content) == 1 else f"{kind}{dump(content)}"
+        return _format_parts(content.pop("class"), content)
+    except (TypeError, ValueError, AttributeError, StopIteration):  # not one of ours
+        return dump(value)
+
+
+def _format_parts(name: Any, content: dict[str, Any]) -> str:
+    given = [format_json(item) for item in content.pop("content", [])]
+    given += [format_json(item) for item in content.pop("items", [])]
+    if "pairs" in content:
+        pairs = [f"{format_json(key)}: {format_json(item)}" for key, item in content.pop("pairs")]
+        given.append(f"{{{', '.join(pairs)}}}")
+    if "members" in content:
+        given.append(f"{{{', '.join(map(format_json, content.pop('members')))}}}")
+    if isinstance(content.get("parts"), dict):
+        parts = content.pop("parts").items()
+        given += [f"{step.removeprefix('.')}={format_json(part)}" for step, part in parts]
+    given += [f"{kind}={format_json(item)}" for kind, item in content.items()]
+    return f"{name}({', '.join(given)})"
