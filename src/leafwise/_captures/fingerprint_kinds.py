@@ -315,10 +315,10 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
         return Fingerprinted(ByWeakId(value), identity_check(value), reason)
     wrapped = wrapped_by(value) if callable(value) else None
     if wrapped is not None:  # what JAX makes of a function
-        inner = self.fingerprint(wrapped)
-        return combine(
-            Form(_class_form(kind), ("",), (inner.form,)), identity_check(value), [inner]
-        )
+        inner, is_it = self.fingerprint(wrapped), identity_check(value)
+        inside = check_of(inner, wrapped)
+        found = Form(_class_form(kind), ("",), (inner.form,))
+        return combine(found, lambda now: is_it(now) and inside(now.__wrapped__), [inner])
     held = stored_attributes(value)
     fields = _fields_of_node(kind)
     if fields and all(name in fields or name.startswith("__") for name in held):

@@ -289,12 +289,12 @@ def parts_check(
         parts: Their fingerprints.
         parts_of: Returns the parts of a value.
     """
-    own, count = identity_check(value), len(items)
+    own, count, kind = identity_check(value), len(items), type(value)
     plain = [(n, item) for n, item in enumerate(items) if parts[n].same is None]
     others = [(n, part.same) for n, part in enumerate(parts) if part.same is not None]
 
     def same(now: Any) -> bool:
-        if not own(now):
+        if type(now) is not kind or not own(now):  # `__class__` can be assigned
             return False
         found = parts_of(now)
         if len(found) != count:
