@@ -226,7 +226,7 @@ def of_a_method_in_a_scan() -> tuple[Any, Change]:
 
 def of_a_while() -> tuple[Any, Change]:
     held = Held(2.0)
-    smaller, step = lambda c: c[0] < held.value, lambda c: c + held.value  # noqa: E731
+    smaller, step = lambda c: c[0] < held.value, lambda c: c + held.value
 
     def function(x: Any) -> Any:
         return jax.lax.while_loop(smaller, step, x) + held.value
@@ -236,7 +236,7 @@ def of_a_while() -> tuple[Any, Change]:
 
 def of_a_cond() -> tuple[Any, Change]:
     held = Held(2.0)
-    one, other = lambda x: x * held.value, lambda x: x - held.value  # noqa: E731
+    one, other = lambda x: x * held.value, lambda x: x - held.value
 
     def function(x: Any) -> Any:
         return jax.lax.cond(x[0] > 0, one, other, x) + held.value

@@ -246,7 +246,7 @@ PLACES: Final[dict[str, Callable[[Random, str], Place]]] = {
         "NAME",
         ("NAME = jnp.full(2, 2.0)", "2.0"),
         ("NAME = jnp.full(2, 0.5)", "0.5"),
-        ("NAME = jnp.full(2, 2.0) + 0", "2.0 and weak"),
+        ("NAME = jnp.full(2, 2.0, jnp.float32)", "2.0 and not weak"),
     ),
     "key that may be missing": _listed(
         "NAME = {}\ndef get_NAME():\n    try:\n        k = NAME['a']\n"
@@ -373,7 +373,8 @@ PLACES: Final[dict[str, Callable[[Random, str], Place]]] = {
         (OTHER, None),
     ),
     "singledispatch": _listed(
-        "@functools.singledispatch\ndef NAME(k):\n    return 2.0\nkept_NAME = NAME.dispatch(object)",
+        "@functools.singledispatch\ndef NAME(k):\n    return 2.0\n"
+        "kept_NAME = NAME.dispatch(object)",
         "NAME(1)",
         ("NAME.register(object, kept_NAME)", "2.0"),
         ("NAME.register(object, lambda k: 3.0)", "3.0"),
@@ -406,7 +407,9 @@ WAYS: Final[dict[str, str]] = {
         "def yes_NAME(x):\n    return EXPR\n"
         "def NAME(x):\n    return jax.lax.cond(x[0] < 99, yes_NAME, lambda x: x, x)"
     ),
-    "inner": "def NAME(x):\n    def inner(y):\n        x = y\n        return EXPR\n    return inner(x)",
+    "inner": (
+        "def NAME(x):\n    def inner(y):\n        x = y\n        return EXPR\n    return inner(x)"
+    ),
     "inner jit": "def NAME(x):\n    return jax.jit(lambda x: EXPR)(x)",
     "comprehension": "def NAME(x):\n    return [EXPR for _ in range(1)][0]",
     "method": (

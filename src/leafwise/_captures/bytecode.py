@@ -41,6 +41,7 @@ class Usage(Enum):
     """It is asked whether it is one object with another value, the only one in `Read.given`."""
     PRESENT = "present"
     """It is asked whether it is there: ``hasattr(config, 'rate')``, ``'rate' in config``."""
+    RETURNED = "returned"
 
 
 class Item(NamedTuple):
@@ -183,7 +184,7 @@ ENDS: Final = frozenset(
 )
 POPS: Final = frozenset(
     {
-        *("STORE_NAME", "RETURN_VALUE", "RAISE_VARARGS", "LIST_APPEND", "SET_ADD"),
+        *("STORE_NAME", "RAISE_VARARGS", "LIST_APPEND", "SET_ADD"),
         *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD", "DELETE_ATTR"),
         *("DELETE_SUBSCR", "END_FOR", "END_SEND", "POP_EXCEPT", "POP_ITER", "STORE_SLICE"),
         *("IMPORT_STAR", "PRINT_EXPR", "RERAISE"),
@@ -249,6 +250,8 @@ class _BytecodeFollower:
             self._merge(arrived)
         self._use_pending(instruction)
         name = instruction.opname
+        if name == "RETURN_VALUE":
+            self.use(self.pop(), Usage.RETURNED)
         if name in NO_EFFECT:
             return
         if instruction.opcode in JUMPS:

@@ -22,7 +22,7 @@ from leafwise._captures.fingerprint_kinds import fingerprint, int_as_float, name
 from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
 from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._captures.walk import Binding, bindings_and_callables
-from leafwise._objects.attributes import wrapped_by
+from leafwise._objects.attributes import is_tree
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
@@ -153,12 +153,11 @@ def _capture_state(
     """Return what a fingerprint keeps of a capture, and the fingerprint of its value."""
     if value is MISSING:
         return CaptureState((), (), "nothing", _line_of(binding), ""), Fingerprinted(())
-    # What a captured function reads in turn are captures of their own.
-    closures = type(value) is not types.FunctionType and wrapped_by(value) is None
     found = int_as_float(value) if _is_written_in_place(binding) else value
-    whole = small = fingerprint(found, closures=closures)
+    called = binding.is_called or not is_tree(found)
+    whole = small = fingerprint(found, called=called)
     if large and small.is_cut:
-        whole = fingerprint(found, large=True, closures=closures)
+        whole = fingerprint(found, large=True, called=called)
     hidden = whole.hidden or (_LARGE if whole.is_cut else "")
     more = whole.form if large else None
     return CaptureState(small.form, more, describe_value(value), _line_of(binding), hidden), whole
@@ -300,7 +299,7 @@ def _format_plain(form: Any) -> str:
             return shorten(value, 80) if kind in PLAIN else str(value)
         case (type() as kind, str(), bytes() as data) if issubclass(kind, np.generic):
             return shorten(np.frombuffer(data, np.dtype(kind))[0])
-        case (_, np.dtype() as dtype, tuple() as shape, bytes() as data):
+        case (_, np.dtype() as dtype, tuple() as shape, bytes() as data, *_):
             return _format_numpy(dtype, shape, data)
         case ((str(), str() as name), str() as member):
             return f"{name}.{member}"

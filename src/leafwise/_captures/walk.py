@@ -155,6 +155,7 @@ class CaptureSite:
     reader: Callable[..., Any]
     line: int
     is_written: bool
+    is_called: bool
     readers: dict[int, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
 
@@ -280,6 +281,11 @@ class CaptureWalk:
             question = self._question(function, read, given)
             if question is not None:
                 self._add(question, function, read.line, is_written=False)
+                return
+            read = dataclasses.replace(read, usage=Usage.READ)
+        if read.usage is Usage.RETURNED:
+            own = function.__name__ == "__get__" and read.name == _first_parameter(function)
+            if own and not read.steps:  # a descriptor returns itself if it is read of the class
                 return
             read = dataclasses.replace(read, usage=Usage.READ)
         passed = read.given or Given()
@@ -578,9 +584,9 @@ class CaptureWalk:
         if hides(value):
             self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
             return
-        is_called = usage is Usage.CALLED and is_object(value) and has_own_call(value)
-        if not is_called:
-            self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
+        is_called = usage is Usage.CALLED
+        if not (is_called and is_object(value) and has_own_call(value)):
+            self._add(place, reader, line, is_written=usage is Usage.WRITTEN, is_called=is_called)
         if call is not None and self._can_follow(value):
             self._next.append(_ToEnter(value, place, *call.follow()))
         elif usage is not Usage.WRITTEN:
@@ -622,16 +628,24 @@ class CaptureWalk:
             self._next.append(_ToEnter(type(value), None, (type(value),)))
 
     def _add(
-        self, place: CapturedPlace, reader: Callable[..., Any], line: int, *, is_written: bool
+        self,
+        place: CapturedPlace,
+        reader: Callable[..., Any],
+        line: int,
+        *,
+        is_written: bool,
+        is_called: bool = False,
     ) -> None:
         key = (*place.key, place.steps)
         known = self._known.get(key)
         if known is None:
-            self._known[key] = known = CaptureSite(place, reader, line, is_written)
+            self._known[key] = known = CaptureSite(place, reader, line, is_written, is_called)
             self.found.append(known)
         elif known.is_written and not is_written:
             known.reader, known.line, known.is_written = reader, line, False
+            known.is_called = is_called
         if not is_written:
+            known.is_called = known.is_called and is_called
             known.readers[id(reader)] = reader
 
 
@@ -706,6 +720,7 @@ class Binding:
         line: The line of the first read in the file of `function`; 0 if there is none.
         is_written: Whether the code only writes to it, or only calls what changes it and
             drops the answer: ``traces.append(x)``, ``counter += 1``.
+        is_called: Whether the code only calls it.
         place: Where to look.
         readers: All that read it, and do not only write to it.
     """
@@ -715,6 +730,7 @@ class Binding:
     holder: BoundIn
     line: int
     is_written: bool
+    is_called: bool
     place: CapturedPlace
     readers: tuple[Callable[..., Any], ...]
 
@@ -766,6 +782,6 @@ def _named(found: list[CaptureSite]) -> list[Binding]:
         taken[key] = taken.get(key, 0) + 1
         name = place.name if taken[key] == 1 else f"{place.name} ({taken[key]})"
         line, readers = each.line, tuple(each.readers.values())
-        binding = Binding(name, each.reader, place.holder, line, each.is_written, place, readers)
-        bindings.append(binding)
+        uses = each.is_written, each.is_called
+        bindings.append(Binding(name, each.reader, place.holder, line, *uses, place, readers))
     return bindings

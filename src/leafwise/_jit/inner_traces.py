@@ -17,7 +17,7 @@ import jax
 
 from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, changed
 from leafwise._captures.fingerprinter import ByWeakId
-from leafwise._jax.compat import clear_checkpoint_traces
+from leafwise._jax.compat import clear_derived_traces
 from leafwise._jit.callee import function_behind
 from leafwise._locks import new_lock
 from leafwise._objects.attributes import in_class, is_bound_method, is_installed, wrapped_by
@@ -122,7 +122,7 @@ def forget_traces(readers: Iterable[Callable[..., Any]], current: FingerprintedF
     """Let JAX forget the traces of some functions, and of what was jitted to call them."""
     readers = list(readers)
     wanted = set(map(id, readers))
-    clear_checkpoint_traces()
+    clear_derived_traces()
     for reader in readers:
         with contextlib.suppress(Exception):  # an object without a hash
             jitted: Any = _JAX_JIT(reader)

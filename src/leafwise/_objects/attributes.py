@@ -203,12 +203,6 @@ def names_and_values(value: Any) -> list[Any]:
     return [*[name for name, _ in stored], *[item for _, item in stored]]
 
 
-def steps_of_values(value: Any) -> tuple[str, ...]:
-    """Return the steps to what `names_and_values` returns: names have none."""
-    names = sorted(map(str, stored_attributes(value)))
-    return (*[""] * len(names), *[f".{name}" for name in names])
-
-
 def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> list[Any]:
     """Return names and values of the ``__dict__``, and the values of slots, in a fixed order."""
     own = dict_of(value)
