@@ -214,7 +214,7 @@ READS: dict[str, tuple[Any, dict[str, str]]] = {
     "item": (lambda x: x * SETTINGS["rate"], {"SETTINGS['rate']": "literal"}),
     "items": (lambda x: x * SETTINGS["layers"][0], {"SETTINGS['layers'][0]": "constant"}),
     "unknown item": (lambda x: SETTINGS[x], {"SETTINGS": "pytree"}),
-    "missing item": (lambda x: x * SETTINGS["no"], {"SETTINGS": "pytree"}),
+    "missing item": (lambda x: x * SETTINGS["no"], {"SETTINGS['no']": "static"}),
     "attribute of an array": (lambda x: x * TABLE.T, {"TABLE": "constant"}),
     "function": (outer, {"rated": "function", "CONFIG.rate": "literal", "RATE": "literal"}),
     "method": (
@@ -695,7 +695,7 @@ PRECISE: dict[str, tuple[Any, set[str]]] = {
     "get of what is not there": (lambda: SEEN.get("no"), {"SEEN['no']"}),
     "get of a name": (lambda x: SEEN.get(x), {"SEEN"}),
     "get of the user's": (lambda: ODD.get("a"), {"ODD.get", "RATE", "COUNTER"}),
-    "in": (lambda x: x if "rate" in SEEN else 0, {"SEEN['rate']"}),
+    "in": (lambda x: x if "rate" in SEEN else 0, {"'rate' in SEEN"}),
     "in a text": (lambda x: x if "r" in TEXT else 0, {"TEXT"}),
     "type": (ODD.by_class, {"self.__class__.level", "self.__class__.steps['n']"}),
     "super": (

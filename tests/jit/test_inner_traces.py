@@ -135,3 +135,184 @@ def test_what_the_trace_itself_writes() -> None:
         assert np.array_equal(jitted(ONES), [2, 2])
     schedule = make()
     assert np.array_equal(jitted(ONES), [2, 2])
+
+
+Change = Callable[[Any], None]
+
+
+class Held:
+    """Something that can be assigned to."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def times(self, x: Any) -> Any:
+        return x * self.value
+
+
+def shared_with_a_jitted_helper() -> tuple[Any, Change]:
+    value = 2.0
+    helper = jax.jit(lambda x: x * value)
+
+    def change(new: Any) -> None:
+        nonlocal value
+        value = new
+
+    return lambda x: helper(x) + x * value, change
+
+
+def shared_by_two_helpers() -> tuple[Any, Change]:
+    held = Held(2.0)
+    one, other = jax.jit(lambda x: x * held.value), jax.jit(lambda x: x + held.value)
+    return lambda x: one(x) + other(x) + one(x + 1), functools.partial(setattr, held, "value")
+
+
+def nested_helpers() -> tuple[Any, Change]:
+    held = Held(2.0)
+    inner = jax.jit(lambda x: x * held.value)
+    middle = jax.jit(lambda x: inner(x) + 1)
+    return lambda x: middle(x) + x * held.value, functools.partial(setattr, held, "value")
+
+
+def through_a_partial() -> tuple[Any, Change]:
+    held = Held(2.0)
+    helper = jax.jit(functools.partial(lambda h, x: h.times(x), held))
+    return lambda x: helper(x) + held.value, functools.partial(setattr, held, "value")
+
+
+def through_a_method() -> tuple[Any, Change]:
+    held = Held(2.0)
+    helper = jax.jit(held.times)
+    return lambda x: helper(x) + held.value, functools.partial(setattr, held, "value")
+
+
+def through_containers() -> tuple[Any, Change]:
+    held = Held(2.0)
+    every = {"a": [(jax.jit(lambda x: x * held.value),)]}
+    space = types.SimpleNamespace(every=every)
+
+    def function(x: Any) -> Any:
+        for each in space.every["a"]:
+            x = each[0](x)
+        return x + held.value
+
+    return function, functools.partial(setattr, held, "value")
+
+
+def of_a_scan() -> tuple[Any, Change]:
+    held = Held(2.0)
+
+    def body(c: Any, _: Any) -> Any:
+        return c * held.value, None
+
+    def function(x: Any) -> Any:
+        return jax.lax.scan(body, x, None, length=1)[0] + held.value
+
+    return function, functools.partial(setattr, held, "value")
+
+
+def of_a_method_in_a_scan() -> tuple[Any, Change]:
+    class Cell(Held):
+        def body(self, c: Any, _: Any) -> Any:
+            return c * self.value, None
+
+    held = Cell(2.0)
+
+    def function(x: Any) -> Any:
+        return jax.lax.scan(held.body, x, None, length=1)[0] + held.value
+
+    return function, functools.partial(setattr, held, "value")
+
+
+def of_a_while() -> tuple[Any, Change]:
+    held = Held(2.0)
+    smaller, step = lambda c: c[0] < held.value, lambda c: c + held.value
+
+    def function(x: Any) -> Any:
+        return jax.lax.while_loop(smaller, step, x) + held.value
+
+    return function, functools.partial(setattr, held, "value")
+
+
+def of_a_cond() -> tuple[Any, Change]:
+    held = Held(2.0)
+    one, other = lambda x: x * held.value, lambda x: x - held.value
+
+    def function(x: Any) -> Any:
+        return jax.lax.cond(x[0] > 0, one, other, x) + held.value
+
+    return function, functools.partial(setattr, held, "value")
+
+
+def of_a_checkpoint() -> tuple[Any, Change]:
+    held = Held(2.0)
+    helper = jax.checkpoint(lambda x: x * held.value)
+    return lambda x: helper(x) + held.value, functools.partial(setattr, held, "value")
+
+
+def of_a_custom_rule() -> tuple[Any, Change]:
+    held = Held(2.0)
+    helper = jax.custom_jvp(lambda x: x * held.value)
+    helper.defjvp(lambda p, t: (p[0] * held.value, t[0] * held.value))
+    jitted = jax.jit(helper)
+
+    def function(x: Any) -> Any:
+        return jax.grad(lambda y: jitted(y).sum())(x) + helper(x) + held.value
+
+    return function, functools.partial(setattr, held, "value")
+
+
+def under_transformations() -> tuple[Any, Change]:
+    held = Held(2.0)
+    helper = jax.jit(lambda x: x * held.value)
+
+    def function(x: Any) -> Any:
+        slope = jax.grad(lambda y: helper(y).sum())(x)
+        return jax.vmap(helper)(x) + slope + held.value
+
+    return function, functools.partial(setattr, held, "value")
+
+
+def of_an_argument() -> tuple[Any, Change]:
+    held = Held(2.0)
+
+    def step(it: Any, x: Any) -> Any:
+        return x * it.value
+
+    helper = jax.jit(lambda x: step(held, x))
+    return lambda x: helper(x) + held.value, functools.partial(setattr, held, "value")
+
+
+SHARED = {
+    each.__name__: each
+    for each in (
+        *(shared_with_a_jitted_helper, shared_by_two_helpers, nested_helpers, through_a_partial),
+        *(through_a_method, through_containers, of_a_scan, of_a_method_in_a_scan, of_a_while),
+        *(of_a_cond, of_a_checkpoint, of_a_custom_rule, under_transformations, of_an_argument),
+    )
+}
+
+
+@pytest.mark.hazard
+@pytest.mark.parametrize("why", ["the change", "another shape", "another function", "another jit"])
+@pytest.mark.parametrize("make", SHARED.values(), ids=SHARED)
+def test_a_capture_of_several_functions(make: Callable[[], tuple[Any, Change]], why: str) -> None:
+    """All traces of old values go, whichever function reads them first, and why it is traced."""
+    function, change = make()
+    fresh = jit(function, stale="retrace")
+    fresh(ONES)
+    if why == "another jit":
+        jax.jit(lambda x: function(x) * 1)(jnp.ones(3))
+    change(3.0)
+    with jax.disable_jit():
+        wanted = [function(ONES), function(jnp.ones(3))]
+    if why == "another function":
+        assert np.array_equal(jit(lambda x: function(x))(ONES), wanted[0])
+    if why != "the change":
+        assert np.array_equal(fresh(jnp.ones(3)), wanted[1])
+    assert np.array_equal(fresh(ONES), wanted[0])
+    strict = jit(function, stale="raise")
+    assert np.array_equal(strict(ONES), wanted[0])
+    change(3.5)
+    with pytest.raises(lw.errors.StaleCaptureError, match=r"was 3\.0 .* is 3\.5 now"):
+        strict(ONES)

@@ -114,7 +114,7 @@ def of_settings() -> tuple[Any, Change, str]:
 
 def of_settings_used_whole() -> tuple[Any, Change, str]:
     settings = Settings([Settings()])
-    read: Any = lambda s: s.rate[0].rate  # noqa: E731
+    read: Any = lambda s: copy.copy(s).rate[0].rate  # noqa: E731
     change: Change = lambda: setattr(settings.rate[0], "rate", 2.0)  # noqa: E731
     return lambda x: x * read(settings), change, "settings"
 

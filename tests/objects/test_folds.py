@@ -6,6 +6,7 @@ import jax
 import pytest
 
 import leafwise as lw
+from leafwise._captures.fingerprint_kinds import fingerprint
 from leafwise._compare.fixes import first_difference
 from leafwise._objects.parts import kind_of
 from leafwise._statics.hash_nodes import hash_node_of
@@ -86,6 +87,18 @@ def test_snapshots(sample: Sample) -> None:
         change = now.change_since(before)
         assert change is not None
         assert change[0].startswith("P.s")
+
+
+@each_sample
+def test_fingerprints(sample: Sample) -> None:
+    """A fingerprint distinguishes what differs, and nothing else."""
+    value = sample.make()
+    before = fingerprint(value)
+    assert fingerprint(value).form == before.form
+    for other in [make() for make in sample.others]:
+        if sample.kind == "function" and vars(other):  # a place of its own, where code reads it
+            continue
+        assert fingerprint(other).form != before.form
 
 
 @each_sample

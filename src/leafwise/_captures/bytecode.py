@@ -25,6 +25,8 @@ class Root(Enum):
     FREE = "free"
     PARAMETER = "parameter"
     SUPER = "super"
+    IMPORT = "import"
+    """A module that the code imports: ``.settings`` is one of its own package."""
 
 
 class Usage(Enum):
@@ -35,6 +37,11 @@ class Usage(Enum):
     MUTATED = "mutated"
     """A method that changes a container is called, and what it returns is dropped."""
     WRITTEN = "written"
+    IS = "is"
+    """It is asked whether it is one object with another value, the only one in `Read.given`."""
+    PRESENT = "present"
+    """It is asked whether it is there: ``hasattr(config, 'rate')``, ``'rate' in config``."""
+    RETURNED = "returned"
 
 
 class Item(NamedTuple):
@@ -55,6 +62,24 @@ class Asked(Item):
 Step = str | Item
 
 
+class Const(NamedTuple):
+    """A constant on the stack."""
+
+    value: Any
+
+
+class Given(NamedTuple):
+    """What a call passes on; None is what was not read from outside."""
+
+    args: tuple["Read | Const | None", ...] = ()
+    kwargs: tuple[tuple[str, "Read | Const | None"], ...] = ()
+
+    def reads(self) -> list["Read"]:
+        """Return what of it was read from outside."""
+        values = [*self.args, *(value for _, value in self.kwargs)]
+        return [each for each in values if isinstance(each, Read)]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read:
     """One place that code reads.
@@ -65,6 +90,7 @@ class Read:
         steps: The attributes and constant keys behind it, as the code spells them.
         line: The line; 0 if it is not known.
         usage: What is done with the value.
+        given: What a call of it passes on; None if that is not known.
     """
 
     root: Root
@@ -72,6 +98,7 @@ class Read:
     steps: tuple[Step, ...]
     line: int
     usage: Usage
+    given: Given | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,12 +129,6 @@ class Ref:
         """Whether it is what another one reads."""
         mine = (self.root, self.name, self.steps)
         return isinstance(other, Ref) and mine == (other.root, other.name, other.steps)
-
-
-class Const(NamedTuple):
-    """A constant on the stack."""
-
-    value: Any
 
 
 def item(key: object, kind: type[Item] = Item) -> Item | None:
@@ -153,7 +174,7 @@ LOOPING: Final = frozenset({"FOR_ITER", "SEND"})
 
 NO_EFFECT: Final = frozenset(
     {
-        *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL", "KW_NAMES", "COPY_FREE_VARS"),
+        *("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL", "COPY_FREE_VARS"),
         *("MAKE_CELL", "NOT_TAKEN", "SETUP_ANNOTATIONS", "DELETE_FAST", "DELETE_NAME"),
         *("DELETE_GLOBAL", "DELETE_DEREF", "RETURN_GENERATOR"),
     }
@@ -163,7 +184,7 @@ ENDS: Final = frozenset(
 )
 POPS: Final = frozenset(
     {
-        *("POP_TOP", "STORE_NAME", "RETURN_VALUE", "RAISE_VARARGS", "LIST_APPEND", "SET_ADD"),
+        *("STORE_NAME", "RAISE_VARARGS", "LIST_APPEND", "SET_ADD"),
         *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD", "DELETE_ATTR"),
         *("DELETE_SUBSCR", "END_FOR", "END_SEND", "POP_EXCEPT", "POP_ITER", "STORE_SLICE"),
         *("IMPORT_STAR", "PRINT_EXPR", "RERAISE"),
@@ -197,6 +218,12 @@ def _find_reads(code: types.CodeType) -> tuple[Read, ...]:
 
 _Stack = list[Ref | Const | None]
 
+_BY_NAME: Final = frozenset({"getattr", "hasattr"})
+
+
+def _mutates(callee: Ref) -> bool:
+    return not callee.ended and bool(callee.steps) and callee.steps[-1] in MUTATORS
+
 
 class _BytecodeFollower:
     """Follows the instructions of one piece of code, in order."""
@@ -212,6 +239,7 @@ class _BytecodeFollower:
         self._line = code.co_firstlineno
         self._order = 0
         self._pending: Ref | None = None
+        self._keywords: tuple[str, ...] = ()
 
     def step(self, instruction: dis.Instruction) -> None:
         """Follow one instruction."""
@@ -222,6 +250,8 @@ class _BytecodeFollower:
             self._merge(arrived)
         self._use_pending(instruction)
         name = instruction.opname
+        if name == "RETURN_VALUE":
+            self.use(self.pop(), Usage.RETURNED)
         if name in NO_EFFECT:
             return
         if instruction.opcode in JUMPS:
@@ -240,11 +270,20 @@ class _BytecodeFollower:
     def pop(self) -> Ref | Const | None:
         return self._stack.pop() if self._stack else None
 
-    def use(self, value: object, usage: Usage = Usage.READ) -> None:
+    def use(self, value: object, usage: Usage = Usage.READ, given: Given | None = None) -> None:
         """Add a read of a value."""
         if isinstance(value, Ref):
-            read = Read(value.root, value.name, value.steps, value.line, usage)
+            read = Read(value.root, value.name, value.steps, value.line, usage, given)
             self.found.append((value.order, read))
+
+    def _passed(self, value: Ref | Const | None) -> Read | Const | None:
+        """Return what a call is given; what cannot be followed there counts as read."""
+        if not isinstance(value, Ref):
+            return value
+        if value.ended or value.changed:
+            self.use(value)
+            return None
+        return Read(value.root, value.name, value.steps, value.line, Usage.READ)
 
     def use_top(self, count: int) -> None:
         for value in reversed([self.pop() for _ in range(count)]):
@@ -275,7 +314,9 @@ class _BytecodeFollower:
             self.push(None)  # what comes next
             return
         keeps, always = "OR_POP" in name, name.startswith("JUMP") and "_IF_" not in name
-        if not always and not keeps:
+        if name.endswith("_NONE"):
+            self.use(self.pop(), Usage.IS, Given((Const(None),)))
+        elif not always and not keeps:
             self.use_top(1)
         if instruction.argval > instruction.offset:  # a jump back arrives where this was already
             self._waiting[instruction.argval] = list(self._stack or ())
@@ -365,14 +406,24 @@ class _BytecodeFollower:
     def load_const(self, instruction: dis.Instruction) -> None:
         if isinstance(instruction.argval, types.CodeType):
             for read in reads_of(instruction.argval):
-                root = read.root
-                if root is Root.FREE:
-                    inner = self._root_of_cell(read.name)
-                    if inner is not None:
-                        self.found.append((self._order, dataclasses.replace(read, root=inner)))
-                elif root is Root.GLOBAL:
-                    self.found.append((self._order, read))
+                outer = self._outside(read)
+                for each in [outer] if outer or not read.given else read.given.reads():
+                    found = self._outside(each)
+                    if found is not None:
+                        self.found.append((self._order, found))
         self.push(Const(instruction.argval))
+
+    def _outside(self, read: Read | Const | None) -> Any:
+        """Return what an inner function reads as this one reads it; None for its own variables."""
+        if not isinstance(read, Read):
+            return read
+        roots = {each: each for each in (Root.GLOBAL, Root.IMPORT)}
+        root = self._root_of_cell(read.name) if read.root is Root.FREE else roots.get(read.root)
+        given = read.given and Given(
+            tuple(map(self._outside, read.given.args)),
+            tuple((name, self._outside(each)) for name, each in read.given.kwargs),
+        )
+        return root and dataclasses.replace(read, root=root, given=given)
 
     def load_attr(self, instruction: dis.Instruction) -> None:
         value = self.pop()
@@ -396,50 +447,104 @@ class _BytecodeFollower:
         self.push(value.then(item(key)) if isinstance(value, Ref) else None)
 
     def _follow_query(self, count: int) -> bool:
-        """Follow ``type(x)`` and ``x.get(key)``, whose value is a place that can be read."""
+        """Follow ``type(x)``, ``x.get(key)`` and ``getattr(x, name)``: places that can be read."""
         stack = self._stack or []
         callees = [each for each in stack[-count - 2 : -count] if isinstance(each, Ref)]
         if not (0 < count < len(stack) and len(callees) == 1):
             return False
-        callee, first = callees[0], stack[-count]
-        is_type = count == 1 and callee.root is Root.GLOBAL and callee.name == "type"
-        if is_type and not callee.steps and isinstance(first, Ref):
-            found = first.then("__class__")
-        elif callee.steps[-1:] == ("get",) and not callee.ended and item(first):
+        callee, first, *others = callees[0], *stack[-count:]
+        builtin = callee.name if callee.root is Root.GLOBAL and not callee.steps else ""
+        name = others[0].value if others and isinstance(others[0], Const) else None
+        found: Ref | None = None
+        if callee.steps[-1:] == ("get",) and not callee.ended and item(first):
             found = callee.then(item(first, Asked))
-            self.use_top(count - 1)
-            count = 1
+        elif builtin == "type" and count == 1 and isinstance(first, Ref):
+            found = first.then("__class__")
+        elif builtin in _BY_NAME and isinstance(first, Ref) and type(name) is str:
+            found = first.then(name)
         else:
             return False
+        for each in others:
+            self.use(each)
         del stack[-count - 2 :]
+        if builtin == "hasattr":
+            self.use(found, Usage.READ if found.ended else Usage.PRESENT)
+            found = None
         self.push(found)
         return True
 
     def contains(self, _instruction: dis.Instruction) -> None:
         container, key = self.pop(), self.pop()
         self.use(key)
-        asked = isinstance(container, Ref) and item(key)
-        self.use(cast("Ref", container).then(item(key, Asked)) if asked else container)
+        asked = item(key, Asked)
+        if isinstance(container, Ref) and asked and not container.ended:
+            self.use(container.then(asked), Usage.PRESENT)
+        else:
+            self.use(container)
         self.push(None)
+
+    def compare_identity(self, _instruction: dis.Instruction) -> None:
+        right, left = self.pop(), self.pop()
+        if not isinstance(left, Ref):
+            left, right = right, left
+        its = self._passed(right)
+        if isinstance(left, Ref) and not left.ended and its is not None:
+            self.use(left, Usage.IS, Given((its,)))
+        else:
+            self.use(left)
+            self.use(right)
+        self.push(None)
+
+    def load_module(self, instruction: dis.Instruction) -> None:
+        names, level = self.pop(), self.pop()
+        name: str = instruction.argval
+        if not (isinstance(names, Const) and names.value):  # `import a.b` binds `a`
+            name = name.partition(".")[0]
+        dots = level.value if isinstance(level, Const) and type(level.value) is int else 0
+        self.push(self._ref(Root.IMPORT, "." * dots + name))
+
+    def load_from_module(self, instruction: dis.Instruction) -> None:
+        module = self._stack[-1] if self._stack else None
+        self.push(module.then(instruction.argval) if isinstance(module, Ref) else None)
+
+    def drop(self, _instruction: dis.Instruction) -> None:
+        value = self.pop()
+        if not (isinstance(value, Ref) and value.root is Root.IMPORT):
+            self.use(value)
+
+    def name_keywords(self, instruction: dis.Instruction) -> None:
+        self._keywords = instruction.argval
 
     def call(self, instruction: dis.Instruction) -> None:
         count = instruction.arg or 0
-        if instruction.opname == "CALL" and self._follow_query(count):
+        if instruction.opname == "CALL" and not self._keywords and self._follow_query(count):
             return
-        if instruction.opname == "CALL_FUNCTION_EX":
+        keywords, self._keywords = self._keywords, ()
+        spread = instruction.opname == "CALL_FUNCTION_EX"
+        if spread:
             count = -dis.stack_effect(instruction.opcode, instruction.arg) - 1
-        self.use_top(count + (instruction.opname == "CALL_KW"))
+        elif instruction.opname == "CALL_KW":
+            named = self.pop()
+            keywords = named.value if isinstance(named, Const) else ()
+        values = [self.pop() for _ in range(count)][::-1]
         callees = [self.pop(), self.pop()]
         found = [each for each in callees if isinstance(each, Ref)]
         is_super = not count and any(each.name == "super" for each in found)
         first = self._code.co_varnames[:1] if is_super else ()  # Python 3.11 has no other sign
         self.push(self._ref(Root.SUPER, first[0]) if first else None)
+        given = None
+        if len(found) == 1 and not (spread or found[0].ended or _mutates(found[0])):
+            passed = [self._passed(each) for each in values]
+            plain = count - len(keywords)
+            given = Given(tuple(passed[:plain]), tuple(zip(keywords, passed[plain:], strict=True)))
+        else:
+            for each in values:
+                self.use(each)
         for ref in found:
-            steps = ref.steps
-            if not ref.ended and steps and steps[-1] in MUTATORS:
+            if _mutates(ref):
                 self._pending = ref
             else:
-                self.use(ref, Usage.READ if ref.ended else Usage.CALLED)
+                self.use(ref, Usage.READ if ref.ended else Usage.CALLED, given)
 
     def binary(self, instruction: dis.Instruction) -> None:
         if instruction.argrepr == "[]":  # since Python 3.14
@@ -503,6 +608,11 @@ _HANDLERS: Final[dict[str, Callable[[_BytecodeFollower, dis.Instruction], None]]
     "LOAD_SUPER_ATTR": _BytecodeFollower.load_super_attr,
     "BINARY_SUBSCR": _BytecodeFollower.load_item,
     "CONTAINS_OP": _BytecodeFollower.contains,
+    "IS_OP": _BytecodeFollower.compare_identity,
+    "IMPORT_NAME": _BytecodeFollower.load_module,
+    "IMPORT_FROM": _BytecodeFollower.load_from_module,
+    "POP_TOP": _BytecodeFollower.drop,
+    "KW_NAMES": _BytecodeFollower.name_keywords,
     "BINARY_OP": _BytecodeFollower.binary,
     **dict.fromkeys(("CALL", "CALL_KW", "CALL_FUNCTION_EX"), _BytecodeFollower.call),
     **dict.fromkeys(("STORE_GLOBAL", "STORE_DEREF"), _BytecodeFollower.store_name),

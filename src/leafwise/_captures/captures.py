@@ -212,7 +212,8 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
         )
         raise TypeError(msg)
     source_lines, treatments = SourceLines(), LeafTreatments()
-    found = [_capture(each, source_lines, treatments) for each in bindings_of(fn)]
+    bindings = [each for each in bindings_of(fn) if not each.place.is_member]
+    found = [_capture(each, source_lines, treatments) for each in bindings]
     return Captures(found, function=name_of(fn), large=large)
 
 
@@ -230,6 +231,8 @@ def _capture(binding: Binding, source_lines: SourceLines, treatments: LeafTreatm
         )
     contents = Contents(value, treatments)
     treatment = treatment_of(value, contents, treatments)
+    if binding.place.is_question:
+        treatment = Treatment.STATIC
     if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
         treatment = Treatment.STATIC
     is_leaf = treatments.of_leaf(value) is not None

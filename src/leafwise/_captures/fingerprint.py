@@ -21,8 +21,8 @@ from jax.core import Tracer
 from leafwise._captures.fingerprint_kinds import fingerprint, int_as_float, names_written
 from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
 from leafwise._captures.places import BoundIn, CapturedPlace
-from leafwise._captures.walk import Binding, bindings_of
-from leafwise._objects.attributes import wrapped_by
+from leafwise._captures.walk import Binding, bindings_and_callables
+from leafwise._objects.attributes import is_tree
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
@@ -58,6 +58,9 @@ class CaptureState(NamedTuple):
 
 Fingerprint: TypeAlias = dict[Key, CaptureState]
 
+GONE: Final = CaptureState(("gone",), None, "read in another way", "", "")
+"""Stands for a capture that is not read any more."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
@@ -82,10 +85,12 @@ class FingerprintedFunction(NamedTuple):
     Attributes:
         fingerprint: What may be kept with a program.
         probes: What is to be checked at each call.
+        callables: Everything callable that the function leads to.
     """
 
     fingerprint: Fingerprint
     probes: list[Probe]
+    callables: list[Any]
 
 
 def fingerprint_function(fun: Callable[..., Any], *, large: bool = False) -> FingerprintedFunction:
@@ -100,7 +105,8 @@ def fingerprint_function(fun: Callable[..., Any], *, large: bool = False) -> Fin
     """
     fingerprint: Fingerprint = {}
     probes: list[Probe] = []
-    for binding in bindings_of(fun):
+    bindings, callables = bindings_and_callables(fun)
+    for binding in bindings:
         if binding.is_written:  # a trace does not depend on its value
             continue
         value = _read(binding)
@@ -108,7 +114,7 @@ def fingerprint_function(fun: Callable[..., Any], *, large: bool = False) -> Fin
         fingerprint[key], fingerprinted = _capture_state(binding, value, large=large)
         if not _is_import(binding, value) and (large or len(probes) < MOST_CAPTURES):
             probes.append(Probe(binding, value, fingerprinted, key))
-    return FingerprintedFunction(fingerprint, probes)
+    return FingerprintedFunction(fingerprint, probes, callables)
 
 
 def _read(binding: Binding) -> Any:
@@ -131,7 +137,10 @@ def keywords_of(place: CapturedPlace) -> dict[str, Any] | None:
 
 def _key(binding: Binding, others: Fingerprint) -> Key:
     """Return a key that finds the capture in a later fingerprint, also of a redefined function."""
-    name = getattr(binding.function, "__qualname__", type(binding.function).__qualname__)
+    function = binding.function
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    if isinstance(function, types.FunctionType):
+        name = function.__code__.co_qualname
     number = 0
     while (key := (name, binding.name, str(binding.holder), number)) in others:
         number += 1
@@ -144,12 +153,11 @@ def _capture_state(
     """Return what a fingerprint keeps of a capture, and the fingerprint of its value."""
     if value is MISSING:
         return CaptureState((), (), "nothing", _line_of(binding), ""), Fingerprinted(())
-    # What a captured function reads in turn are captures of their own.
-    closures = type(value) is not types.FunctionType and wrapped_by(value) is None
     found = int_as_float(value) if _is_written_in_place(binding) else value
-    whole = small = fingerprint(found, closures=closures)
+    called = binding.is_called or not is_tree(found)
+    whole = small = fingerprint(found, called=called)
     if large and small.is_cut:
-        whole = fingerprint(found, large=True, closures=closures)
+        whole = fingerprint(found, large=True, called=called)
     hidden = whole.hidden or (_LARGE if whole.is_cut else "")
     more = whole.form if large else None
     return CaptureState(small.form, more, describe_value(value), _line_of(binding), hidden), whole
@@ -208,8 +216,12 @@ def _is_import(binding: Binding, value: Any) -> bool:
 
 
 def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
-    """Return the captures that are in both and differ."""
-    return [key for key, entry in new.items() if key in old and _differ(old[key], entry)]
+    """Return the captures that differ, else those that are not read any more, as all leads there.
+
+    An attribute that has become a property is read by another way.
+    """
+    both = [key for key, entry in new.items() if key in old and _differ(old[key], entry)]
+    return both or [key for key, entry in old.items() if key not in new and entry is not GONE]
 
 
 def _differ(old: CaptureState, new: CaptureState) -> bool:
@@ -287,7 +299,7 @@ def _format_plain(form: Any) -> str:
             return shorten(value, 80) if kind in PLAIN else str(value)
         case (type() as kind, str(), bytes() as data) if issubclass(kind, np.generic):
             return shorten(np.frombuffer(data, np.dtype(kind))[0])
-        case (_, np.dtype() as dtype, tuple() as shape, bytes() as data):
+        case (_, np.dtype() as dtype, tuple() as shape, bytes() as data, *_):
             return _format_numpy(dtype, shape, data)
         case ((str(), str() as name), str() as member):
             return f"{name}.{member}"

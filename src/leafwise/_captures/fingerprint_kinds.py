@@ -36,117 +36,116 @@ from leafwise._objects.attributes import (
     dict_and_slots,
     dict_of,
     has_hidden_state,
+    has_own_call,
     hides,
     names_and_values,
     slots_of,
-    steps_of_values,
     stored_attributes,
     wrapped_by,
 )
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import facts_of, function_in, is_installed_module
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import shorten
 
 
-def fingerprint(value: Any, *, large: bool = False, closures: bool = True) -> Fingerprinted:
+def fingerprint(value: Any, *, large: bool = False, called: bool = False) -> Fingerprinted:
     """Fingerprint a value; what is large in it, or does not show its content, by identity.
 
     Args:
         value: The value of a capture.
         large: Whether to compare the content of large values, too.
-        closures: Whether a function's closure is a part of it.
+        called: Whether it matters as what is called only, if it is a function: what that reads,
+            in its closure or of the arguments of a partial, are captures of their own.
     """
-    return Fingerprinter(_KINDS, large=large, closures=closures).fingerprint(value)
+    around, inner = _around(value) if called else ([], value)
+    is_function = type(inner) is types.FunctionType
+    fingerprinter = Fingerprinter(_KINDS, large=large, closures=not (called and is_function))
+    if not around or not (is_function or has_own_call(inner)):
+        return fingerprinter.fingerprint(value)
+    code = Fingerprinted(_class_form(type(inner)), identity_check(inner))
+    if is_function:
+        code = fingerprinter.fingerprint(inner)
+    is_it, inside, find = identity_check(value), check_of(code, inner), weakref.ref(inner)
+    same: Same = lambda now: is_it(now) and inside(find())  # noqa: E731
+    return combine(Form(("called", *around), ("",), (code.form,)), same, [code])
 
 
-def _composed(
-    self: Fingerprinter,
-    value: Any,
-    kind: Any,
-    parts_of: Callable[[Any], list[Any]],
-    steps: tuple[str, ...] = (),
-) -> Fingerprinted:
-    """Fingerprint a value by the parts that `parts_of` returns; `steps` are the ways to them."""
+def _around(value: Any) -> tuple[list[Any], Any]:
+    """Return what is around a function that is called, and the function."""
+    around: list[Any] = []
+    for _ in range(_DEEPEST if callable(value) else 0):
+        kind = type(value)
+        if isinstance(value, functools.partial) and not isinstance(value, BoundMethod):
+            around.append((_class_form(kind), len(value.args), *value.keywords))
+            value = value.func
+        elif isinstance(value, types.MethodType | BoundMethod):
+            around.append(_class_form(kind))
+            value = value.__func__
+        elif kind is not types.FunctionType and (inner := wrapped_by(value)) is not None:
+            around.append(_class_form(kind))
+            value = inner
+        else:
+            break
+    return around, value
+
+
+_DEEPEST: Final = 20
+
+
+def _by_parts(self: Fingerprinter, value: Any) -> Fingerprinted:
+    """Fingerprint a value by its content and its parts, as the table of kinds has them."""
+    cls, kind = type(value), kind_of(value)
+    if kind.name in _SIZED:
+        self.check_size(len(value), MOST_ITEMS)
+    if isinstance(value, str | bytes | bytearray):
+        self.check_size(len(value), MOST_BYTES)
     self.enter()
-    items = parts_of(value)
+    content, items = kind.content(value), list(kind.values(value))
+    if kind.name == "plain" and not items:
+        return Fingerprinted((*_class_form(cls), *content))
     parts = self.fingerprint_all(items)
-    form = Form(kind, steps, tuple(part.form for part in parts))
-    return combine(form, parts_check(value, items, parts, parts_of), parts)
+    # Of a key there is nothing to say but which it is.
+    steps = tuple("" if step.startswith(" key ") else step for step in kind.steps(value))
+    form = Form((*_class_form(cls), *content), steps, tuple(part.form for part in parts))
+    inside = parts_check(value, items, parts, kind.values)
+    if cls in _OF_PARTS_ALONE:
+        return combine(form, inside, parts)
+    return combine(form, lambda now: inside(now) and kind.content(now) == content, parts)
 
 
-def _sequence(self: Fingerprinter, value: Any) -> Fingerprinted:
-    self.check_size(len(value), MOST_ITEMS)
-    kind: Any = type(value)
-    base: Any = next(each for each in (list, tuple, collections.deque) if issubclass(kind, each))
-    steps = tuple(f"[{place}]" for place in range(len(value)))
-    if kind is base:
-        parts_of: Callable[[Any], list[Any]] = lambda now: list(base.__iter__(now))  # noqa: E731
-        return _composed(self, value, _class_form(kind), parts_of, steps)
-    names = getattr(kind, "_fields", ())
-    steps = tuple(f".{name}" for name in names) if len(names) == len(steps) else steps
-    return _composed(
-        self,
-        value,
-        _class_form(kind),
-        lambda now: [*base.__iter__(now), *names_and_values(now)],
-        (*steps, *steps_of_values(value)),
-    )
-
-
-def _mapping(self: Fingerprinter, value: Any) -> Fingerprinted:
-    self.check_size(len(value), MOST_ITEMS)
-    kind: Any = type(value)
-    keys: Any = value.keys() if kind is types.MappingProxyType else dict.keys(value)
-    steps = _steps_of(list(keys))
-    if kind in (dict, types.MappingProxyType):
-        return _composed(
-            self, value, _class_form(kind), lambda now: [*now.keys(), *now.values()], steps
-        )
-    return _composed(
-        self,
-        value,
-        _class_form(kind),
-        lambda now: [*dict.keys(now), *dict.values(now), *names_and_values(now)],
-        (*steps, *steps_of_values(value)),
-    )
-
-
-def _steps_of(keys: list[Any]) -> tuple[str, ...]:
-    """Return the ways to keys, which have none, and to values."""
-    ways = [f"[{shorten(key, 40) if type(key) in PLAIN else '...'}]" for key in keys]
-    return (*[""] * len(keys), *ways)
-
-
-def _set(self: Fingerprinter, value: Any) -> Fingerprinted:
-    self.check_size(len(value), MOST_ITEMS)
-    own, members = identity_check(value), self.fingerprint_all(list(value))
-    copy = list(value) if all(each.same is None for each in members) else None
-    forms = sorted((repr(each.form) for each in members), key=str)
-    counted = len(value)
-
-    def same(now: Any) -> bool:
-        kept = len(now) == counted
-        return own(now) and kept and (copy is None or all(map(now.__contains__, copy)))
-
-    return combine((_class_form(type(value)), tuple(forms)), same, members)
+_SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", "dict", "mapping"})
+_OF_PARTS_ALONE: Final = frozenset(
+    {
+        *(list, tuple, dict, set, frozenset, collections.OrderedDict, collections.defaultdict),
+        *(collections.deque, types.MappingProxyType, slice, range),
+    }
+)
+"""Types whose content says nothing that can change without the parts."""
 
 
 def _numpy_array(self: Fingerprinter, value: np.ndarray[Any, Any]) -> Fingerprinted:
     self.check_size(value.nbytes, MOST_BYTES)
-    if value.dtype.hasobject:
-        return Fingerprinted(ByWeakId(value), identity_check(value), "an array of objects")
-    own, content = identity_check(value), _digest(value)
-    same: Same = lambda now: own(now) and _digest(now) == content  # noqa: E731
-    return Fingerprinted((_class_form(type(value)), *content), same)
+    self.check_size(value.size * value.dtype.hasobject, MOST_ITEMS)
+    cls, kind, content = type(value), kind_of(value), _digest(value)
+    items = list(kind.values(value))
+    parts = self.fingerprint_all(items)
+    inside = parts_check(value, items, parts, kind.values)
+    named = (_class_form(cls), value.dtype, *content)
+    form = (*named, *(part.form for part in parts))
+    return combine(form, lambda now: inside(now) and _digest(now) == content, parts)
 
 
 def _digest(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    data = value.tobytes()
-    if len(data) > MOST_BYTES:
-        data = hashlib.blake2b(data, digest_size=16).digest()
-    return value.dtype, value.shape, data
+    dtype, *content = kind_of(value).content(value)
+    brief = [
+        hashlib.blake2b(each, digest_size=16).digest()
+        if type(each) is bytes and len(each) > MOST_BYTES
+        else each
+        for each in content
+    ]
+    return *brief, dtype
 
 
 def _jax_array(_: Fingerprinter, value: Any) -> Fingerprinted:
@@ -158,11 +157,7 @@ def _tracer(_: Fingerprinter, value: Any) -> Fingerprinted:
 
 
 def _generic(_: Fingerprinter, value: Any) -> Fingerprinted:
-    return Fingerprinted((type(value), repr(value.dtype), value.tobytes()))
-
-
-def _dtype(_: Fingerprinter, value: Any) -> Fingerprinted:
-    return Fingerprinted((np.dtype, repr(value)))
+    return Fingerprinted((type(value), *kind_of(value).content(value)))
 
 
 def _enum(_: Fingerprinter, value: Enum) -> Fingerprinted:
@@ -179,9 +174,6 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     own, plain = identity_check(value), value.__code__
     if facts.installed and "<locals>" not in value.__qualname__:
         return Fingerprinted((types.FunctionType, *name), own)
-    number = self.number_of(value)
-    if number is not None:  # two functions of a package may share a third
-        return Fingerprinted((types.FunctionType, number), own)
     self.enter()
     code = ByWeakId(value.__code__) if facts.form is None else facts.form
     defaults = value.__defaults__, value.__kwdefaults__
@@ -261,22 +253,6 @@ def _builtin(self: Fingerprinter, value: Any) -> Fingerprinted:
     return combine(Form((kind, name), (".__self__",), (inner.form,)), same, [inner])
 
 
-def _partial(self: Fingerprinter, value: Any) -> Fingerprinted:
-    names = list(value.keywords)
-    return _composed(
-        self,
-        value,
-        _class_form(type(value)),
-        lambda now: [now.func, *now.args, *now.keywords.keys(), *now.keywords.values()],
-        (
-            ".func",
-            *[f".args[{place}]" for place in range(len(value.args))],
-            *[""] * len(names),
-            *[f".keywords[{name!r}]" for name in names],
-        ),
-    )
-
-
 def _reference(self: Fingerprinter, value: Any) -> Fingerprinted:
     """Fingerprint a weak reference: what it leads to, if that is the user's."""
     found = value()
@@ -313,22 +289,20 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     if hides(value):
         reason = f"a {kind.__qualname__} answers for its attributes itself"
         return Fingerprinted(ByWeakId(value), identity_check(value), reason)
+    kind_name = kind_of(value).name
+    if kind_name not in _BY_ATTRIBUTES or (kind_name != "object" and has_hidden_state(kind)):
+        return _by_parts(self, value)
     wrapped = wrapped_by(value) if callable(value) else None
     if wrapped is not None:  # what JAX makes of a function
-        inner = self.fingerprint(wrapped)
-        return combine(
-            Form(_class_form(kind), ("",), (inner.form,)), identity_check(value), [inner]
-        )
+        inner, is_it = self.fingerprint(wrapped), identity_check(value)
+        inside = check_of(inner, wrapped)
+        found = Form(_class_form(kind), ("",), (inner.form,))
+        return combine(found, lambda now: is_it(now) and inside(now.__wrapped__), [inner])
     held = stored_attributes(value)
     fields = _fields_of_node(kind)
     if fields and all(name in fields or name.startswith("__") for name in held):
-        return _composed(
-            self,
-            value,
-            _class_form(kind),
-            lambda now: [getattr(now, name, MISSING) for name in fields],
-            tuple(f".{name}" for name in fields),
-        )
+        steps = tuple(f".{name}" for name in fields)
+        return _composed(self, value, lambda now: [getattr(now, n, MISSING) for n in fields], steps)
     if has_hidden_state(kind) or kind.__module__.partition(".")[0] in _MACHINERY:
         reason = f"a {kind.__qualname__} does not show what it holds"
         return Fingerprinted(ByWeakId(value), identity_check(value), reason)
@@ -338,13 +312,31 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     names, first = [*own, *slots], len(own)
     if not own.keys() <= held.keys():  # there are cached properties in it
         parts_of, names, first = names_and_values, sorted(held), len(held)
-    composed = _composed(self, value, _class_form(kind), parts_of)
+    composed = _composed(self, value, parts_of)
     named = sorted(
         zip(names, composed.form.parts[first:], strict=True), key=lambda pair: str(pair[0])
     )
     steps = tuple(f".{name}" for name, _ in named)
     form = Form(_class_form(kind), steps, tuple(part for _, part in named))
     return composed._replace(form=form)
+
+
+def _composed(
+    self: Fingerprinter,
+    value: Any,
+    parts_of: Callable[[Any], list[Any]],
+    steps: tuple[str, ...] = (),
+) -> Fingerprinted:
+    """Fingerprint an object by the parts that `parts_of` returns; `steps` are the ways to them."""
+    self.enter()
+    items = parts_of(value)
+    parts = self.fingerprint_all(items)
+    form = Form(_class_form(type(value)), steps, tuple(part.form for part in parts))
+    return combine(form, parts_check(value, items, parts, parts_of), parts)
+
+
+_BY_ATTRIBUTES: Final = frozenset({"object", "record", "mapping"})
+"""The kinds of objects that are read without code of the user's, who may have written it."""
 
 
 def _fields_of_node(kind: Any) -> tuple[str, ...]:
@@ -365,17 +357,13 @@ _KINDS: Final[Kinds] = (
     (jax.Array, _jax_array),
     (np.ndarray, _numpy_array),
     (np.generic, _generic),
-    (np.dtype, _dtype),
+    (np.dtype, _by_parts),
     (Enum, _enum),
     (type, _class),
     (types.ModuleType, _module),
     (types.FunctionType, _function),
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     ((types.BuiltinFunctionType, types.MethodWrapperType), _builtin),
-    (functools.partial, _partial),
     (weakref.ReferenceType, _reference),
-    ((list, tuple, collections.deque), _sequence),
-    ((dict, types.MappingProxyType), _mapping),
-    ((set, frozenset), _set),
     (object, _object),
 )

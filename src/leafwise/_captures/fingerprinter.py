@@ -7,7 +7,7 @@ what can change in place the content, up to a size. No ``==`` of the user's runs
 import struct
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -85,18 +85,17 @@ class Fingerprinter:
         self.large = large
         self.closures = closures
         self._room = _MOST_PARTS_IF_LARGE if large else MOST_PARTS
-        self._functions: dict[int, int] = {}
-        self._enclosing: dict[int, int] = {}
+        self._met: dict[int, tuple[int, Any]] = {}
 
     def fingerprint(self, value: Any) -> Fingerprinted:
         """Fingerprint a value, or a part of it."""
         kind: Any = type(value)
         if kind in PLAIN:
             return self._plain(value)
-        number = self._enclosing.get(id(value))
-        if number is not None:  # it contains itself
-            return Fingerprinted(("again", number), identity_check(value))
-        self._enclosing[id(value)] = len(self._enclosing)
+        # One object in two places is not the same as two equal ones: code may ask `a is b`.
+        if id(value) in self._met and not issubclass(kind, _SINGLE):
+            return Fingerprinted(("again", self._met[id(value)][0]), identity_check(value))
+        self._met[id(value)] = len(self._met), value  # so that the id is not used again
         try:
             of_kind = next(each for kinds, each in self._kinds if isinstance(value, kinds))
             return of_kind(self, value)
@@ -104,8 +103,6 @@ class Fingerprinter:
             return _by_identity(value, is_cut=True)
         except Exception as error:  # noqa: BLE001  # the user's own code
             return _by_identity(value, f"looking at it raised {type(error).__name__}")
-        finally:
-            del self._enclosing[id(value)]
 
     def fingerprint_all(self, values: list[Any]) -> list[Fingerprinted]:
         """Fingerprint the parts of a value; one of many parts leaves room for the others."""
@@ -126,13 +123,6 @@ class Fingerprinter:
         if self._room <= 0:
             raise TooLarge
         self._room -= 1
-
-    def number_of(self, value: Any) -> int | None:
-        """Return the number of a function that was fingerprinted before; None if it was not."""
-        number = self._functions.get(id(value))
-        if number is None:
-            self._functions[id(value)] = len(self._functions)
-        return number
 
     def check_size(self, size: int, most: int) -> None:
         """Raise if a value is large, and the content of large ones is not compared."""
@@ -156,6 +146,9 @@ PLAIN: Final = frozenset(
     {int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)}
 )
 
+
+_SINGLE: Final = (np.generic, np.dtype, type, Enum, types.ModuleType)
+"""The types whose values nobody distinguishes from equal ones, or of which none are equal."""
 
 _LEAVES: Final = (jax.Array, np.ndarray, np.generic, np.dtype, type, Enum, types.ModuleType)
 
@@ -279,7 +272,10 @@ def address_check(value: Any) -> Same:
 
 
 def parts_check(
-    value: Any, items: list[Any], parts: list[Fingerprinted], parts_of: Callable[[Any], list[Any]]
+    value: Any,
+    items: Sequence[Any],
+    parts: list[Fingerprinted],
+    parts_of: Callable[[Any], Sequence[Any]],
 ) -> Same:
     """Return a fast check of a value with parts.
 
@@ -289,12 +285,12 @@ def parts_check(
         parts: Their fingerprints.
         parts_of: Returns the parts of a value.
     """
-    own, count = identity_check(value), len(items)
+    own, count, kind = identity_check(value), len(items), type(value)
     plain = [(n, item) for n, item in enumerate(items) if parts[n].same is None]
     others = [(n, part.same) for n, part in enumerate(parts) if part.same is not None]
 
     def same(now: Any) -> bool:
-        if not own(now):
+        if type(now) is not kind or not own(now):  # `__class__` can be assigned
             return False
         found = parts_of(now)
         if len(found) != count:

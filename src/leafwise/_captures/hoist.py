@@ -113,7 +113,7 @@ def _fixed_at(binding: Binding, walk: HoistWalk, read: HoistWalk) -> Iterator[tu
         read: The walk over what its code is known to read.
     """
     value = binding.read()
-    if isinstance(value, types.MethodType):  # what it reads has bindings of its own
+    if isinstance(value, types.MethodType) or binding.place.is_member:  # it has bindings itself
         return
     slots = slots_below(read.visit(value, Path(binding.name, "")))
     reason = (walk.obstacle(binding.place) or _kept_by(binding, walk)) if slots else ""

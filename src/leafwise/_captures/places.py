@@ -2,8 +2,11 @@
 
 import builtins
 import collections
+import contextlib
 import dataclasses
 import functools
+import importlib.util
+import sys
 import types
 from collections.abc import Callable, Iterator
 from enum import Enum, StrEnum
@@ -12,7 +15,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from leafwise._captures.bytecode import Asked, Item, Read, Step, Usage
+from leafwise._captures.bytecode import Asked, Const, Item, Read, Step, Usage
 from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
 from leafwise._objects.code import contents
 from leafwise._objects.stand_ins import MISSING
@@ -31,6 +34,8 @@ class BoundIn(StrEnum):
     """An attribute of the object whose method it is."""
     PARTIAL = "argument of partial"
     """An argument that a partial has given."""
+    IMPORT = "import"
+    """A module that the code of the function imports."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -45,6 +50,8 @@ class CapturedPlace:
         name: The way as the code spells it.
         variable: The name that the way starts with.
         owner: What holds the variable: the globals, the cell, the object, the function.
+        is_question: Whether it is the answer to a question about other places: ``a is b``.
+        is_member: Whether it is a function that a class has, which the code runs unnamed.
     """
 
     holder: BoundIn
@@ -54,12 +61,13 @@ class CapturedPlace:
     name: str
     variable: str
     owner: Any
+    is_question: bool = False
+    is_member: bool = False
 
     def then(self, step: Step) -> "CapturedPlace":
         """Return the place one step further on."""
-        return dataclasses.replace(
-            self, steps=(*self.steps, step), name=self.name + _format_step(step)
-        )
+        steps, name = (*self.steps, step), self.name + _format_step(step)
+        return dataclasses.replace(self, steps=steps, name=name, is_member=False)
 
     def read(self) -> Any:
         """Return the current value; `MISSING` if nothing is bound."""
@@ -126,6 +134,53 @@ def _global(names: dict[str, Any], name: str) -> Any:
     return vars(builtins).get(name, MISSING) if found is MISSING else found
 
 
+def import_place(function: types.FunctionType, name: str) -> CapturedPlace:
+    """Return the place of a module that a function imports; dots begin a relative name."""
+    package = function.__globals__.get("__package__")
+    with contextlib.suppress(ImportError, TypeError, ValueError):
+        name = importlib.util.resolve_name(name, package if isinstance(package, str) else None)
+    start = functools.partial(sys.modules.get, name, MISSING)
+    short = name.rpartition(".")[2]
+    key = "import", id(sys.modules), name
+    return CapturedPlace(BoundIn.IMPORT, key, start, (), short, name, sys.modules)
+
+
+def _question(place: CapturedPlace, name: str, own: Any, ask: Callable[[], bool]) -> CapturedPlace:
+    """Return a place whose value is the answer to a question about what is at another one."""
+    key = "question", *place.key, place.steps, own
+    return dataclasses.replace(place, key=key, start=ask, steps=(), name=name, is_question=True)
+
+
+def is_place(place: CapturedPlace, other: CapturedPlace | Const) -> CapturedPlace:
+    """Return the place of the answer to ``place is other``."""
+    if isinstance(other, CapturedPlace):
+        name, key = other.name, repr((other.key, other.steps))
+        ask = functools.partial(_is_same, place.read, other.read)
+    else:
+        name = key = repr(other.value)
+        ask = functools.partial(_is_same, place.read, functools.partial(_itself, other.value))
+    return _question(place, f"{place.name} is {name}", key, ask)
+
+
+def _is_same(read: Callable[[], Any], another: Callable[[], Any]) -> bool:
+    return read() is another()
+
+
+def presence_place(place: CapturedPlace) -> CapturedPlace:
+    """Return the place of the answer to whether there is something at a place."""
+    holder, step = place.before(), place.steps[-1]
+    if isinstance(step, Item):
+        name = f"{step.key!r} in {holder.name}"
+    else:
+        name = f"hasattr({holder.name}, {step!r})"
+    return _question(place, name, "present", functools.partial(_is_present, holder, step))
+
+
+def _is_present(holder: CapturedPlace, step: Step) -> bool:
+    found = holder.read()
+    return found is not MISSING and step_into(found, step).kind is not MemberKind.MISSING
+
+
 def cell_place(function: types.FunctionType, name: str) -> CapturedPlace:
     """Return the place of a variable of the enclosing function."""
     place = function.__code__.co_freevars.index(name)
@@ -169,6 +224,18 @@ def class_place(cls: type) -> CapturedPlace:
     return fixed_place(BoundIn.ATTRIBUTE, cls.__name__, cls, cls)
 
 
+def member_place(cls: type, name: str) -> CapturedPlace:
+    """Return the place of a method that instances of a class find."""
+    return dataclasses.replace(class_place(cls).then(name), is_member=True)
+
+
+def in_type_of(place: CapturedPlace) -> CapturedPlace:
+    """Return the place of the property or descriptor that answers for an attribute."""
+    name = place.steps[-1]
+    found = place.before().then("__class__").then(name)
+    return dataclasses.replace(found, name=place.name, is_member=True)
+
+
 def _itself(value: Any) -> Any:
     return value
 
@@ -181,16 +248,23 @@ def step_into(value: Any, step: Step) -> Member:
     """Return what a step leads to; `MemberKind.HIDDEN` if the value is used as a whole."""
     if isinstance(step, Item):
         found = item_of(value, step.key)
-        if found is MISSING and isinstance(step, Asked):
-            return _UNBOUND
-        return _WHOLE if found is MISSING else Member(MemberKind.VALUE, found)
+        if found is MISSING:  # the code may catch the error, or a factory make the item
+            return _UNBOUND if type(value) in _INDEXED else _WHOLE
+        return Member(MemberKind.VALUE, found)
     if isinstance(value, Enum) and step == "value" and "_value_" in vars(value):
         return Member(MemberKind.VALUE, vars(value)["_value_"])
     if is_data(value):
         return _WHOLE
     member = member_of(value, step)
-    unknown = member.kind is MemberKind.MISSING and isinstance(value, type | types.ModuleType)
+    unknown = member.kind is MemberKind.MISSING and _answers_itself(value)
     return _WHOLE if unknown else member
+
+
+def _answers_itself(value: Any) -> bool:
+    """Return whether a module or a class may have attributes that it does not show."""
+    if isinstance(value, types.ModuleType):
+        return "__getattr__" in vars(value) or type(value) is not types.ModuleType
+    return isinstance(value, type) and type(value) is not type
 
 
 _MUTABLE: Final = (list, dict, set, bytearray, collections.deque)

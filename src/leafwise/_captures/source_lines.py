@@ -81,6 +81,8 @@ class SourceLines:
             own = owner.get("__file__")
             file = own if isinstance(own, str) else file
             return file_name(file), self._line(file, place.variable, ())
+        if binding.holder is BoundIn.IMPORT:
+            return file_name(file), 0
         if binding.holder is BoundIn.PARTIAL:
             return name_of(owner), 0
         code = _code_of(owner)

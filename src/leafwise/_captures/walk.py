@@ -3,11 +3,14 @@
 import dataclasses
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from leafwise._captures.bytecode import (
+    Const,
+    Given,
     Item,
     Read,
     Root,
@@ -24,7 +27,12 @@ from leafwise._captures.places import (
     default_place,
     fixed_place,
     global_place,
+    import_place,
     in_package,
+    in_type_of,
+    is_place,
+    member_place,
+    presence_place,
     step_into,
 )
 from leafwise._objects.attributes import (
@@ -44,8 +52,8 @@ from leafwise._objects.attributes import (
     is_tree,
     wrapped_by,
 )
-from leafwise._objects.code import is_installed_module, own_bases
-from leafwise._objects.methods import BoundMethod
+from leafwise._objects.code import function_in, is_installed_module, own_bases
+from leafwise._objects.methods import BoundMethod, InheritedMethod, Method
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
@@ -82,8 +90,9 @@ class WaitingMethods:
 
     def named(self, code: types.CodeType) -> list["_ToEnter"]:
         """Return the methods that waited for the names in some code."""
-        new = set(names_in(code)) - self._names
+        new = set(names_in(code)) - self._names - {"getattr"}  # unless by a name that is not known
         self._names |= new
+        new |= {each.name for each in reads_of(code) if each.name == "getattr"}
         if not self._all and not _MAKE_NAMES.isdisjoint(new):
             self._all, new = True, set(self._waiting)
         return [each for name in sorted(new) for each in self._waiting.pop(name, ())]
@@ -131,6 +140,9 @@ _MOST_ENTERED: Final = 2_000
 _MOST_ITEMS: Final = 20_000
 """So many items of containers are searched for functions and objects to enter."""
 
+_MOST_CALLS: Final = 32
+"""After so many calls of a function, its arguments are used as a whole: it may be recursive."""
+
 _DEEPEST: Final = 20
 """After so many steps of a way, containers are not searched."""
 
@@ -143,11 +155,34 @@ class CaptureSite:
     reader: Callable[..., Any]
     line: int
     is_written: bool
+    is_called: bool
     readers: dict[int, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
 
-Argument: TypeAlias = CapturedPlace | type
+Argument: TypeAlias = CapturedPlace | type | None
 """What is known of a parameter: the place it comes from, or the class that it is of."""
+
+Arguments: TypeAlias = dict[str, Argument]
+
+
+@dataclasses.dataclass(slots=True)
+class _Call:
+    """What a call passes on to the function that is called, if that is followed.
+
+    Attributes:
+        args: The positional arguments.
+        kwargs: The others.
+        is_followed: Whether they were given to a function that is entered; otherwise they are
+            used as a whole.
+    """
+
+    args: tuple[Argument, ...]
+    kwargs: tuple[tuple[str, Argument], ...]
+    is_followed: bool = False
+
+    def follow(self) -> tuple[tuple[Argument, ...], tuple[tuple[str, Argument], ...]]:
+        self.is_followed = True
+        return self.args, self.kwargs
 
 
 class _ToEnter(NamedTuple):
@@ -159,6 +194,8 @@ class _ToEnter(NamedTuple):
     kwargs: tuple[tuple[str, Argument], ...] = ()
     quiet: bool = False
     """Whether a package wrapped it: what its wrappers hold besides is the package's."""
+    member: CapturedPlace | None = None
+    """Where a class has it, if that is a method of an object that need not exist."""
 
 
 class CaptureWalk:
@@ -176,6 +213,7 @@ class CaptureWalk:
         self._next: list[_ToEnter] = []
         self._room = _MOST_ITEMS
         self._methods = WaitingMethods()
+        self._called: Counter[int] = Counter()
 
     def start(self, fn: Callable[..., Any]) -> None:
         """Follow a function, and all that it leads to."""
@@ -184,6 +222,10 @@ class CaptureWalk:
             self._visit(self._pending.pop())
             self._pending += reversed(self._next)
             self._next = []
+
+    def entered(self) -> list[Any]:
+        """Return everything callable that was entered, each once."""
+        return list({id(value): value for value in self._entered.values()}.values())
 
     def _visit(self, entry: _ToEnter) -> None:
         value = entry.value
@@ -226,17 +268,89 @@ class CaptureWalk:
             self._function_of_package(function, entry)
             return
         given = self._assign(function, entry)
+        if entry.member is not None:
+            self._add(entry.member, entry.member.owner, 0, is_written=False)
         self._next += self._methods.named(function.__code__)
         for read in reads_of(function.__code__):
-            place = self._place(function, read, given)
-            if read.root is Root.SUPER:
-                self._super(function, read, given)
-            elif isinstance(place, type):
-                self._read_of_class(place, read, function)
-            elif place is not None:
-                self._resolve(place, read, function)
+            self._read(function, read, given)
 
-    def _assign(self, function: types.FunctionType, entry: _ToEnter) -> dict[str, Argument]:
+    def _read(self, function: types.FunctionType, read: Read, given: Arguments) -> None:
+        """Follow one read of a function of the user's."""
+        place = self._place(function, read, given)
+        if read.usage in (Usage.IS, Usage.PRESENT):
+            question = self._question(function, read, given)
+            if question is not None:
+                self._add(question, function, read.line, is_written=False)
+                return
+            read = dataclasses.replace(read, usage=Usage.READ)
+        if read.usage is Usage.RETURNED:
+            own = function.__name__ == "__get__" and read.name == _first_parameter(function)
+            if own and not read.steps:  # a descriptor returns itself if it is read of the class
+                return
+            read = dataclasses.replace(read, usage=Usage.READ)
+        passed = read.given or Given()
+        call = self._call(function, passed, given) if read.usage is Usage.CALLED else None
+        if read.root is Root.SUPER:
+            self._super(function, read, given, call)
+        elif isinstance(place, type):
+            self._read_of_class(place, read, function, call)
+        elif place is not None:
+            self._resolve(place, read, function, call=call)
+        for each in () if call is not None and call.is_followed else passed.reads():
+            self._read(function, each, given)
+
+    def _call(self, function: types.FunctionType, passed: Given, given: Arguments) -> _Call | None:
+        """Return what a call passes on; None where something of it cannot be followed."""
+        found: dict[int, Argument] = {}
+        for each in passed.reads():
+            place = self._argument(function, each, given)
+            if place is _WHOLE:
+                return None
+            found[id(each)] = place
+        return _Call(
+            tuple(found.get(id(each)) for each in passed.args),
+            tuple((name, found.get(id(each))) for name, each in passed.kwargs),
+        )
+
+    def _argument(self, function: types.FunctionType, read: Read, given: Arguments) -> Any:
+        """Return the place that a read leads to; `_WHOLE` if it has none."""
+        place = self._place(function, read, given)
+        if place is None or (isinstance(place, type) and not read.steps):
+            return place
+        if isinstance(place, type) or read.root is Root.SUPER:
+            return _WHOLE
+        read = as_used(place, read)
+        value = place.read()
+        for step in read.steps:
+            if value is MISSING or hides(value) or _is_installed_module(value):
+                return _WHOLE
+            member = step_into(value, step)
+            if member.kind not in (MemberKind.VALUE, MemberKind.MISSING):
+                return _WHOLE
+            place, value = place.then(step), member.value
+        is_whole = len(place.steps) >= _DEEPEST or read.usage is Usage.CALLED
+        return _WHOLE if is_whole or hides(value) or _is_installed_module(value) else place
+
+    def _question(
+        self, function: types.FunctionType, read: Read, given: Arguments
+    ) -> CapturedPlace | None:
+        """Return the place of the answer to a question; None if it cannot be followed."""
+        start = self._place(function, read, given)
+        asked = as_used(start, read) if isinstance(start, CapturedPlace) else read
+        if asked.usage is not read.usage:
+            return None
+        place = self._argument(function, read, given)
+        if not isinstance(place, CapturedPlace):
+            return None
+        if read.usage is Usage.PRESENT:
+            return presence_place(place)
+        (other,) = cast("Given", read.given).args
+        another = other if isinstance(other, Const) else None
+        if isinstance(other, Read):
+            another = self._argument(function, other, given)
+        return is_place(place, another) if isinstance(another, CapturedPlace | Const) else None
+
+    def _assign(self, function: types.FunctionType, entry: _ToEnter) -> Arguments:
         """Return what is known of the parameters of a function."""
         code = function.__code__
         names = parameters(code)
@@ -248,11 +362,13 @@ class CaptureWalk:
         for each in rest if len(names) > len(plain) else ():
             if isinstance(each, CapturedPlace):
                 self._use(each, each.read(), function, code.co_firstlineno)
-        return {name: _renamed(each, name) for name, each in given.items()}
+        return {name: each and _renamed(each, name) for name, each in given.items()}
 
     def _function_of_package(self, function: types.FunctionType, entry: _ToEnter) -> None:
         """Enter a closure that a package made: its numbers, and the user's functions in it."""
         wrapped = wrapped_by(function)
+        if entry.place is not None and isinstance(vars(function).get("registry"), Mapping):
+            self._add(entry.place.then("registry"), function, 0, is_written=False)  # singledispatch
         if is_of_package(function) or wrapped is None:
             self._use_arguments(entry)
         if is_of_package(function):
@@ -261,9 +377,10 @@ class CaptureWalk:
         quiet = entry.quiet or wrapped is not None
         if wrapped is not None:
             self._next.append(entry._replace(value=wrapped, quiet=True))
-        for read in reads_of(function.__code__):
-            if read.root is Root.FREE and read.name != "__class__":
-                self._resolve(cell_place(function, read.name), read, function, quiet=quiet)
+        for each in reads_of(function.__code__):
+            for read in (each, *each.given.reads()) if each.given else (each,):
+                if read.root is Root.FREE and read.name != "__class__":
+                    self._resolve(cell_place(function, read.name), read, function, quiet=quiet)
         self._queue_closure(function, entry.place, wrapped, quiet=quiet)
 
     def _queue_closure(
@@ -273,14 +390,16 @@ class CaptureWalk:
             if each is not wrapped and (wrapped is None or isinstance(each, types.FunctionType)):
                 self._next.append(_ToEnter(each, place, quiet=quiet))
 
-    def _place(
-        self, function: types.FunctionType, read: Read, given: dict[str, Argument]
-    ) -> Argument | None:
+    def _place(self, function: types.FunctionType, read: Read, given: Arguments) -> Argument:
         if read.root is Root.GLOBAL:
             return global_place(function, read.name)
+        if read.root is Root.IMPORT:
+            return import_place(function, read.name)
         if read.root is Root.FREE:
             return None if read.name == "__class__" else cell_place(function, read.name)
-        return given.get(read.name) or default_place(function, read.name)
+        if read.name in given:
+            return given[read.name]
+        return default_place(function, read.name)
 
     def _partial(self, value: "functools.partial[Any]", entry: _ToEnter) -> None:
         args = tuple(
@@ -303,8 +422,9 @@ class CaptureWalk:
             for name, member in list(vars(base).items()):
                 if made and name in PASSED_OVER:
                     continue
+                place = member_place(base, name)
                 entries = [
-                    _ToEnter(function, None, (cls,))
+                    _ToEnter(function, None, (cls,), member=place)
                     for function in functions_behind(member)
                     if not is_installed(function)
                 ]
@@ -335,7 +455,9 @@ class CaptureWalk:
             if isinstance(place, CapturedPlace):
                 self._use(place, place.read(), entry.value, 0)
 
-    def _super(self, function: types.FunctionType, read: Read, given: dict[str, Argument]) -> None:
+    def _super(
+        self, function: types.FunctionType, read: Read, given: Arguments, call: _Call | None
+    ) -> None:
         receiver = given.get(read.name)
         if receiver is None or "__class__" not in function.__code__.co_freevars or not read.steps:
             return
@@ -346,25 +468,33 @@ class CaptureWalk:
         name = cast("str", read.steps[0])
         for base in behind:
             if name in vars(base):
-                for found in functions_behind(vars(base)[name]):
-                    self._next.append(_ToEnter(found, None, (receiver,)))
+                member = vars(base)[name]
+                args, kwargs = _passed_to(member, call)
+                for found in functions_behind(member):
+                    self._next.append(_ToEnter(found, None, (receiver, *args), kwargs))
                     if not is_installed(found):
                         place = class_place(base).then(name)
                         self._add(place, function, read.line, is_written=False)
                 return
 
-    def _read_of_class(self, cls: type, read: Read, reader: types.FunctionType) -> None:
+    def _read_of_class(
+        self, cls: type, read: Read, reader: types.FunctionType, call: _Call | None
+    ) -> None:
         """Follow what is read of an instance of which only the class is known."""
         first, *others = read.steps or ("",)
         if first == "__class__" and others:
             read = dataclasses.replace(read, steps=tuple(others))
-            self._resolve(class_place(cls), read, reader)
+            self._resolve(class_place(cls), read, reader, call=call)
         elif isinstance(first, str) and is_class_value(cls, first):
-            self._resolve(class_place(cls), read, reader)
+            self._resolve(class_place(cls), read, reader, call=call)
         elif isinstance(first, str):
-            for function in functions_behind(in_class(cls, first)):
+            member = in_class(cls, first)
+            args, kwargs = _passed_to(member, None if others else call)
+            for function in functions_behind(member):
                 if not is_installed(function):
-                    self._next.append(_ToEnter(function, None, (cls,)))
+                    place = member_place(cls, first)
+                    entry = _ToEnter(function, None, (cls, *args), kwargs, member=place)
+                    self._next.append(entry)
 
     def _resolve(
         self,
@@ -373,6 +503,7 @@ class CaptureWalk:
         reader: types.FunctionType,
         *,
         quiet: bool | None = None,
+        call: _Call | None = None,
     ) -> None:
         """Follow one read to its end; `quiet` is given for a closure of a package."""
         read = as_used(place, read)
@@ -386,14 +517,22 @@ class CaptureWalk:
             member = step_into(value, step)
             if member.kind in (MemberKind.VALUE, MemberKind.MISSING):
                 place, value = place.then(step), member.value
-            elif self._method(place.then(step), value, member, read, reader):
+            elif self._method(
+                place.then(step),
+                value,
+                member,
+                read,
+                reader,
+                call=call if index + 1 == len(read.steps) else None,
+            ):
                 return
             else:
                 break
         if read.usage is Usage.CALLED and place.steps[-len(whole) :] != whole:
             read = dataclasses.replace(read, usage=Usage.READ)  # what is called is a part of it
         if quiet is None or hides(value):
-            self._use(place, value, reader, read.line, read.usage)
+            is_called = read.usage is Usage.CALLED
+            self._use(place, value, reader, read.line, read.usage, call=call if is_called else None)
         elif is_callable(value) or not is_data(value) or not _holds_data(value):
             self._follow(place, value, quiet=quiet)
         elif not quiet:
@@ -406,6 +545,8 @@ class CaptureWalk:
         member: Member,
         read: Read,
         reader: types.FunctionType,
+        *,
+        call: _Call | None,
     ) -> bool:
         """Enter a method or a property of an object; False if it is not the user's."""
         if member.kind is MemberKind.HIDDEN or is_installed(member.value):
@@ -415,9 +556,18 @@ class CaptureWalk:
         receiver: Argument = place.before()
         if member.kind is MemberKind.CLASS_METHOD:
             receiver = class_place(value if isinstance(value, type) else type(value))
-        if member.kind is not MemberKind.PROPERTY:
-            self._add(place, reader, read.line, is_written=False)
-        self._next.append(_ToEnter(member.value, None, (receiver,)))
+        if member.kind is MemberKind.DESCRIPTOR:
+            descriptor = dataclasses.replace(in_type_of(place), is_member=False)
+            getter = dataclasses.replace(descriptor.then("__get__"), is_member=True)
+            self._add(getter, reader, read.line, is_written=False)
+            self._next.append(_ToEnter(member.value, None, (descriptor, receiver, None)))
+            return True
+        is_property = member.kind is MemberKind.PROPERTY
+        known = in_type_of(place) if is_property else place
+        self._add(known, reader, read.line, is_written=False)
+        raw = MISSING if is_property else in_class(type(value), cast("str", place.steps[-1]))
+        args, kwargs = _passed_to(raw, call)
+        self._next.append(_ToEnter(member.value, None, (receiver, *args), kwargs))
         return True
 
     def _use(
@@ -427,16 +577,36 @@ class CaptureWalk:
         reader: Callable[..., Any],
         line: int,
         usage: Usage = Usage.READ,
+        *,
+        call: _Call | None = None,
     ) -> None:
         """Add a value that is used as a whole, and enter what it leads to."""
         if hides(value):
             self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
             return
-        is_called = usage is Usage.CALLED and is_object(value) and has_own_call(value)
-        if not is_called:
-            self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
-        if usage is not Usage.WRITTEN:
+        is_called = usage is Usage.CALLED
+        if not (is_called and is_object(value) and has_own_call(value)):
+            self._add(place, reader, line, is_written=usage is Usage.WRITTEN, is_called=is_called)
+        if call is not None and self._can_follow(value):
+            self._next.append(_ToEnter(value, place, *call.follow()))
+        elif usage is not Usage.WRITTEN:
             self._follow(place, value)
+
+    def _can_follow(self, value: Any) -> bool:
+        """Return whether what is called hands its arguments to code of the user's as they are."""
+        while not hides(value):
+            if isinstance(value, types.FunctionType):
+                self._called[id(value)] += 1
+                return not is_installed(value) and self._called[id(value)] <= _MOST_CALLS
+            if isinstance(value, types.MethodType | BoundMethod):
+                value = value.__func__
+            elif isinstance(value, functools.partial):
+                value = value.func
+            elif has_own_call(value):
+                value = in_class(type(value), "__call__")
+            else:
+                break
+        return False
 
     def _follow(self, place: CapturedPlace, value: Any, *, quiet: bool = False) -> None:
         """Enter what a value leads to, and what is in it."""
@@ -458,16 +628,24 @@ class CaptureWalk:
             self._next.append(_ToEnter(type(value), None, (type(value),)))
 
     def _add(
-        self, place: CapturedPlace, reader: Callable[..., Any], line: int, *, is_written: bool
+        self,
+        place: CapturedPlace,
+        reader: Callable[..., Any],
+        line: int,
+        *,
+        is_written: bool,
+        is_called: bool = False,
     ) -> None:
         key = (*place.key, place.steps)
         known = self._known.get(key)
         if known is None:
-            self._known[key] = known = CaptureSite(place, reader, line, is_written)
+            self._known[key] = known = CaptureSite(place, reader, line, is_written, is_called)
             self.found.append(known)
         elif known.is_written and not is_written:
             known.reader, known.line, known.is_written = reader, line, False
+            known.is_called = is_called
         if not is_written:
+            known.is_called = known.is_called and is_called
             known.readers[id(reader)] = reader
 
 
@@ -494,7 +672,24 @@ def _renamed(given: Argument, name: str) -> Argument:
 
 
 def _identity(given: Argument) -> Any:
-    return id(given) if isinstance(given, type) else (given.key, given.steps)
+    return (given.key, given.steps) if isinstance(given, CapturedPlace) else id(given)
+
+
+_WHOLE: Final[Any] = object()
+"""Stands for an argument that is used as a whole."""
+
+
+def _is_installed_module(value: Any) -> bool:
+    return isinstance(value, types.ModuleType) and is_installed_module(value.__name__)
+
+
+def _passed_to(member: Any, call: _Call | None) -> tuple[Any, Any]:
+    """Return the arguments of a method; none if what a class has is not a function as it is."""
+    raw = function_in(member) if isinstance(member, classmethod | staticmethod) else member
+    is_plain = isinstance(raw, types.FunctionType) and not is_installed(raw)
+    if call is None or not (is_plain or isinstance(raw, Method | InheritedMethod)):
+        return (), ()
+    return call.follow()
 
 
 class Treatment(StrEnum):
@@ -525,6 +720,7 @@ class Binding:
         line: The line of the first read in the file of `function`; 0 if there is none.
         is_written: Whether the code only writes to it, or only calls what changes it and
             drops the answer: ``traces.append(x)``, ``counter += 1``.
+        is_called: Whether the code only calls it.
         place: Where to look.
         readers: All that read it, and do not only write to it.
     """
@@ -534,6 +730,7 @@ class Binding:
     holder: BoundIn
     line: int
     is_written: bool
+    is_called: bool
     place: CapturedPlace
     readers: tuple[Callable[..., Any], ...]
 
@@ -558,12 +755,21 @@ def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
     Raises:
         TypeError: `fn` is not callable.
     """
+    return bindings_and_callables(fn)[0]
+
+
+def bindings_and_callables(fn: Callable[..., Any]) -> tuple[tuple[Binding, ...], list[Any]]:
+    """Return what `bindings_of` does, and everything callable on the way there.
+
+    Raises:
+        TypeError: `fn` is not callable.
+    """
     if not callable(fn):
         msg = f"a function is wanted, got {got(fn)}"
         raise TypeError(msg)
     walk = CaptureWalk()
     walk.start(fn)
-    return tuple(_named(walk.found))
+    return tuple(_named(walk.found)), walk.entered()
 
 
 def _named(found: list[CaptureSite]) -> list[Binding]:
@@ -576,6 +782,6 @@ def _named(found: list[CaptureSite]) -> list[Binding]:
         taken[key] = taken.get(key, 0) + 1
         name = place.name if taken[key] == 1 else f"{place.name} ({taken[key]})"
         line, readers = each.line, tuple(each.readers.values())
-        binding = Binding(name, each.reader, place.holder, line, each.is_written, place, readers)
-        bindings.append(binding)
+        uses = each.is_written, each.is_called
+        bindings.append(Binding(name, each.reader, place.holder, line, *uses, place, readers))
     return bindings

@@ -5,6 +5,7 @@ they are not those that were tested: in another version of JAX, or where a name 
 """
 
 import contextlib
+import importlib
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -140,22 +141,29 @@ def static_options(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return tuple(numbers or ()), tuple(names or ())
 
 
-def clear_checkpoint_traces() -> None:
-    """Clear JAX's cache of the traces of functions under `jax.checkpoint`.
+def clear_derived_traces() -> None:
+    """Clear what JAX keeps of functions under the name of another one that it has made of them.
 
-    Where that cache cannot be reached, all of JAX's caches are cleared.
+    Where those caches cannot be reached, all of JAX's caches are cleared.
     """
     try:
         if _KNOWN:
-            from jax._src import ad_checkpoint  # noqa: PLC0415  # after the check
-
-            traces: Any = getattr(ad_checkpoint, "_trace_to_jaxpr")  # noqa: B009  # private
-            traces.cache_clear()
+            for module, name in _DERIVED:
+                getattr(importlib.import_module(f"jax._src.{module}"), name).cache_clear()
             return
     except (ImportError, AttributeError):
         pass
     clear_caches: Any = jax.clear_caches  # which has no types
     clear_caches()
+
+
+_DERIVED: Final = (
+    ("ad_checkpoint", "_trace_to_jaxpr"),
+    ("lax.control_flow.loops", "_fori_body_fun"),
+    ("lax.control_flow.loops", "_fori_scan_body_fun"),
+    ("lax.lax", "_trace_composite_to_jaxpr"),
+    ("custom_derivatives", "_closure_convert_for_avals"),
+)
 
 
 def is_committed(lowered: Any) -> bool:

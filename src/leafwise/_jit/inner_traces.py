@@ -15,10 +15,11 @@ from typing import Any, Final, TypeAlias
 
 import jax
 
-from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, Probe, changed
-from leafwise._jax.compat import clear_checkpoint_traces
+from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, changed
+from leafwise._captures.fingerprinter import ByWeakId
+from leafwise._jax.compat import clear_derived_traces
 from leafwise._jit.callee import function_behind
-from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
+from leafwise._objects.attributes import in_class, is_bound_method, is_installed, wrapped_by
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
 
@@ -28,7 +29,7 @@ _JAX_JIT: Final = jax.jit
 _MOST_PLACES: Final = 512
 """A function that has read more places than these, of so many instances, counts as new."""
 
-_Places: TypeAlias = dict[Any, CaptureState | None]
+_Places: TypeAlias = dict[Any, tuple[CaptureState | None, Callable[[], Any] | None]]
 """What a function found in each place when it was traced; None if not always the same."""
 
 _LOCK: Final = new_lock()
@@ -36,54 +37,80 @@ _KNOWN: Final[weakref.WeakKeyDictionary[Callable[..., Any], _Places]] = weakref.
 
 
 def readers_to_forget(
-    current: FingerprintedFunction, fun: Callable[..., Any]
+    current: FingerprintedFunction, fun: Callable[..., Any], *, traced: bool
 ) -> list[Callable[..., Any]]:
     """Return the functions whose traces may be of other values than the current ones.
 
     Args:
         current: The captures before `fun` is traced.
         fun: The function that JAX traces.
+        traced: Whether JAX has kept earlier traces of it.
 
     Returns:
-        Those that are new; all, if one of them finds other values than before. Never `fun`
-        itself. From here on they count as traced with the current values.
+        Those that are new; everything callable that `fun` leads to, if one of the functions finds
+        other values than before, or has other code. Never `fun` itself. From here on they count as
+        traced with the current values.
     """
     new: dict[int, Callable[..., Any]] = {}
-    known: dict[int, Callable[..., Any]] = {}
     differs = False
     with _LOCK:
-        for probe in current.probes:
-            reader = probe.binding.function
-            if not isinstance(reader, types.FunctionType):
-                continue
-            before, now = _exchange(reader, probe, current, own=reader is fun)
+        for reader, key, now, owner in _reads(current):
+            before = _exchange(reader, key, now, owner, own=traced and reader is fun)
             if reader is fun:
                 continue
-            known[id(reader)] = reader
-            if before is _UNSEEN:
+            if before is not _UNSEEN:
+                differs = differs or before is None or _differ(before, now)
+            elif key != _CODE:
                 new[id(reader)] = reader
-            elif before is None or _differ(before, now):
-                differs = True
-    return list((known if differs else new).values())
+    if not differs:
+        return list(new.values())
+    return [each for each in current.callables if each is not fun and not _is_of_package(each)]
+
+
+def _reads(current: FingerprintedFunction) -> Iterator[tuple[Any, Any, CaptureState, Any]]:
+    """Yield the functions that read something, the place, what is there, and what holds that."""
+    for probe in current.probes:
+        place = probe.binding.place
+        for reader in probe.binding.readers:
+            if isinstance(reader, types.FunctionType | type):
+                key, now = (*place.key, place.steps), current.fingerprint[probe.key]
+                yield reader, key, now, place.owner
+    for each in current.callables:
+        if isinstance(each, types.FunctionType) and not is_installed(each):
+            yield each, _CODE, CaptureState(ByWeakId(each.__code__), None, "", "", ""), each
+
+
+_CODE: Final = ("code",)
+
+
+def _is_of_package(value: Any) -> bool:
+    return isinstance(value, type) or (
+        isinstance(value, types.FunctionType) and is_installed(value)
+    )
 
 
 _UNSEEN: Final[Any] = object()
 
 
-def _exchange(
-    reader: types.FunctionType, probe: Probe, current: FingerprintedFunction, *, own: bool
-) -> tuple[Any, CaptureState]:
-    """Replace what a function found in a place; return what it found before, and finds now."""
+def _exchange(reader: Any, key: Any, now: CaptureState, owner: Any, *, own: bool) -> Any:
+    """Replace what a function found in a place; return what it found before."""
     places = _KNOWN.setdefault(reader, {})
     if len(places) > _MOST_PLACES:
         places.clear()
-    place, now = probe.binding.place, current.fingerprint[probe.key]
-    key = (*place.key, place.steps)
-    before = places.get(key, _UNSEEN)
+    before, find = places.get(key, (_UNSEEN, None))
+    if find is not None and find() is not owner:  # the key has the address of one that is gone
+        before = _UNSEEN
     # Its own earlier traces stay: a function around would take up either.
     mixed = own and before is not _UNSEEN and (before is None or _differ(before, now))
-    places[key] = None if mixed else now
-    return before, now
+    places[key] = None if mixed else now, _weak(owner)
+    return before
+
+
+def _weak(value: Any) -> Callable[[], Any] | None:
+    try:
+        return weakref.ref(value)
+    except TypeError:  # a dict of globals
+        return None
 
 
 def _differ(before: CaptureState, now: CaptureState) -> bool:
@@ -93,33 +120,21 @@ def _differ(before: CaptureState, now: CaptureState) -> bool:
 
 def forget_traces(readers: Iterable[Callable[..., Any]], current: FingerprintedFunction) -> None:
     """Let JAX forget the traces of some functions, and of what was jitted to call them."""
+    readers = list(readers)
     wanted = set(map(id, readers))
-    clear_checkpoint_traces()
+    clear_derived_traces()
     for reader in readers:
         with contextlib.suppress(Exception):  # an object without a hash
             jitted: Any = _JAX_JIT(reader)
             jitted.clear_cache()
-    for probe in current.probes:
-        for value in _callables_in(probe.value):
-            clear: Any = getattr(type(value), "clear_cache", None)
-            # Of a function under `lw.jit` the guard retires the programs.
-            if clear is None or issubclass(type(value), JittedFunction):
-                continue
-            if id(innermost(value)) in wanted:
-                with contextlib.suppress(Exception):  # a `clear_cache` of the user's own
-                    clear(value)
-
-
-def _callables_in(value: Any) -> Iterator[Any]:
-    """Yield what is wrapped in a value, or lies in a container."""
-    if type(value) in (list, tuple, dict):
-        yield from value.values() if type(value) is dict else value
-    for _ in range(_DEEPEST):
-        yield value
-        inner = _wrapped(value)
-        if inner is None:
-            return
-        value = inner
+    for value in current.callables:
+        clear: Any = getattr(type(value), "clear_cache", None)
+        # Of a function under `lw.jit` the guard retires the programs.
+        if clear is None or issubclass(type(value), JittedFunction):
+            continue
+        if id(innermost(value)) in wanted or id(value) in wanted:
+            with contextlib.suppress(Exception):  # a `clear_cache` of the user's own
+                clear(value)
 
 
 _DEEPEST: Final = 20

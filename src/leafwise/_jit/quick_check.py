@@ -15,8 +15,9 @@ import jax
 from leafwise._captures.bytecode import Item
 from leafwise._captures.fingerprint import Probe, keywords_of
 from leafwise._captures.fingerprinter import ByWeakId
-from leafwise._captures.places import BoundIn, CapturedPlace
-from leafwise._objects.attributes import in_class
+from leafwise._captures.places import BoundIn, CapturedPlace, item_of
+from leafwise._objects.attributes import dict_of, in_class
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.stand_ins import MISSING
 
 _FILE: Final = "<leafwise check of captures, {} of them>"
@@ -75,8 +76,17 @@ def _term(probe: Probe, names: dict[str, Any]) -> str:
     found = _read_expression(place, value, names)
     if found.startswith(_UNBOUND):
         return found.removeprefix(_UNBOUND)
-    if issubclass(type(value), jax.Array | types.FunctionType | type):
+    if issubclass(type(value), jax.Array | type):
         return f"{_named(names, 'ref', weakref.ref(value))}() is {found}"
+    is_function = type(value) is types.FunctionType
+    is_wrapper = not is_function and is_installed_module(type(value).__module__)
+    function = dict_of(value).get("__wrapped__") if is_wrapper else value
+    if type(function) is types.FunctionType:
+        # The code can be replaced, as autoreload does.
+        ref = _named(names, "ref", weakref.ref(value))
+        code = _named(names, "code", function.__code__)
+        inside = "" if is_function else ".__wrapped__"
+        return f"{ref}() is (found := {found}) and found{inside}.__code__ is {code}"
     if probe.fingerprinted is None:
         same: Any = ByWeakId(value).is_of
     elif probe.fingerprinted.same is None:
@@ -110,10 +120,8 @@ def _read_expression(place: CapturedPlace, value: Any, names: dict[str, Any]) ->
     at = place.start()
     for step in place.steps:
         if isinstance(step, Item):
-            if not isinstance(at, dict | list | tuple):
-                break
             text += f"[{_named(names, 'key', step.key)}]"
-            at = at[step.key] if not isinstance(at, dict) else at.get(step.key, MISSING)
+            at = item_of(at, step.key)
         elif _is_plain(at, step):
             text += f".{step}"
             at = getattr(at, step, MISSING)
@@ -127,6 +135,10 @@ def _read_expression(place: CapturedPlace, value: Any, names: dict[str, Any]) ->
 
 def _root(place: CapturedPlace, names: dict[str, Any]) -> str | None:
     """Return the expression that reads the variable where a place starts."""
+    if place.is_question:
+        return None
+    if place.holder is BoundIn.IMPORT and place.key[-1] in place.owner:
+        return f"{_named(names, 'modules', place.owner)}[{place.key[-1]!r}]"
     if place.holder is BoundIn.GLOBAL:
         variable = place.key[-1]
         found = _named(names, "names", place.owner)
@@ -165,5 +177,7 @@ def _is_plain(value: Any, name: str) -> bool:
         return kind is type and in_class(kind, name) is MISSING
     if kind.__getattribute__ is not object.__getattribute__:
         return False
+    if name == "__class__":
+        return True
     member = in_class(kind, name)
     return isinstance(member, types.MemberDescriptorType) or not hasattr(type(member), "__get__")

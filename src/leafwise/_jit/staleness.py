@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from leafwise._captures.fingerprint import (
+    GONE,
     Fingerprint,
     FingerprintedFunction,
     Key,
@@ -82,7 +83,8 @@ def before_trace(log: ProgramLog, args: Sequence[Any]) -> FingerprintedFunction 
     if current is None or all(each.action is StaleAction.IGNORE for each in list(log.guards)):
         return current
     with contextlib.suppress(Exception):  # the user's own code: the trace must go on
-        readers = readers_to_forget(current, innermost(log.callee.fun))
+        fun = innermost(log.callee.fun)
+        readers = readers_to_forget(current, fun, traced=bool(log.traced()))
         if readers:
             forget_traces(readers, current)
             forgotten = set(map(id, readers))
@@ -242,7 +244,7 @@ class Guard:
             raise StaleCaptureError("\n".join(map(str, found)), tuple(found))
         with self._lock:
             for key in changes:
-                self._reported[key] = self._current[key]
+                self._reported[key] = self._current.get(key, GONE)
                 self._report_counts[key] += 1
         self.block_changed()  # the next call checks against the values that were reported
         if action is StaleAction.WARN:
@@ -320,7 +322,7 @@ class Guard:
         found: list[StaleCapture] = []
         for key in keys:
             reader, variable, holder, _ = key
-            was, now = program.captured[key], current.fingerprint[key]
+            was, now = program.captured[key], current.fingerprint.get(key, GONE)
             before, after = format_change(was, now)
             fix = fix_of(probes[key].value) if key in probes else Fix()
             line = now.site or was.site
@@ -394,7 +396,7 @@ def _keys_to_show(keys: list[Key], current: FingerprintedFunction) -> list[Key]:
     """
     present = [key for key in keys if key in current.fingerprint]
     inner = {each.key for each in current.probes if is_installed(each.binding.function)}
-    return [key for key in present if key not in inner] or present
+    return [key for key in present if key not in inner] or present or keys
 
 
 def _reason(found: StaleCapture, outcome: Outcome) -> Reason:

@@ -37,6 +37,8 @@ class MemberKind(Enum):
     """A function that takes the class."""
     PROPERTY = "property"
     """A function that takes the object, and runs when the attribute is read."""
+    DESCRIPTOR = "descriptor"
+    """The ``__get__`` of a descriptor of the user's, which takes that and the object."""
     HIDDEN = "hidden"
     """Only the user's code could say what it is."""
     MISSING = "absent"
@@ -80,7 +82,7 @@ def _member_of_class(cls: type, name: str) -> Member:
     if isinstance(raw, classmethod):
         return Member(MemberKind.CLASS_METHOD, function_in(raw))
     if isinstance(raw, property | functools.cached_property):
-        return _HIDDEN
+        return Member(MemberKind.VALUE, raw)
     return _value(function_in(raw))
 
 
@@ -91,11 +93,18 @@ def _data_descriptor(raw: Any, value: Any) -> Member:
         if not (isinstance(code, types.CodeType) and code.co_filename.startswith("<leafwise ")):
             return Member(MemberKind.PROPERTY, raw.fget)
     elif not _is_c(raw):
-        return _HIDDEN
+        return _own_getter(raw)
     try:
         return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
     except AttributeError:  # a slot that is not set, or a static of an unfinished instance
         return _NOTHING
+
+
+def _own_getter(raw: Any) -> Member:
+    """Return what a descriptor runs that is not written in C."""
+    get = in_class(type(raw), "__get__")
+    is_own = isinstance(get, types.FunctionType) and not is_installed(get)
+    return Member(MemberKind.DESCRIPTOR, get) if is_own else _HIDDEN
 
 
 def _from_class(raw: Any, value: Any) -> Member:
@@ -111,6 +120,9 @@ def _from_class(raw: Any, value: Any) -> Member:
         return Member(MemberKind.VALUE, raw)
     if _is_c(raw) and not callable(raw):
         return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
+    own = _own_getter(raw)
+    if own is not _HIDDEN:
+        return own
     # What a package makes of a function: a jitted one, that of leafwise or equinox.
     behind = functions_in(raw)
     return Member(MemberKind.METHOD, behind[0]) if behind else _HIDDEN
@@ -189,12 +201,6 @@ def names_and_values(value: Any) -> list[Any]:
     """Return the names of `stored_attributes` in order, and after them the values."""
     stored = sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
     return [*[name for name, _ in stored], *[item for _, item in stored]]
-
-
-def steps_of_values(value: Any) -> tuple[str, ...]:
-    """Return the steps to what `names_and_values` returns: names have none."""
-    names = sorted(map(str, stored_attributes(value)))
-    return (*[""] * len(names), *[f".{name}" for name in names])
 
 
 def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> list[Any]:

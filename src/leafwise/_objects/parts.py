@@ -215,7 +215,8 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 
     def values(value: Any) -> list[Any]:
         of = base or type(value)
-        return [*of.keys(value), *of.values(value), *(getattr(value, each) for each in more)]
+        found = [*of.keys(value), *of.values(value)]  # at each call of a function under lw.jit
+        return [*found, *(getattr(value, each) for each in more)] if more else found
 
     def steps(value: Any) -> list[str]:
         texts = [shorten(key, 40) for key in (base or type(value)).keys(value)]

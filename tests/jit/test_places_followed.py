@@ -1,0 +1,441 @@
+"""Where a trace can read a value, a change there is seen; where it did not read, it is not."""
+
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+pytestmark = pytest.mark.hazard
+
+ONES = jnp.ones(2)
+jit: Any = lw.jit  # so that lambdas need no types
+
+
+class Thing:
+    """An object that holds what it is given."""
+
+    def __init__(self, **held: Any) -> None:
+        vars(self).update(held)
+
+
+class Scaled:
+    """A descriptor with a state of its own."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self if instance is None else instance.raw * self.factor
+
+
+class Set(Scaled):
+    """The same, which also decides what is assigned."""
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.raw = value
+
+
+def caught_key() -> Any:
+    config: dict[str, float] = {}
+
+    def function(x: Any) -> Any:
+        try:
+            rate = config["rate"]
+        except KeyError:
+            rate = 1.0
+        return x * rate
+
+    return function, lambda: config.update(rate=2.0), lambda: config.update(other=2.0)
+
+
+def removed_key() -> Any:
+    config = {"rate": 2.0}
+
+    def function(x: Any) -> Any:
+        try:
+            return x * config["rate"]
+        except KeyError:
+            return x
+
+    return function, config.clear, lambda: config.update(other=2.0)
+
+
+def caught_index() -> Any:
+    rates: list[float] = []
+
+    def function(x: Any) -> Any:
+        try:
+            return x * rates[0]
+        except IndexError:
+            return x
+
+    return function, lambda: rates.append(2.0), None
+
+
+def caught_attribute() -> Any:
+    thing: Any = Thing()
+
+    def function(x: Any) -> Any:
+        try:
+            return x * thing.rate
+        except AttributeError:
+            return x
+
+    return function, lambda: setattr(thing, "rate", 2.0), lambda: setattr(thing, "other", 2.0)
+
+
+def getattr_default() -> Any:
+    thing = Thing()
+    return (
+        lambda x: x * getattr(thing, "rate", 1.0),
+        lambda: setattr(thing, "rate", 2.0),
+        lambda: setattr(thing, "other", 2.0),
+    )
+
+
+def has_attribute() -> Any:
+    thing: Any = Thing(other=1.0)
+    return (
+        lambda x: x * (2 if hasattr(thing, "rate") else 1),
+        lambda: setattr(thing, "rate", 2.0),
+        lambda: setattr(thing, "other", 2.0),
+    )
+
+
+def lost_attribute() -> Any:
+    thing: Any = Thing(rate=1.0)
+
+    def change() -> None:
+        del thing.rate
+
+    same = lambda: setattr(thing, "rate", 2.0)  # noqa: E731  # it is there all the same
+    return lambda x: x * (2 if hasattr(thing, "rate") else 1), change, same
+
+
+def attribute_of_a_class() -> Any:
+    class Config:
+        other = 1.0
+
+    change = lambda: setattr(Config, "rate", 2.0)  # noqa: E731
+    return lambda x: x * getattr(Config, "rate", 1.0), change, lambda: setattr(Config, "other", 2.0)
+
+
+def attribute_of_a_module() -> Any:
+    module = types.ModuleType("settings")
+    change = lambda: setattr(module, "rate", 2.0)  # noqa: E731
+    return lambda x: x * getattr(module, "rate", 1.0), change, lambda: setattr(module, "a", 2.0)
+
+
+def key_in() -> Any:
+    config = {"rate": 1.0}
+    same = lambda: config.update(rate=3.0)  # noqa: E731  # only whether it is there
+    return lambda x: x * (2 if "rate" in config else 1), config.clear, same
+
+
+def is_none() -> Any:
+    thing: Any = Thing(inner=Thing(rate=1.0))
+
+    def function(x: Any) -> Any:
+        return x if thing.inner is None else x * 2
+
+    change = lambda: setattr(thing, "inner", None)  # noqa: E731
+    return function, change, lambda: setattr(thing.inner, "rate", 2.0)
+
+
+def is_the_same() -> Any:
+    first: list[float] = [1.0]
+    second = first
+
+    def change() -> None:
+        nonlocal second
+        second = list(first)
+
+    return lambda x: x * (2 if first is second else 1), change, lambda: first.append(2.0)
+
+
+def code() -> Any:
+    def helper(x: Any) -> Any:
+        return x
+
+    def other(x: Any) -> Any:
+        return x * 2
+
+    return lambda x: helper(x), lambda: setattr(helper, "__code__", other.__code__), None
+
+
+def code_of_an_inner_jit() -> Any:
+    function, change, _ = code()
+    inner = jax.jit(function)
+    return lambda x: inner(x) + 1, change, None
+
+
+def code_of_a_method() -> Any:
+    class Model:
+        def step(self, x: Any) -> Any:
+            return x
+
+    model = Model()
+    change = lambda: setattr(Model.step, "__code__", (lambda self, x: x * 2).__code__)  # noqa: E731
+    return lambda x: model.step(x), change, None
+
+
+def defaults() -> Any:
+    def helper(x: Any, rate: float = 1.0) -> Any:
+        return x * rate
+
+    return lambda x: helper(x), lambda: setattr(helper, "__defaults__", (2.0,)), None
+
+
+def keyword_defaults() -> Any:
+    def helper(x: Any, *, rate: float = 1.0) -> Any:
+        return x * rate
+
+    return lambda x: helper(x), lambda: setattr(helper, "__kwdefaults__", {"rate": 2.0}), None
+
+
+def overridden_defaults() -> Any:
+    def helper(x: Any, rate: float = 1.0, *, more: float = 1.0) -> Any:
+        return x * rate * more
+
+    def same() -> None:
+        helper.__defaults__, helper.__kwdefaults__ = (3.0,), {"more": 3.0}
+
+    change = lambda: setattr(helper, "__code__", (lambda x, r, *, more: x).__code__)  # noqa: E731
+    return lambda x: helper(x, 2.0, more=1.0), change, same
+
+
+def imported_module() -> Any:
+    module: Any = types.ModuleType("leafwise_test_settings")
+    module.rate, module.other = 1.0, 1.0
+    sys.modules[module.__name__] = module
+
+    def function(x: Any) -> Any:
+        import leafwise_test_settings as settings  # type: ignore[import-not-found]
+
+        return x * settings.rate
+
+    return function, lambda: setattr(module, "rate", 2.0), lambda: setattr(module, "other", 2.0)
+
+
+def imported_name() -> Any:
+    _, change, same = imported_module()
+
+    def function(x: Any) -> Any:
+        from leafwise_test_settings import rate  # type: ignore[import-not-found]
+
+        return x * rate
+
+    return function, change, same
+
+
+def imported_function() -> Any:
+    _, change, same = imported_module()
+    module: Any = sys.modules["leafwise_test_settings"]
+    exec("def scaled(x): return x * rate", vars(module))  # noqa: S102
+
+    def function(x: Any) -> Any:
+        from leafwise_test_settings import scaled
+
+        return scaled(x)
+
+    return function, change, same
+
+
+def imported_again() -> Any:
+    function, _, _ = imported_module()
+
+    def change() -> None:
+        module: Any = types.ModuleType("leafwise_test_settings")
+        module.rate = 2.0
+        sys.modules[module.__name__] = module
+
+    return function, change, None
+
+
+def of_a_descriptor(kind: Any) -> Any:
+    descriptor = kind(1.0)
+    holder: Any = type("Holder", (Thing,), {"rate": descriptor})(raw=1.0, other=1.0)
+    change = lambda: setattr(descriptor, "factor", 2.0)  # noqa: E731
+    return lambda x: x * holder.rate, change, lambda: setattr(holder, "other", 2.0)
+
+
+def what_a_descriptor_reads() -> Any:
+    holder: Any = type("Holder", (Thing,), {"rate": Set(1.0)})(raw=1.0)
+    return lambda x: x * holder.rate, lambda: setattr(holder, "raw", 2.0), None
+
+
+def replaced_descriptor() -> Any:
+    cls: Any = type("Holder", (Thing,), {"rate": Set(1.0)})
+    holder = cls(raw=1.0)
+    return lambda x: x * holder.rate, lambda: setattr(cls, "rate", Set(2.0)), None
+
+
+def property_of_a_class() -> Any:
+    cls: Any = type("Holder", (Thing,), {"rate": property(lambda self: self.raw)})
+    holder = cls(raw=1.0)
+    change = lambda: setattr(cls, "rate", property(lambda self: self.raw * 2))  # noqa: E731
+    return lambda x: x * holder.rate, change, lambda: setattr(cls, "other", 1)
+
+
+def method_of_a_class() -> Any:
+    cls: Any = type("Model", (), {"step": lambda self, x: x})
+    model = cls()
+    change = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
+    return lambda x: model.step(x), change, lambda: setattr(cls, "other", 1)
+
+
+def method_of_a_base() -> Any:
+    base: Any = type("Base", (), {"step": lambda self, x: x})
+    model: Any = type("Model", (base,), {})()
+    change = lambda: setattr(base, "step", lambda self, x: x * 2)  # noqa: E731
+    return lambda x: model.step(x), change, None
+
+
+def method_of_what_the_function_makes() -> Any:
+    cls: Any = type("Model", (), {"step": lambda self, x: x})
+    change = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
+    return lambda x: cls().step(x), change, None
+
+
+def method_of_a_base_of_what_the_function_makes() -> Any:
+    base: Any = type("Base", (), {"step": lambda self, x: x})
+    cls: Any = type("Model", (base,), {})
+    change = lambda: setattr(base, "step", lambda self, x: x * 2)  # noqa: E731
+    return lambda x: cls().step(x), change, None
+
+
+def overriding_method() -> Any:
+    base: Any = type("Base", (), {"step": lambda self, x: x})
+    cls: Any = type("Model", (base,), {})
+    model = cls()
+    change = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
+    return lambda x: model.step(x), change, None
+
+
+def method_of_an_instance() -> Any:
+    model: Any = type("Model", (), {"step": lambda self, x: x})()
+    return lambda x: model.step(x), lambda: setattr(model, "step", lambda x: x * 2), None
+
+
+def shadowed_class_attribute() -> Any:
+    cls: Any = type("Model", (Thing,), {"rate": 1.0})
+    model = cls()
+    return lambda x: x * model.rate, lambda: setattr(model, "rate", 2.0), None
+
+
+def unshadowed_class_attribute() -> Any:
+    cls: Any = type("Model", (Thing,), {"rate": 2.0})
+    model = cls(rate=1.0)
+    change = lambda: delattr(model, "rate")  # noqa: E731
+    return lambda x: x * model.rate, change, lambda: setattr(cls, "rate", 2.0)
+
+
+def class_assignment() -> Any:
+    one: Any = type("One", (), {"step": lambda self, x: x})
+    other: Any = type("Other", (), {"step": lambda self, x: x * 2})
+    model = one()
+    return lambda x: model.step(x), lambda: setattr(model, "__class__", other), None
+
+
+def class_assignment_of_a_whole() -> Any:
+    one: Any = type("One", (), {"step": lambda self, x: x})
+    other: Any = type("Other", (), {"step": lambda self, x: x * 2})
+    models = [one()]
+    change = lambda: setattr(models[0], "__class__", other)  # noqa: E731
+    return lambda x: sum(each.step(x) for each in models), change, None
+
+
+def attribute_that_becomes_a_property() -> Any:
+    cls: Any = type("Model", (Thing,), {})
+    model = cls(rate=1.0)
+    change = lambda: setattr(cls, "rate", property(lambda self: 2.0))  # noqa: E731
+    return lambda x: x * model.rate, change, None
+
+
+def attribute_of_another_object() -> Any:
+    model: Any = Thing(rate=1.0)
+
+    def change() -> None:
+        nonlocal model
+        model = type("Other", (), {"rate": property(lambda self: 2.0)})()
+
+    return lambda x: x * model.rate, change, None
+
+
+def registered_later() -> Any:
+    @functools.singledispatch
+    def scaled(x: Any) -> Any:
+        return x
+
+    change = lambda: scaled.register(object, lambda x: x * 2)  # noqa: E731
+    return lambda x: scaled(x), change, None
+
+
+def registered_again() -> Any:
+    @functools.singledispatch
+    def scaled(x: Any) -> Any:
+        return x * 0
+
+    scaled.register(object, lambda x: x)
+    change = lambda: scaled.register(object, lambda x: x * 2)  # noqa: E731
+    return lambda x: scaled(x), change, None
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    each.__name__: each
+    for each in (
+        *(caught_key, removed_key, caught_index, caught_attribute, getattr_default, has_attribute),
+        *(lost_attribute, attribute_of_a_class, attribute_of_a_module, key_in, is_none),
+        *(is_the_same, code, code_of_an_inner_jit, code_of_a_method, defaults),
+        *(keyword_defaults, overridden_defaults, imported_module, imported_name),
+        *(imported_function, imported_again, what_a_descriptor_reads, replaced_descriptor),
+        *(property_of_a_class, method_of_a_class, method_of_a_base),
+        *(method_of_what_the_function_makes, method_of_a_base_of_what_the_function_makes),
+        *(overriding_method, method_of_an_instance, shadowed_class_attribute),
+        *(unshadowed_class_attribute, class_assignment, class_assignment_of_a_whole),
+        *(attribute_that_becomes_a_property, attribute_of_another_object, registered_later),
+        registered_again,
+    )
+}
+CASES["descriptor"] = lambda: of_a_descriptor(Scaled)
+CASES["data descriptor"] = lambda: of_a_descriptor(Set)
+
+
+@pytest.fixture(autouse=True)
+def modules_as_they_were() -> Iterator[None]:
+    """Remove what tests put among the modules."""
+    yield
+    sys.modules.pop("leafwise_test_settings", None)
+
+
+@pytest.mark.parametrize("make", CASES.values(), ids=CASES)
+def test_a_change_is_seen(make: Callable[[], Any]) -> None:
+    """What the trace did not read may change; what it did is stale, and a retrace takes it."""
+    function, change, unread = make()
+    strict = jit(function, stale="raise")
+    old = strict(ONES)
+    for _ in range(2):
+        if unread is not None:
+            unread()
+        assert np.array_equal(strict(ONES), old)
+    change()
+    with pytest.raises(lw.errors.StaleCaptureError):
+        strict(ONES)
+    function, change, _ = make()
+    fresh = jit(function, stale="retrace")
+    fresh(ONES)
+    change()
+    with jax.disable_jit():
+        wanted = function(ONES)
+    assert not np.array_equal(wanted, old)
+    for _ in range(2):
+        assert np.array_equal(fresh(ONES), wanted)
+    assert len(fresh.traces) == 2
