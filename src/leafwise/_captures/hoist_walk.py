@@ -12,7 +12,6 @@ from typing import Any, Final, cast
 import jax
 import numpy as np
 
-from leafwise._captures.bytecode import Item
 from leafwise._captures.hoist_kinds import (
     CLOSED,
     CLOSED_TYPES,
@@ -41,8 +40,8 @@ from leafwise._captures.rebuild import (
 from leafwise._captures.walk import names_in
 from leafwise._jax.compat import jit_options
 from leafwise._objects.attributes import attributes, in_class, is_tree, own_attributes
+from leafwise._objects.bytecode import Chain, Item, chains_of
 from leafwise._objects.code import (
-    Chain,
     contents,
     facts_of,
     function_in,
@@ -209,8 +208,8 @@ class HoistWalk:
             value = contents((fun.__closure__ or ())[place])
             if value is not MISSING and name != "__class__":
                 held = self._held(part, ("cell", place), name in facts.rebinds, name)
-                chains = [chain for chain in facts.takes if chain[0] == name] if own else []
-                for chain in chains or [(name,)]:
+                cells = chains_of(fun.__code__).of_cells if own else ()
+                for chain in [each for each in cells if each[0] == name] or [(name,)]:
                     self._follow(*held, value, chain, path, own=own)
         if own:
             self._globals(fun, part, path)
@@ -234,12 +233,12 @@ class HoistWalk:
 
     def _globals(self, fun: types.FunctionType, part: Part, path: Path) -> None:
         facts = facts_of(fun.__code__)
-        for chain in facts.reads:
+        for chain in chains_of(fun.__code__).of_globals:
             name = chain[0]
             if name in fun.__globals__:  # no builtin
                 held = self._held(part, ("global", name), f"global {name}" in facts.rebinds, name)
                 self._follow(*held, fun.__globals__[name], chain, path)
-        if any(chain[0] in SEE_GLOBALS for chain in facts.reads):
+        if any(chain[0] in SEE_GLOBALS for chain in chains_of(fun.__code__).of_globals):
             self.sees_all = True
             for name, value in fun.__globals__.items():
                 if is_array(value):

@@ -8,16 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from leafwise._captures.bytecode import (
-    Const,
-    Given,
-    Item,
-    Read,
-    Root,
-    Usage,
-    parameters,
-    reads_of,
-)
 from leafwise._captures.places import (
     BoundIn,
     CapturedPlace,
@@ -51,6 +41,16 @@ from leafwise._objects.attributes import (
     is_of_package,
     is_tree,
     wrapped_by,
+)
+from leafwise._objects.bytecode import (
+    Const,
+    Given,
+    Item,
+    Read,
+    Root,
+    Usage,
+    parameters,
+    reads_of,
 )
 from leafwise._objects.code import function_in, is_installed_module, own_bases
 from leafwise._objects.methods import BoundMethod, InheritedMethod, Method

@@ -19,12 +19,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from leafwise._objects.bytecode import Chain
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
-
-Chain = tuple[str, ...]
-"""``config.rate`` as the code reads it: a name, and the attributes behind it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,16 +33,12 @@ class CodeFacts:
         form: Equal for code that does the same: its bytecode, constants (type by type), names,
             parameters and flags, inner functions included; but not file and line. None if a
             constant is not a value that source code can spell.
-        reads: The globals that it names, with the attributes that it reads of them.
-        takes: The free variables of which it reads attributes, with these.
         rebinds: The outer variables that it assigns: free ones, and globals as ``global x``.
         sees_all: Whether it can read globals without naming them.
         installed: Whether it is of an installed package or the standard library.
     """
 
     form: tuple[Any, ...] | None
-    reads: tuple[Chain, ...]
-    takes: tuple[Chain, ...]
     rebinds: tuple[str, ...]
     sees_all: bool
     installed: bool
@@ -84,28 +78,29 @@ def _find_facts(code: types.CodeType) -> CodeFacts:
         form = _form(code)
     except TypeError:
         form = None
-    reads, takes = _chains(code)
     written: set[str] = set()
     global_names: set[str] = set()
+    sees_all = False
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
             written.add(instruction.argval)
         elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             global_names.add(instruction.argval)
+        elif instruction.opname in _LOAD_GLOBAL:
+            sees_all |= instruction.argval in _SEE_ALL
     for each in inner:
-        reads |= dict.fromkeys(each.reads)
-        takes |= dict.fromkeys(chain for chain in each.takes if chain[0] in code.co_freevars)
         written |= {name for name in each.rebinds if not name.startswith(_GLOBAL)}
         global_names |= {name[len(_GLOBAL) :] for name in each.rebinds if name.startswith(_GLOBAL)}
     free = sorted(written & set(code.co_freevars))
     rebinds = (*free, *(f"{_GLOBAL}{name}" for name in sorted(global_names)))
-    sees_all = any(each.sees_all for each in inner) or any(c[0] in _SEE_ALL for c in reads)
+    sees_all |= any(each.sees_all for each in inner)
     installed = _is_installed_file(code.co_filename)
-    return CodeFacts(form, tuple(reads), tuple(takes), rebinds, sees_all, installed)
+    return CodeFacts(form, rebinds, sees_all, installed)
 
 
 _GLOBAL: Final = "global "
 
+_LOAD_GLOBAL: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _SEE_ALL: Final = frozenset({"globals", "eval", "exec", "vars", "locals"})
 
 
@@ -146,36 +141,6 @@ def _constant(value: Any) -> tuple[Any, ...]:
 
 
 _EXACT: Final = frozenset({int, str, bytes, bool, type(None), type(...)})
-
-
-def _chains(code: types.CodeType) -> tuple[dict[Chain, None], dict[Chain, None]]:
-    """Return the globals and the free variables that code reads, with attributes, in order."""
-    found: tuple[dict[Chain, None], dict[Chain, None]] = {}, {}
-    chain: list[str] = []
-    into = _GLOBAL_NAME
-    for instruction in dis.get_instructions(
-        code
-    ):  # the last one loads nothing: it returns or jumps
-        kind = _KINDS.get(instruction.opname, _OTHER)
-        if kind == _ATTRIBUTE and chain:
-            chain.append(instruction.argval)
-            continue
-        if chain and (into == _GLOBAL_NAME or len(chain) > 1):
-            found[into][tuple(chain)] = None
-        is_name = kind in (_GLOBAL_NAME, _FREE_NAME)
-        chain, into = ([instruction.argval], kind) if is_name else ([], _GLOBAL_NAME)
-    return found
-
-
-_GLOBAL_NAME, _FREE_NAME, _ATTRIBUTE, _OTHER = range(4)
-_KINDS: Final = {
-    "LOAD_GLOBAL": _GLOBAL_NAME,
-    "LOAD_NAME": _GLOBAL_NAME,
-    "LOAD_FROM_DICT_OR_GLOBALS": _GLOBAL_NAME,
-    "LOAD_DEREF": _FREE_NAME,
-    "LOAD_ATTR": _ATTRIBUTE,
-    "LOAD_METHOD": _ATTRIBUTE,
-}
 
 
 def find_all(chains: tuple[Chain, ...], names: Mapping[str, Any]) -> tuple[Any, ...]:

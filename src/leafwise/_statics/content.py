@@ -27,8 +27,8 @@ from leafwise._objects.attributes import (
     is_itself,
     record_fields,
 )
+from leafwise._objects.bytecode import Chain, chains_of
 from leafwise._objects.code import (
-    Chain,
     CodeFacts,
     contents,
     facts_of,
@@ -305,9 +305,10 @@ def _read_function_parts(
             canon.guards_now.add(_number_in, cell)
         else:
             _read_cell(canon, cell, where)
-    if facts.takes and not facts.installed:
+    chains = chains_of(value.__code__)
+    if chains.of_cells and not facts.installed:
         values = {name: contents(cell) for name, cell in cells.items()}
-        _read_chains(canon, values, facts.takes, path)
+        _read_chains(canon, values, chains.of_cells, path)
     for name, item in sorted(vars(value).items()):
         canon.push(name)
         canonicalise(canon, item, f"{path}.{name}")
@@ -359,13 +360,13 @@ def _read_globals(
     module = names.get("__name__")
     if facts.installed:
         own: Any = getattr(sys.modules.get(cast("str", module)), "__dict__", {})
-        wanted = {chain[0] for chain in facts.reads}
+        wanted = {chain[0] for chain in chains_of(value.__code__).of_globals}
         same = own is names or all(own.get(n, own) is names.get(n, own) for n in wanted)
         canon.push(module if same else ById(names))
         return
     if facts.sees_all:
         canon.push(ById(names))
-    _read_chains(canon, names, facts.reads, f"{path}.__globals__")
+    _read_chains(canon, names, chains_of(value.__code__).of_globals, f"{path}.__globals__")
 
 
 def _read_chains(

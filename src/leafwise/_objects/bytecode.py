@@ -8,12 +8,13 @@ understood counts as read.
 import dataclasses
 import dis
 import inspect
+import itertools
 import sys
 import types
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from leafwise._objects.class_map import ClassMap
 
@@ -206,6 +207,42 @@ _READS: Final[ClassMap[tuple[Read, ...]]] = ClassMap()
 def reads_of(code: types.CodeType) -> tuple[Read, ...]:
     """Return what code reads, inner functions included, in order; each use is one entry."""
     return _READS.setdefault(cast("Any", code), lambda: _find_reads(code))
+
+
+Chain: TypeAlias = tuple[str, ...]
+"""``config.rate`` as the code reads it: a name, and the attributes behind it."""
+
+
+class Chains(NamedTuple):
+    """The names that code reads from outside itself, each with attributes.
+
+    Attributes:
+        of_globals: The globals, with the attributes that it reads of them.
+        of_cells: The free variables of which it reads attributes, with these.
+    """
+
+    of_globals: tuple[Chain, ...]
+    of_cells: tuple[Chain, ...]
+
+
+_CHAINS: Final[ClassMap[Chains]] = ClassMap()
+
+
+def chains_of(code: types.CodeType) -> Chains:
+    """Return what `reads_of` does, each way as far as it leads through attributes."""
+    return _CHAINS.setdefault(cast("Any", code), lambda: _find_chains(code))
+
+
+def _find_chains(code: types.CodeType) -> Chains:
+    found: dict[Root, dict[Chain, None]] = {Root.GLOBAL: {}, Root.FREE: {}}
+    every = reads_of(code)
+    passed = [each for read in every if read.given for each in read.given.reads()]
+    for read in (*every, *passed):
+        steps = read.steps[:-1] if read.usage is Usage.WRITTEN else read.steps
+        names = itertools.takewhile(lambda step: isinstance(step, str), steps)
+        found.get(read.root, {})[read.name, *cast("Chain", tuple(names))] = None
+    cells = [chain for chain in found[Root.FREE] if len(chain) > 1]
+    return Chains(tuple(found[Root.GLOBAL]), tuple(cells))
 
 
 def _find_reads(code: types.CodeType) -> tuple[Read, ...]:
