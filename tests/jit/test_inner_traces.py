@@ -314,7 +314,9 @@ SHARED = {
 
 
 @pytest.mark.hazard
-@pytest.mark.parametrize("why", ["the change", "another shape", "another function", "another jit", "a first trace"])
+@pytest.mark.parametrize(
+    "why", ["the change", "another shape", "another function", "another jit", "a first trace"]
+)
 @pytest.mark.parametrize("make", SHARED.values(), ids=SHARED)
 def test_a_capture_of_several_functions(make: Callable[[], tuple[Any, Change]], why: str) -> None:
     """All traces of old values go, whichever function reads them first, and why it is traced."""

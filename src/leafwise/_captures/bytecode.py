@@ -42,6 +42,8 @@ class Usage(Enum):
     PRESENT = "present"
     """It is asked whether it is there: ``hasattr(config, 'rate')``, ``'rate' in config``."""
     RETURNED = "returned"
+    SPREAD = "spread"
+    """All of ``*args`` or ``**kwargs`` is passed on."""
 
 
 class Item(NamedTuple):
@@ -185,7 +187,7 @@ ENDS: Final = frozenset(
 POPS: Final = frozenset(
     {
         *("STORE_NAME", "RAISE_VARARGS", "LIST_APPEND", "SET_ADD"),
-        *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD", "DELETE_ATTR"),
+        *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "MAP_ADD", "DELETE_ATTR"),
         *("DELETE_SUBSCR", "END_FOR", "END_SEND", "POP_EXCEPT", "POP_ITER", "STORE_SLICE"),
         *("IMPORT_STAR", "PRINT_EXPR", "RERAISE"),
     }
@@ -283,7 +285,22 @@ class _BytecodeFollower:
         if value.ended or value.changed:
             self.use(value)
             return None
-        return Read(value.root, value.name, value.steps, value.line, Usage.READ)
+        usage = Usage.SPREAD if self._is_rest(value) else Usage.READ
+        return Read(value.root, value.name, value.steps, value.line, usage)
+
+    def _is_rest(self, value: Ref | Const | None) -> bool:
+        """Return whether it is ``*args`` or ``**kwargs`` of this function."""
+        names = parameters(self._code)[self._code.co_argcount + self._code.co_kwonlyargcount :]
+        is_own = isinstance(value, Ref) and value.root is Root.PARAMETER and value.name in names
+        return is_own and not cast("Ref", value).steps
+
+    def merge(self, instruction: dis.Instruction) -> None:
+        """Follow how ``**kwargs`` gets into a call."""
+        value, stack, place = self.pop(), self._stack or [], instruction.arg or 1
+        if self._is_rest(value) and place <= len(stack) and stack[-place] is None:
+            stack[-place] = value
+        else:
+            self.use(value)
 
     def use_top(self, count: int) -> None:
         for value in reversed([self.pop() for _ in range(count)]):
@@ -521,12 +538,13 @@ class _BytecodeFollower:
             return
         keywords, self._keywords = self._keywords, ()
         spread = instruction.opname == "CALL_FUNCTION_EX"
-        if spread:
+        if spread:  # which is followed where all that a wrapper was given is handed on
             count = -dis.stack_effect(instruction.opcode, instruction.arg) - 1
         elif instruction.opname == "CALL_KW":
             named = self.pop()
             keywords = named.value if isinstance(named, Const) else ()
         values = [self.pop() for _ in range(count)][::-1]
+        spread = spread and not all(map(self._is_rest, values))
         callees = [self.pop(), self.pop()]
         found = [each for each in callees if isinstance(each, Ref)]
         is_super = not count and any(each.name == "super" for each in found)
@@ -613,6 +631,7 @@ _HANDLERS: Final[dict[str, Callable[[_BytecodeFollower, dis.Instruction], None]]
     "IMPORT_FROM": _BytecodeFollower.load_from_module,
     "POP_TOP": _BytecodeFollower.drop,
     "KW_NAMES": _BytecodeFollower.name_keywords,
+    "DICT_MERGE": _BytecodeFollower.merge,
     "BINARY_OP": _BytecodeFollower.binary,
     **dict.fromkeys(("CALL", "CALL_KW", "CALL_FUNCTION_EX"), _BytecodeFollower.call),
     **dict.fromkeys(("STORE_GLOBAL", "STORE_DEREF"), _BytecodeFollower.store_name),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -159,10 +160,22 @@ class CaptureSite:
     readers: dict[int, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is known of ``*args`` or ``**kwargs``."""
+
+    args: "tuple[Argument, ...]" = ()
+    kwargs: "tuple[tuple[str, Argument], ...]" = ()
+
+    def places(self) -> list[CapturedPlace]:
+        values = (*self.args, *(value for _, value in self.kwargs))
+        return [each for each in values if isinstance(each, CapturedPlace)]
+
+
 Argument: TypeAlias = CapturedPlace | type | None
 """What is known of a parameter: the place it comes from, or the class that it is of."""
 
-Arguments: TypeAlias = dict[str, Argument]
+Arguments: TypeAlias = dict[str, Argument | _Rest]
 
 
 @dataclasses.dataclass(slots=True)
@@ -277,6 +290,10 @@ class CaptureWalk:
     def _read(self, function: types.FunctionType, read: Read, given: Arguments) -> None:
         """Follow one read of a function of the user's."""
         place = self._place(function, read, given)
+        if isinstance(place, _Rest):
+            for each in place.places():
+                self._use(each, each.read(), function, read.line)
+            place = None
         if read.usage in (Usage.IS, Usage.PRESENT):
             question = self._question(function, read, given)
             if question is not None:
@@ -301,20 +318,26 @@ class CaptureWalk:
 
     def _call(self, function: types.FunctionType, passed: Given, given: Arguments) -> _Call | None:
         """Return what a call passes on; None where something of it cannot be followed."""
-        found: dict[int, Argument] = {}
-        for each in passed.reads():
-            place = self._argument(function, each, given)
+        args: list[Argument] = []
+        kwargs: list[tuple[str, Argument]] = []
+        for name, each in (*((None, each) for each in passed.args), *passed.kwargs):
+            place = self._argument(function, each, given) if isinstance(each, Read) else None
             if place is _WHOLE:
                 return None
-            found[id(each)] = place
-        return _Call(
-            tuple(found.get(id(each)) for each in passed.args),
-            tuple((name, found.get(id(each))) for name, each in passed.kwargs),
-        )
+            if isinstance(place, _Rest):
+                args += place.args
+                kwargs += place.kwargs
+            elif name is None:
+                args.append(place)
+            else:
+                kwargs.append((name, place))
+        return _Call(tuple(args), tuple(kwargs))
 
     def _argument(self, function: types.FunctionType, read: Read, given: Arguments) -> Any:
         """Return the place that a read leads to; `_WHOLE` if it has none."""
         place = self._place(function, read, given)
+        if isinstance(place, _Rest) or read.usage is Usage.SPREAD:
+            return place if read.usage is Usage.SPREAD and place is not None else _WHOLE
         if place is None or (isinstance(place, type) and not read.steps):
             return place
         if isinstance(place, type) or read.root is Root.SUPER:
@@ -357,12 +380,12 @@ class CaptureWalk:
         given = dict(zip(names[: code.co_argcount], entry.args, strict=False))
         plain = names[: code.co_argcount + code.co_kwonlyargcount]
         given |= {name: each for name, each in entry.kwargs if name in plain}
+        found: Arguments = {name: each and _renamed(each, name) for name, each in given.items()}
         rest = entry.args[code.co_argcount :]
-        rest += tuple(each for name, each in entry.kwargs if name not in plain)
-        for each in rest if len(names) > len(plain) else ():
-            if isinstance(each, CapturedPlace):
-                self._use(each, each.read(), function, code.co_firstlineno)
-        return {name: each and _renamed(each, name) for name, each in given.items()}
+        named = tuple((name, each) for name, each in entry.kwargs if name not in plain)
+        others = [_Rest(rest)] * bool(code.co_flags & inspect.CO_VARARGS)
+        others += [_Rest((), named)] * bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        return {**found, **dict(zip(names[len(plain) :], others, strict=True))}
 
     def _function_of_package(self, function: types.FunctionType, entry: _ToEnter) -> None:
         """Enter a closure that a package made: its numbers, and the user's functions in it."""
@@ -390,7 +413,9 @@ class CaptureWalk:
             if each is not wrapped and (wrapped is None or isinstance(each, types.FunctionType)):
                 self._next.append(_ToEnter(each, place, quiet=quiet))
 
-    def _place(self, function: types.FunctionType, read: Read, given: Arguments) -> Argument:
+    def _place(
+        self, function: types.FunctionType, read: Read, given: Arguments
+    ) -> Argument | _Rest:
         if read.root is Root.GLOBAL:
             return global_place(function, read.name)
         if read.root is Root.IMPORT:
