@@ -3,7 +3,6 @@
 import collections
 import datetime as dt
 import decimal
-import fractions
 import functools
 import types
 from collections.abc import Callable

@@ -436,7 +436,7 @@ PASSED: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
     "name": lambda tr: lambda x: step(x=x, it=tr),
     "part": lambda tr: lambda x: step(tr.inner, x) * tr.rate,
     "jitted": lambda tr: jax.jit(lambda x: step(tr, x)),
-    "local": lambda tr: lambda x: (lambda y: step(tr, y))(x),
+    "local": lambda tr: lambda x: sum(step(tr, y) for y in (x,)),
     "object": lambda tr: lambda x: STEPPER(tr, x),
     "method": lambda tr: lambda x: STEPPER.method(tr, x) * tr.rate,
     "static method": lambda tr: lambda x: STEPPER.static(tr, x),

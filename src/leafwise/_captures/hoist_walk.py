@@ -12,7 +12,6 @@ from typing import Any, Final, cast
 import jax
 import numpy as np
 
-from leafwise._captures.bytecode import Item
 from leafwise._captures.hoist_kinds import (
     CLOSED,
     CLOSED_TYPES,
@@ -26,6 +25,7 @@ from leafwise._captures.hoist_kinds import (
     is_open,
 )
 from leafwise._captures.places import CapturedPlace
+from leafwise._captures.reads import Item
 from leafwise._captures.rebuild import (
     Fixed,
     FunctionPart,
@@ -39,7 +39,7 @@ from leafwise._captures.rebuild import (
     Wrapped,
     slots_below,
 )
-from leafwise._captures.walk import names_in
+from leafwise._captures.waiting_methods import names_in
 from leafwise._jax.compat import jit_options
 from leafwise._objects.attributes import attributes, in_class, is_tree, own_attributes
 from leafwise._objects.code import (

@@ -15,7 +15,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from leafwise._captures.bytecode import Asked, Const, Item, Read, Step, Usage
+from leafwise._captures.reads import Asked, Const, Item, Read, Step, Usage
 from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
 from leafwise._objects.code import contents
 from leafwise._objects.stand_ins import MISSING
