@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leafwise._captures.captures import Capture, Captures
     from leafwise._captures.source_lines import CapturedAt
-    from leafwise._captures.treatment import CapturedLeaf
-    from leafwise._captures.walk import Treatment
+    from leafwise._captures.treatment import CapturedLeaf, Treatment
     from leafwise._compare.carry import CarryChange
     from leafwise._compare.diff import Diff
     from leafwise._compare.explain import Explanation
@@ -50,7 +49,7 @@ _MODULES = {
     "Signature": "_compare.signature",
     "Site": "_objects.call_site",
     "StaleCapture": "_jit.blocks",
-    "Treatment": "_captures.walk",
+    "Treatment": "_captures.treatment",
     "Where": "_trees.where",
 }
 

@@ -25,10 +25,10 @@ import optax
 import pytest
 
 import leafwise as lw
-from leafwise._objects import bytecode
+from leafwise._captures.bindings import Binding, bindings_of
 from leafwise._captures.places import BoundIn
 from leafwise._captures.source_lines import file_name
-from leafwise._captures.walk import Binding, bindings_of
+from leafwise._objects import bytecode
 from leafwise._objects.stand_ins import MISSING
 
 T = TypeVar("T")

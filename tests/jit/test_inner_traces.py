@@ -250,6 +250,25 @@ def of_a_checkpoint() -> tuple[Any, Change]:
     return lambda x: helper(x) + held.value, functools.partial(setattr, held, "value")
 
 
+def of_a_checkpoint_of_a_jitted_function() -> tuple[Any, Change]:
+    held = Held(2.0)
+    helper = jax.checkpoint(jax.jit(lambda x: x * held.value))
+    return lambda x: helper(x) + held.value, functools.partial(setattr, held, "value")
+
+
+def of_a_fori_loop() -> tuple[Any, Change]:
+    held = Held(2.0)
+
+    def body(_: Any, c: Any) -> Any:
+        return c * held.value
+
+    def function(x: Any) -> Any:
+        few = jax.lax.fori_loop(0, 1, body, x)
+        return few + jax.lax.fori_loop(0, jnp.int32(few[0]), body, x) + held.value
+
+    return function, functools.partial(setattr, held, "value")
+
+
 def of_a_custom_rule() -> tuple[Any, Change]:
     held = Held(2.0)
     helper = jax.custom_jvp(lambda x: x * held.value)
@@ -289,18 +308,24 @@ SHARED = {
         *(shared_with_a_jitted_helper, shared_by_two_helpers, nested_helpers, through_a_partial),
         *(through_a_method, through_containers, of_a_scan, of_a_method_in_a_scan, of_a_while),
         *(of_a_cond, of_a_checkpoint, of_a_custom_rule, under_transformations, of_an_argument),
+        *(of_a_checkpoint_of_a_jitted_function, of_a_fori_loop),
     )
 }
 
 
 @pytest.mark.hazard
-@pytest.mark.parametrize("why", ["the change", "another shape", "another function", "another jit"])
+@pytest.mark.parametrize(
+    "why", ["the change", "another shape", "another function", "another jit", "a first trace"]
+)
 @pytest.mark.parametrize("make", SHARED.values(), ids=SHARED)
 def test_a_capture_of_several_functions(make: Callable[[], tuple[Any, Change]], why: str) -> None:
     """All traces of old values go, whichever function reads them first, and why it is traced."""
     function, change = make()
     fresh = jit(function, stale="retrace")
-    fresh(ONES)
+    if why == "a first trace":
+        jax.jit(lambda x: function(x) * 1)(ONES)
+    else:
+        fresh(ONES)
     if why == "another jit":
         jax.jit(lambda x: function(x) * 1)(jnp.ones(3))
     change(3.0)
@@ -308,7 +333,7 @@ def test_a_capture_of_several_functions(make: Callable[[], tuple[Any, Change]], 
         wanted = [function(ONES), function(jnp.ones(3))]
     if why == "another function":
         assert np.array_equal(jit(lambda x: function(x))(ONES), wanted[0])
-    if why != "the change":
+    if why.startswith("another"):
         assert np.array_equal(fresh(jnp.ones(3)), wanted[1])
     assert np.array_equal(fresh(ONES), wanted[0])
     strict = jit(function, stale="raise")

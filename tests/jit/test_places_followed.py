@@ -389,6 +389,75 @@ def registered_again() -> Any:
     return lambda x: scaled(x), change, None
 
 
+def step(it: Any, x: Any, *, k: float = 1.0) -> Any:
+    """Read one attribute of what it is given."""
+    return x * it.rate * k
+
+
+class Stepper:
+    """Steps in ways of its own."""
+
+    def __call__(self, it: Any, x: Any) -> Any:
+        return step(it, x)
+
+    def method(self, it: Any, x: Any) -> Any:
+        return self.deeper(x, it=it.inner)
+
+    def deeper(self, x: Any, *, it: Any) -> Any:
+        return x * it.rate
+
+    @staticmethod
+    def static(it: Any, x: Any) -> Any:
+        return x * it.rate
+
+    @classmethod
+    def of_class(cls, it: Any, x: Any) -> Any:
+        return x * it.rate
+
+
+def decorated(fn: Any) -> Any:
+    """Wrap a function as users do."""
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return wrapper
+
+
+def norm(it: Any, x: Any) -> Any:
+    """Call itself, as functions of trees do."""
+    return x if it is None else norm(it.inner, x) * it.rate
+
+
+STEPPER, PARTIAL, DECORATED = Stepper(), functools.partial(step, k=1.0), decorated(step)
+PASSED: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
+    "position": lambda tr: lambda x: step(tr, x),
+    "name": lambda tr: lambda x: step(x=x, it=tr),
+    "part": lambda tr: lambda x: step(tr.inner, x) * tr.rate,
+    "jitted": lambda tr: jax.jit(lambda x: step(tr, x)),
+    "local": lambda tr: lambda x: sum(step(tr, y) for y in (x,)),
+    "object": lambda tr: lambda x: STEPPER(tr, x),
+    "method": lambda tr: lambda x: STEPPER.method(tr, x) * tr.rate,
+    "static method": lambda tr: lambda x: STEPPER.static(tr, x),
+    "class method": lambda tr: lambda x: STEPPER.of_class(tr, x),
+    "partial": lambda tr: lambda x: PARTIAL(tr, x),
+    "partial of it": lambda tr: functools.partial(step, tr),
+    "decorated": lambda tr: lambda x: DECORATED(tr, x, k=2.0),
+    "itself": lambda tr: lambda x: norm(tr, x),
+    "scan": lambda tr: lambda x: jax.lax.scan(lambda c, _: (step(tr, c), 0), x, None, 1)[0],
+}
+
+
+def passed(kind: str) -> Any:
+    tr: Any = Thing(rate=1.0, other=1.0, inner=Thing(rate=1.0, other=2.0, inner=None))
+
+    def unread() -> None:
+        tr.other = tr.inner.other = object()
+
+    return PASSED[kind](tr), lambda: setattr(tr, "rate", 2.0), unread
+
+
 CASES: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
@@ -405,6 +474,7 @@ CASES: dict[str, Callable[[], Any]] = {
         registered_again,
     )
 }
+CASES |= {f"passed by {kind}": functools.partial(passed, kind) for kind in PASSED}
 CASES["descriptor"] = lambda: of_a_descriptor(Scaled)
 CASES["data descriptor"] = lambda: of_a_descriptor(Set)
 

@@ -230,8 +230,12 @@ PLACES: Final[dict[str, Callable[[Random, str], Place]]] = {
         "MODULE.another_NAME = 2",
     ),
     "getattr": _simple(OBJECT, "getattr(NAME, 'a', 7.0)", "NAME.a = VALUE", OTHER, "NAME.c = 3"),
-    "numpy": _simple(
-        "NAME = np.full(2, VALUE, np.float32)", "NAME[0]", "NAME = np.full(2, VALUE, np.float32)"
+    "numpy": _listed(
+        "NAME = np.full(2, 2.0, np.float32)",
+        "NAME[0]",
+        ("NAME = np.full(2, 2.0, np.float32)", "2.0"),
+        ("NAME = np.full(2, 2, np.int8)", "2"),
+        ("NAME = np.full(2, float('nan'), np.float32)", "nan"),
     ),
     "numpy in place": _listed(
         "NAME = np.full(2, 2.0, np.float32)",
@@ -242,11 +246,11 @@ PLACES: Final[dict[str, Callable[[Random, str], Place]]] = {
         ("NAME[:] = 0.0", "0.0"),
     ),
     "jax": _listed(
-        "NAME = jnp.full(2, 2.0)",
+        "NAME = jnp.full((), 2.0)",
         "NAME",
-        ("NAME = jnp.full(2, 2.0)", "2.0"),
-        ("NAME = jnp.full(2, 0.5)", "0.5"),
-        ("NAME = jnp.full(2, 2.0, jnp.float32)", "2.0 and not weak"),
+        ("NAME = jnp.full((), 2.0)", "2.0"),
+        ("NAME = jnp.full((), 0.5)", "0.5"),
+        ("NAME = jnp.full((), 2.0, jnp.float32)", "2.0 and not weak"),
     ),
     "key that may be missing": _listed(
         "NAME = {}\ndef get_NAME():\n    try:\n        k = NAME['a']\n"
@@ -545,7 +549,6 @@ def draw_program(rng: Random) -> Program:
         chosen = set(rng.choices(sorted(places), k=rng.randint(0, 2)))
         called = set(rng.choices(sorted(reads), k=rng.randint(0, 2))) if reads else set()
         if way == "vmap":  # where `x` has no axis
-            chosen = {each for each in chosen if "jnp" not in places[each].setup}
             called = set()
         terms = ["x", *[f"x * {places[each].use}" for each in sorted(chosen)]]
         terms += [f"{helper}(x)" for helper in sorted(called)]

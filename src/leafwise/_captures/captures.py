@@ -8,10 +8,16 @@ from typing import Any, Final, Self
 import jax
 import numpy as np
 
+from leafwise._captures.bindings import Binding, bindings_of
 from leafwise._captures.places import BoundIn
 from leafwise._captures.source_lines import CapturedAt, SourceLines
-from leafwise._captures.treatment import CapturedLeaf, Contents, LeafTreatments, treatment_of
-from leafwise._captures.walk import Binding, Treatment, bindings_of
+from leafwise._captures.treatment import (
+    CapturedLeaf,
+    Contents,
+    LeafTreatments,
+    Treatment,
+    treatment_of,
+)
 from leafwise._display import captures_table
 from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count

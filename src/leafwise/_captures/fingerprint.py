@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from leafwise._captures.bindings import Binding, bindings_and_callables
 from leafwise._captures.fingerprint_kinds import fingerprint, int_as_float, names_written
 from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
 from leafwise._captures.places import BoundIn, CapturedPlace
-from leafwise._captures.walk import Binding, bindings_and_callables
 from leafwise._objects.attributes import is_tree
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe

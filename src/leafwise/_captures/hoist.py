@@ -8,6 +8,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import jax
 
+from leafwise._captures.bindings import Binding, bindings_of
 from leafwise._captures.hoist_kinds import Path
 from leafwise._captures.hoist_walk import NOT_FOLLOWED, HoistWalk
 from leafwise._captures.places import BoundIn, CapturedPlace
@@ -22,7 +23,7 @@ from leafwise._captures.rebuild import (
     prune,
     slots_below,
 )
-from leafwise._captures.walk import Binding, bindings_of, names_in
+from leafwise._captures.waiting_methods import names_in
 from leafwise._objects.attributes import in_class, is_installed
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer

@@ -37,10 +37,10 @@ from leafwise._captures.rebuild import (
     Wrapped,
     slots_below,
 )
-from leafwise._captures.walk import names_in
+from leafwise._captures.waiting_methods import names_in
 from leafwise._jax.compat import jit_options
 from leafwise._objects.attributes import attributes, in_class, is_tree, own_attributes
-from leafwise._objects.bytecode import Chain, Item, chains_of
+from leafwise._objects.bytecode import Chain, chains_of
 from leafwise._objects.code import (
     contents,
     facts_of,
@@ -50,6 +50,7 @@ from leafwise._objects.code import (
 )
 from leafwise._objects.methods import Method as ClassMethod
 from leafwise._objects.parts import kind_of
+from leafwise._objects.reads import Item
 from leafwise._objects.stand_ins import MISSING
 from leafwise._trees.nodes import open_node
 

@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
-from leafwise._objects.bytecode import Asked, Const, Item, Read, Step, Usage
 from leafwise._objects.code import contents
+from leafwise._objects.reads import Asked, Const, Item, Read, Step, Usage
 from leafwise._objects.stand_ins import MISSING
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from leafwise._captures.bindings import Binding
 from leafwise._captures.places import BoundIn
-from leafwise._captures.walk import Binding
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import short_file
 

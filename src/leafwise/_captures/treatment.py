@@ -5,14 +5,13 @@ import functools
 import types
 import warnings
 from collections.abc import Iterator
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.walk import Treatment
 from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import (
     compares_by_identity,
@@ -30,6 +29,23 @@ _MOST_PARTS: Final = 20_000
 
 _DEEPEST: Final = 100
 """The nesting that is followed."""
+
+
+class Treatment(StrEnum):
+    """How JAX treats what a function captures."""
+
+    LITERAL = "literal"
+    """A number that is written into the program."""
+    CONSTANT = "constant"
+    """An array that is handed to the program as a hidden argument."""
+    PYTREE = "pytree"
+    """A container: each of its leaves is one of these."""
+    FUNCTION = "function"
+    """A function or class, which is called while JAX traces."""
+    MODULE = "module"
+    """A module."""
+    STATIC = "static"
+    """A Python object that only the trace sees: a `str`, a configuration."""
 
 
 class CapturedLeaf(NamedTuple):

@@ -4,10 +4,19 @@ import dataclasses
 import functools
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
+from leafwise._captures.arguments import (
+    Argument,
+    Arguments,
+    Call,
+    Rest,
+    ToEnter,
+    assigned,
+    identity,
+    passed_to,
+)
 from leafwise._captures.places import (
     BoundIn,
     CapturedPlace,
@@ -25,6 +34,7 @@ from leafwise._captures.places import (
     presence_place,
     step_into,
 )
+from leafwise._captures.waiting_methods import WaitingMethods, is_class_value
 from leafwise._objects.attributes import (
     Member,
     MemberKind,
@@ -42,20 +52,11 @@ from leafwise._objects.attributes import (
     is_tree,
     wrapped_by,
 )
-from leafwise._objects.bytecode import (
-    Const,
-    Given,
-    Item,
-    Read,
-    Root,
-    Usage,
-    parameters,
-    reads_of,
-)
-from leafwise._objects.code import function_in, is_installed_module, own_bases
-from leafwise._objects.methods import BoundMethod, InheritedMethod, Method
+from leafwise._objects.bytecode import reads_of
+from leafwise._objects.code import is_installed_module, own_bases
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.reads import Const, Given, Item, Read, Root, Usage
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import got
 
 PASSED_OVER: Final = frozenset(
     {
@@ -65,75 +66,6 @@ PASSED_OVER: Final = frozenset(
 )
 """The methods that no program calls of an instance that exists already."""
 
-_MAKE_NAMES: Final = frozenset(
-    {"getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "dir"}
-)
-"""Code that names one of these may read an attribute of any name."""
-
-_JAX_CALLS: Final = frozenset({"tree_flatten", "tree_flatten_with_keys", "tree_unflatten"})
-
-
-class WaitingMethods:
-    """The methods that were met on a walk; each waits until code that is entered names it."""
-
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-        self._waiting: dict[str, list[_ToEnter]] = {}
-        self._all = False
-
-    def add(self, cls: type, name: str, entries: list["_ToEnter"]) -> list["_ToEnter"]:
-        """Return the functions of a method if it is to be entered now; otherwise keep them."""
-        if self._all or name in self._names or _is_special(cls, name):
-            return entries
-        self._waiting.setdefault(name, []).extend(entries)
-        return []
-
-    def named(self, code: types.CodeType) -> list["_ToEnter"]:
-        """Return the methods that waited for the names in some code."""
-        new = set(names_in(code)) - self._names - {"getattr"}  # unless by a name that is not known
-        self._names |= new
-        new |= {each.name for each in reads_of(code) if each.name == "getattr"}
-        if not self._all and not _MAKE_NAMES.isdisjoint(new):
-            self._all, new = True, set(self._waiting)
-        return [each for name in sorted(new) for each in self._waiting.pop(name, ())]
-
-
-def is_class_value(cls: type, name: str) -> bool:
-    """Return whether an instance of a class of the user's finds a plain value in its class."""
-    bases = own_bases(cls)
-    value = in_class(cls, name)
-    is_own = any(name in vars(base) for base in bases)
-    if not is_own or hasattr(type(value), "__get__") or isinstance(value, type):
-        return False
-    fields = ("__annotations__", "__dataclass_fields__")  # where the class has a default only
-    if any(name in vars(base).get(field, ()) for base in bases for field in fields):
-        return False
-    return not any(_assigns(member, name) for base in bases for member in vars(base).values())
-
-
-def _assigns(member: object, name: str) -> bool:
-    reads = [read for each in functions_behind(member) for read in reads_of(each.__code__)]
-    return any(read.usage is Usage.WRITTEN and read.steps == (name,) for read in reads)
-
-
-def _is_special(cls: type, name: str) -> bool:
-    """Return whether Python, JAX or a package whose class it overrides may call a method."""
-    if name in _JAX_CALLS or (name.startswith("__") and name.endswith("__")):
-        return True
-    bases = [base for base in cls.__mro__ if is_installed_module(base.__module__)]
-    return any(name in vars(base) for base in bases)
-
-
-def names_in(code: types.CodeType) -> Iterator[str]:
-    """Yield the names in code, and the texts, which may be names for somebody else."""
-    yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, str):
-            yield const
-        elif isinstance(const, types.CodeType):
-            yield from names_in(const)
-
-
 _MOST_ENTERED: Final = 2_000
 """Beyond so many functions, what they name is no longer entered."""
 
@@ -142,6 +74,8 @@ _MOST_ITEMS: Final = 20_000
 
 _MOST_CALLS: Final = 32
 """After so many calls of a function, its arguments are used as a whole: it may be recursive."""
+
+_PLAIN_USES: Final = frozenset({Usage.READ, Usage.CALLED, Usage.MUTATED, Usage.WRITTEN})
 
 _DEEPEST: Final = 20
 """After so many steps of a way, containers are not searched."""
@@ -159,45 +93,6 @@ class CaptureSite:
     readers: dict[int, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
 
-Argument: TypeAlias = CapturedPlace | type | None
-"""What is known of a parameter: the place it comes from, or the class that it is of."""
-
-Arguments: TypeAlias = dict[str, Argument]
-
-
-@dataclasses.dataclass(slots=True)
-class _Call:
-    """What a call passes on to the function that is called, if that is followed.
-
-    Attributes:
-        args: The positional arguments.
-        kwargs: The others.
-        is_followed: Whether they were given to a function that is entered; otherwise they are
-            used as a whole.
-    """
-
-    args: tuple[Argument, ...]
-    kwargs: tuple[tuple[str, Argument], ...]
-    is_followed: bool = False
-
-    def follow(self) -> tuple[tuple[Argument, ...], tuple[tuple[str, Argument], ...]]:
-        self.is_followed = True
-        return self.args, self.kwargs
-
-
-class _ToEnter(NamedTuple):
-    """Something callable that is to be entered, and what is known of its arguments."""
-
-    value: Any
-    place: CapturedPlace | None
-    args: tuple[Argument, ...] = ()
-    kwargs: tuple[tuple[str, Argument], ...] = ()
-    quiet: bool = False
-    """Whether a package wrapped it: what its wrappers hold besides is the package's."""
-    member: CapturedPlace | None = None
-    """Where a class has it, if that is a method of an object that need not exist."""
-
-
 class CaptureWalk:
     """What is found on the way from one function.
 
@@ -209,15 +104,15 @@ class CaptureWalk:
         self.found: list[CaptureSite] = []
         self._known: dict[tuple[Any, ...], CaptureSite] = {}
         self._entered: dict[tuple[Any, ...], Any] = {}
-        self._pending: list[_ToEnter] = []
-        self._next: list[_ToEnter] = []
+        self._pending: list[ToEnter] = []
+        self._next: list[ToEnter] = []
         self._room = _MOST_ITEMS
-        self._methods = WaitingMethods()
+        self._methods = WaitingMethods[ToEnter]()
         self._called: Counter[int] = Counter()
 
     def start(self, fn: Callable[..., Any]) -> None:
         """Follow a function, and all that it leads to."""
-        self._pending.append(_ToEnter(fn, None))
+        self._pending.append(ToEnter(fn, None))
         while self._pending and len(self._entered) < _MOST_ENTERED:
             self._visit(self._pending.pop())
             self._pending += reversed(self._next)
@@ -227,10 +122,10 @@ class CaptureWalk:
         """Return everything callable that was entered, each once."""
         return list({id(value): value for value in self._entered.values()}.values())
 
-    def _visit(self, entry: _ToEnter) -> None:
+    def _visit(self, entry: ToEnter) -> None:
         value = entry.value
-        known = tuple(_identity(each) for each in entry.args)
-        named = tuple((name, _identity(each)) for name, each in entry.kwargs)
+        known = tuple(identity(each) for each in entry.args)
+        named = tuple((name, identity(each)) for name, each in entry.kwargs)
         place = (
             None if entry.place is None or isinstance(value, types.FunctionType) else entry.place
         )
@@ -253,21 +148,21 @@ class CaptureWalk:
         else:
             self._object(value, entry)
 
-    def _queue(self, entry: _ToEnter, value: Any, args: tuple[Argument, ...] | None = None) -> None:
+    def _queue(self, entry: ToEnter, value: Any, args: tuple[Argument, ...] | None = None) -> None:
         args = entry.args if args is None else args
-        self._next.append(_ToEnter(value, entry.place, args, entry.kwargs, entry.quiet))
+        self._next.append(ToEnter(value, entry.place, args, entry.kwargs, entry.quiet))
 
     def _receiver(self, instance: Any, function: Any, place: CapturedPlace | None) -> CapturedPlace:
         """Return the place of the object that a method belongs to."""
         if place is not None:
             return fixed_place(BoundIn.ATTRIBUTE, f"{place.name}.__self__", instance, instance)
-        return fixed_place(BoundIn.ATTRIBUTE, _first_parameter(function), instance, instance)
+        return fixed_place(BoundIn.ATTRIBUTE, first_parameter(function), instance, instance)
 
-    def _function(self, function: types.FunctionType, entry: _ToEnter) -> None:
+    def _function(self, function: types.FunctionType, entry: ToEnter) -> None:
         if is_installed(function):
             self._function_of_package(function, entry)
             return
-        given = self._assign(function, entry)
+        given = assigned(function, entry)
         if entry.member is not None:
             self._add(entry.member, entry.member.owner, 0, is_written=False)
         self._next += self._methods.named(function.__code__)
@@ -277,17 +172,26 @@ class CaptureWalk:
     def _read(self, function: types.FunctionType, read: Read, given: Arguments) -> None:
         """Follow one read of a function of the user's."""
         place = self._place(function, read, given)
-        if read.usage in (Usage.IS, Usage.PRESENT):
+        if isinstance(place, Rest):
+            for each in place.places():
+                self._use(each, each.read(), function, read.line)
+            return
+        usage = read.usage
+        if usage in (Usage.IS, Usage.PRESENT):
             question = self._question(function, read, given)
             if question is not None:
                 self._add(question, function, read.line, is_written=False)
                 return
+        is_whole = usage is Usage.RETURNED and not read.steps
+        if is_whole and function.__name__ == "__get__" and read.name == first_parameter(function):
+            return  # a descriptor returns itself if it is read of the class
+        if usage not in _PLAIN_USES:
             read = dataclasses.replace(read, usage=Usage.READ)
-        if read.usage is Usage.RETURNED:
-            own = function.__name__ == "__get__" and read.name == _first_parameter(function)
-            if own and not read.steps:  # a descriptor returns itself if it is read of the class
-                return
-            read = dataclasses.replace(read, usage=Usage.READ)
+        self._follow_read(place, read, function, given)
+
+    def _follow_read(
+        self, place: Argument, read: Read, function: types.FunctionType, given: Arguments
+    ) -> None:
         passed = read.given or Given()
         call = self._call(function, passed, given) if read.usage is Usage.CALLED else None
         if read.root is Root.SUPER:
@@ -299,22 +203,28 @@ class CaptureWalk:
         for each in () if call is not None and call.is_followed else passed.reads():
             self._read(function, each, given)
 
-    def _call(self, function: types.FunctionType, passed: Given, given: Arguments) -> _Call | None:
+    def _call(self, function: types.FunctionType, passed: Given, given: Arguments) -> Call | None:
         """Return what a call passes on; None where something of it cannot be followed."""
-        found: dict[int, Argument] = {}
-        for each in passed.reads():
-            place = self._argument(function, each, given)
+        args: list[Argument] = []
+        kwargs: list[tuple[str, Argument]] = []
+        for name, each in (*((None, each) for each in passed.args), *passed.kwargs):
+            place = self._argument(function, each, given) if isinstance(each, Read) else None
             if place is _WHOLE:
                 return None
-            found[id(each)] = place
-        return _Call(
-            tuple(found.get(id(each)) for each in passed.args),
-            tuple((name, found.get(id(each))) for name, each in passed.kwargs),
-        )
+            if isinstance(place, Rest):
+                args += place.args
+                kwargs += place.kwargs
+            elif name is None:
+                args.append(place)
+            else:
+                kwargs.append((name, place))
+        return Call(tuple(args), tuple(kwargs))
 
     def _argument(self, function: types.FunctionType, read: Read, given: Arguments) -> Any:
         """Return the place that a read leads to; `_WHOLE` if it has none."""
         place = self._place(function, read, given)
+        if isinstance(place, Rest) or read.usage is Usage.SPREAD:
+            return place if read.usage is Usage.SPREAD and place is not None else _WHOLE
         if place is None or (isinstance(place, type) and not read.steps):
             return place
         if isinstance(place, type) or read.root is Root.SUPER:
@@ -350,21 +260,7 @@ class CaptureWalk:
             another = self._argument(function, other, given)
         return is_place(place, another) if isinstance(another, CapturedPlace | Const) else None
 
-    def _assign(self, function: types.FunctionType, entry: _ToEnter) -> Arguments:
-        """Return what is known of the parameters of a function."""
-        code = function.__code__
-        names = parameters(code)
-        given = dict(zip(names[: code.co_argcount], entry.args, strict=False))
-        plain = names[: code.co_argcount + code.co_kwonlyargcount]
-        given |= {name: each for name, each in entry.kwargs if name in plain}
-        rest = entry.args[code.co_argcount :]
-        rest += tuple(each for name, each in entry.kwargs if name not in plain)
-        for each in rest if len(names) > len(plain) else ():
-            if isinstance(each, CapturedPlace):
-                self._use(each, each.read(), function, code.co_firstlineno)
-        return {name: each and _renamed(each, name) for name, each in given.items()}
-
-    def _function_of_package(self, function: types.FunctionType, entry: _ToEnter) -> None:
+    def _function_of_package(self, function: types.FunctionType, entry: ToEnter) -> None:
         """Enter a closure that a package made: its numbers, and the user's functions in it."""
         wrapped = wrapped_by(function)
         if entry.place is not None and isinstance(vars(function).get("registry"), Mapping):
@@ -388,9 +284,9 @@ class CaptureWalk:
     ) -> None:
         for each in functions_in(value):
             if each is not wrapped and (wrapped is None or isinstance(each, types.FunctionType)):
-                self._next.append(_ToEnter(each, place, quiet=quiet))
+                self._next.append(ToEnter(each, place, quiet=quiet))
 
-    def _place(self, function: types.FunctionType, read: Read, given: Arguments) -> Argument:
+    def _place(self, function: types.FunctionType, read: Read, given: Arguments) -> Argument | Rest:
         if read.root is Root.GLOBAL:
             return global_place(function, read.name)
         if read.root is Root.IMPORT:
@@ -401,7 +297,7 @@ class CaptureWalk:
             return given[read.name]
         return default_place(function, read.name)
 
-    def _partial(self, value: "functools.partial[Any]", entry: _ToEnter) -> None:
+    def _partial(self, value: "functools.partial[Any]", entry: ToEnter) -> None:
         args = tuple(
             fixed_place(BoundIn.PARTIAL, f"args[{index}]", item, value)
             for index, item in enumerate(value.args)
@@ -411,7 +307,7 @@ class CaptureWalk:
             for name, item in value.keywords.items()
         }
         kwargs = tuple({**own, **dict(entry.kwargs)}.items())
-        self._next.append(_ToEnter(value.func, entry.place, (*args, *entry.args), kwargs))
+        self._next.append(ToEnter(value.func, entry.place, (*args, *entry.args), kwargs))
 
     def _class(self, cls: type, *, made: bool) -> None:
         """Enter those methods of a class of the user's that are named, now or later.
@@ -424,13 +320,13 @@ class CaptureWalk:
                     continue
                 place = member_place(base, name)
                 entries = [
-                    _ToEnter(function, None, (cls,), member=place)
+                    ToEnter(function, None, (cls,), member=place)
                     for function in functions_behind(member)
                     if not is_installed(function)
                 ]
                 self._next += self._methods.add(cls, name, entries)
 
-    def _object(self, value: Any, entry: _ToEnter) -> None:
+    def _object(self, value: Any, entry: ToEnter) -> None:
         call = in_class(type(value), "__call__")
         own = [each for each in functions_behind(call) if not is_installed(each)]
         if own:
@@ -449,17 +345,22 @@ class CaptureWalk:
             quiet = entry.quiet or wrapped is not None
             self._queue_closure(value, entry.place, wrapped, quiet=quiet)
 
-    def _use_arguments(self, entry: _ToEnter) -> None:
+    def _use_arguments(self, entry: ToEnter) -> None:
         """Add the arguments of a callable that is not entered."""
         for place in (*entry.args, *(place for _, place in entry.kwargs)):
             if isinstance(place, CapturedPlace):
                 self._use(place, place.read(), entry.value, 0)
 
     def _super(
-        self, function: types.FunctionType, read: Read, given: Arguments, call: _Call | None
+        self, function: types.FunctionType, read: Read, given: Arguments, call: Call | None
     ) -> None:
         receiver = given.get(read.name)
-        if receiver is None or "__class__" not in function.__code__.co_freevars or not read.steps:
+        if (
+            receiver is None
+            or isinstance(receiver, Rest)
+            or "__class__" not in function.__code__.co_freevars
+            or not read.steps
+        ):
             return
         owner = cell_place(function, "__class__").read()
         kind = receiver if isinstance(receiver, type) else type(receiver.read())
@@ -469,16 +370,16 @@ class CaptureWalk:
         for base in behind:
             if name in vars(base):
                 member = vars(base)[name]
-                args, kwargs = _passed_to(member, call)
+                args, kwargs = passed_to(member, call)
                 for found in functions_behind(member):
-                    self._next.append(_ToEnter(found, None, (receiver, *args), kwargs))
+                    self._next.append(ToEnter(found, None, (receiver, *args), kwargs))
                     if not is_installed(found):
                         place = class_place(base).then(name)
                         self._add(place, function, read.line, is_written=False)
                 return
 
     def _read_of_class(
-        self, cls: type, read: Read, reader: types.FunctionType, call: _Call | None
+        self, cls: type, read: Read, reader: types.FunctionType, call: Call | None
     ) -> None:
         """Follow what is read of an instance of which only the class is known."""
         first, *others = read.steps or ("",)
@@ -489,11 +390,11 @@ class CaptureWalk:
             self._resolve(class_place(cls), read, reader, call=call)
         elif isinstance(first, str):
             member = in_class(cls, first)
-            args, kwargs = _passed_to(member, None if others else call)
+            args, kwargs = passed_to(member, None if others else call)
             for function in functions_behind(member):
                 if not is_installed(function):
                     place = member_place(cls, first)
-                    entry = _ToEnter(function, None, (cls, *args), kwargs, member=place)
+                    entry = ToEnter(function, None, (cls, *args), kwargs, member=place)
                     self._next.append(entry)
 
     def _resolve(
@@ -503,7 +404,7 @@ class CaptureWalk:
         reader: types.FunctionType,
         *,
         quiet: bool | None = None,
-        call: _Call | None = None,
+        call: Call | None = None,
     ) -> None:
         """Follow one read to its end; `quiet` is given for a closure of a package."""
         read = as_used(place, read)
@@ -546,7 +447,7 @@ class CaptureWalk:
         read: Read,
         reader: types.FunctionType,
         *,
-        call: _Call | None,
+        call: Call | None,
     ) -> bool:
         """Enter a method or a property of an object; False if it is not the user's."""
         if member.kind is MemberKind.HIDDEN or is_installed(member.value):
@@ -560,14 +461,14 @@ class CaptureWalk:
             descriptor = dataclasses.replace(in_type_of(place), is_member=False)
             getter = dataclasses.replace(descriptor.then("__get__"), is_member=True)
             self._add(getter, reader, read.line, is_written=False)
-            self._next.append(_ToEnter(member.value, None, (descriptor, receiver, None)))
+            self._next.append(ToEnter(member.value, None, (descriptor, receiver, None)))
             return True
         is_property = member.kind is MemberKind.PROPERTY
         known = in_type_of(place) if is_property else place
         self._add(known, reader, read.line, is_written=False)
         raw = MISSING if is_property else in_class(type(value), cast("str", place.steps[-1]))
-        args, kwargs = _passed_to(raw, call)
-        self._next.append(_ToEnter(member.value, None, (receiver, *args), kwargs))
+        args, kwargs = passed_to(raw, call)
+        self._next.append(ToEnter(member.value, None, (receiver, *args), kwargs))
         return True
 
     def _use(
@@ -578,7 +479,7 @@ class CaptureWalk:
         line: int,
         usage: Usage = Usage.READ,
         *,
-        call: _Call | None = None,
+        call: Call | None = None,
     ) -> None:
         """Add a value that is used as a whole, and enter what it leads to."""
         if hides(value):
@@ -588,7 +489,7 @@ class CaptureWalk:
         if not (is_called and is_object(value) and has_own_call(value)):
             self._add(place, reader, line, is_written=usage is Usage.WRITTEN, is_called=is_called)
         if call is not None and self._can_follow(value):
-            self._next.append(_ToEnter(value, place, *call.follow()))
+            self._next.append(ToEnter(value, place, *call.follow()))
         elif usage is not Usage.WRITTEN:
             self._follow(place, value)
 
@@ -623,9 +524,9 @@ class CaptureWalk:
         if is_data(value):
             return
         if callable(value):
-            self._next.append(_ToEnter(value, place, quiet=quiet))
+            self._next.append(ToEnter(value, place, quiet=quiet))
         if is_object(value) and not is_installed_module(type(value).__module__):
-            self._next.append(_ToEnter(type(value), None, (type(value),)))
+            self._next.append(ToEnter(type(value), None, (type(value),)))
 
     def _add(
         self,
@@ -649,7 +550,7 @@ class CaptureWalk:
             known.readers[id(reader)] = reader
 
 
-def _first_parameter(function: object) -> str:
+def first_parameter(function: object) -> str:
     """Return the name that a method has for its object; ``self`` where it does not say."""
     code = getattr(function, "__code__", None)
     named = isinstance(code, types.CodeType) and code.co_argcount > 0
@@ -663,125 +564,9 @@ def _holds_data(value: Any) -> bool:
     return not value or any(not is_callable(item) for item in value)
 
 
-def _renamed(given: Argument, name: str) -> Argument:
-    """Return an argument of a partial under the name of its parameter."""
-    is_argument = (
-        isinstance(given, CapturedPlace) and given.holder is BoundIn.PARTIAL and not given.steps
-    )
-    return dataclasses.replace(cast("CapturedPlace", given), name=name) if is_argument else given
-
-
-def _identity(given: Argument) -> Any:
-    return (given.key, given.steps) if isinstance(given, CapturedPlace) else id(given)
-
-
 _WHOLE: Final[Any] = object()
 """Stands for an argument that is used as a whole."""
 
 
 def _is_installed_module(value: Any) -> bool:
     return isinstance(value, types.ModuleType) and is_installed_module(value.__name__)
-
-
-def _passed_to(member: Any, call: _Call | None) -> tuple[Any, Any]:
-    """Return the arguments of a method; none if what a class has is not a function as it is."""
-    raw = function_in(member) if isinstance(member, classmethod | staticmethod) else member
-    is_plain = isinstance(raw, types.FunctionType) and not is_installed(raw)
-    if call is None or not (is_plain or isinstance(raw, Method | InheritedMethod)):
-        return (), ()
-    return call.follow()
-
-
-class Treatment(StrEnum):
-    """How JAX treats what a function captures."""
-
-    LITERAL = "literal"
-    """A number that is written into the program."""
-    CONSTANT = "constant"
-    """An array that is handed to the program as a hidden argument."""
-    PYTREE = "pytree"
-    """A container: each of its leaves is one of these."""
-    FUNCTION = "function"
-    """A function or class, which is called while JAX traces."""
-    MODULE = "module"
-    """A module."""
-    STATIC = "static"
-    """A Python object that only the trace sees: a `str`, a configuration."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Binding:
-    """One place outside its arguments that a function reads.
-
-    Attributes:
-        name: The place, as the code spells it: ``lr``, ``config.rate``, ``self.w``.
-        function: What reads it: the function whose code does, or a callable of a package.
-        holder: Where it is bound.
-        line: The line of the first read in the file of `function`; 0 if there is none.
-        is_written: Whether the code only writes to it, or only calls what changes it and
-            drops the answer: ``traces.append(x)``, ``counter += 1``.
-        is_called: Whether the code only calls it.
-        place: Where to look.
-        readers: All that read it, and do not only write to it.
-    """
-
-    name: str
-    function: Callable[..., Any]
-    holder: BoundIn
-    line: int
-    is_written: bool
-    is_called: bool
-    place: CapturedPlace
-    readers: tuple[Callable[..., Any], ...]
-
-    def read(self) -> Any:
-        """Return the current value; `MISSING` if nothing is bound.
-
-        No property and no ``__getattr__`` runs.
-        """
-        return self.place.read()
-
-
-def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
-    """Return everything that a function reads from outside its arguments.
-
-    Args:
-        fn: Anything callable.
-
-    Returns:
-        Each place once, in the order of first reads: those of `fn` itself, then those of the
-        functions that it names. Names of builtins and of installed packages are there, too.
-
-    Raises:
-        TypeError: `fn` is not callable.
-    """
-    return bindings_and_callables(fn)[0]
-
-
-def bindings_and_callables(fn: Callable[..., Any]) -> tuple[tuple[Binding, ...], list[Any]]:
-    """Return what `bindings_of` does, and everything callable on the way there.
-
-    Raises:
-        TypeError: `fn` is not callable.
-    """
-    if not callable(fn):
-        msg = f"a function is wanted, got {got(fn)}"
-        raise TypeError(msg)
-    walk = CaptureWalk()
-    walk.start(fn)
-    return tuple(_named(walk.found)), walk.entered()
-
-
-def _named(found: list[CaptureSite]) -> list[Binding]:
-    """Return bindings, with names that are unique within each function."""
-    taken: dict[tuple[int, str], int] = {}
-    bindings: list[Binding] = []
-    for each in found:
-        place = each.place
-        key = id(each.reader), place.name
-        taken[key] = taken.get(key, 0) + 1
-        name = place.name if taken[key] == 1 else f"{place.name} ({taken[key]})"
-        line, readers = each.line, tuple(each.readers.values())
-        uses = each.is_written, each.is_called
-        bindings.append(Binding(name, each.reader, place.holder, line, *uses, place, readers))
-    return bindings

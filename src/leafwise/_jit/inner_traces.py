@@ -119,20 +119,17 @@ def _differ(before: CaptureState, now: CaptureState) -> bool:
 
 
 def forget_traces(readers: Iterable[Callable[..., Any]], current: FingerprintedFunction) -> None:
-    """Let JAX forget the traces of some functions, and of what was jitted to call them."""
-    readers = list(readers)
-    wanted = set(map(id, readers))
+    """Let JAX forget the traces of some functions, and of all that is there to call them."""
+    chosen = {id(each): each for each in readers}
     clear_derived_traces()
-    for reader in readers:
+    around = [each for each in current.callables if id(innermost(each)) in chosen]
+    for value in {**chosen, **{id(each): each for each in around}}.values():
         with contextlib.suppress(Exception):  # an object without a hash
-            jitted: Any = _JAX_JIT(reader)
+            jitted: Any = _JAX_JIT(value)
             jitted.clear_cache()
-    for value in current.callables:
         clear: Any = getattr(type(value), "clear_cache", None)
         # Of a function under `lw.jit` the guard retires the programs.
-        if clear is None or issubclass(type(value), JittedFunction):
-            continue
-        if id(innermost(value)) in wanted or id(value) in wanted:
+        if clear is not None and not issubclass(type(value), JittedFunction):
             with contextlib.suppress(Exception):  # a `clear_cache` of the user's own
                 clear(value)
 

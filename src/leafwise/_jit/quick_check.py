@@ -16,8 +16,8 @@ from leafwise._captures.fingerprint import Probe, keywords_of
 from leafwise._captures.fingerprinter import ByWeakId
 from leafwise._captures.places import BoundIn, CapturedPlace, item_of
 from leafwise._objects.attributes import dict_of, in_class
-from leafwise._objects.bytecode import Item
 from leafwise._objects.code import is_installed_module
+from leafwise._objects.reads import Item
 from leafwise._objects.stand_ins import MISSING
 
 _FILE: Final = "<leafwise check of captures, {} of them>"

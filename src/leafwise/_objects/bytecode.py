@@ -13,93 +13,10 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from leafwise._objects.class_map import ClassMap
-
-
-class Root(Enum):
-    """Where a name is looked up."""
-
-    GLOBAL = "global"
-    FREE = "free"
-    PARAMETER = "parameter"
-    SUPER = "super"
-    IMPORT = "import"
-    """A module that the code imports: ``.settings`` is one of its own package."""
-
-
-class Usage(Enum):
-    """What is done with a value."""
-
-    READ = "read"
-    CALLED = "called"
-    MUTATED = "mutated"
-    """A method that changes a container is called, and what it returns is dropped."""
-    WRITTEN = "written"
-    IS = "is"
-    """It is asked whether it is one object with another value, the only one in `Read.given`."""
-    PRESENT = "present"
-    """It is asked whether it is there: ``hasattr(config, 'rate')``, ``'rate' in config``."""
-    RETURNED = "returned"
-
-
-class Item(NamedTuple):
-    """The step of ``config['rate']``, where an attribute is a `str`."""
-
-    key: Any
-
-
-class Asked(Item):
-    """The step of ``config.get('rate')`` and ``'rate' in config``: an item, if that is a dict.
-
-    It stands behind the step ``get``, or behind the container.
-    """
-
-    __slots__ = ()
-
-
-Step = str | Item
-
-
-class Const(NamedTuple):
-    """A constant on the stack."""
-
-    value: Any
-
-
-class Given(NamedTuple):
-    """What a call passes on; None is what was not read from outside."""
-
-    args: tuple["Read | Const | None", ...] = ()
-    kwargs: tuple[tuple[str, "Read | Const | None"], ...] = ()
-
-    def reads(self) -> list["Read"]:
-        """Return what of it was read from outside."""
-        values = [*self.args, *(value for _, value in self.kwargs)]
-        return [each for each in values if isinstance(each, Read)]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Read:
-    """One place that code reads.
-
-    Attributes:
-        root: Where the name is looked up.
-        name: The name.
-        steps: The attributes and constant keys behind it, as the code spells them.
-        line: The line; 0 if it is not known.
-        usage: What is done with the value.
-        given: What a call of it passes on; None if that is not known.
-    """
-
-    root: Root
-    name: str
-    steps: tuple[Step, ...]
-    line: int
-    usage: Usage
-    given: Given | None = None
+from leafwise._objects.reads import Asked, Const, Given, Item, Read, Root, Step, Usage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,7 +103,7 @@ ENDS: Final = frozenset(
 POPS: Final = frozenset(
     {
         *("STORE_NAME", "RAISE_VARARGS", "LIST_APPEND", "SET_ADD"),
-        *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD", "DELETE_ATTR"),
+        *("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "MAP_ADD", "DELETE_ATTR"),
         *("DELETE_SUBSCR", "END_FOR", "END_SEND", "POP_EXCEPT", "POP_ITER", "STORE_SLICE"),
         *("IMPORT_STAR", "PRINT_EXPR", "RERAISE"),
     }
@@ -320,7 +237,22 @@ class _BytecodeFollower:
         if value.ended or value.changed:
             self.use(value)
             return None
-        return Read(value.root, value.name, value.steps, value.line, Usage.READ)
+        usage = Usage.SPREAD if self._is_rest(value) else Usage.READ
+        return Read(value.root, value.name, value.steps, value.line, usage)
+
+    def _is_rest(self, value: Ref | Const | None) -> bool:
+        """Return whether it is ``*args`` or ``**kwargs`` of this function."""
+        names = parameters(self._code)[self._code.co_argcount + self._code.co_kwonlyargcount :]
+        is_own = isinstance(value, Ref) and value.root is Root.PARAMETER and value.name in names
+        return is_own and not cast("Ref", value).steps
+
+    def merge(self, instruction: dis.Instruction) -> None:
+        """Follow how ``**kwargs`` gets into a call."""
+        value, stack, place = self.pop(), self._stack or [], instruction.arg or 1
+        if self._is_rest(value) and place <= len(stack) and stack[-place] is None:
+            stack[-place] = value
+        else:
+            self.use(value)
 
     def use_top(self, count: int) -> None:
         for value in reversed([self.pop() for _ in range(count)]):
@@ -558,12 +490,13 @@ class _BytecodeFollower:
             return
         keywords, self._keywords = self._keywords, ()
         spread = instruction.opname == "CALL_FUNCTION_EX"
-        if spread:
+        if spread:  # which is followed where all that a wrapper was given is handed on
             count = -dis.stack_effect(instruction.opcode, instruction.arg) - 1
         elif instruction.opname == "CALL_KW":
             named = self.pop()
             keywords = named.value if isinstance(named, Const) else ()
         values = [self.pop() for _ in range(count)][::-1]
+        spread = spread and not all(map(self._is_rest, values))
         callees = [self.pop(), self.pop()]
         found = [each for each in callees if isinstance(each, Ref)]
         is_super = not count and any(each.name == "super" for each in found)
@@ -650,6 +583,7 @@ _HANDLERS: Final[dict[str, Callable[[_BytecodeFollower, dis.Instruction], None]]
     "IMPORT_FROM": _BytecodeFollower.load_from_module,
     "POP_TOP": _BytecodeFollower.drop,
     "KW_NAMES": _BytecodeFollower.name_keywords,
+    "DICT_MERGE": _BytecodeFollower.merge,
     "BINARY_OP": _BytecodeFollower.binary,
     **dict.fromkeys(("CALL", "CALL_KW", "CALL_FUNCTION_EX"), _BytecodeFollower.call),
     **dict.fromkeys(("STORE_GLOBAL", "STORE_DEREF"), _BytecodeFollower.store_name),
