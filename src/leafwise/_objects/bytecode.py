@@ -376,10 +376,14 @@ class _BytecodeFollower:
         if isinstance(instruction.argval, types.CodeType):
             for read in reads_of(instruction.argval):
                 outer = self._outside(read)
-                for each in [outer] if outer or not read.given else read.given.reads():
-                    found = self._outside(each)
-                    if found is not None:
-                        self.found.append((self._order, found))
+                if outer is None and read.given:  # what it passes on to a function of its own
+                    self.found += [
+                        (self._order, found)
+                        for each in read.given.reads()
+                        if (found := self._outside(each)) is not None
+                    ]
+                elif outer is not None:
+                    self.found.append((self._order, outer))
         self.push(Const(instruction.argval))
 
     def _outside(self, read: Read | Const | None) -> Any:
