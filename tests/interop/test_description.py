@@ -208,6 +208,28 @@ class Named(str):
         object.__setattr__(self, "unit", unit)
 
 
+@dataclasses.dataclass(frozen=True, init=False)
+class Tagged(frozenset):
+    tag: Any = None
+
+    def __init__(self, _: Any, tag: Any) -> None:
+        object.__setattr__(self, "tag", tag)
+
+    def __new__(cls, members: Any, _: Any) -> Self:
+        return super().__new__(cls, members)
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class Row(tuple):
+    tag: Any = None
+
+    def __init__(self, _: Any, tag: Any) -> None:
+        object.__setattr__(self, "tag", tag)
+
+    def __new__(cls, items: Any, _: Any) -> Self:
+        return super().__new__(cls, items)
+
+
 class Count(int):
     pass
 
@@ -270,6 +292,8 @@ ROWS: list[Callable[[], list[Any]]] = [
     lambda: [put(Label("a"), **{"1": 1}), put(Label("a"), **{"2": 1}), Label("a")],
     lambda: [put(Triple((1, 2)), a=3), Triple((1, 2)), Triple((1, 3)), put(Triple((1,)), a=2)],
     lambda: [put(Bag({1}), a=2), put(Bag({2}), a=1), Bag({1, 2}), Bag({1}), put(Bag({1}), a=1)],
+    lambda: [Tagged("abc", 1), Tagged("abd", 1), Tagged("abc", 2), Tagged("abc", "a")],
+    lambda: [Row((1, 2), 3), Row((1, 3), 2), Row((1, 2), 2), Row((1,), 2), Row((True, 2), 3)],
     lambda: [Settings({"a": 1}, 1), Settings({"a": 1}, 2), Settings({"a": 2}, 1)],
     lambda: [nested_metadata("m"), nested_metadata("s"), np.dtype([("a", "f4")])],
     lambda: [lw.StaticArray(np.zeros(1, nested_metadata(unit))) for unit in "ms"],

@@ -33,6 +33,7 @@ from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 from leafwise._statics.form import consists_of_parts
+from leafwise._statics.key import KEY
 
 Json: TypeAlias = Any
 """What `json.dumps` writes: None, bool, int, str, and lists and dicts of these."""
@@ -138,7 +139,7 @@ class PortableReader:
         parts = kind.parts(value)
         content = list(kind.content(value))
         made: dict[str, Json] = {"class": _class_of(value)}
-        count = content.pop(0) if kind.name in _COUNTED else 0
+        count = content.pop(0) if kind.name in _COUNTED or not kind.is_ordered else 0
         if kind.name in {"dict", "mapping"}:
             keys, items = (self._read_all(parts[n : n + count], path) for n in (0, count))
             made["pairs"] = [list(pair) for pair in zip(keys, items, strict=True)]
@@ -160,12 +161,14 @@ class PortableReader:
                 break
         if content:
             made["content"] = self._read(tuple(content), path)
-        if stated := [part for part in parts if part.value is not MISSING]:
-            made["parts"] = self._steps(stated, path)
+        if parts:
+            made["parts"] = self._steps(parts, path)
         return made
 
     def _steps(self, parts: Sequence[Part], path: str) -> Json:
         """Return parts by the steps to them, as a dict where that says all."""
+        # A key of leafwise follows from what stands beside it.
+        parts = [part for part in parts if part.value is not MISSING and part.step != f".{KEY}"]
         steps = [step for step, _ in parts]
         found = list(zip(steps, self._read_all(parts, path), strict=True))
         plain = len(set(steps)) == len(steps) and all(map(_is_unicode, steps))
@@ -211,9 +214,10 @@ class PortableReader:
     def _pickled(self, value: Any, path: str) -> Json:
         """Return what an object with its own ``==`` is pickled as: so its class describes it."""
         cls: type = type(value)
-        if dataclasses.is_dataclass(cls) and has_generated_eq(cls):
+        is_tree = jax.tree_util.is_tree_node(cls)  # a module of equinox, whose fields are all
+        if dataclasses.is_dataclass(cls) and (is_tree or has_generated_eq(cls)):
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
-            parts = [Part(f".{name}", getattr(value, name)) for name in compared]
+            parts = [Part(f".{name}", getattr(value, name, MISSING)) for name in compared]
             return {"class": _class_of(value), "parts": self._steps(parts, path)}
         try:
             parts = value.__reduce_ex__(4)
@@ -309,8 +313,8 @@ _WAYS: Final[tuple[tuple[Any, Callable[[PortableReader, Any, str], Json]], ...]]
 _CONTAINERS: Final = (
     *(list, dict, set, bytearray, collections.deque, types.MappingProxyType, np.ndarray),
 )
-_COUNTED: Final = {"tuple", "list", "deque", "set", "frozenset", "dict", "mapping"}
-"""The kinds whose content begins with the number of their items."""
+_COUNTED: Final = {"tuple", "list", "deque", "dict", "mapping"}
+"""The kinds, next to those without order, whose content begins with the number of their items."""
 
 # What says the same as so many items of the content, and is readable.
 _READABLE: Final[tuple[tuple[type, Callable[[Any], tuple[Any, ...]], int], ...]] = (
