@@ -11,7 +11,12 @@ from leafwise._classes.options import By
 from leafwise._compare import fixes
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._objects.text import Verbatim, got
-from leafwise._trees.equality import is_distinct, jax_equal
+from leafwise._trees.equality import (
+    first_difference,
+    hidden_difference,
+    is_distinct,
+    jax_equal,
+)
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise.errors import TracerComparisonError
 
@@ -115,12 +120,12 @@ def static_reason(
     elif not equal:
         fix = fixes.for_static(mine, its, by)
         if by == "content":  # functions that differ inside have one text
-            _, mine, its = fixes.first_difference(mine, its, by=by)
+            _, mine, its = first_difference(mine, its, by=by)
         yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine, its, fix)
     elif by is None and is_distinct(mine, its):
         fix = fixes.for_unsound(mine, its)
         yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, fix)
-    elif (hidden := fixes.hidden_difference(mine, its)) is not None:
+    elif (hidden := hidden_difference(mine, its)) is not None:
         step, one, other = hidden
         fix = fixes.OWN_EQUALITY
         yield Reason(path + step, ReasonKind.STATIC, Outcome.REUSE, one, other, fix)
