@@ -119,7 +119,7 @@ class Reason(_Facts):
         """The position among other reasons: the lowest comes first."""
         return _RANKS[self.outcome, self.kind]
 
-    def _asdict(self) -> dict[str, Any]:
+    def _asdict(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return {**dict(zip(self._fields[:5], self, strict=False)), "fix": self.fix}
 
     def __repr__(self) -> str:
