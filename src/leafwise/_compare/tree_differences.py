@@ -313,7 +313,7 @@ def _static_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         old = earlier.pop(name, MISSING)
         by = its.compared_by(name)
         if by is not None:  # a key of leafwise compares types and values
-            equal: bool | None = mine.aux is its.aux or is_distinct(old, value, by) is False
+            equal: bool | None = mine.aux == its.aux or is_distinct(old, value, by) is False
         else:
             equal = jax_equal(old, value)
         yield from static_reason(path + name, old, value, equal=equal, by=by)
