@@ -76,3 +76,16 @@ def test_diff_names_the_attribute() -> None:
     assert "scale.by: static: 1 -> True" in str(
         lw.diff(Ours(1.0, Scale(1)), Ours(1.0, Scale(True)))
     )
+
+
+@pytest.mark.hazard
+def test_keys_that_are_equal_to_jax_answer_for_their_values() -> None:
+    """A static that changes later is no cause of a retrace: JAX compares the keys."""
+    one, other = (Ours(leaves, Scale(1)) for leaves in ((1.0,), (1.0, 2.0)))
+    other.scale.by = 2
+    assert jax.tree.structure(lw.replace(one, x=0)) == jax.tree.structure(
+        jax.tree.map(lambda _: 0, other, is_leaf=lambda each: isinstance(each, tuple))
+    )
+    found = lw.explain(lw.signature(one), lw.signature(other))
+    assert [each.path for each in found.reasons] == ["args[0].x"]
+    assert [each.path for each in found.unsound] == ["args[0].scale.by"]

@@ -367,19 +367,47 @@ def test_functions_whose_truth_raises() -> None:
 
 
 def test_what_cannot_be_read_is_called_all_the_same() -> None:
-    """A static that raises when it is compared does not stop the call, and is logged."""
+    """Arguments whose own code raises when they are read do not stop the call; it is logged."""
 
-    def wrapped_by_itself() -> Any:
-        def function() -> None: ...
+    @dataclasses.dataclass
+    class Odd:
+        n: int = dataclasses.field(init=False)
 
-        function.__wrapped__ = function  # type: ignore[attr-defined]
-        return function
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(name)
 
+    jax.tree_util.register_pytree_node(Odd, lambda _: ((), 1), lambda *_: Odd())
+    function = lw.jit(lambda x, _: x * 2)
+    assert function(2.0, Odd()) == 4.0
+    (only,) = function.traces
+    assert only.explanation.outcome is lw.types.Outcome.UNKNOWN
+    assert "RuntimeError: n. The arguments could not be read" in str(only.explanation)
+    assert only.trace_seconds > 0
+
+
+class Hostile:
+    """It compares by identity, and raises whatever else it is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __call__(self) -> None: ...
+
+
+def wrapped_by_itself() -> Any:
+    def function() -> None: ...
+
+    function.__wrapped__ = function  # type: ignore[attr-defined]
+    return function
+
+
+@pytest.mark.parametrize("make", [Hostile, wrapped_by_itself])
+def test_statics_that_raise_while_a_fix_is_worded(make: Any) -> None:
+    """The call is made and explained by name, and the storm guard warns of the static."""
     function = lw.jit(lambda x, act: x * 2, static_argnames="act")
-    assert function(2.0, act=wrapped_by_itself()) == 4.0
-    assert function(2.0, act=wrapped_by_itself()) == 4.0
-    first, second = function.traces
-    assert first.explanation.outcome is lw.types.Outcome.RETRACE
-    assert second.explanation.outcome is lw.types.Outcome.UNKNOWN
-    assert "wrapper loop" in str(second.explanation)
-    assert second.trace_seconds > 0
+    assert function(2.0, act=make()) == 4.0
+    with lw.storm_guard(1), pytest.warns(lw.errors.RetraceStormWarning, match="act of <lambda>"):
+        assert function(2.0, act=make()) == 4.0
+    (reason,) = function.traces[1].explanation.reasons
+    assert str(reason).startswith("act: static: ")
+    assert reason.fix.startswith("The arguments could" if make is Hostile else "fresh function")

@@ -7,10 +7,10 @@ import pytest
 
 import leafwise as lw
 from leafwise._captures.fingerprint_kinds import fingerprint
-from leafwise._compare.fixes import first_difference
 from leafwise._objects.parts import kind_of
 from leafwise._statics.hash_nodes import hash_node_of
 from leafwise._statics.snapshot import Snapshot
+from leafwise._trees.equality import first_difference
 
 from .samples import IDS, SAMPLES, Sample
 

@@ -7,7 +7,7 @@ Pure: values in, values out. Nothing here runs, warns or raises for a call of th
 - `reasons`: `Outcome`, `ReasonKind`, `Reason`, and `format_value`, the text of a value.
 - `tree_differences`: `differences` of two signatures, by `leaf_differences` (two leaves or statics)
   and `call_differences` (configuration, devices, which arguments there are).
-- `fixes`: the sentence that says what to do about each kind of reason.
+- `fixes`: `Cause`, what makes calls differ, which words the sentence that says what to do.
 - `explain`: `Explanation` of a call, against the nearest of several earlier ones.
 - `diff`, `carry`, `jax_errors`: `lw.diff`, `lw.stable_carry`, `lw.debug.explain_errors`.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from leafwise._compare import fixes
+from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import static_reason
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
@@ -40,8 +40,8 @@ def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         if shown in named or (named and name == UNNAMED_CONFIG) or jax_equal(mine, its):
             continue
         named.add(shown)
-        path, fix = f"config.{shown}", fixes.for_config(shown)
-        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, fix)
+        path, cause = f"config.{shown}", Cause.CONFIG
+        yield Reason(path, ReasonKind.CONFIG, Outcome.RETRACE, mine, its, cause)
 
 
 def _refused_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -49,15 +49,15 @@ def _refused_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reaso
     earlier: dict[str, Leaf] = {}
     for place, leaf in enumerate(after.leaf_records):
         if leaf.kind is LeafKind.INVALID:
-            got, fix = leaf.value, fixes.INVALID
+            got, cause = leaf.value, Cause.INVALID
         elif leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
-            got, fix = leaf, fixes.ABSTRACT
+            got, cause = leaf, Cause.ABSTRACT
         else:
             continue
         path = after.leaf_paths[place]
         earlier = earlier or dict(zip(before.leaf_paths, before.leaf_records, strict=True))
         was = Verbatim(earlier[path]) if path in earlier else MISSING
-        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), fix)
+        yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, was, Verbatim(got), cause)
 
 
 def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -78,7 +78,7 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
         if order != there:
             names = Verbatim(", ".join(map(str, there))), Verbatim(", ".join(map(str, order)))
             path = after.leaf_paths[place]
-            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *names, fixes.DEVICES)
+            yield Reason(path, ReasonKind.DEVICES, Outcome.ERROR, *names, Cause.DEVICES)
 
 
 def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -100,10 +100,10 @@ def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
                 Verbatim("by position" if each.startswith("args") else "by keyword")
                 for each in (path, new[shown])
             )
-            yield Reason(shown, kind, retrace, one, other, fixes.MOVED)
+            yield Reason(shown, kind, retrace, one, other, Cause.MOVED_ARGUMENT)
         else:
             old_way, new_way = (MISSING if each is None else Verbatim(each) for each in given)
-            yield Reason(shown, kind, retrace, old_way, new_way, fixes.for_argument(shown, *given))
+            yield Reason(shown, kind, retrace, old_way, new_way, Cause.ARGUMENT)
 
 
 def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -114,8 +114,8 @@ def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Re
         try:
             hash(value)
         except Exception:  # noqa: BLE001  # the value's own code
-            fix = fixes.for_unhashable_argument(value)
-            yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, fix)
+            cause = Cause.UNHASHABLE
+            yield Reason(path, ReasonKind.INVALID, Outcome.ERROR, mine, value, cause)
             continue
         if path in earlier:
             equal = same_entry(mine, value) if type(mine) is type(value) else False

@@ -328,7 +328,7 @@ def _format_sharding(spec: _LeafSpec) -> str:
 
 def _format_reason(reason: Reason) -> str:
     """Return a reason without its fix, which is about calls; tracers stand for arrays here."""
-    text = str(reason._replace(fix=""))
+    text = str(reason._replace(cause=""))
     return text.replace("(tracer)", "(array)").replace("(tracer, ", "(array, ")
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import Tolerance, aval_reasons, static_reason, value_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
@@ -125,7 +126,7 @@ def compare(
     trees = _ExactComparison((label, a), (label, b), tolerance=tolerance, prefix=prefix)
     # The fixes are those for retraces: only one that alone says what differs stays.
     return [
-        each if format_value(each.before) == format_value(each.after) else each._replace(fix="")
+        each if format_value(each.before) == format_value(each.after) else each._replace(cause="")
         for each in trees.compare()
     ]
 
@@ -203,8 +204,7 @@ class _ExactComparison(TreeComparison):
         if None in classes:
             yield from super().mismatch_reasons(path, mine, its)
         else:
-            names = " is not ".join(f"{each.__module__}.{each.__qualname__}" for each in classes)
-            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes, f"{names}.")
+            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes, Cause.ANOTHER_CLASS)
 
     def compare_leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare the leaves below two nodes of one structure."""
@@ -239,9 +239,10 @@ def _type_reasons(path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
     found = [each for each in aval_reasons(path, one, other) if each.kind in _OF_TYPES]
     yield from found
     stored = one.stored, other.stored  # 64 bits in NumPy may be 32 to JAX
-    dtypes = not any(each is None or isinstance(each, type) for each in stored)
-    if dtypes and one.dtype == other.dtype and stored[0] != stored[1]:
-        yield Reason(path, ReasonKind.DTYPE, Outcome.REUSE, *map(Verbatim, stored))
+    known = not any(each is None or isinstance(each, type) for each in stored)
+    if known and one.dtype == other.dtype and stored[0] != stored[1]:
+        dtypes = Verbatim(stored[0]), Verbatim(stored[1])
+        yield Reason(path, ReasonKind.DTYPE, Outcome.REUSE, *dtypes)
 
 
 _OF_TYPES: Final = {ReasonKind.SHAPE, ReasonKind.DTYPE, ReasonKind.WEAK_TYPE}

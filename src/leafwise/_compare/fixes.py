@@ -1,104 +1,62 @@
-"""What to do about each kind of difference, in one sentence: constants, and ``for_...`` functions.
+"""What to do about each difference, in one sentence: worded when a reason is shown.
 
-Each function returns the sentence that stands behind a `Reason`, made of the user's own names
-and values.
+A `Cause` is a sentence, or a function that words one from the facts of a reason, in the user's own
+names and values.
 """
 
+import contextlib
 import functools
 import inspect
 import math
 import types
-from collections.abc import Mapping
-from typing import Any, Final
+from enum import Enum, member
+from typing import TYPE_CHECKING, Any, Final
 
-from leafwise._classes.options import By
-from leafwise._compare.reasons import ReasonKind
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
-from leafwise._statics.form import consists_of_parts
-from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise._trees.leaves import Leaf, LeafKind
+from leafwise._trees.equality import first_difference
+from leafwise._trees.leaves import LeafKind
 
-INVALID: Final = "Pass an array or a number, or mark it static."
-ABSTRACT: Final = "Call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct."
-DEVICES: Final = "Put all arguments on the same devices with `jax.device_put`."
-MOVED: Final = "Pass it the same way in every call: each way has a program of its own."
-REDEFINED: Final = "class redefined: recreate the instances from the new class."
-ORDER: Final = "The order of an OrderedDict is part of its structure: insert in one order."
-LENGTH: Final = "Each length is a structure of its own: stack the elements in one array, or pad."
-OWN_EQUALITY: Final = (
-    "Equal by its own `==`, though attributes differ: the first one's program answers."
-)
-AUX_DATA: Final = "The node's aux_data differs."
-FILTERED: Final = (
-    "Under filter_jit an array is traced and anything else is static: pass one of them."
-)
-NOT_CALLED: Final = "The earlier call cannot have been made with this."
-OTHER: Final = "Only JAX knows whether it takes a value of this type."
-JIT_IS_OFF: Final = "jit is off (`jax_disable_jit`): the function runs as plain Python."
-UNKNOWN_ENTRY: Final = (
-    "JAX does not say which dispatch entries it has: this costs one slower call, or nothing."
-)
-CLEARED: Final = "There are no dispatch entries: the caches were cleared, or cannot be used."
-UNSEEN_CALLS: Final = "This version of JAX does not show the arguments of a call that it makes."
-UNREAD: Final = "The arguments could not be read: code of their own classes raised."
-SIGNATURE: Final = "The function does not take these arguments."
-NO_DIFFERENCE: Final = (
-    "The arguments are those of an earlier call: a cache was cleared or is full, or the earlier "
-    "call failed."
-)
-TRANSFORMED: Final = (
-    "Compiled for a transformation of the function, such as `jax.grad` or `jax.vmap`: each has a "
-    "program of its own."
-)
-TRACED: Final = "Only traced so far, inside another function: compiled once on its own."
-AHEAD_OF_TIME: Final = (
-    "Lowered ahead of time (`lower`); if it is compiled already, nothing is done."
-)
-SHARDED: Final = (
-    "The function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
-    "argument, compiles again, or refuses it."
-)
-SHAPE: Final = "Each shape has a program of its own: pad to a few shapes, or keep one."
-SHARDING: Final = "Keep one sharding: `jax.device_put` both to it, or set `in_shardings`."
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leafwise._compare.reasons import Reason
 
 
-def for_config(name: str) -> str:
-    if name == "jax_enable_x64":
-        return "x64 differs: set `jax_enable_x64` once, at the start."
-    if name == "mesh":
-        return "The mesh differs: make all calls under one `jax.set_mesh`."
-    return f"`{name}` differs: make all calls under one setting."
-
-
-def for_argument(path: str, before: str | None, after: str | None) -> str:
-    """Return the fix for an argument that is given in two ways, or in one call only."""
-    if path.endswith("]") and not path.startswith(("args[", "kwargs[")):  # one of `*args`
-        return "Each number of arguments has a program of its own."
-    if before is None:
-        return "Not given before: a default and an argument are two programs."
-    if after is None:
-        return "Given before: a default and an argument are two programs."
-    return f"It was {before} before and is {after} now."
-
-
-def for_unhashable_argument(value: Any) -> str:
-    kind = type(value)
+def _unhashable(reason: "Reason") -> str:
+    kind = type(reason.after)
     if kind in (list, dict, set):
         return "A static argument needs a hash: pass a tuple, or use `leafwise.freeze`."
     return f"A static argument needs a hash: give {kind.__qualname__} `__eq__` and `__hash__`."
 
 
-def for_failing_comparison(value: Any) -> str:
+def _failing_comparison(reason: "Reason") -> str:
+    value = reason.after
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return "An array cannot be compared as a static: make it dynamic, or a StaticArray."
-    return f"Comparing it raises: fix `{type(value).__qualname__}.__eq__`, or make it dynamic."
+    return f"Comparing it raises: fix `{_type_name(value)}.__eq__`, or make it dynamic."
 
 
-def for_structure(before: str, after: str) -> str:
+def _argument(reason: "Reason") -> str:
+    path = reason.path
+    if path.endswith("]") and not path.startswith(("args[", "kwargs[")):  # one of `*args`
+        return "Each number of arguments has a program of its own."
+    if reason.before is MISSING:
+        return "Not given before: a default and an argument are two programs."
+    if reason.after is MISSING:
+        return "Given before: a default and an argument are two programs."
+    return f"It was {reason.before} before and is {reason.after} now."
+
+
+def _another_class(reason: "Reason") -> str:
+    classes = reason.before, reason.after
+    return " is not ".join(f"{each.__module__}.{each.__qualname__}" for each in classes) + "."
+
+
+def _structure(reason: "Reason") -> str:
+    before, after = reason.before, reason.after
     if before == "None":
         what = "an array" if after.endswith(")") else after
         return f"None became {what}: None is structure; keep an array there."
@@ -108,22 +66,8 @@ def for_structure(before: str, after: str) -> str:
     return "Keep one structure: the types of all nodes are part of the key."
 
 
-def for_missing_child(cls: type) -> str:
-    if issubclass(cls, Mapping):
-        return "dict key missing on one side: keep one set of keys."
-    return "Keep one set of children."
-
-
-def for_weak_type(before: Leaf, after: Leaf) -> str:
-    weak = before if before.weak_type else after
-    python = weak.kind is LeafKind.PYTHON_SCALAR
-    value = "0.1" if python else "x"
-    array = f"`jnp.{weak.dtype}({value})`" if not weak.shape else f"`x.astype({weak.dtype})`"
-    which = "the earlier call" if weak is before else "this call"
-    return f"weak type: pass {array} in {which}."
-
-
-def for_dtype(before: Leaf, after: Leaf) -> str:
+def _dtype(reason: "Reason") -> str:
+    before, after = reason.details
     if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR}:
         one, other = (getattr(each.stored, "__name__", each.stored) for each in (before, after))
         return f"`{one}` and `{other}` are two dtypes: pass one type of number."
@@ -132,39 +76,39 @@ def for_dtype(before: Leaf, after: Leaf) -> str:
     return f"Convert to one dtype: `x.astype('{before.dtype}')`."
 
 
-def for_commitment(after: Leaf) -> str:
-    """Return the fix for a leaf that is committed to its device in one call only."""
-    if after.committed:
-        return "committed: `device_put` the first one too; nothing is traced, all is compiled."
-    return "not committed: `device_put` this one too; nothing is traced, all is compiled."
+def _weak_type(reason: "Reason") -> str:
+    before, after = reason.details
+    weak = before if before.weak_type else after
+    value = "0.1" if weak.kind is LeafKind.PYTHON_SCALAR else "x"
+    array = f"`jnp.{weak.dtype}({value})`" if not weak.shape else f"`x.astype({weak.dtype})`"
+    which = "the earlier call" if weak is before else "this call"
+    return f"weak type: pass {array} in {which}."
 
 
-def for_dispatch(kind: ReasonKind) -> str:
-    if kind is ReasonKind.LEAF_KIND:
-        return "One slower call; the program is shared."
-    return "One slower call; the program is shared, the data moves."
+def _config(reason: "Reason") -> str:
+    name = reason.path.removeprefix("config.")
+    if name == "jax_enable_x64":
+        return "x64 differs: set `jax_enable_x64` once, at the start."
+    if name == "mesh":
+        return "The mesh differs: make all calls under one `jax.set_mesh`."
+    return f"`{name}` differs: make all calls under one setting."
 
 
-def for_unsound(before: Any, after: Any) -> str:
-    """Return what is wrong with two statics that share a program though they are distinct."""
-    _, one, other = first_difference(before, after)
+def _unsound(reason: "Reason") -> str:
+    _, one, other = first_difference(reason.before, reason.after)
     change = f"`{_short(other)}` is not `{_short(one)}`"
     if type(one) is not type(other):
         change += f" ({_type_name(other)}, {_type_name(one)})"
     return f"Shared, but unsound: {change}; the first one's program answers."
 
 
-def for_static(before: Any, after: Any, by: By | None = None) -> str:
-    """Return the fix for a static value that differs.
-
-    Args:
-        before: The earlier value.
-        after: The later value.
-        by: How functions are compared, if they stand in a field of leafwise.
-    """
-    if before is MISSING or after is MISSING:
+def _static(reason: "Reason") -> str:
+    """Word the fix for a static; the details say how its field compares functions, and where."""
+    one, other, (by, path) = reason.before, reason.after, reason.details
+    if not path and (one is MISSING or other is MISSING):
         return "Only one of the two calls has this static."
-    path, one, other = first_difference(before, after, by=by or "identity")
+    if by != "content":  # else these are the first parts that differ
+        path, one, other = first_difference(one, other)
     if by == "content" and _is_function(one) and _is_function(other):
         fix: str | None = _ANOTHER_FUNCTION  # a rebuilt one of the same content is equal
     else:
@@ -198,72 +142,15 @@ def _static_fix(one: Any, other: Any) -> str | None:
 
 def cause_of(before: Any, after: Any) -> str:
     """Return in two words why a static differs, such as ``fresh function``."""
-    _, one, other = first_difference(before, after)
-    if _is_function(one) and _is_function(other):
-        return "fresh function" if _same_definition(one, other) else "another function"
-    if isinstance(one, int | float | complex) and isinstance(other, int | float | complex):
-        return "changing number"
-    if type(one) is type(other) and compares_by_identity(type(one)):
-        return "identity object"
+    with contextlib.suppress(Exception):  # code of the values' own classes
+        _, one, other = first_difference(before, after)
+        if _is_function(one) and _is_function(other):
+            return "fresh function" if _same_definition(one, other) else "another function"
+        if isinstance(one, int | float | complex) and isinstance(other, int | float | complex):
+            return "changing number"
+        if type(one) is type(other) and compares_by_identity(type(one)):
+            return "identity object"
     return "changing value"
-
-
-def first_difference(
-    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
-) -> tuple[str, Any, Any]:
-    """Return the path to the first parts of two values that differ, and these parts.
-
-    Args:
-        before: The earlier value.
-        after: The later value.
-        path: The path so far.
-        by: How functions are compared: by content, they have parts.
-        above: The ids of the values that lead here, which a function may lead back to.
-    """
-    kind = kind_of(before)
-    whole = kind.name in _CODE and by == "identity"
-    if type(before) is type(after) and not whole and kind.is_ordered and len(path) < _DEEPEST:
-        mine, its = kind.parts(before), kind.parts(after)
-        if [step for step, _ in mine] == [step for step, _ in its]:
-            above = (*above, id(before))
-            for (step, one), (_, other) in zip(mine, its, strict=True):
-                same = is_distinct(one, other, by) is False
-                if by == "identity":
-                    same = same and jax_equal(one, other) is True
-                if one is not other and not same and id(one) not in above:
-                    return first_difference(one, other, path + step, by, above)
-    return path, before, after
-
-
-def hidden_difference(
-    one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
-) -> tuple[str, Any, Any] | None:
-    """Return what differs inside two objects that are equal by an ``==`` of their own.
-
-    Returns:
-        The path to the first such part, and both; None if there is none that is plain. A part
-        that one of them alone has, or that is None in one, is taken for a cache.
-    """
-    cls, kind = type(one), kind_of(one)
-    if one is other or cls is not type(other) or id(one) in above or not kind.is_ordered:
-        return None
-    is_own = not consists_of_parts(cls) and not compares_by_identity(cls)
-    its = dict(kind.parts(other))
-    for step, part in kind.parts(one):
-        found = hidden_difference(part, its.get(step, part), path + step, (*above, id(one)))
-        if found is None and is_own and part is not None and its.get(step) is not None:
-            where, *ends = first_difference(part, its[step], path + step)
-            is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in ends)
-            found = (where, *ends) if is_plain and is_distinct(*ends) else None
-        if found is not None:
-            return found
-    return None
-
-
-_DEEPEST: Final = 2_000
-
-_CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})
-"""The kinds of values that are one value where functions are compared by identity."""
 
 
 def _is_function(value: Any) -> bool:
@@ -281,7 +168,9 @@ def _code(value: Any) -> Any:
     """Return what all functions of one definition have in common; None if nothing is known."""
     if isinstance(value, functools.partial):
         return _code(value.func)
-    code = getattr(inspect.unwrap(value), "__code__", None)
+    with contextlib.suppress(ValueError):  # wrappers of each other
+        value = inspect.unwrap(value)
+    code = getattr(value, "__code__", None)
     if code is None:
         return value if hasattr(value, "__name__") else None
     return code.co_filename, code.co_firstlineno, code.co_qualname, code.co_code
@@ -305,3 +194,79 @@ def _short(value: Any) -> str:
 
 def _type_name(value: Any) -> str:
     return type(value).__qualname__
+
+
+class Cause(Enum):
+    """What makes two calls differ, finer than `ReasonKind`; its value words the fix."""
+
+    # Leaves and statics that no jitted function takes, or that only JAX can judge.
+    INVALID = "Pass an array or a number, or mark it static."
+    ABSTRACT = "Call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct."
+    NOT_CALLED = "The earlier call cannot have been made with this."
+    OTHER_TYPE = "Only JAX knows whether it takes a value of this type."
+    UNHASHABLE = member(_unhashable)
+    FAILING_COMPARISON = member(_failing_comparison)
+    # Which arguments there are.
+    ARGUMENT = member(_argument)
+    MOVED_ARGUMENT = "Pass it the same way in every call: each way has a program of its own."
+    NO_SUCH_ARGUMENTS = "The function does not take these arguments."
+    # Nodes.
+    REDEFINED = "class redefined: recreate the instances from the new class."
+    ANOTHER_CLASS = member(_another_class)
+    STRUCTURE = member(_structure)
+    ORDER = "The order of an OrderedDict is part of its structure: insert in one order."
+    LENGTH = "Each length is a structure of its own: stack the elements in one array, or pad."
+    KEYS = "dict key missing on one side: keep one set of keys."
+    CHILDREN = "Keep one set of children."
+    # Statics and captures.
+    STATIC = member(_static)
+    UNSOUND = member(_unsound)
+    OWN_EQUALITY = (
+        "Equal by its own `==`, though attributes differ: the first one's program answers."
+    )
+    AUX_DATA = "The node's aux_data differs."
+    FILTERED = "Under filter_jit an array is traced and anything else is static: pass one of them."
+    CAPTURE = "Pass it as an argument, or make it a field of a pytree class."
+    # Leaves.
+    SHAPE = "Each shape has a program of its own: pad to a few shapes, or keep one."
+    DTYPE = member(_dtype)
+    WEAK_TYPE = member(_weak_type)
+    SHARDING = "Keep one sharding: `jax.device_put` both to it, or set `in_shardings`."
+    COMMITTED = "committed: `device_put` the first one too; nothing is traced, all is compiled."
+    UNCOMMITTED = "not committed: `device_put` this one too; nothing is traced, all is compiled."
+    DEVICES = "Put all arguments on the same devices with `jax.device_put`."
+    TRACED = "Only traced so far, inside another function: compiled once on its own."
+    SLOWER_CALL = "One slower call; the program is shared."
+    DATA_MOVES = "One slower call; the program is shared, the data moves."
+    # What is not among the arguments.
+    CONFIG = member(_config)
+    JIT_IS_OFF = "jit is off (`jax_disable_jit`): the function runs as plain Python."
+    NO_DIFFERENCE = (
+        "The arguments are those of an earlier call: a cache was cleared or is full, or the "
+        "earlier call failed."
+    )
+    TRANSFORMED = (
+        "Compiled for a transformation of the function, such as `jax.grad` or `jax.vmap`: each "
+        "has a program of its own."
+    )
+    AHEAD_OF_TIME = "Lowered ahead of time (`lower`); if it is compiled already, nothing is done."
+    SHARDED = (
+        "The function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
+        "argument, compiles again, or refuses it."
+    )
+    UNKNOWN_ENTRY = (
+        "JAX does not say which dispatch entries it has: this costs one slower call, or nothing."
+    )
+    CLEARED = "There are no dispatch entries: the caches were cleared, or cannot be used."
+    UNSEEN_CALLS = "This version of JAX does not show the arguments of a call that it makes."
+    UNREAD = "The arguments could not be read: code of their own classes raised."
+
+    def word(self, reason: "Reason") -> str:
+        """Return the sentence for one reason."""
+        wording: str | Callable[[Reason], str] = self.value
+        if isinstance(wording, str):
+            return wording
+        try:
+            return wording(reason)
+        except Exception:  # noqa: BLE001  # code of the values' own classes; a text must come out
+            return str(Cause.UNREAD.value)

@@ -5,8 +5,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
-from leafwise._compare import fixes
 from leafwise._compare.diff import compare
+from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.frames import hide_frames, keep_frames, release_frames
 from leafwise._jax.refusals import Refusal, refusals_in
@@ -97,9 +97,8 @@ def _fixes_for(found: list[Reason], pair: Refusal) -> Iterator[str]:
     if pair.family == "carry" and ReasonKind.DTYPE in kinds:
         yield _CARRIED
     for reason in found:
-        words = format_value(reason.before), format_value(reason.after)
-        if reason.kind is ReasonKind.STRUCTURE and "None" in words:
-            yield fixes.for_structure(*words)
+        if reason.kind is ReasonKind.STRUCTURE and "None" in (reason.before, reason.after):
+            yield reason._replace(cause=Cause.STRUCTURE).fix
     if ReasonKind.STATIC in kinds:
         yield _STATIC
 

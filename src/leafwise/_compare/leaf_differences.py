@@ -8,10 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._classes.options import By
-from leafwise._compare import fixes
+from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._objects.text import Verbatim, got
-from leafwise._trees.equality import is_distinct, jax_equal
+from leafwise._trees.equality import (
+    first_difference,
+    hidden_difference,
+    is_distinct,
+    jax_equal,
+)
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise.errors import TracerComparisonError
 
@@ -41,12 +46,15 @@ def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> I
         return
     if mine.kind is LeafKind.TRACER:
         kinds = Verbatim(mine.kind), Verbatim(its.kind)
-        yield Reason(path, ReasonKind.LEAF_KIND, Outcome.RECOMPILE, *kinds, fixes.TRACED)
+        yield Reason(path, ReasonKind.LEAF_KIND, Outcome.RECOMPILE, *kinds, Cause.TRACED)
     elif not same_dispatch(mine, its):
-        kind, words = ReasonKind.LEAF_KIND, (Verbatim(mine.kind), Verbatim(its.kind))
         if mine.kind is its.kind:
-            kind, words = ReasonKind.SHARDING, (_format_placement(mine), _format_placement(its))
-        yield Reason(path, kind, Outcome.DISPATCH, *words, fixes.for_dispatch(kind))
+            kind, cause = ReasonKind.SHARDING, Cause.DATA_MOVES
+            words = _format_placement(mine), _format_placement(its)
+        else:
+            kind, cause = ReasonKind.LEAF_KIND, Cause.SLOWER_CALL
+            words = Verbatim(mine.kind), Verbatim(its.kind)
+        yield Reason(path, kind, Outcome.DISPATCH, *words, cause)
 
 
 def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
@@ -54,18 +62,18 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
     retrace, is_explained = Outcome.RETRACE, False
     if mine.shape != its.shape:
         is_explained = True
-        yield Reason(path, ReasonKind.SHAPE, retrace, mine.shape, its.shape, fixes.SHAPE)
+        yield Reason(path, ReasonKind.SHAPE, retrace, mine.shape, its.shape, Cause.SHAPE)
     if mine.dtype != its.dtype:
         is_explained = True
-        dtypes, fix = (Verbatim(mine.dtype), Verbatim(its.dtype)), fixes.for_dtype(mine, its)
-        yield Reason(path, ReasonKind.DTYPE, retrace, *dtypes, fix)
+        dtypes = Verbatim(mine.dtype), Verbatim(its.dtype)
+        yield Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, (mine, its))
     elif mine.weak_type != its.weak_type:
         is_explained = True
-        leaves, fix = (Verbatim(mine), Verbatim(its)), fixes.for_weak_type(mine, its)
-        yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *leaves, fix)
+        leaves = Verbatim(mine), Verbatim(its)
+        yield Reason(path, ReasonKind.WEAK_TYPE, retrace, *leaves, Cause.WEAK_TYPE, (mine, its))
     if _aval_sharding(mine) != _aval_sharding(its) or not is_explained:
         placements = _format_placement(mine), _format_placement(its)
-        yield Reason(path, ReasonKind.SHARDING, retrace, *placements, fixes.SHARDING)
+        yield Reason(path, ReasonKind.SHARDING, retrace, *placements, Cause.SHARDING)
 
 
 def _aval_sharding(leaf: Leaf) -> Any:
@@ -86,11 +94,12 @@ def _format_placement(leaf: Leaf) -> Verbatim:
 def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
     """Return why leaves of one abstract value are lowered differently."""
     if mine.committed == its.committed:
-        kind, fix = ReasonKind.SHARDING, fixes.SHARDING
+        kind, cause = ReasonKind.SHARDING, Cause.SHARDING
     else:
-        kind, fix = ReasonKind.COMMITMENT, fixes.for_commitment(its)
+        kind = ReasonKind.COMMITMENT
+        cause = Cause.COMMITTED if its.committed else Cause.UNCOMMITTED
     placements = _format_placement(mine), _format_placement(its)
-    return Reason(path, kind, Outcome.RECOMPILE, *placements, fix)
+    return Reason(path, kind, Outcome.RECOMPILE, *placements, cause)
 
 
 def static_reason(
@@ -110,20 +119,19 @@ def static_reason(
         are distinct.
     """
     if equal is None:
-        fix = fixes.for_failing_comparison(its)
-        yield Reason(path, ReasonKind.COMPARISON, Outcome.ERROR, mine, its, fix)
+        cause = Cause.FAILING_COMPARISON
+        yield Reason(path, ReasonKind.COMPARISON, Outcome.ERROR, mine, its, cause)
     elif not equal:
-        fix = fixes.for_static(mine, its, by)
+        step, kind = "", ReasonKind.STATIC
         if by == "content":  # functions that differ inside have one text
-            _, mine, its = fixes.first_difference(mine, its, by=by)
-        yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine, its, fix)
+            step, mine, its = first_difference(mine, its, by=by)
+        yield Reason(path, kind, Outcome.RETRACE, mine, its, Cause.STATIC, (by, step))
     elif by is None and is_distinct(mine, its):
-        fix = fixes.for_unsound(mine, its)
-        yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, fix)
-    elif (hidden := fixes.hidden_difference(mine, its)) is not None:
+        yield Reason(path, ReasonKind.STATIC, Outcome.REUSE, mine, its, Cause.UNSOUND)
+    elif (hidden := hidden_difference(mine, its)) is not None:
         step, one, other = hidden
-        fix = fixes.OWN_EQUALITY
-        yield Reason(path + step, ReasonKind.STATIC, Outcome.REUSE, one, other, fix)
+        cause = Cause.OWN_EQUALITY
+        yield Reason(path + step, ReasonKind.STATIC, Outcome.REUSE, one, other, cause)
 
 
 class Tolerance(NamedTuple):

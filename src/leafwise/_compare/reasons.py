@@ -1,11 +1,12 @@
-"""What JAX does for a call, and the reasons for it, as values: nothing here compares."""
+"""What JAX does for a call, and the reasons for it, as values: nothing here compares or words."""
 
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from leafwise._compare.fixes import Cause
 from leafwise._objects.describe import describe
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim
+from leafwise._objects.text import Verbatim, shorten
 
 
 class Outcome(StrEnum):
@@ -82,7 +83,17 @@ _RANKS = {
 }
 
 
-class Reason(NamedTuple):
+class _Facts(NamedTuple):
+    path: str
+    kind: ReasonKind
+    outcome: Outcome
+    before: Any
+    after: Any
+    cause: Cause | str = ""
+    details: tuple[Any, ...] = ()
+
+
+class Reason(_Facts):
     """One difference between two calls.
 
     Attributes:
@@ -92,27 +103,35 @@ class Reason(NamedTuple):
         outcome: What this alone leads to.
         before: The earlier value.
         after: The value of the call that is explained.
-        fix: What to do about it, if anything.
+        cause: What makes it differ, which words the fix; or the fix itself.
+        details: What else that takes.
     """
 
-    path: str
-    kind: ReasonKind
-    outcome: Outcome
-    before: Any
-    after: Any
-    fix: str = ""
+    __slots__ = ()
+
+    @property
+    def fix(self) -> str:
+        """What to do about it, if anything: worded when it is read."""
+        return self.cause if isinstance(self.cause, str) else self.cause.word(self)
 
     @property
     def rank(self) -> tuple[int, int]:
         """The position among other reasons: the lowest comes first."""
         return _RANKS[self.outcome, self.kind]
 
+    def _asdict(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return {**dict(zip(self._fields[:5], self, strict=False)), "fix": self.fix}
+
+    def __repr__(self) -> str:
+        """Return the attributes that are to be read."""
+        return f"Reason({', '.join(f'{name}={each!r}' for name, each in self._asdict().items())})"
+
     def __str__(self) -> str:
         """Return one line: path, kind, what changed, and the fix."""
-        line = f"{self.path or 'the tree'}: {self.kind}"
+        line, fix = f"{self.path or 'the tree'}: {self.kind}", self.fix
         if not self.before is self.after is MISSING:
             line += f": {format_value(self.before)} -> {format_value(self.after)}"
-        return f"{line}. {self.fix}" if self.fix else line
+        return f"{line}. {fix}" if fix else line
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values as text: another process may not find a function or a class."""
@@ -128,4 +147,7 @@ def format_value(value: Any) -> str:
         return str(value)
     if isinstance(value, type):
         return value.__qualname__
-    return describe(value)
+    try:
+        return describe(value)
+    except Exception:  # noqa: BLE001  # the value's own code
+        return shorten(value)

@@ -1,11 +1,11 @@
 """The differences between two signatures, and what JAX makes of each."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from leafwise._compare import fixes
 from leafwise._compare.call_differences import call_reasons
+from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import leaf_reasons, static_reason
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
@@ -71,17 +71,17 @@ def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield why JAX's answer depends on more than what was recorded."""
     off = [bool(dict(each.config).get("jax_disable_jit")) for each in (before, after)]
     if any(off):
-        path, fix = "config.jax_disable_jit", fixes.JIT_IS_OFF
-        yield Reason(path, ReasonKind.CONFIG, Outcome.UNKNOWN, off[0], off[1], fix)
+        path, cause = "config.jax_disable_jit", Cause.JIT_IS_OFF
+        yield Reason(path, ReasonKind.CONFIG, Outcome.UNKNOWN, off[0], off[1], cause)
     if _UNDECIDED.isdisjoint(leaf.kind for leaf in (*before.leaf_records, *after.leaf_records)):
         return
     kind, unknown = ReasonKind.INVALID, Outcome.UNKNOWN
     for path, leaf in zip(before.leaf_paths, before.leaf_records, strict=True):
         if leaf.kind in _UNDECIDED:
-            yield Reason(path, kind, unknown, Verbatim(leaf), MISSING, fixes.NOT_CALLED)
+            yield Reason(path, kind, unknown, Verbatim(leaf), MISSING, Cause.NOT_CALLED)
     for path, leaf in zip(after.leaf_paths, after.leaf_records, strict=True):
         if leaf.kind is LeafKind.OTHER:
-            yield Reason(path, kind, unknown, MISSING, Verbatim(leaf), fixes.OTHER)
+            yield Reason(path, kind, unknown, MISSING, Verbatim(leaf), Cause.OTHER_TYPE)
 
 
 _UNDECIDED: Final = {LeafKind.OTHER, LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT}
@@ -174,8 +174,8 @@ class TreeComparison:
             for step, children, below in _common_children(mine, its, treedefs):
                 found += self._compare_subtrees(path + step, *children, below)
         if self.is_unexplained(mine, its, found):
-            fix = fixes.AUX_DATA
-            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, mine.aux, its.aux, fix)
+            aux, cause = (mine.aux, its.aux), Cause.AUX_DATA
+            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *aux, cause)
         yield from found
 
     def is_unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:  # noqa: ARG002
@@ -190,7 +190,7 @@ class TreeComparison:
             yield from _data_reasons(path, mine, its)
         elif is_redefinition(mine.cls, its.cls):
             yield Reason(
-                path, ReasonKind.CLASS, Outcome.RETRACE, mine.cls, its.cls, fixes.REDEFINED
+                path, ReasonKind.CLASS, Outcome.RETRACE, mine.cls, its.cls, Cause.REDEFINED
             )
         else:
             yield from self.mismatch_reasons(path, mine, its)
@@ -198,8 +198,7 @@ class TreeComparison:
     def mismatch_reasons(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Iterator[Reason]:
         """Name two things of different kinds at one path."""
         words = Verbatim(_format_kind(self.before, mine)), Verbatim(_format_kind(self.after, its))
-        fix = fixes.for_structure(*words)
-        yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, fix)
+        yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, Cause.STRUCTURE)
 
     def _compare_equal_trees(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare trees that are equal to JAX: their leaves, and what JAX does not see."""
@@ -259,8 +258,8 @@ class TreeComparison:
             equal = same_entry(one.value, other.value)
             yield from static_reason(path, one.value, other.value, equal=equal)
         elif LeafKind.INVALID not in (one.kind, other.kind):
-            words, fix = (Verbatim(one), Verbatim(other)), fixes.FILTERED
-            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, fix)
+            words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
+            yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
 
 
 _Pair = tuple[Any, Any]
@@ -293,18 +292,18 @@ def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
     old, new = set(mine.steps), set(its.steps)
     if old == new:  # an OrderedDict
         orders = Verbatim(", ".join(mine.steps)), Verbatim(", ".join(its.steps))
-        yield Reason(path, kind, retrace, *orders, fixes.ORDER)
+        yield Reason(path, kind, retrace, *orders, Cause.ORDER)
     elif issubclass(mine.cls, list | tuple):
         one, other = (Verbatim(count(len(each.steps), "element")) for each in (mine, its))
-        yield Reason(path, kind, retrace, one, other, fixes.LENGTH)
+        yield Reason(path, kind, retrace, one, other, Cause.LENGTH)
     else:
-        fix = fixes.for_missing_child(mine.cls)
+        cause = Cause.KEYS if issubclass(mine.cls, Mapping) else Cause.CHILDREN
         for step in mine.steps:
             if step not in new:
-                yield Reason(path + step, kind, retrace, Verbatim("there"), MISSING, fix)
+                yield Reason(path + step, kind, retrace, Verbatim("there"), MISSING, cause)
         for step in its.steps:
             if step not in old:
-                yield Reason(path + step, kind, retrace, MISSING, Verbatim("there"), fix)
+                yield Reason(path + step, kind, retrace, MISSING, Verbatim("there"), cause)
 
 
 def _static_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -314,7 +313,7 @@ def _static_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
         old = earlier.pop(name, MISSING)
         by = its.compared_by(name)
         if by is not None:  # a key of leafwise compares types and values
-            equal: bool | None = mine.aux is its.aux or is_distinct(old, value, by) is False
+            equal: bool | None = mine.aux == its.aux or is_distinct(old, value, by) is False
         else:
             equal = jax_equal(old, value)
         yield from static_reason(path + name, old, value, equal=equal, by=by)

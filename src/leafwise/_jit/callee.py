@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from leafwise._compare import fixes
+from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._objects.stand_ins import MISSING
@@ -55,8 +55,8 @@ class Callee:
         try:
             parameters.bind(*args, **kwargs)
         except TypeError as error:
-            kind, words = ReasonKind.ARGUMENTS, Verbatim(error)
-            return Reason(self.name, kind, Outcome.ERROR, MISSING, words, fixes.SIGNATURE)
+            kind, words, cause = ReasonKind.ARGUMENTS, Verbatim(error), Cause.NO_SUCH_ARGUMENTS
+            return Reason(self.name, kind, Outcome.ERROR, MISSING, words, cause)
         return None
 
     def record(

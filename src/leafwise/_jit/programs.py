@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation, nearest
+from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._jax.compat import RunningCall, is_known
@@ -74,7 +74,6 @@ class Program:
         return f"{self.site or 'called from no file'}\n{self.explanation}"
 
 
-_ELSEWHERE: Final = "(not an argument)"
 _MOST_COMPARED: Final = 128
 """With how many programs a call is compared: a trace must not take longer the more there are."""
 
@@ -133,15 +132,15 @@ class ProgramLog:
             return found
         ahead = found.outcome is Outcome.RECOMPILE and not self.programs[found.nearest].ran
         if made and not entries:
-            return _undecided(found, fixes.CLEARED)
+            return _with_cause(found, Cause.CLEARED)
         if not is_known() and found.outcome is not Outcome.RETRACE:
-            return _undecided(found, fixes.UNSEEN_CALLS)
+            return _with_cause(found, Cause.UNSEEN_CALLS)
         if moved:
-            return _undecided(found, fixes.SHARDED)
+            return _with_cause(found, Cause.SHARDED)
         if ahead:
-            return _undecided(found, fixes.AHEAD_OF_TIME)
+            return _with_cause(found, Cause.AHEAD_OF_TIME)
         if found.outcome is Outcome.DISPATCH and not 0 <= entries <= len(made):
-            return _undecided(found, fixes.UNKNOWN_ENTRY)
+            return _with_cause(found, Cause.UNKNOWN_ENTRY)
         return found
 
     def new_program(
@@ -159,18 +158,13 @@ class ProgramLog:
             found = self._explain_by_captures(outcome) or self.explain(signature)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {error}")
-            cause = Reason(
-                _ELSEWHERE, ReasonKind.CACHE, Outcome.UNKNOWN, MISSING, words, fixes.UNREAD
-            )
-            found = Explanation(Outcome.UNKNOWN, (cause,))
+            found = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
         else:
             if found.nearest is not None and found.outcome is not outcome:
                 # The arguments do not explain it.
                 traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
-                fix = fixes.TRANSFORMED if traced else fixes.NO_DIFFERENCE
-                cause = Reason(_ELSEWHERE, ReasonKind.CACHE, outcome, MISSING, MISSING, fix)
-                reasons = (*found.reasons, cause)
-                found = dataclasses.replace(found, outcome=outcome, reasons=reasons)
+                cause = Cause.TRANSFORMED if traced else Cause.NO_DIFFERENCE
+                found = _with_cause(found, cause, outcome)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()
         return Program(outcome, signature, found, site_of(frame), ran=not abstract)
@@ -215,8 +209,9 @@ class ProgramLog:
             self.programs.clear()
 
 
-def _undecided(found: Explanation, why: str) -> Explanation:
-    """Add that something other than the arguments decides."""
-    unknown = Outcome.UNKNOWN
-    cause = Reason(_ELSEWHERE, ReasonKind.CACHE, unknown, MISSING, MISSING, why)
-    return dataclasses.replace(found, outcome=unknown, reasons=(*found.reasons, cause))
+def _with_cause(
+    found: Explanation, cause: Cause, outcome: Outcome = Outcome.UNKNOWN, after: Any = MISSING
+) -> Explanation:
+    """Add a cause that is not among the arguments, and decides."""
+    reason = Reason("(not an argument)", ReasonKind.CACHE, outcome, MISSING, after, cause)
+    return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, reason))

@@ -31,6 +31,7 @@ from leafwise._captures.fingerprint import (
 )
 from leafwise._captures.fixes import Fix, fix_of
 from leafwise._compare.explain import Explanation
+from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jit.blocks import (
@@ -62,7 +63,6 @@ MOST_WARNINGS: Final = 8
 """After so many warnings of one capture it is not checked any more."""
 
 _LAST: Final = "\n  (it has changed so often that further changes are not checked)"
-_FIX: Final = "Pass it as an argument, or make it a field of a pytree class."
 
 _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 """The outcomes of a call that a trace made earlier answers."""
@@ -401,7 +401,7 @@ def _keys_to_show(keys: list[Key], current: FingerprintedFunction) -> list[Key]:
 
 def _reason(found: StaleCapture, outcome: Outcome) -> Reason:
     before, after = Verbatim(found.before), Verbatim(found.after)
-    return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, _FIX)
+    return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, Cause.CAPTURE)
 
 
 def _warn(text: str, site: Site | None) -> None:

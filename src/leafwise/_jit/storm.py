@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, Final, TypeVar
 
-from leafwise._compare import fixes
 from leafwise._compare.explain import Explanation
+from leafwise._compare.fixes import cause_of
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
@@ -162,7 +162,7 @@ def _message(owner: str, function: str, reason: Reason, times: int) -> str:
     words = reason.before, reason.after
     described = any(isinstance(word, Verbatim) for word in words)
     static = reason.kind is ReasonKind.STATIC and not described
-    cause = fixes.cause_of(*words) if static else f"changing {reason.kind}"
+    cause = cause_of(*words) if static else f"changing {reason.kind}"
     return (
         f"{owner} has caused {times} traces, the last one of {function}: {cause}, now "
         f"{format_value(reason.after)}. "

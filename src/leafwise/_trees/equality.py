@@ -1,11 +1,13 @@
-"""How static values compare: by ``!=`` as in JAX, and by their canonical forms."""
+"""How static values compare, by ``!=`` as in JAX and by canonical forms, and where they differ."""
 
-from typing import Any
+from typing import Any, Final
 
 from leafwise._classes.options import By
 from leafwise._classes.spec import REDEFINED
+from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.frozen import freeze
-from leafwise._statics.form import Canonicaliser, canonicalise
+from leafwise._objects.parts import kind_of
+from leafwise._statics.form import Canonicaliser, canonicalise, consists_of_parts
 
 
 def jax_equal(one: Any, other: Any) -> bool | None:
@@ -61,6 +63,64 @@ def _form(value: Any, by: By, *, frozen: bool = False) -> tuple[Any, ...] | None
     except Exception:  # noqa: BLE001  # the value's own code runs
         return None
     return reading.form
+
+
+def first_difference(
+    before: Any, after: Any, path: str = "", by: By = "identity", above: tuple[int, ...] = ()
+) -> tuple[str, Any, Any]:
+    """Return the path to the first parts of two values that differ, and these parts.
+
+    Args:
+        before: The earlier value.
+        after: The later value.
+        path: The path so far.
+        by: How functions are compared: by content, they have parts.
+        above: The ids of the values that lead here, which a function may lead back to.
+    """
+    kind = kind_of(before)
+    whole = kind.name in _CODE and by == "identity"
+    if type(before) is type(after) and not whole and kind.is_ordered and len(path) < _DEEPEST:
+        mine, its = kind.parts(before), kind.parts(after)
+        if [step for step, _ in mine] == [step for step, _ in its]:
+            above = (*above, id(before))
+            for (step, one), (_, other) in zip(mine, its, strict=True):
+                if one is other or id(one) in above:
+                    continue
+                same = is_distinct(one, other, by) is False
+                if not same or (by == "identity" and jax_equal(one, other) is not True):
+                    return first_difference(one, other, path + step, by, above)
+    return path, before, after
+
+
+def hidden_difference(
+    one: Any, other: Any, path: str = "", above: tuple[int, ...] = ()
+) -> tuple[str, Any, Any] | None:
+    """Return what differs inside two objects that are equal by an ``==`` of their own.
+
+    Returns:
+        The path to the first such part, and both; None if there is none that is plain. A part
+        that one of them alone has, or that is None in one, is taken for a cache.
+    """
+    cls, kind = type(one), kind_of(one)
+    if one is other or cls is not type(other) or id(one) in above or not kind.is_ordered:
+        return None
+    is_own = not consists_of_parts(cls) and not compares_by_identity(cls)
+    its = dict(kind.parts(other))
+    for step, part in kind.parts(one):
+        found = hidden_difference(part, its.get(step, part), path + step, (*above, id(one)))
+        if found is None and is_own and part is not None and its.get(step) is not None:
+            where, *ends = first_difference(part, its[step], path + step)
+            is_plain = all(kind_of(each).name in ("plain", "time", "dtype") for each in ends)
+            found = (where, *ends) if is_plain and is_distinct(*ends) else None
+        if found is not None:
+            return found
+    return None
+
+
+_DEEPEST: Final = 2_000
+
+_CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})
+"""The kinds of values that are one value where functions are compared by identity."""
 
 
 def is_redefinition(one: type, other: type) -> bool:

@@ -1,0 +1,180 @@
+"""Reasons hold facts; what to do about them is worded when it is read."""
+
+import copy
+import dataclasses
+import functools
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise._compare.fixes import Cause
+from leafwise.types import Outcome, Reason, ReasonKind
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Plain:
+    x: Any
+    n: Any = dataclasses.field(metadata={"static": True})
+
+
+@lw.pytree
+class ByContent:
+    x: Any
+    f: Any = lw.static_field(by="content")
+
+
+def classes_of_one_name() -> list[Any]:
+    """Return instances of two classes that are called the same, of two modules."""
+    found = []
+    for module in "ab":
+        cls = dataclasses.make_dataclass("Same", ["x"])
+        cls.__module__ = module
+        found.append(jax.tree_util.register_dataclass(cls, ["x"], [])(1.0))
+    return found
+
+
+def in_x64(*args: Any) -> lw.types.Signature:
+    with jax.enable_x64(True):
+        return lw.signature(*args)
+
+
+of_static = functools.partial(lw.signature, static_argnums=0)
+of_plain = functools.partial(Plain, 1.0)
+
+WORDED: dict[Cause, Callable[[], tuple[Any, ...]]] = {
+    Cause.UNHASHABLE: lambda: (of_static((1,)), of_static([1])),
+    Cause.FAILING_COMPARISON: lambda: tuple(lw.signature(of_plain(np.ones(n))) for n in (2, 2)),
+    Cause.ARGUMENT: lambda: (lw.signature(1.0), lw.signature(1.0, 2.0)),
+    Cause.ANOTHER_CLASS: lambda: lw.diff(*classes_of_one_name()),
+    Cause.STRUCTURE: lambda: (lw.signature(None), lw.signature(1.0)),
+    Cause.STATIC: lambda: (lw.signature(of_plain(1)), lw.signature(of_plain(2))),
+    Cause.UNSOUND: lambda: (lw.signature(of_plain(1)), lw.signature(of_plain(True))),
+    Cause.DTYPE: lambda: (lw.signature(1.0), lw.signature(1)),
+    Cause.WEAK_TYPE: lambda: (lw.signature(1.0), lw.signature(np.float32(1))),
+    Cause.CONFIG: lambda: (lw.signature(jnp.ones(1)), in_x64(jnp.ones(1))),
+}
+"""Two signatures, or differences, for each cause whose wording needs facts."""
+
+
+def reason_of(cause: Cause) -> Reason:
+    """Return a reason of a cause: one that a comparison gives, where its facts are worded."""
+    if cause not in WORDED:
+        return Reason("args[0]", ReasonKind.STATIC, Outcome.RETRACE, 1, 2, cause)
+    found = WORDED[cause]()
+    if not isinstance(found, lw.types.Diff):
+        explanation = lw.explain(*found)
+        found = (*explanation.reasons, *explanation.unsound)
+    (reason,) = [each for each in found if each.cause is cause]
+    return reason
+
+
+each_cause = pytest.mark.parametrize("cause", Cause)
+
+
+@each_cause
+def test_each_cause_is_worded(cause: Cause) -> None:
+    """There is a sentence for each, made of what the reason itself holds."""
+    fix = reason_of(cause).fix
+    assert fix.endswith(".")
+    assert (fix == Cause.UNREAD.value) is (cause is Cause.UNREAD)
+    assert f"{reason_of(cause)}".endswith(fix)
+
+
+def test_each_kind_has_a_rank() -> None:
+    """Reasons of all kinds and outcomes can be ordered, and no two of them tie."""
+    ranks = [Reason("", kind, out, 1, 2).rank for kind in ReasonKind for out in Outcome]
+    assert len(set(ranks)) == len(ReasonKind) * len(Outcome)
+
+
+@each_cause
+@pytest.mark.parametrize(
+    "sent",
+    [
+        lambda each: pickle.loads(pickle.dumps(each)),  # noqa: S301  # our own
+        copy.copy,
+        copy.deepcopy,
+    ],
+)
+def test_a_reason_is_sent_as_it_is_shown(cause: Cause, sent: Callable[[Reason], Reason]) -> None:
+    """Another process shows it with all texts, without the objects that these were made of."""
+    reason = reason_of(cause)
+    again = sent(reason)
+    assert str(again) == str(reason)
+    assert again.fix == reason.fix
+    assert again == sent(again)
+    assert hash(again) == hash(sent(again))
+    assert list(again._asdict()) == ["path", "kind", "outcome", "before", "after", "fix"]
+    assert reason._asdict()["fix"] == reason.fix
+    assert repr(reason).endswith(f"fix={reason.fix!r})")
+
+
+def test_equal_facts_are_equal_reasons() -> None:
+    """Two comparisons of the same calls give the same reasons, and other causes others."""
+    found = [[reason_of(cause) for cause in (Cause.DTYPE, Cause.STATIC)] for _ in range(2)]
+    assert found[0] == found[1]
+    assert len({*found[0], *found[1]}) == 2
+    assert reason_of(Cause.SHAPE) != reason_of(Cause.LENGTH)
+
+
+class Loud:
+    """A static that counts how often its text is asked for."""
+
+    asked: "list[Loud]" = []  # noqa: RUF012  # for all instances
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Loud) and self.n == other.n
+
+    def __hash__(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        self.asked.append(self)
+        return f"Loud({self.n})"
+
+
+class Louder(Loud):
+    """Another type, so that the fix has the text of both."""
+
+
+@pytest.mark.hazard
+def test_nothing_is_worded_that_nobody_reads() -> None:
+    """Comparing with every earlier call asks no value for its text; reading a fix asks two."""
+    Loud.asked.clear()
+    earlier = [lw.signature(Plain(1.0, Loud(n))) for n in range(20)]
+    found = lw.explain(earlier, lw.signature(Plain(1.0, Louder(30))))
+    assert not Loud.asked
+    (reason,) = found.reasons
+    assert reason.fix == "differs by type: `Loud(30)` (Louder) is not `Loud(19)` (Loud)."
+    assert [each.n for each in Loud.asked] == [30, 19]
+
+
+@pytest.mark.hazard
+def test_a_reason_keeps_what_it_shows_alone() -> None:
+    """Of functions by content it keeps the parts that differ, and of arrays no data."""
+
+    def scaled(k: Any) -> Any:
+        return lambda x: x * k
+
+    outer, array = scaled(Loud(1)), jnp.ones(3)
+    calls = [ByContent(array, outer), ByContent(np.ones(3, np.int8), scaled(Loud(2)))]
+    static, dtype = sorted(
+        lw.explain(*map(lw.signature, calls)).reasons, key=lambda each: each.kind != "static"
+    )
+    gone = weakref.ref(outer), weakref.ref(array)
+    del calls, outer, array
+    gc.collect()
+    assert [each() for each in gone] == [None, None]
+    assert "(at .__closure__['k'].n)" in static.fix
+    assert dtype.fix == "Convert to one dtype: `x.astype('float32')`."
