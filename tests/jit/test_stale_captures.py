@@ -300,6 +300,18 @@ def test_what_is_equal_is_no_change() -> None:
         jitted(ONES)
 
 
+def test_another_object_of_which_the_same_is_read() -> None:
+    """Of an attribute or an item the value counts, not which object has it."""
+    settings, rates = Settings(1.0), {"a": 2.0}
+    jitted = jit(lambda x: x * settings.rate * rates["a"], stale="raise")
+    jitted(ONES)
+    settings, rates = Settings(float("1.0")), {"a": 2.0, "b": 1.0}
+    quiet(jitted, ONES)
+    settings = Settings(1)
+    with pytest.raises(lw.errors.StaleCaptureError):
+        jitted(ONES)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [(1, True), (1, 1.0), (0.0, -0.0), ("a", b"a"), ((1, 2), (1.0, 2)), (np.int32(1), 1)],

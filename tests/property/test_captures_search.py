@@ -1,4 +1,9 @@
-"""Stale programs are those that read what is no longer what it was, and no others."""
+"""Stale programs are those that read what is no longer what it was, and no others.
+
+The programs of `drawn_programs` are built twice from source text: one copy is called, changed and
+called again, the other one is called for the first time after the same changes. Other seeds:
+``check_retraces(random.Random(seed), print)``.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -7,7 +12,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from hypothesis import given, note
+import pytest
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
@@ -16,7 +22,11 @@ from .drawn_programs import Built, Program, draw_change, draw_program, outcomes
 
 Note = Callable[[str], None]
 
-SHAPES = (jnp.arange(1.0, 3.0), jnp.arange(1.0, 3.0), jnp.arange(1.0, 3.0), jnp.ones(3))
+pytestmark = pytest.mark.slow
+EXAMPLES = {"ci": 25, "thorough": 20_000}
+many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 10))
+
+SHAPES = (*[jnp.arange(1.0, 3.0)] * 3, jnp.ones(3))
 
 
 def fresh(program: Program, changes: list[str], x: Any) -> Any:
@@ -118,12 +128,14 @@ def check_reports(rng: Random, note: Note) -> None:
         built.close()
 
 
+@many
 @given(st.randoms(use_true_random=False))
 def test_a_retrace_gives_what_a_fresh_function_gives(rng: Random) -> None:
     """Bit for bit, after any changes; and nothing is traced where nothing was read."""
     check_retraces(rng, note)
 
 
+@many
 @given(st.randoms(use_true_random=False))
 def test_stale_calls_are_told_exactly(rng: Random) -> None:
     """`raise` and `warn` speak if what a trace has read is no longer what it was, else not."""

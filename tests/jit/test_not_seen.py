@@ -1,0 +1,161 @@
+"""What the check of captures cannot see, and where it speaks of what was not read.
+
+The list in `docs/how-to/captures.md` has these, and no others. Who solves one removes it here.
+"""
+
+import contextvars
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+ONES = jnp.ones(2)
+jit: Any = lw.jit  # so that lambdas need no types
+made_up = 1.0
+
+
+class Held:
+    def __init__(self, rate: float = 1.0) -> None:
+        self.rate = rate
+        self.other = 1.0
+
+
+def name_that_is_made_up() -> Any:
+    name = "made_" + "up"
+
+    def change() -> None:
+        globals()["made_up"] = 2.0
+
+    globals()["made_up"] = 1.0
+    return lambda x: x * globals()[name], change
+
+
+def its_own_code() -> Any:
+    def function(x: Any) -> Any:
+        return x
+
+    return function, lambda: setattr(function, "__code__", (lambda x: x * 2).__code__)
+
+
+def context_variable() -> Any:
+    variable = contextvars.ContextVar("rate", default=1.0)
+    return lambda x: x * variable.get(), lambda: variable.set(2.0)
+
+
+UNSEEN: dict[str, Callable[[], Any]] = {
+    each.__name__: each for each in (name_that_is_made_up, its_own_code, context_variable)
+}
+
+
+@pytest.mark.parametrize("make", UNSEEN.values(), ids=UNSEEN)
+def test_what_cannot_be_seen(make: Callable[[], Any]) -> None:
+    """The call is answered for the old value, and nothing is said."""
+    function, change = make()
+    strict = jit(function, stale="raise")
+    old = strict(ONES)
+    change()
+    with jax.disable_jit():
+        assert not np.array_equal(function(ONES), old)
+    assert np.array_equal(strict(ONES), old)
+
+
+def test_a_program_that_was_compiled_ahead_of_time() -> None:
+    """It is JAX's alone."""
+    held = Held()
+    compiled = jit(lambda x: x * held.rate, stale="raise").lower(ONES).compile()
+    held.rate = 2.0
+    assert np.array_equal(compiled(ONES), ONES)
+
+
+def test_attributes_of_a_static_argument() -> None:
+    """It is no capture, and its `==` is the user's."""
+    held = Held()
+    jitted = jit(lambda it, x: x * it.rate, static_argnums=0, stale="raise")
+    jitted(held, ONES)
+    held.rate = 2.0
+    assert np.array_equal(jitted(held, ONES), ONES)
+
+
+def test_a_helper_that_jax_has_traced_in_between() -> None:
+    """With another value, since leafwise has seen it: it has the same value again."""
+    held = Held()
+    helper = jax.jit(lambda x: x * held.rate)
+    jitted = jit(lambda x: helper(x), stale="raise")
+    jitted(ONES)
+    held.rate = 2.0
+    helper(jnp.ones(3))
+    held.rate = 1.0
+    assert np.array_equal(jitted(jnp.ones(3)), [2, 2, 2])
+
+
+def other_way() -> Any:
+    held, is_on = Held(), False
+    return lambda x: x * held.rate if is_on else x, lambda: setattr(held, "rate", 2.0)
+
+
+def local_of_two_assignments() -> Any:
+    held = Held()
+
+    def function(x: Any) -> Any:
+        it = held
+        for _ in range(1):
+            it = it if x is None else held
+        return x * it.rate
+
+    return function, lambda: setattr(held, "other", 2.0)
+
+
+def attribute_by_a_name_that_is_made_up() -> Any:
+    held, name = Held(), "ra" + "te"
+    return lambda x: x * getattr(held, name), lambda: setattr(held, "other", 2.0)
+
+
+def registered_for_another_type() -> Any:
+    @functools.singledispatch
+    def scaled(x: Any) -> Any:
+        return x
+
+    return lambda x: scaled(x), lambda: scaled.register(str, lambda x: x * 2)
+
+
+def handed_to_a_package() -> Any:
+    held = Held()
+    return lambda x: x * jax.tree.leaves([held])[0].rate, lambda: setattr(held, "other", 2.0)
+
+
+def handed_to_what_the_function_makes() -> Any:
+    held = Held()
+
+    class Reader:
+        def read(self, it: Any) -> Any:
+            return it.rate
+
+    return lambda x: x * Reader().read(held), lambda: setattr(held, "other", 2.0)
+
+
+TOO_MUCH: dict[str, Callable[[], Any]] = {
+    each.__name__: each
+    for each in (
+        *(other_way, local_of_two_assignments, attribute_by_a_name_that_is_made_up),
+        *(registered_for_another_type, handed_to_a_package, handed_to_what_the_function_makes),
+    )
+}
+
+
+@pytest.mark.parametrize("make", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_what_counts_though_it_was_not_read(make: Callable[[], Any]) -> None:
+    """The call is said to be stale, and a retrace gives what was there."""
+    function, change = make()
+    strict, fresh = jit(function, stale="raise"), jit(function, stale="retrace")
+    old = strict(ONES)
+    fresh(ONES)
+    change()
+    with pytest.raises(lw.errors.StaleCaptureError):
+        strict(ONES)
+    assert np.array_equal(fresh(ONES), old)
