@@ -89,7 +89,7 @@ class HoistWalk:
         self.sees_all = False
         self._looks: tuple[tuple[Any, Callable[[Any, Path], object]], ...] = (
             (types.FunctionType, self._function),
-            (types.MethodType | functools.partial, self._remade),
+            ((types.MethodType, functools.partial), self._remade),
             (ClassMethod, self._method_of_class),
             (enum.Enum, self._enum_member),
             (types.ModuleType, self._module),

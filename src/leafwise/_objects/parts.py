@@ -120,7 +120,7 @@ _X87_MANTISSA: Final = 63
 def _dtype_values(value: np.dtype[Any]) -> list[Any]:
     """Return the metadata, and the dtypes inside: their metadata is not in any repr."""
     metadata = None if value.metadata is None else FrozenMapping(value.metadata)
-    fields: Mapping[str, Any] = value.fields or {}
+    fields: Any = value.fields
     inside = [fields[name][0] for name in value.names or ()]
     return [metadata, *inside, *(value.subdtype or ())[:1]]
 

@@ -478,7 +478,11 @@ def _read_mutable(canon: _Content, value: Any, path: str) -> None:
 
 def _read_guarded(canon: _Content, value: Any, path: str) -> None:
     kind = kind_of(value)
-    canon.guards_now.add(lambda now: (*kind.content(now), *kind.values(now)), value)
+
+    def content_and_parts(now: Any) -> tuple[Any, ...]:
+        return *kind.content(now), *kind.values(now)
+
+    canon.guards_now.add(content_and_parts, value)
     read_parts(canon, value, path)
 
 

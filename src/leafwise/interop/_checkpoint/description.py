@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import jax
@@ -138,7 +138,11 @@ def _is_leaf(entry: Any) -> bool:
 _MOST_DIMENSIONS: Final = 64
 _MOST_BYTES: Final = 2**63
 
-_CHECKS: Final = {"classes": _is_class, "statics": lambda _: True, "leaves": _is_leaf}
+_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
+    "classes": _is_class,
+    "statics": lambda _: True,
+    "leaves": _is_leaf,
+}
 _SHOULD_BE: Final = {"classes": "the name of a class", "leaves": "an array that this JAX has"}
 
 

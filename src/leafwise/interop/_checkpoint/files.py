@@ -3,7 +3,7 @@
 import collections
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
@@ -19,7 +19,7 @@ def damaged(where: str, what: str) -> CheckpointError:
 
 
 @contextlib.contextmanager
-def reading(where: object) -> Iterator[None]:
+def reading(where: object) -> Generator[None, None, None]:
     """Let what the system says of a file be an error of ours.
 
     Raises:

@@ -18,7 +18,7 @@ import re
 import types
 import zoneinfo
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -189,7 +189,7 @@ class PortableReader:
 
     def member(self, value: enum.Enum, path: str) -> Json:
         """Return the name of a member of an enum."""
-        kind, name = class_name(type(value)), value._name_
+        kind, name = class_name(type(value)), cast("str | None", value._name_)
         if name is None:  # a combination of flags that has no name
             return {"enum": kind, "value": self._read(value._value_, f"{path}.value")}
         return {"enum": f"{kind}.{name}"}
@@ -284,7 +284,7 @@ def _partition_spec(value: jax.sharding.PartitionSpec) -> tuple[Any, ...]:
 
 
 def _zone(value: zoneinfo.ZoneInfo) -> tuple[Any, ...]:
-    if value.key is None:
+    if cast("str | None", value.key) is None:
         msg = "it was read from a file"
         raise TypeError(msg)
     return (value.key,)
