@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import leafwise
+
 CORE = ("jax", "numpy")
 PROGRAM = f"""
 import json, sys
@@ -24,3 +26,15 @@ def test_import_loads_nothing_else() -> None:
     assert done.returncode == 0, done.stderr
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert loaded - {"leafwise", *CORE} - sys.stdlib_module_names == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [("StaticFieldError", "errors.StaticFieldError"), ("Explanation", "types.Explanation")],
+)
+def test_a_name_that_is_elsewhere(name: str, home: str) -> None:
+    """Errors and result types are a step further in, and the message says where."""
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}': it is lw\.{home}$"):
+        getattr(leafwise, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'Nothing'$"):
+        leafwise.Nothing  # noqa: B018

@@ -60,6 +60,9 @@ def __getattr__(name: str) -> object:
         return importlib.import_module("leafwise.types")
     if name not in _MODULES:
         msg = f"module {__name__!r} has no attribute {name!r}"
+        for home in ("errors", "types") if name[:1].isupper() else ():
+            if name in importlib.import_module(f"leafwise.{home}").__all__:
+                msg += f": it is lw.{home}.{name}"
         raise AttributeError(msg)
     found: object = getattr(importlib.import_module(f"leafwise.{_MODULES[name]}"), name)
     globals()[name] = found
