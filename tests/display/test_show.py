@@ -403,9 +403,9 @@ class Hostile:
 
 
 def test_hostile_leaf_spoils_one_row() -> None:
-    """A leaf whose very class cannot be asked for is said to be one."""
+    """A leaf whose very class cannot be asked for is what its type says."""
     found = names_and_notes(drawn([Hostile(), 1]))
-    assert found[1] == "[0]: Hostile  cannot be flattened: RuntimeError: no class"
+    assert found[1] == "[0]: <Hostile>  Hostile, not an array"
     assert len(found) == 3
 
 
@@ -441,7 +441,8 @@ def test_deep_static_is_shortened() -> None:
     for _ in range(100_000):
         deep = (deep,)
     text = drawn(jax.tree_util.Partial(Callee(deep)))
-    assert "func = <Callee whose repr raises RecursionError>" in text
+    assert "func = Callee((((" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 class Callee(tuple[Any, ...]):

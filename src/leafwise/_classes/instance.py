@@ -11,6 +11,9 @@ import numpy as np
 from leafwise._classes.construct import check_all_set, current_key, store_key
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import is_decorated
+from leafwise._objects.classes import is_a, read
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import KEY
 from leafwise.errors import TracerComparisonError
@@ -113,8 +116,9 @@ def hash_instance(self: Any) -> int:
 
 
 def _aval(leaf: Any) -> tuple[object, ...]:
-    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-        return (tuple(leaf.shape), str(leaf.dtype))
+    shape, dtype = read(leaf, "shape"), read(leaf, "dtype")
+    if type(shape) is tuple and dtype is not MISSING:
+        return (shape, str(dtype))
     return (type(leaf),)
 
 
@@ -144,7 +148,24 @@ def _as_numpy(array: Any) -> np.ndarray[Any, Any]:
 def _print(tree: Any, **options: Any) -> str:
     import wadler_lindig  # noqa: PLC0415  # only printing needs it
 
-    return wadler_lindig.pformat(tree, hide_defaults=False, **options)
+    try:
+        return wadler_lindig.pformat(tree, hide_defaults=False, **options)
+    except Exception:  # noqa: BLE001  # a repr of the user's, an int of thousands of digits, depth
+        return _plainly(tree)
+
+
+def _plainly(tree: Any) -> str:
+    """Return a text on one line, whatever the code of a value inside raises."""
+    if not is_decorated(type(tree)):
+        return shorten(tree, _LONGEST)
+    fields = [
+        f"{each.name}={_plainly(getattr(tree, each.name, MISSING))}"
+        for each in spec_of(type(tree)).fields
+    ]
+    return f"{_class_name(type(tree))}({', '.join(fields)})"
+
+
+_LONGEST: Final = 200
 
 
 def represent(self: Any) -> str:
@@ -169,15 +190,17 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     """Return how to print what wadler-lindig would print in another way."""
     import wadler_lindig as wl  # noqa: PLC0415  # only printing needs it
 
-    if isinstance(value, type):
+    if value.__class__ is not type(value):  # a proxy: it would be printed as what it is not
+        return wl.TextDoc(shorten(value, _LONGEST))
+    if is_a(value, type):
         return wl.TextDoc(_class_name(value))
     if is_decorated(type(value)) and cast("Any", type(value)).__repr__ is not represent:
         return wl.TextDoc(repr(value))
     if is_tracer(value):
         return wl.array_summary(value.shape, str(value.dtype), "traced")
-    if isinstance(value, jax.Array):
+    if is_a(value, jax.Array):
         return wl.array_summary(value.shape, str(value.dtype), None)
-    if isinstance(value, jax.ShapeDtypeStruct):
+    if is_a(value, jax.ShapeDtypeStruct):
         return wl.array_summary(value.shape, str(value.dtype), "struct")
     return None
 

@@ -13,6 +13,7 @@ from enum import Enum, member
 from typing import TYPE_CHECKING, Any, Final
 
 from leafwise._objects.attributes import compares_by_identity
+from leafwise._objects.classes import is_a
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
@@ -127,7 +128,7 @@ def _static_fix(one: Any, other: Any) -> str | None:
         if _same_definition(one, other) or "<locals>" in getattr(other, "__qualname__", ""):
             return _fresh_function(other)
         return _ANOTHER_FUNCTION
-    if all(isinstance(each, float) and math.isnan(each) for each in (one, other)):
+    if all(is_a(each, float) and math.isnan(each) for each in (one, other)):
         return "NaN is not equal to itself: keep one NaN object, or use None"
     if type(one) is not type(other):
         got, was = (f"`{_short(each)}` ({_type_name(each)})" for each in (other, one))
@@ -135,7 +136,7 @@ def _static_fix(one: Any, other: Any) -> str | None:
     if compares_by_identity(type(one)):
         name = _type_name(other)
         return f"{name} compares by identity: keep one object, or make it a frozen dataclass"
-    if isinstance(other, int | float | complex) and not isinstance(other, bool):
+    if is_a(other, int | float | complex) and not is_a(other, bool):
         return "each number has a program: make it dynamic if it keeps changing"
     return None
 
@@ -146,7 +147,7 @@ def cause_of(before: Any, after: Any) -> str:
         _, one, other = first_difference(before, after)
         if _is_function(one) and _is_function(other):
             return "fresh function" if _same_definition(one, other) else "another function"
-        if isinstance(one, int | float | complex) and isinstance(other, int | float | complex):
+        if is_a(one, int | float | complex) and is_a(other, int | float | complex):
             return "changing number"
         if type(one) is type(other) and compares_by_identity(type(one)):
             return "identity object"
@@ -155,9 +156,9 @@ def cause_of(before: Any, after: Any) -> str:
 
 def _is_function(value: Any) -> bool:
     """Return whether a value is a function, or wraps one: a jitted function, for example."""
-    if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+    if is_a(value, types.FunctionType | types.MethodType | functools.partial):
         return True
-    return callable(value) and not isinstance(value, type) and hasattr(value, "__name__")
+    return callable(value) and not is_a(value, type) and hasattr(value, "__name__")
 
 
 def _same_definition(one: Any, other: Any) -> bool:
@@ -166,7 +167,7 @@ def _same_definition(one: Any, other: Any) -> bool:
 
 def _code(value: Any) -> Any:
     """Return what all functions of one definition have in common; None if nothing is known."""
-    if isinstance(value, functools.partial):
+    if is_a(value, functools.partial):
         return _code(value.func)
     with contextlib.suppress(ValueError):  # wrappers of each other
         value = inspect.unwrap(value)
@@ -177,9 +178,9 @@ def _code(value: Any) -> Any:
 
 
 def _fresh_function(other: Any) -> str:
-    if isinstance(other, types.MethodType | BoundMethod):
+    if is_a(other, types.MethodType | BoundMethod):
         return "a method of another object: keep one object, or give its class an `__eq__`"
-    if isinstance(other, functools.partial):
+    if is_a(other, functools.partial):
         return "fresh partial each call: create it once"
     name = getattr(other, "__name__", "")
     if name == "<lambda>":

@@ -4,9 +4,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from leafwise._compare.fixes import Cause
+from leafwise._objects.classes import is_a, qualname_of
 from leafwise._objects.describe import describe
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import Verbatim, shorten
+from leafwise._objects.text import Verbatim
 
 
 class Outcome(StrEnum):
@@ -143,11 +144,6 @@ class Reason(_Facts):
 
 
 def format_value(value: Any) -> str:
-    if isinstance(value, Verbatim) or value is MISSING:
+    if is_a(value, Verbatim) or value is MISSING:
         return str(value)
-    if isinstance(value, type):
-        return value.__qualname__
-    try:
-        return describe(value)
-    except Exception:  # noqa: BLE001  # the value's own code
-        return shorten(value)
+    return qualname_of(value) if is_a(value, type) else describe(value)

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from leafwise._objects.classes import is_a
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, is_hash_node_type, open_node
 
@@ -169,7 +170,7 @@ def _nbytes(value: Any, leaf: Leaf) -> int | None:
     if is_deleted(leaf):
         return 0
     try:
-        if isinstance(value, np.ndarray | np.generic):
+        if is_a(value, np.ndarray | np.generic):
             return int(value.nbytes)
         if leaf.aval is None:
             return 0
@@ -180,7 +181,7 @@ def _nbytes(value: Any, leaf: Leaf) -> int | None:
 
 def array_type(value: Any, leaf: Leaf) -> str:
     """Return ``float32[3,4]``; of a NumPy array its own dtype, not the one JAX converts it to."""
-    if isinstance(value, np.ndarray | np.generic):
+    if is_a(value, np.ndarray | np.generic):
         shape = ",".join(map(str, value.shape))
         return f"{value.dtype}[{shape}]"
     short: Any = getattr(leaf.aval, "str_short", None)

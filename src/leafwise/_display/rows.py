@@ -18,6 +18,7 @@ from leafwise._display.measure import (
     sum_totals,
 )
 from leafwise._display.words import count, cut
+from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.text import shorten
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding
@@ -195,7 +196,7 @@ def _format_leaf(branch: Branch) -> tuple[str, list[str]]:
             return text, ["deleted"]
         if text:
             return text, ["which JAX refuses"]
-        is_number = isinstance(value, int | float | complex)
+        is_number = is_a(value, int | float | complex)
         return _format_value(value), [kind, "which JAX refuses" if is_number else "not an array"]
     notes: list[str] = []
     if leaf.kind is LeafKind.PYTHON_SCALAR:
@@ -221,7 +222,7 @@ _KIND_NOTES: Final = {
 def _format_placement(value: Any, leaf: Leaf) -> list[str]:
     """Return notes on where an array lies, unless it lies where JAX puts one by default."""
     sharding: Any = leaf.sharding
-    if sharding is None and isinstance(value, jax.ShapeDtypeStruct):
+    if sharding is None and is_a(value, jax.ShapeDtypeStruct):
         sharding = value.sharding
     if sharding is None:
         return []

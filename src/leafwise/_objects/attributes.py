@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import is_a, module_of, qualname_of, read
 from leafwise._objects.code import facts_of, function_in, is_importable, is_installed_module
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.stand_ins import MISSING
@@ -57,9 +58,9 @@ _HIDDEN: Final = Member(MemberKind.HIDDEN)
 
 def member_of(value: Any, name: str) -> Member:
     """Return what `value.name` is, found without running code of the user's."""
-    if isinstance(value, types.ModuleType):
+    if is_a(value, types.ModuleType):
         return _value(vars(value).get(name, MISSING))
-    if isinstance(value, type):
+    if is_a(value, type):
         return _member_of_class(value, name)
     raw = in_class(type(value), name)
     kind: Any = type(raw)
@@ -79,18 +80,18 @@ def _value(found: Any) -> Member:
 
 def _member_of_class(cls: type, name: str) -> Member:
     raw = inspect.getattr_static(cls, name, MISSING)
-    if isinstance(raw, classmethod):
+    if is_a(raw, classmethod):
         return Member(MemberKind.CLASS_METHOD, function_in(raw))
-    if isinstance(raw, property | functools.cached_property):
+    if is_a(raw, property | functools.cached_property):
         return Member(MemberKind.VALUE, raw)
     return _value(function_in(raw))
 
 
 def _data_descriptor(raw: Any, value: Any) -> Member:
-    if isinstance(raw, property):
+    if is_a(raw, property):
         code = getattr(raw.fget, "__code__", None)
         # Leafwise itself reads a static field through a property, of generated code.
-        if not (isinstance(code, types.CodeType) and code.co_filename.startswith("<leafwise ")):
+        if not (is_a(code, types.CodeType) and code.co_filename.startswith("<leafwise ")):
             return Member(MemberKind.PROPERTY, raw.fget)
     elif not _is_c(raw):
         return _own_getter(raw)
@@ -108,15 +109,15 @@ def _own_getter(raw: Any) -> Member:
 
 
 def _from_class(raw: Any, value: Any) -> Member:
-    if isinstance(raw, types.FunctionType):
+    if is_a(raw, types.FunctionType):
         return Member(MemberKind.METHOD, user_function(raw))
-    if isinstance(raw, staticmethod):
+    if is_a(raw, staticmethod):
         return Member(MemberKind.VALUE, function_in(raw))
-    if isinstance(raw, classmethod):
+    if is_a(raw, classmethod):
         return Member(MemberKind.CLASS_METHOD, function_in(raw))
-    if isinstance(raw, functools.cached_property):
+    if is_a(raw, functools.cached_property):
         return Member(MemberKind.PROPERTY, raw.func)
-    if not hasattr(type(raw), "__get__") or isinstance(raw, type | types.BuiltinFunctionType):
+    if not hasattr(type(raw), "__get__") or is_a(raw, type | types.BuiltinFunctionType):
         return Member(MemberKind.VALUE, raw)
     if _is_c(raw) and not callable(raw):
         return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
@@ -131,7 +132,7 @@ def _from_class(raw: Any, value: Any) -> Member:
 def _is_c(descriptor: Any) -> bool:
     """Return whether a descriptor is written in C, so that it runs nothing of the user's."""
     own = inspect.getattr_static(type(descriptor), "__get__", None)
-    return isinstance(own, types.WrapperDescriptorType) and not isinstance(descriptor, property)
+    return is_a(own, types.WrapperDescriptorType) and not is_a(descriptor, property)
 
 
 def in_class(cls: type, name: str) -> Any:
@@ -145,15 +146,15 @@ def in_class(cls: type, name: str) -> Any:
 def hides(value: Any) -> bool:
     """Return whether reading an object in any way runs code of the user's."""
     own, kind = (in_class(type(value), name) for name in ("__getattribute__", "__class__"))
-    kind = kind.fget if isinstance(kind, property) else None
-    return any(isinstance(f, types.FunctionType) and not is_installed(f) for f in (own, kind))
+    kind = kind.fget if is_a(kind, property) else None
+    return any(is_a(f, types.FunctionType) and not is_installed(f) for f in (own, kind))
 
 
 def dict_of(value: Any) -> dict[str, Any]:
     """Return the ``__dict__`` of an object, past any ``__getattribute__``; empty if it has none."""
     # Only its own `__getattribute__` finds the dict that a thread-local has in this thread. It
     # runs an `__init__`, if there is one, at the first access in a thread.
-    is_local = isinstance(value, threading.local) and type(value).__init__ is object.__init__
+    is_local = is_a(value, threading.local) and type(value).__init__ is object.__init__
     read = threading.local.__getattribute__ if is_local else object.__getattribute__
     try:
         own: Any = read(value, "__dict__")
@@ -168,7 +169,7 @@ def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
     for base in kind.__mro__:
         for name, raw in vars(base).items():
             # A class written in C has such descriptors for its fields, and no `__slots__`.
-            if isinstance(raw, types.MemberDescriptorType) and "__slots__" in vars(base):
+            if is_a(raw, types.MemberDescriptorType) and "__slots__" in vars(base):
                 found.setdefault(name, raw)
     return found
 
@@ -187,7 +188,7 @@ def own_attributes(value: Any) -> dict[str, Any]:
 def stored_attributes(value: Any) -> dict[str, Any]:
     """Return `own_attributes`, but no caches, and none of a dict that is its own attributes."""
     found = own_attributes(value)
-    if isinstance(value, dict) and len(found) == len(value) and vars(value) is value:
+    if is_a(value, dict) and len(found) == len(value) and vars(value) is value:
         return {}
     # What a cached_property has stored was there before, only not yet asked for.
     return {
@@ -229,7 +230,7 @@ def attributes(value: Any) -> list[tuple[str, Any]]:
 
 def _is_cached(kind: type, name: object) -> bool:
     found = getattr(kind, name, None) if isinstance(name, str) else None
-    return isinstance(found, functools.cached_property)
+    return is_a(found, functools.cached_property)
 
 
 def attributes_flat(value: Any) -> tuple[Any, ...]:
@@ -257,55 +258,55 @@ def has_hidden_state(kind: type) -> bool:
 
 def name_of(value: Any) -> str:
     """Return the name of something callable, without the scopes around it."""
-    while isinstance(value, functools.partial) and not hides(value):
+    while is_a(value, functools.partial) and not hides(value):
         value = value.func
     kind: Any = type(value)
-    if hides(value) or not is_installed_module(kind.__module__):
-        return str(kind.__qualname__).rpartition("<locals>.")[2]
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    return (name if isinstance(name, str) else str(kind.__name__)).rpartition("<locals>.")[2]
+    if hides(value) or not is_installed_module(module_of(kind)):
+        return qualname_of(kind).rpartition("<locals>.")[2]
+    name = read(value, "__qualname__", None) or read(value, "__name__", None)
+    return (name if isinstance(name, str) else qualname_of(kind)).rpartition("<locals>.")[2]
 
 
 def functions_in(value: Any) -> tuple[Any, ...]:
     """Return the functions that a callable or a descriptor of a package holds."""
-    if isinstance(value, JittedFunction):  # the rest of it is not the user's
+    if is_a(value, JittedFunction):  # the rest of it is not the user's
         return (value.__wrapped__,)
     parts = [wrapped_by(value), function_in(value)]
     for item in own_attributes(value).values():
-        parts += list(item.values()) if isinstance(item, types.MappingProxyType) else [item]
+        parts += list(item.values()) if is_a(item, types.MappingProxyType) else [item]
     found = {id(each): each for each in parts if each is not value and is_callable(each)}
     return tuple(found.values())
 
 
 def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
     """Return the Python functions of a class's member."""
-    if isinstance(member, types.FunctionType):
+    if is_a(member, types.FunctionType):
         return (user_function(member),)
-    if member is MISSING or isinstance(member, type) or not hasattr(type(member), "__get__"):
+    if member is MISSING or is_a(member, type) or not hasattr(type(member), "__get__"):
         return ()
     behind = functions_in(member)
-    return tuple(user_function(each) for each in behind if isinstance(each, types.FunctionType))
+    return tuple(user_function(each) for each in behind if is_a(each, types.FunctionType))
 
 
 def user_function(function: types.FunctionType) -> types.FunctionType:
     """Return the function of the user's that a package has wrapped, as flax wraps methods."""
     found: Any = function
-    while isinstance(found, types.FunctionType) and is_installed(found):
+    while is_a(found, types.FunctionType) and is_installed(found):
         found = wrapped_by(found)
-    return found if isinstance(found, types.FunctionType) else function
+    return found if is_a(found, types.FunctionType) else function
 
 
 def wrapped_by(value: Any) -> Any:
     """Return the function in the ``__wrapped__`` of a package's wrapper, or None."""
     found = inspect.getattr_static(value, "__wrapped__", None)
-    if isinstance(found, property) and is_installed_module(type(value).__module__):
+    if is_a(found, property) and is_installed_module(module_of(type(value))):
         found = getattr(value, "__wrapped__", None)
     return found if is_callable(found) else None
 
 
 def is_callable(value: Any) -> bool:
     """Return whether a value is callable, and not a class."""
-    return callable(value) and not isinstance(value, type)
+    return callable(value) and not is_a(value, type)
 
 
 def has_own_call(value: Any) -> bool:
@@ -316,34 +317,34 @@ def has_own_call(value: Any) -> bool:
 
 def is_bound_method(value: Any) -> bool:
     """Return whether this is a bound method of a package's making: equinox has some."""
-    own = getattr(value, "__dict__", None) if is_installed_module(type(value).__module__) else None
+    own = getattr(value, "__dict__", None) if is_installed_module(module_of(type(value))) else None
     return type(own) is dict and "__func__" in own and "__self__" in own
 
 
 def is_installed(function: Any) -> bool:
     """Return whether the code of a function is of an installed package, whatever its names say."""
-    if not isinstance(function, types.FunctionType):
-        return is_installed_module(type(function).__module__)
+    if not is_a(function, types.FunctionType):
+        return is_installed_module(module_of(type(function)))
     module = function.__globals__.get("__name__")
     return facts_of(function.__code__).installed or is_installed_module(module)
 
 
 def is_of_package(value: Any) -> bool:
     """Return whether an installed package has a function or class under its name."""
-    if hides(value) or not is_installed_module(type(value).__module__):
-        return isinstance(value, type) and is_installed_module(value.__module__)
-    return is_installed_module(getattr(value, "__module__", None)) and is_importable(value)
+    if hides(value) or not is_installed_module(module_of(type(value))):
+        return is_a(value, type) and is_installed_module(module_of(value))
+    return is_installed_module(read(value, "__module__", None)) and is_importable(value)
 
 
 def is_object(value: Any) -> bool:
     """Return whether a value is an instance of a class that is not one of Python's or JAX's."""
-    plain = isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType)
+    plain = is_a(value, type | types.ModuleType | types.FunctionType | types.MethodType)
     return not plain and not is_data(value)
 
 
 def is_data(value: Any) -> bool:
     """Return whether a value is used as a whole, whatever attribute of it is read."""
-    return isinstance(value, _DATA) or type(value) in _CONTAINERS
+    return is_a(value, _DATA) or type(value) in _CONTAINERS
 
 
 _DATA: Final = (
@@ -400,15 +401,15 @@ _RECORD_FIELDS: Final[ClassMap[tuple[tuple[str, ...] | None]]] = ClassMap()
 
 
 def _find_record_fields(kind: type) -> tuple[str, ...] | None:
-    if dataclasses.is_dataclass(kind):
-        params = cast("Any", kind).__dataclass_params__
+    params = read(kind, "__dataclass_params__", None)
+    if params is not None and dataclasses.is_dataclass(kind):
         generated = has_generated_eq(kind)
         if params.frozen and (generated or jax.tree_util.is_tree_node(kind)):
             return tuple(field.name for field in dataclasses.fields(kind))
         if params.unsafe_hash and generated:  # a module of flax.linen
             return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
         return None
-    attributes_of = getattr(kind, "__attrs_attrs__", None)
+    attributes_of = read(kind, "__attrs_attrs__", None)
     if attributes_of is None or not _code_file(kind.__eq__).startswith(_ATTRS):
         return None
     frozen = getattr(kind.__setattr__, "__name__", "") == "_frozen_setattrs"

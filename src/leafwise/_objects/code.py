@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 from leafwise._objects.bytecode import Chain
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
@@ -154,11 +155,11 @@ def resolve(names: Mapping[str, Any], chain: Chain) -> Any:
     if value is MISSING:
         value = vars(builtins).get(chain[0], MISSING)
     for name in chain[1:]:
-        if isinstance(value, types.ModuleType) and not is_installed_module(value.__name__):
+        if is_a(value, types.ModuleType) and not is_installed_module(value.__name__):
             value = vars(value).get(name, MISSING)
-        elif isinstance(value, type) and not is_installed_module(value.__module__):
+        elif is_a(value, type) and not is_installed_module(module_of(value)):
             member = inspect.getattr_static(value, name, MISSING)
-            if isinstance(member, classmethod):  # it can read all of the class
+            if is_a(member, classmethod):  # it can read all of the class
                 break
             value = function_in(member)
         else:
@@ -176,17 +177,17 @@ def contents(cell: types.CellType) -> Any:
 
 def function_in(member: Any) -> Any:
     """Return the function inside a property or an unbound method; anything else as it is."""
-    if isinstance(member, staticmethod | classmethod):
+    if is_a(member, staticmethod | classmethod):
         return cast("Any", member).__func__
-    if isinstance(member, functools.cached_property):
+    if is_a(member, functools.cached_property):
         return cast("Any", member).func
-    return member.fget if isinstance(member, property) else member
+    return member.fget if is_a(member, property) else member
 
 
 def own_bases(cls: type) -> list[type]:
     """Return a class and its bases, also those of its metaclass, but not those of packages."""
     bases = dict.fromkeys((*cls.__mro__, *cast("type", type(cls)).__mro__))
-    return [base for base in bases if not is_installed_module(base.__module__)]
+    return [base for base in bases if not is_installed_module(module_of(base))]
 
 
 def is_importable(value: Any) -> bool:

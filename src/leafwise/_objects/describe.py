@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from leafwise._objects.attributes import attributes, compares_by_identity
+from leafwise._objects.classes import is_a, module_of, qualname_of, read
 from leafwise._objects.code import is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
@@ -57,18 +58,25 @@ _DEFAULT: Final = DescribeOptions()
 
 def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
     """Return a text for a static value that distinguishes it from others."""
+    try:
+        return _described(value, options)
+    except Exception:  # noqa: BLE001  # code of the user's, or nested too deeply
+        return shorten(value) + options.mark.removeprefix("...")
+
+
+def _described(value: Any, options: DescribeOptions) -> str:
     for kinds, format_kind in _FORMATS:
-        if isinstance(value, kinds):
+        if is_a(value, kinds):
             text = format_kind(value, options)
             if text is not None:
                 return text
-    if dataclasses.is_dataclass(value):
-        return _dataclass(value, options)
     kind: type = type(value)
-    name = getattr(value, "__qualname__", None)
-    text = f"<{kind.__name__} {name}>" if isinstance(name, str) else shorten(value)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(value, options)
+    name = read(value, "__qualname__")
+    text = f"<{qualname_of(kind)} {name}>" if type(name) is str else shorten(value)
     if options.short:
-        plain = cast("Any", kind).__repr__ is object.__repr__ and name is None
+        plain = cast("Any", kind).__repr__ is object.__repr__ and name is MISSING
         return f"<{kind.__name__}>" if plain else text
     suffix = "" if is_importable(kind) else f" of {_class_name(kind, options)}"
     if compares_by_identity(kind):
@@ -78,17 +86,17 @@ def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
 
 def _plain(value: Any, options: DescribeOptions) -> str | None:
     kind: type = type(value)
-    if isinstance(value, np.dtype):  # whose repr leaves out the metadata of fields
+    if is_a(value, np.dtype):  # whose repr leaves out the metadata of fields
         parts = [pair for pair in kind_of(value).parts(value) if pair.value is not None]
         inside = "".join(f", {step}={describe(part, options)}" for step, part in parts)
         return _cut(value, options) + inside
-    if kind in _PLAIN or isinstance(value, StaticArray | range):
+    if any(kind is each for each in _PLAIN) or is_a(value, StaticArray | range):
         return _cut(value, options)
-    if isinstance(value, np.generic) and not attributes(value):
+    if is_a(value, np.generic) and not attributes(value):
         text = _cut(value, options)
         return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
     for base, represent in _OWN_REPR.items():
-        if isinstance(value, base) and kind.__repr__ in (base.__repr__, object.__repr__):
+        if is_a(value, base) and kind.__repr__ in (base.__repr__, object.__repr__):
             return f"{_class_name(kind, options)}({represent(value)}{_attributes(value, options)})"
     return None
 
@@ -127,7 +135,7 @@ def _float(value: float, options: DescribeOptions) -> str | None:
 
 
 def _class(value: type, options: DescribeOptions) -> str:
-    return _named(value, f"{value.__module__}.{value.__qualname__}", options)
+    return _named(value, f"{module_of(value)}.{qualname_of(value)}", options)
 
 
 def _enum(value: Enum, options: DescribeOptions) -> str:
@@ -135,9 +143,9 @@ def _enum(value: Enum, options: DescribeOptions) -> str:
 
 
 def _function(value: Any, options: DescribeOptions) -> str:
-    if not isinstance(value, types.FunctionType) and kind_of(value).values(value):  # [].append
+    if not is_a(value, types.FunctionType) and kind_of(value).values(value):  # [].append
         return f"{describe(value.__self__, options)}.{value.__name__}"
-    if options.by_content and isinstance(value, types.FunctionType):
+    if options.by_content and is_a(value, types.FunctionType):
         shown = [f", {name}={_cut(item, options)}" for name, item in _plain_cells(value)]
         return f"<function {value.__qualname__}{''.join(shown)}, #{options.digest:08x}>"
     return _named(value, f"<function {value.__qualname__}>", options)
@@ -148,7 +156,7 @@ def _plain_cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     names = function.__code__.co_freevars
     for name, cell in zip(names, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not assigned yet
-            if isinstance(cell.cell_contents, (*_PLAIN, float)):
+            if is_a(cell.cell_contents, (*_PLAIN, float)):
                 yield name, cell.cell_contents
 
 
@@ -247,20 +255,17 @@ def _joined(parts: list[str], total: int, options: DescribeOptions) -> str:
 
 def _named(value: Any, text: str, options: DescribeOptions) -> str:
     """Add the address to a function or class that cannot be imported."""
-    if options.short or is_importable(value) or isinstance(value, types.BuiltinFunctionType):
+    if options.short or is_importable(value) or is_a(value, types.BuiltinFunctionType):
         return text
     return f"{text} (compared by identity, at 0x{id(value):x})"
 
 
 def _class_name(kind: type, options: DescribeOptions) -> str:
     """Return a class's name, with a mark that distinguishes it from others of that name."""
-    away = options.home is not None and kind.__module__ not in (
-        options.home,
-        "builtins",
-        "functools",
-    )
-    name = f"{kind.__module__}.{kind.__qualname__}" if away else kind.__qualname__
+    module, own = module_of(kind), qualname_of(kind)
+    away = options.home is not None and module not in (options.home, "builtins", "functools")
+    name = f"{module}.{own}" if away else own
     if options.short or is_importable(kind):
         return name.rpartition("<locals>.")[2] if options.short else name
-    why = "local" if "<locals>" in kind.__qualname__ else "redefined"
+    why = "local" if "<locals>" in own else "redefined"
     return f"{name.rpartition('<locals>.')[2]}<{why} class, at 0x{id(kind):x}>"

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from leafwise._objects.classes import is_a
 from leafwise.errors import Finding, TracerInStaticError, static_field_error
 
 K = TypeVar("K")
@@ -128,9 +129,9 @@ class StaticArray(np.ndarray[Any, Any]):
             TracerInStaticError: `value` is traced, so it has no content yet.
             TypeError: The dtype holds Python objects or PRNG keys, or there is a mask.
         """
-        if isinstance(value, Tracer):
+        if is_a(value, Tracer):
             raise static_field_error([TracerInStaticError], [_traced(value)])
-        if isinstance(value, np.ma.MaskedArray):
+        if is_a(value, np.ma.MaskedArray):
             msg = "StaticArray would lose the mask: pass value.filled(...)"
             raise TypeError(msg)
         if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.extended):
@@ -187,7 +188,7 @@ class StaticArray(np.ndarray[Any, Any]):
 
     def __getitem__(self, index: Any) -> Any:
         """Return an element or a read-only view, as a plain array."""
-        if isinstance(index, Tracer):
+        if is_a(index, Tracer):
             return jnp.asarray(_plain(self))[index]
         return _plain(self)[_plain(index)]
 
@@ -196,7 +197,7 @@ class StaticArray(np.ndarray[Any, Any]):
         if self is other:
             return True
         return (
-            isinstance(other, StaticArray)
+            is_a(other, StaticArray)
             and self.shape == other.shape
             and repr(self.dtype) == repr(other.dtype)
             and self.tobytes() == other.tobytes()
@@ -243,7 +244,7 @@ _FEW: Final = 8
 
 def _plain(value: Any) -> Any:
     """Return a plain view of a `StaticArray`, and anything else as it is."""
-    return value.view(np.ndarray) if isinstance(value, StaticArray) else value
+    return value.view(np.ndarray) if is_a(value, StaticArray) else value
 
 
 def _traced(value: Any) -> Finding:
@@ -271,29 +272,37 @@ def freeze(value: Any) -> Any:
 
     Raises:
         TracerInStaticError: An array inside is traced.
-        ValueError: A container contains itself.
+        ValueError: A container contains itself, or is nested too deeply.
 
     Example:
         >>> freeze({"layers": [64, 64], "act": "relu"})
         FrozenMapping({'layers': (64, 64), 'act': 'relu'})
     """
-    return _freeze(value, set(), StaticArray)
+    return _freeze_all(value, StaticArray)
 
 
 def freeze_but_tracers(value: Any) -> Any:
     """Freeze the value of a field, and leave tracers: the field's validation reports them."""
-    return _freeze(value, set(), _freeze_array)
+    return _freeze_all(value, _freeze_array)
+
+
+def _freeze_all(value: Any, freeze_array: Callable[[Any], Any]) -> Any:
+    try:
+        return _freeze(value, set(), freeze_array)
+    except RecursionError as error:
+        msg = f"cannot freeze a {type(value).__name__} that is nested too deeply"
+        raise ValueError(msg) from error
 
 
 def _freeze_array(value: Any) -> Any:
-    return value if isinstance(value, Tracer) else StaticArray(value)
+    return value if is_a(value, Tracer) else StaticArray(value)
 
 
 def _freeze(value: Any, above: set[int], freeze_array: Callable[[Any], Any]) -> Any:
-    if isinstance(value, jax.Array | np.ndarray):
-        sealed = isinstance(value, StaticArray) and value.is_sealed
+    if is_a(value, jax.Array | np.ndarray):
+        sealed = is_a(value, StaticArray) and value.is_sealed
         return value if sealed else freeze_array(value)
-    if isinstance(value, bytearray):
+    if is_a(value, bytearray):
         return bytes(value)
     rebuild = _rebuilder(value)
     if rebuild is None:
@@ -310,7 +319,7 @@ def _freeze(value: Any, above: set[int], freeze_array: Callable[[Any], Any]) -> 
 
 def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
     """Return how to rebuild a container around its frozen items, or None."""
-    if isinstance(value, tuple):
+    if is_a(value, tuple):
         items = value
 
         def rebuild_tuple(frozen: Callable[[Any], Any]) -> Any:
@@ -321,19 +330,19 @@ def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
             return make(new_items)
 
         return rebuild_tuple
-    if isinstance(value, list):
+    if is_a(value, list):
         return lambda frozen: tuple(frozen(item) for item in value)
-    if isinstance(value, Mapping):
+    if is_a(value, Mapping):
         mapping = value
 
         def rebuild_mapping(frozen: Callable[[Any], Any]) -> Any:
             new_items = {key: frozen(item) for key, item in mapping.items()}
             same = all(new_items[key] is mapping[key] for key in new_items)
-            is_frozen = isinstance(mapping, FrozenMapping)
+            is_frozen = is_a(mapping, FrozenMapping)
             return mapping if is_frozen and same else FrozenMapping(new_items)
 
         return rebuild_mapping
-    if isinstance(value, AbstractSet) and not isinstance(value, frozenset):
+    if is_a(value, AbstractSet) and not is_a(value, frozenset):
         # The items of a set are hashable, which is all that a frozenset asks for.
         items_of_set = value
         return lambda frozen: frozenset(frozen(item) for item in items_of_set)

@@ -6,6 +6,8 @@ from typing import Any, Self
 import jax
 import numpy as np
 
+from leafwise._objects.classes import is_a, module_of, qualname_of, read
+
 
 class Verbatim(str):
     """Text that stands for a value: its repr is itself, so that it is shown without quotes."""
@@ -19,26 +21,33 @@ class Verbatim(str):
         return str(self)
 
 
+def _name(cls: type) -> str:
+    return qualname_of(cls).rpartition("<locals>.")[2]
+
+
 def shorten(value: object, width: int = 80) -> str:
     """Return ``repr(value)`` on one line, cut to `width`, whatever that repr does."""
     try:
         text = re.sub(r"\s*\n\s*", " ", repr(value))
     except Exception as error:  # noqa: BLE001  # a message must come out
-        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+        text = f"<{_name(type(value))} whose repr raises {type(error).__name__}>"
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def describe_array(value: Any) -> str:
     """Return ``float32[3,4]`` for an array or a tracer."""
-    shape = ",".join(map(str, getattr(value, "shape", ())))
-    return f"{getattr(value, 'dtype', 'array')}[{shape}]"
+    shape, dtype = read(value, "shape", ()), read(value, "dtype", "array")
+    try:
+        return f"{dtype}[{','.join(map(str, shape))}]"
+    except Exception:  # noqa: BLE001  # an object that only looks like an array
+        return _name(type(value))
 
 
 def got(value: object) -> str:
     """Return a value and its type, for the "got" line of a message."""
-    kind: type = type(value)
-    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    name = f"{module}{kind.__qualname__}"
-    if isinstance(value, jax.Array | np.ndarray):
+    module = module_of(type(value))
+    name = "" if module in ("", "builtins") else f"{module}."
+    name += qualname_of(type(value))
+    if is_a(value, jax.Array | np.ndarray):
         return f"{describe_array(value)} ({name})"
     return f"{shorten(value)} ({name})"

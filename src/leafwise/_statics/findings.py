@@ -5,15 +5,17 @@ import enum
 import re
 import types
 from collections.abc import Collection
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from leafwise._objects.classes import is_a, qualname_of, read
 from leafwise._objects.frozen import freeze
-from leafwise._objects.text import got, shorten
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import describe_array, got, shorten
 from leafwise.errors import (
     ArrayInStaticError,
     Finding,
@@ -32,7 +34,7 @@ def refused(path: str, value: Any) -> Refusal | None:
     Hash and ``==`` are not called here: see `bad_hash`.
     """
     kind = type(value)
-    if isinstance(value, type | enum.Enum | np.generic | np.dtype):
+    if is_a(value, type | enum.Enum | np.generic | np.dtype):
         return None
     if is_array(value):
         return traced(path, value) if is_tracer(value) else array(path, value)
@@ -41,28 +43,29 @@ def refused(path: str, value: Any) -> Refusal | None:
         return _unhashable(path, value, "a dataclass that is not frozen can change in place", fix)
     if kind.__hash__ is None:
         return _hashless(path, value)
-    if jax.tree_util.is_tree_node(kind) and not isinstance(value, tuple):
+    if jax.tree_util.is_tree_node(kind) and not is_a(value, tuple):
         return _array_leaf(path, value)
     return None
 
 
 def is_tracer(value: Any) -> bool:
-    return isinstance(value, Tracer)
+    return is_a(value, Tracer)
 
 
 def is_array(value: Any) -> bool:
     """Return whether `value` is an array of any library, or a tracer."""
-    if isinstance(value, jax.Array | np.ndarray | Tracer):
+    if is_a(value, jax.Array | np.ndarray | Tracer):
         return True
     kind = type(value)
-    converts = hasattr(kind, "__array__") or hasattr(kind, "__jax_array__")
-    return converts and hasattr(value, "shape") and hasattr(value, "dtype")
+    ways = (read(kind, name) for name in ("__array__", "__jax_array__"))
+    converts = any(way is not MISSING for way in ways)
+    return converts and all(read(value, name) is not MISSING for name in ("shape", "dtype"))
 
 
 def bad_hash(path: str, value: Any) -> Refusal | None:
     """Return why the hash or ``==`` of an object is not reliable, or None."""
     kind = type(value)
-    name = kind.__name__
+    name = qualname_of(kind).rpartition(".")[2]
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises
@@ -98,6 +101,16 @@ def eq_raises(path: str, value: Any, error: Exception) -> Finding:
 def unhashable(path: str, value: Any) -> Refusal:
     """Return the finding for a value that can change in place."""
     return _unhashable(path, value, "it can change in place", _freeze_fix(path, value))
+
+
+def unreadable(path: str, value: Any, error: Exception) -> Refusal:
+    """Return the finding for a value whose own code, or whose depth, stops it from being read."""
+    if isinstance(error, RecursionError):
+        fix = "store it in another way: flat, or as the text or bytes that it is made of"
+        return _unhashable(path, value, "it is nested too deeply", fix)
+    cause = f"{type(error).__name__}: {error}"
+    fix = "give its class attributes, __hash__ and __eq__ that do not raise"
+    return _unhashable(path, value, f"reading it raises {cause}", fix)
 
 
 def cyclic(path: str, value: Any) -> Refusal:
@@ -147,15 +160,18 @@ def traced(path: str, value: Any) -> Refusal:
 def array(path: str, value: Any) -> Refusal:
     field = field_of(path)
     fix = _make_dynamic(path)
-    if jnp.issubdtype(getattr(value, "dtype", np.dtype("f4")), jax.dtypes.extended):
+    if is_a(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended):
         fix += ",\nor keep the seed, an int, and make the key where it is used"
     elif _is_in_containers(path):
         fix += (
             f",\nor, for a constant table: `{field}=lw.StaticArray(value)` or "
             f"`{field}: ... = lw.static_field(freeze=True)`"
         )
-    shape = tuple(getattr(value, "shape", ()))
-    reason = f"an array ({getattr(value, 'dtype', '?')}, shape {shape}) has no hash"
+    try:
+        kind = f"{value.dtype}, shape {tuple(value.shape)}"
+    except Exception:  # noqa: BLE001  # an object that only looks like an array
+        kind = describe_array(value)
+    reason = f"an array ({kind}) has no hash"
     return ArrayInStaticError, Finding(path, got(value), reason, fix)
 
 
@@ -170,9 +186,11 @@ def _array_leaf(path: str, value: Any) -> Refusal | None:
 
 def _is_open_dataclass(kind: type) -> bool:
     # A dataclass that guards its own attributes (flax.linen's modules) is not open.
+    params = read(kind, "__dataclass_params__", None)
     return (
-        dataclasses.is_dataclass(kind)
-        and not cast("Any", kind).__dataclass_params__.frozen
+        params is not None
+        and dataclasses.is_dataclass(kind)
+        and not params.frozen
         and kind.__setattr__ is object.__setattr__
     )
 
@@ -181,8 +199,8 @@ def _hashless(path: str, value: Any) -> Refusal:
     """Return the finding for a type whose ``__hash__`` is None."""
     owner = next(base for base in type(value).__mro__ if "__hash__" in base.__dict__)
     compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
-    immutable = isinstance(value, str | bytes | tuple | frozenset)
-    if compares and (immutable or not isinstance(value, Collection)):
+    immutable = is_a(value, str | bytes | tuple | frozenset)
+    if compares and (immutable or not is_a(value, Collection)):
         fix = f"give {owner.__name__} a __hash__ that agrees with its __eq__"
         reason = f"{owner.__name__} defines __eq__ without __hash__"
         return _inconsistent(path, value, reason, fix)

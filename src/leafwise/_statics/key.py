@@ -163,12 +163,17 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
     by_content = content_names(owner)
     for name, value in zip(owner.static_names, values, strict=True):
         path = f"{owner.cls.__name__}.{name}"
-        if name in by_content:
-            from leafwise._statics.content import read_by_content  # noqa: PLC0415  # few ask for it
+        try:
+            if name in by_content:
+                from leafwise._statics.content import read_by_content  # noqa: PLC0415  # rare
 
-            read_by_content(canon, value, path)
-        else:
-            canonicalise(canon, value, path)
+                read_by_content(canon, value, path)
+            else:
+                canonicalise(canon, value, path)
+        except (StaticFieldError, StaticMutatedError):
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever the code of a value raises
+            canon.add_finding(findings.unreadable(path, value, error))
     canon.raise_findings()
     return canon
 
@@ -176,7 +181,12 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
 def take_snapshot(owner: StaticOwner, values: tuple[Any, ...]) -> Snapshot:
     snapshot = Snapshot()
     for name, value in zip(owner.static_names, values, strict=True):
-        snapshot.add(value, f"{owner.cls.__name__}.{name}")
+        path = f"{owner.cls.__name__}.{name}"
+        try:
+            snapshot.add(value, path)
+        except Exception as error:
+            kind, found = findings.unreadable(path, value, error)
+            raise static_field_error([kind], [found]) from error
     return snapshot
 
 
@@ -420,7 +430,10 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     if known is not None and known.guards and known.rest_fixed and known.unchanged():
         return known
     owner = table.owner
-    form = plain_form(id(owner.cls), values)
+    try:
+        form = plain_form(id(owner.cls), values)
+    except Exception:  # noqa: BLE001  # a metaclass whose hash raises: reading it says so, by name
+        form = None
     if form is not None:
         return _plain_key(table, values, ids, form)
     canon = read_statics(owner, values)

@@ -15,6 +15,7 @@ import numpy as np
 from jax.core import Tracer
 
 from leafwise._objects.attributes import attributes, compares_by_identity
+from leafwise._objects.classes import module_of
 from leafwise._objects.parts import Kind, kind_of
 from leafwise._objects.stand_ins import ById
 from leafwise._objects.text import Verbatim, shorten
@@ -113,10 +114,11 @@ def _entry(value: Any, kind: Kind) -> Entry:
         members = Counter(map(_identity, kind.values(value)))
         return Entry((token, frozenset(members.items())), _text(value))
     if kind.name in ("dict", "mapping"):
-        keys = [_identity(key) for key in value]
-        return Entry((token, tuple(keys)), tuple(value))
+        own = kind.values(value)
+        keys = own[: len(own) // 2]
+        return Entry((token, tuple(map(_identity, keys))), tuple(keys))
     if kind.name in ("list", "tuple", "deque"):
-        return Entry(token, Verbatim(f"{len(value)} items"))
+        return Entry(token, Verbatim(f"{kind.content(value)[0]} items"))
     if kind.name == "object" and not compares_by_identity(type(value)):
         # It may fill caches; an object without an == of its own may not grow at all.
         return Entry(type(value), value)
@@ -135,5 +137,5 @@ def _is_open(value: Any, kind: Kind) -> bool:
         return kind.name == "array" and value.nbytes <= MOST_BYTES
     if kind.name in ("identity", "reference"):
         return False
-    closed = kind.name == "object" and cls.__module__.partition(".")[0] in _CLOSED
+    closed = kind.name == "object" and module_of(cls).partition(".")[0] in _CLOSED
     return not closed and (kind.name != "object" or bool(attributes(value)))

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax import core
 
+from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import same_entry
 
@@ -218,12 +219,12 @@ def _kind_of(value: Any) -> LeafKind:
     kind: type = type(value)
     found = LeafKind.OTHER
     for base, name in _BASES:
-        if isinstance(value, base):
+        if is_a(value, base):
             found = name
             break
     if found is LeafKind.JAX_ARRAY and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
         found = LeafKind.PRNG_KEY
-    if kind.__module__.partition(".")[0] in _KEPT_ALIVE:
+    if module_of(kind).partition(".")[0] in _KEPT_ALIVE:
         _KINDS[kind] = found
         if found is LeafKind.JAX_ARRAY and hasattr(value, "aval"):
             _ARRAYS.add(kind)
@@ -249,7 +250,7 @@ _REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
 
 def _sometimes_taken(value: Any) -> Leaf | None:
     """Return the record of an array that JAX takes only after a plain one: masked, say."""
-    if not isinstance(value, np.ndarray):
+    if not is_a(value, np.ndarray):
         return None
     try:
         plain = np.asarray(value).view(np.ndarray)

@@ -17,6 +17,7 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._trees.leaves import LEAF_TYPES
 from leafwise._trees.paths import Steps, field_name, name_in, step_of
+from leafwise.errors import TreeError
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -167,7 +168,17 @@ class TreeWalk:
         self._plain = plain
 
     def node_or_leaf(self, value: Any) -> Node | int:
-        """Walk over one subtree; return its node, or the place of a leaf."""
+        """Walk over one subtree; return its node, or the place of a leaf.
+
+        Raises:
+            TreeError: It is nested too deeply.
+        """
+        try:
+            return self._node_or_leaf(value)
+        except RecursionError as error:
+            raise TreeError(_too_deep(value)) from error
+
+    def _node_or_leaf(self, value: Any) -> Node | int:
         leaves = self.leaves
         level: Any = None
         if type(value) not in self._plain:
@@ -177,8 +188,23 @@ class TreeWalk:
             return len(leaves) - 1
         pairs, aux = level
         start = len(leaves)
-        children = [self.node_or_leaf(child) for _, child in pairs]
+        children = [self._node_or_leaf(child) for _, child in pairs]
         return _node(value, pairs, aux, children, start, len(leaves))
+
+
+def _is_empty(value: Any) -> bool:
+    return type(value) in (dict, list, tuple) and not value
+
+
+def _too_deep(tree: Any) -> str:
+    """Return the message for a tree that Python cannot walk over, with the way into its depth."""
+    found = jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_empty)
+    deepest = max((path for path, _ in found), key=len, default=())
+    way = "".join(map(step_of, deepest[:3]))
+    return (
+        f"{type(tree).__name__}{way}...: nested too deeply, {len(deepest)} levels\n"
+        f"  fix: keep it flat, in one list or mapping"
+    )
 
 
 def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._objects.text import got
+from leafwise._objects.text import got, shorten
 from leafwise.errors import PathError
 
 Steps = tuple[str, ...]
@@ -38,10 +38,17 @@ def step_of(key: Any) -> str:
     if kind is jax.tree_util.SequenceKey:
         return f"[{key.idx}]"
     if kind is jax.tree_util.DictKey:
-        return f"[{key.key!r}]"
+        return f"[{_text_of(key.key)}]"
     if kind is jax.tree_util.FlattenedIndexKey:
         return f"[<flat index {key.key}>]"
     return str(key)  # a text of ours, or a key type of the user's own
+
+
+def _text_of(key: Any) -> str:
+    try:
+        return repr(key)
+    except Exception:  # noqa: BLE001  # an int of thousands of digits, or the user's code
+        return shorten(key)
 
 
 @functools.lru_cache

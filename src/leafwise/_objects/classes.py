@@ -1,0 +1,54 @@
+"""What the type of a value says, whatever the value says that its class is.
+
+``isinstance`` asks ``__class__``, which a proxy or a `unittest.mock.Mock` answers with another
+class than its own, and which may raise. A class may raise as well, through its metaclass.
+"""
+
+from typing import Any, Final, TypeGuard, TypeVar, overload
+
+from jax.core import Tracer
+
+from leafwise._objects.stand_ins import MISSING
+
+T = TypeVar("T")
+
+
+@overload
+def is_a(value: object, kinds: type[T]) -> TypeGuard[T]: ...
+@overload
+def is_a(value: object, kinds: Any) -> bool: ...
+def is_a(value: object, kinds: Any) -> bool:
+    """Return whether a value is an instance of some classes, by its type.
+
+    A tracer is an array to ``isinstance`` alone, through the metaclass of `jax.Array`.
+    """
+    kind = type(value)
+    try:
+        return issubclass(kind, kinds) or (issubclass(kind, Tracer) and isinstance(value, kinds))
+    except Exception:  # noqa: BLE001  # an abstract class asks the metaclass for ``==`` and hash
+        return False
+
+
+def read(value: object, name: str, default: Any = MISSING) -> Any:
+    """Return an attribute, or the default if there is none, or if reading it raises."""
+    try:
+        return getattr(value, name)
+    except Exception:  # noqa: BLE001  # code of the user's, which may raise anything
+        return default
+
+
+_NAMES: Final[Any] = vars(type)
+
+
+def qualname_of(cls: type) -> str:
+    """Return the qualified name of a class, past its metaclass."""
+    return str(_NAMES["__qualname__"].__get__(cls))
+
+
+def module_of(cls: type) -> str:
+    """Return the name of the module of a class, past its metaclass; empty if it has none."""
+    try:
+        found = _NAMES["__module__"].__get__(cls)
+    except AttributeError:
+        return ""
+    return found if type(found) is str else ""
