@@ -486,7 +486,7 @@ class _BytecodeFollower:
             self.use(value)
 
     def name_keywords(self, instruction: dis.Instruction) -> None:
-        self._keywords = instruction.argval
+        self._keywords = self._code.co_consts[instruction.arg or 0]
 
     def call(self, instruction: dis.Instruction) -> None:
         count = instruction.arg or 0
