@@ -290,6 +290,10 @@ def _has_own_data(node: Node) -> bool:
 
 def _knows_more(node: Node) -> bool:
     """Return whether aux_data has more in it than the names and values of a dataclass's fields."""
+    if is_installed_module(
+        node.cls.__module__
+    ):  # a wrapper of equinox's lists names and docstrings
+        return False
     known = collections.Counter(id(atom) for atom in _atoms(list(node.values)))
     names: set[Any] = {field.name for field in dataclasses.fields(node.cls)}
     for atom in _atoms(node.aux):
