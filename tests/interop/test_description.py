@@ -8,6 +8,7 @@ import decimal
 import enum
 import fractions
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -550,6 +551,34 @@ jax.tree_util.register_pytree_node(
     lambda value: (list(value.values()), (value.mode, tuple(value))),
     lambda aux, children: Registered(zip(aux[1], children, strict=True)),
 )
+
+
+@jax.tree_util.register_pytree_with_keys_class
+@dataclasses.dataclass
+class Keeps:
+    """Hands JAX more than its fields."""
+
+    x: Any
+    n: int = 1
+    m: int = 2
+
+    def tree_flatten_with_keys(self) -> Any:
+        return [(jax.tree_util.GetAttrKey("x"), self.x)], (self.n, self.m, vars(self).get("more"))
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> "Keeps":
+        return put(cls(*children, *aux[:2]), more=aux[2])
+
+
+def test_the_aux_data_of_a_dataclass_counts_beside_its_fields() -> None:
+    """What a class hands to JAX besides its fields makes two treedefs, and two descriptions."""
+    trees = [Keeps(1.0), *(put(Keeps(1.0), more=more) for more in (1, 2, 3, True))]
+    for one, other in itertools.product(trees, trees):
+        found = differences(described(one), described(other), "Keeps")
+        assert (jax.tree.structure(one) == jax.tree.structure(other)) is not bool(found) or (
+            {type(vars(each).get("more")) for each in (one, other)} == {int, bool}  # JAX's own ==
+        )
+    assert ".<static>" not in described(trees[0]).statics
 
 
 def test_the_aux_data_of_a_registered_dict_counts() -> None:

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from leafwise._objects.attributes import is_itself
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import StaticKey, verify
@@ -234,7 +236,7 @@ class _TreeDescriber:
         self.described.description.classes[path] = self._class(node, path)
         for name, value in zip(node.names, node.values, strict=True):
             self._static(value, path + name)
-        if not node.names and _has_own_data(node):
+        if _has_own_data(node):
             self._static(node.aux, f"{path}.<static>")
         for index, (step, child) in enumerate(zip(node.steps, node.children, strict=True)):
             if not node.is_hash_node(index):
@@ -286,8 +288,37 @@ def _has_own_data(node: Node) -> bool:
     if node.aux is None or isinstance(node.aux, StaticKey) or node.cls in _DICTS:
         return False
     if dataclasses.is_dataclass(node.cls):  # whose fields say all, if children have their names
-        return any(step.startswith("[<flat index") for step in node.steps)
-    return node.cls is not tuple and node.aux is not node.cls  # that of a namedtuple
+        return any(step.startswith("[<flat index") for step in node.steps) or _knows_more(node)
+    return not node.names and node.cls is not tuple and node.aux is not node.cls  # a namedtuple's
+
+
+def _knows_more(node: Node) -> bool:
+    """Return whether aux_data has more in it than the names and values of a dataclass's fields."""
+    if is_installed_module(
+        node.cls.__module__
+    ):  # a wrapper of equinox's lists names and docstrings
+        return False
+    known = collections.Counter(id(atom) for atom in _atoms(list(node.values)))
+    names: set[Any] = {field.name for field in dataclasses.fields(node.cls)}
+    for atom in _atoms(node.aux):
+        if known[id(atom)]:
+            known[id(atom)] -= 1
+        elif atom is None or atom is node.cls or (isinstance(atom, str) and atom in names):
+            continue
+        elif not (is_itself(atom) and is_installed_module(type(atom).__module__)):
+            return True  # what is left out is a mark of a library's, for a field that was never set
+    return False
+
+
+def _atoms(value: Any) -> Iterator[Any]:
+    """Yield what stands in plain containers."""
+    if type(value) in {tuple, list}:
+        for item in value:
+            yield from _atoms(item)
+    elif type(value) is dict:
+        yield from _atoms([*value, *value.values()])
+    else:
+        yield value
 
 
 def leaf_entry(leaf: Any) -> dict[str, Json] | str | None:
