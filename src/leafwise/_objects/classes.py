@@ -25,6 +25,8 @@ def is_a(value: object, kinds: Any) -> bool:
     kind = type(value)
     try:
         return issubclass(kind, kinds) or (issubclass(kind, Tracer) and isinstance(value, kinds))
+    except RecursionError:  # of the caller's depth, which says nothing of the value
+        raise
     except Exception:  # noqa: BLE001  # an abstract class asks the metaclass for ``==`` and hash
         return False
 
@@ -33,6 +35,8 @@ def read(value: object, name: str, default: Any = MISSING) -> Any:
     """Return an attribute, or the default if there is none, or if reading it raises."""
     try:
         return getattr(value, name)
+    except RecursionError:  # as in `is_a`
+        raise
     except Exception:  # noqa: BLE001  # code of the user's, which may raise anything
         return default
 

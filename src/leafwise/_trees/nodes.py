@@ -192,19 +192,27 @@ class TreeWalk:
         return _node(value, pairs, aux, children, start, len(leaves))
 
 
-def _is_empty(value: Any) -> bool:
-    return type(value) in (dict, list, tuple) and not value
-
-
 def _too_deep(tree: Any) -> str:
     """Return the message for a tree that Python cannot walk over, with the way into its depth."""
-    found = jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_empty)
-    deepest = max((path for path, _ in found), key=len, default=())
-    way = "".join(map(step_of, deepest[:3]))
+    # Level by level: what JAX calls inside a deep tree must not raise there.
+    todo: list[tuple[tuple[str, ...], int, Any]] = [((), 0, tree)]
+    way: tuple[str, ...] = ()
+    while todo:
+        way, depth, value = todo.pop()
+        if depth > _DEEP:
+            break
+        if (level := open_node(value)) is not None:
+            node, children = level
+            steps = [(*way, step)[:3] for step in node.steps]
+            todo += [(way, depth + 1, each) for way, each in zip(steps, children, strict=True)]
     return (
-        f"{type(tree).__name__}{way}...: nested too deeply, {len(deepest)} levels\n"
+        f"{type(tree).__name__}{''.join(way)}...: nested too deeply\n"
         f"  fix: keep it flat, in one list or mapping"
     )
+
+
+_DEEP: Final = 100
+"""What lies below so many levels may be what is nested too deeply."""
 
 
 def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
