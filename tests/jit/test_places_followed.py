@@ -201,6 +201,15 @@ def keyword_defaults() -> Any:
     return lambda x: helper(x), lambda: setattr(helper, "__kwdefaults__", {"rate": 2.0}), None
 
 
+def default_in_a_lambda() -> Any:
+    thing = Thing(rate=1.0)
+
+    def helper(x: Any, it: Any = thing) -> Any:
+        return jax.tree.map(lambda y: step(it, y), x)
+
+    return lambda x: helper(x), lambda: setattr(thing, "rate", 2.0), None
+
+
 def overridden_defaults() -> Any:
     def helper(x: Any, rate: float = 1.0, *, more: float = 1.0) -> Any:
         return x * rate * more
@@ -464,7 +473,13 @@ CASES: dict[str, Callable[[], Any]] = {
         *(caught_key, removed_key, caught_index, caught_attribute, getattr_default, has_attribute),
         *(lost_attribute, attribute_of_a_class, attribute_of_a_module, key_in, is_none),
         *(is_the_same, code, code_of_an_inner_jit, code_of_a_method, defaults),
-        *(keyword_defaults, overridden_defaults, imported_module, imported_name),
+        *(
+            keyword_defaults,
+            overridden_defaults,
+            default_in_a_lambda,
+            imported_module,
+            imported_name,
+        ),
         *(imported_function, imported_again, what_a_descriptor_reads, replaced_descriptor),
         *(property_of_a_class, method_of_a_class, method_of_a_base),
         *(method_of_what_the_function_makes, method_of_a_base_of_what_the_function_makes),

@@ -189,6 +189,21 @@ PLACES: Final[dict[str, Callable[[Random, str], Place]]] = {
         OTHER,
         "by_NAME.x = 2",
     ),
+    "default that an inner function reads": _simple(
+        OBJECT + "\ndef get_NAME(it=NAME):\n    return (lambda: it.a)()",
+        "get_NAME()",
+        "NAME.a = VALUE",
+        OTHER,
+    ),
+    "wrapped function": _simple(
+        OBJECT
+        + "\ndef around_NAME(fn):\n    @functools.wraps(fn)\n"
+        + "    def wrapper(*args, **kwargs):\n        return fn(*args, **kwargs)\n"
+        + "    return wrapper\n@around_NAME\ndef of_NAME(k, it):\n    return it.a",
+        "of_NAME(1, it=NAME)",
+        "NAME.a = VALUE",
+        OTHER,
+    ),
     "item": _simple(
         "NAME = {'a': VALUE, 'b': 1}", "NAME['a']", "NAME['a'] = VALUE", "NAME['b'] = 2"
     ),

@@ -201,7 +201,8 @@ class _BytecodeFollower:
         self._line = line or self._line
         arrived = self._waiting.pop(instruction.offset, None)
         if arrived is not None:
-            self._merge(arrived)
+            returned = instruction.opname == "RETURN_VALUE"
+            self._merge(arrived, Usage.RETURNED if returned else Usage.READ)
         self._use_pending(instruction)
         name = instruction.opname
         if name == "RETURN_VALUE":
@@ -262,16 +263,16 @@ class _BytecodeFollower:
         """Count as read what is left on the stack: it may be used where this does not follow."""
         self.use_top(len(self._stack or ()))
 
-    def _merge(self, arrived: _Stack) -> None:
-        """Go on where a jump arrives: what differs between the two ways counts as read."""
+    def _merge(self, arrived: _Stack, usage: Usage) -> None:
+        """Go on where a jump arrives: what differs between the two ways is used there."""
         if self._stack is None:
             self._stack = arrived
             return
         here = self._stack
         for place, (mine, its) in enumerate(zip(reversed(here), reversed(arrived), strict=False)):
             if mine != its:
-                self.use(mine)
-                self.use(its)
+                self.use(mine, usage)
+                self.use(its, usage)
                 here[-1 - place] = None
 
     def _jump(self, instruction: dis.Instruction) -> None:
@@ -375,15 +376,9 @@ class _BytecodeFollower:
     def load_const(self, instruction: dis.Instruction) -> None:
         if isinstance(instruction.argval, types.CodeType):
             for read in reads_of(instruction.argval):
-                outer = self._outside(read)
-                if outer is None and read.given:  # what it passes on to a function of its own
-                    self.found += [
-                        (self._order, found)
-                        for each in read.given.reads()
-                        if (found := self._outside(each)) is not None
-                    ]
-                elif outer is not None:
-                    self.found.append((self._order, outer))
+                outer, given = self._outside(read), read.given or Given()
+                inner = [outer] if outer else map(self._outside, given.reads())
+                self.found += [(self._order, each) for each in inner if each]
         self.push(Const(instruction.argval))
 
     def _outside(self, read: Read | Const | None) -> Any:
