@@ -17,6 +17,8 @@ import jax
 
 from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, changed
 from leafwise._captures.fingerprinter import ByWeakId
+from leafwise._captures.places import CapturedPlace
+from leafwise._captures.waiting_methods import names_in
 from leafwise._jax.compat import clear_derived_traces
 from leafwise._jit.callee import function_behind
 from leafwise._objects.attributes import in_class, is_bound_method, is_installed, wrapped_by
@@ -72,12 +74,22 @@ def _reads(current: FingerprintedFunction) -> Iterator[tuple[Any, Any, CaptureSt
     for probe in current.probes:
         place = probe.binding.place
         for reader in probe.binding.readers:
+            if _is_argument(reader, place):
+                continue
             if isinstance(reader, types.FunctionType | type):
                 key, now = (*place.key, place.steps), current.fingerprint[probe.key]
                 yield reader, key, now, place.owner
     for each in current.callables:
         if isinstance(each, types.FunctionType) and not is_installed(each):
             yield each, _CODE, CaptureState(ByWeakId(each.__code__), None, "", "", ""), each
+
+
+def _is_argument(reader: Any, place: CapturedPlace) -> bool:
+    """Return whether a function is handed a value as a whole: a trace of it has an argument."""
+    if place.steps or type(reader) is not types.FunctionType or place.owner is reader:
+        return False
+    code = reader.__code__
+    return place.variable not in code.co_freevars and place.variable not in set(names_in(code))
 
 
 _CODE: Final = ("code",)
