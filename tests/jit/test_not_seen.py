@@ -26,7 +26,7 @@ class Held:
         self.other = 1.0
 
 
-def name_that_is_made_up() -> Any:
+def name_that_is_made_up() -> tuple[Any, Any]:
     name = "made_" + "up"
 
     def change() -> None:
@@ -36,14 +36,14 @@ def name_that_is_made_up() -> Any:
     return lambda x: x * globals()[name], change
 
 
-def its_own_code() -> Any:
+def its_own_code() -> tuple[Any, Any]:
     def function(x: Any) -> Any:
         return x
 
     return function, lambda: setattr(function, "__code__", (lambda x: x * 2).__code__)
 
 
-def context_variable() -> Any:
+def context_variable() -> tuple[Any, Any]:
     variable = contextvars.ContextVar("rate", default=1.0)
     return lambda x: x * variable.get(), lambda: variable.set(2.0)
 
@@ -94,16 +94,16 @@ def test_a_helper_that_jax_has_traced_in_between() -> None:
     assert np.array_equal(jitted(jnp.ones(3)), [2, 2, 2])
 
 
-def other_way() -> Any:
+def other_way() -> tuple[Any, Any]:
     held, is_on = Held(), False
     return lambda x: x * held.rate if is_on else x, lambda: setattr(held, "rate", 2.0)
 
 
-def local_of_two_assignments() -> Any:
+def local_of_two_assignments() -> tuple[Any, Any]:
     held = Held()
 
     def function(x: Any) -> Any:
-        it = held
+        it: Any = held
         for _ in range(1):
             it = it if x is None else held
         return x * it.rate
@@ -111,12 +111,12 @@ def local_of_two_assignments() -> Any:
     return function, lambda: setattr(held, "other", 2.0)
 
 
-def attribute_by_a_name_that_is_made_up() -> Any:
+def attribute_by_a_name_that_is_made_up() -> tuple[Any, Any]:
     held, name = Held(), "ra" + "te"
     return lambda x: x * getattr(held, name), lambda: setattr(held, "other", 2.0)
 
 
-def registered_for_another_type() -> Any:
+def registered_for_another_type() -> tuple[Any, Any]:
     @functools.singledispatch
     def scaled(x: Any) -> Any:
         return x
@@ -124,12 +124,12 @@ def registered_for_another_type() -> Any:
     return lambda x: scaled(x), lambda: scaled.register(str, lambda x: x * 2)
 
 
-def handed_to_a_package() -> Any:
+def handed_to_a_package() -> tuple[Any, Any]:
     held = Held()
     return lambda x: x * jax.tree.leaves([held])[0].rate, lambda: setattr(held, "other", 2.0)
 
 
-def handed_to_what_the_function_makes() -> Any:
+def handed_to_what_the_function_makes() -> tuple[Any, Any]:
     held = Held()
 
     class Reader:

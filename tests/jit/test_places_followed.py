@@ -43,7 +43,7 @@ class Set(Scaled):
         instance.raw = value
 
 
-def caught_key() -> Any:
+def caught_key() -> tuple[Any, Any, Any]:
     config: dict[str, float] = {}
 
     def function(x: Any) -> Any:
@@ -56,7 +56,7 @@ def caught_key() -> Any:
     return function, lambda: config.update(rate=2.0), lambda: config.update(other=2.0)
 
 
-def removed_key() -> Any:
+def removed_key() -> tuple[Any, Any, Any]:
     config = {"rate": 2.0}
 
     def function(x: Any) -> Any:
@@ -68,7 +68,7 @@ def removed_key() -> Any:
     return function, config.clear, lambda: config.update(other=2.0)
 
 
-def caught_index() -> Any:
+def caught_index() -> tuple[Any, Any, Any]:
     rates: list[float] = []
 
     def function(x: Any) -> Any:
@@ -80,7 +80,7 @@ def caught_index() -> Any:
     return function, lambda: rates.append(2.0), None
 
 
-def caught_attribute() -> Any:
+def caught_attribute() -> tuple[Any, Any, Any]:
     thing: Any = Thing()
 
     def function(x: Any) -> Any:
@@ -92,7 +92,7 @@ def caught_attribute() -> Any:
     return function, lambda: setattr(thing, "rate", 2.0), lambda: setattr(thing, "other", 2.0)
 
 
-def getattr_default() -> Any:
+def getattr_default() -> tuple[Any, Any, Any]:
     thing = Thing()
     return (
         lambda x: x * getattr(thing, "rate", 1.0),
@@ -101,7 +101,7 @@ def getattr_default() -> Any:
     )
 
 
-def has_attribute() -> Any:
+def has_attribute() -> tuple[Any, Any, Any]:
     thing: Any = Thing(other=1.0)
     return (
         lambda x: x * (2 if hasattr(thing, "rate") else 1),
@@ -110,47 +110,47 @@ def has_attribute() -> Any:
     )
 
 
-def lost_attribute() -> Any:
+def lost_attribute() -> tuple[Any, Any, Any]:
     thing: Any = Thing(rate=1.0)
 
     def change() -> None:
         del thing.rate
 
-    same = lambda: setattr(thing, "rate", 2.0)  # noqa: E731  # it is there all the same
+    same: Any = lambda: setattr(thing, "rate", 2.0)  # noqa: E731  # it is there all the same
     return lambda x: x * (2 if hasattr(thing, "rate") else 1), change, same
 
 
-def attribute_of_a_class() -> Any:
+def attribute_of_a_class() -> tuple[Any, Any, Any]:
     class Config:
         other = 1.0
 
-    change = lambda: setattr(Config, "rate", 2.0)  # noqa: E731
+    change: Any = lambda: setattr(Config, "rate", 2.0)  # noqa: E731
     return lambda x: x * getattr(Config, "rate", 1.0), change, lambda: setattr(Config, "other", 2.0)
 
 
-def attribute_of_a_module() -> Any:
+def attribute_of_a_module() -> tuple[Any, Any, Any]:
     module = types.ModuleType("settings")
-    change = lambda: setattr(module, "rate", 2.0)  # noqa: E731
+    change: Any = lambda: setattr(module, "rate", 2.0)  # noqa: E731
     return lambda x: x * getattr(module, "rate", 1.0), change, lambda: setattr(module, "a", 2.0)
 
 
-def key_in() -> Any:
+def key_in() -> tuple[Any, Any, Any]:
     config = {"rate": 1.0}
-    same = lambda: config.update(rate=3.0)  # noqa: E731  # only whether it is there
+    same: Any = lambda: config.update(rate=3.0)  # noqa: E731  # only whether it is there
     return lambda x: x * (2 if "rate" in config else 1), config.clear, same
 
 
-def is_none() -> Any:
+def is_none() -> tuple[Any, Any, Any]:
     thing: Any = Thing(inner=Thing(rate=1.0))
 
     def function(x: Any) -> Any:
         return x if thing.inner is None else x * 2
 
-    change = lambda: setattr(thing, "inner", None)  # noqa: E731
+    change: Any = lambda: setattr(thing, "inner", None)  # noqa: E731
     return function, change, lambda: setattr(thing.inner, "rate", 2.0)
 
 
-def is_the_same() -> Any:
+def is_the_same() -> tuple[Any, Any, Any]:
     first: list[float] = [1.0]
     second = first
 
@@ -161,7 +161,7 @@ def is_the_same() -> Any:
     return lambda x: x * (2 if first is second else 1), change, lambda: first.append(2.0)
 
 
-def code() -> Any:
+def code() -> tuple[Any, Any, Any]:
     def helper(x: Any) -> Any:
         return x
 
@@ -171,37 +171,37 @@ def code() -> Any:
     return lambda x: helper(x), lambda: setattr(helper, "__code__", other.__code__), None
 
 
-def code_of_an_inner_jit() -> Any:
+def code_of_an_inner_jit() -> tuple[Any, Any, Any]:
     function, change, _ = code()
     inner = jax.jit(function)
     return lambda x: inner(x) + 1, change, None
 
 
-def code_of_a_method() -> Any:
+def code_of_a_method() -> tuple[Any, Any, Any]:
     class Model:
         def step(self, x: Any) -> Any:
             return x
 
     model = Model()
-    change = lambda: setattr(Model.step, "__code__", (lambda self, x: x * 2).__code__)  # noqa: E731
+    change: Any = lambda: setattr(Model.step, "__code__", (lambda self, x: x * 2).__code__)  # noqa: E731
     return lambda x: model.step(x), change, None
 
 
-def defaults() -> Any:
+def defaults() -> tuple[Any, Any, Any]:
     def helper(x: Any, rate: float = 1.0) -> Any:
         return x * rate
 
     return lambda x: helper(x), lambda: setattr(helper, "__defaults__", (2.0,)), None
 
 
-def keyword_defaults() -> Any:
+def keyword_defaults() -> tuple[Any, Any, Any]:
     def helper(x: Any, *, rate: float = 1.0) -> Any:
         return x * rate
 
     return lambda x: helper(x), lambda: setattr(helper, "__kwdefaults__", {"rate": 2.0}), None
 
 
-def default_in_a_lambda() -> Any:
+def default_in_a_lambda() -> tuple[Any, Any, Any]:
     thing = Thing(rate=1.0)
 
     def helper(x: Any, it: Any = thing) -> Any:
@@ -210,55 +210,55 @@ def default_in_a_lambda() -> Any:
     return lambda x: helper(x), lambda: setattr(thing, "rate", 2.0), None
 
 
-def overridden_defaults() -> Any:
+def overridden_defaults() -> tuple[Any, Any, Any]:
     def helper(x: Any, rate: float = 1.0, *, more: float = 1.0) -> Any:
         return x * rate * more
 
     def same() -> None:
         helper.__defaults__, helper.__kwdefaults__ = (3.0,), {"more": 3.0}
 
-    change = lambda: setattr(helper, "__code__", (lambda x, r, *, more: x).__code__)  # noqa: E731
+    change: Any = lambda: setattr(helper, "__code__", (lambda x, r, *, more: x).__code__)  # noqa: E731
     return lambda x: helper(x, 2.0, more=1.0), change, same
 
 
-def imported_module() -> Any:
+def imported_module() -> tuple[Any, Any, Any]:
     module: Any = types.ModuleType("leafwise_test_settings")
     module.rate, module.other = 1.0, 1.0
     sys.modules[module.__name__] = module
 
     def function(x: Any) -> Any:
-        import leafwise_test_settings as settings  # type: ignore[import-not-found]
+        import leafwise_test_settings as settings  # pyright: ignore[reportMissingImports]
 
         return x * settings.rate
 
     return function, lambda: setattr(module, "rate", 2.0), lambda: setattr(module, "other", 2.0)
 
 
-def imported_name() -> Any:
+def imported_name() -> tuple[Any, Any, Any]:
     _, change, same = imported_module()
 
     def function(x: Any) -> Any:
-        from leafwise_test_settings import rate  # type: ignore[import-not-found]
+        from leafwise_test_settings import rate  # pyright: ignore[reportMissingImports]
 
         return x * rate
 
     return function, change, same
 
 
-def imported_function() -> Any:
+def imported_function() -> tuple[Any, Any, Any]:
     _, change, same = imported_module()
     module: Any = sys.modules["leafwise_test_settings"]
     exec("def scaled(x): return x * rate", vars(module))  # noqa: S102
 
     def function(x: Any) -> Any:
-        from leafwise_test_settings import scaled
+        from leafwise_test_settings import scaled  # pyright: ignore[reportMissingImports]
 
         return scaled(x)
 
     return function, change, same
 
 
-def imported_again() -> Any:
+def imported_again() -> tuple[Any, Any, Any]:
     function, _, _ = imported_module()
 
     def change() -> None:
@@ -269,107 +269,107 @@ def imported_again() -> Any:
     return function, change, None
 
 
-def of_a_descriptor(kind: Any) -> Any:
+def of_a_descriptor(kind: Any) -> tuple[Any, Any, Any]:
     descriptor = kind(1.0)
     holder: Any = type("Holder", (Thing,), {"rate": descriptor})(raw=1.0, other=1.0)
-    change = lambda: setattr(descriptor, "factor", 2.0)  # noqa: E731
+    change: Any = lambda: setattr(descriptor, "factor", 2.0)  # noqa: E731
     return lambda x: x * holder.rate, change, lambda: setattr(holder, "other", 2.0)
 
 
-def what_a_descriptor_reads() -> Any:
+def what_a_descriptor_reads() -> tuple[Any, Any, Any]:
     holder: Any = type("Holder", (Thing,), {"rate": Set(1.0)})(raw=1.0)
     return lambda x: x * holder.rate, lambda: setattr(holder, "raw", 2.0), None
 
 
-def replaced_descriptor() -> Any:
+def replaced_descriptor() -> tuple[Any, Any, Any]:
     cls: Any = type("Holder", (Thing,), {"rate": Set(1.0)})
     holder = cls(raw=1.0)
     return lambda x: x * holder.rate, lambda: setattr(cls, "rate", Set(2.0)), None
 
 
-def property_of_a_class() -> Any:
+def property_of_a_class() -> tuple[Any, Any, Any]:
     cls: Any = type("Holder", (Thing,), {"rate": property(lambda self: self.raw)})
     holder = cls(raw=1.0)
-    change = lambda: setattr(cls, "rate", property(lambda self: self.raw * 2))  # noqa: E731
+    change: Any = lambda: setattr(cls, "rate", property(lambda self: self.raw * 2))  # noqa: E731
     return lambda x: x * holder.rate, change, lambda: setattr(cls, "other", 1)
 
 
-def method_of_a_class() -> Any:
+def method_of_a_class() -> tuple[Any, Any, Any]:
     cls: Any = type("Model", (), {"step": lambda self, x: x})
     model = cls()
-    change = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
+    change: Any = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
     return lambda x: model.step(x), change, lambda: setattr(cls, "other", 1)
 
 
-def method_of_a_base() -> Any:
+def method_of_a_base() -> tuple[Any, Any, Any]:
     base: Any = type("Base", (), {"step": lambda self, x: x})
     model: Any = type("Model", (base,), {})()
-    change = lambda: setattr(base, "step", lambda self, x: x * 2)  # noqa: E731
+    change: Any = lambda: setattr(base, "step", lambda self, x: x * 2)  # noqa: E731
     return lambda x: model.step(x), change, None
 
 
-def method_of_what_the_function_makes() -> Any:
+def method_of_what_the_function_makes() -> tuple[Any, Any, Any]:
     cls: Any = type("Model", (), {"step": lambda self, x: x})
-    change = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
+    change: Any = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
     return lambda x: cls().step(x), change, None
 
 
-def method_of_a_base_of_what_the_function_makes() -> Any:
+def method_of_a_base_of_what_the_function_makes() -> tuple[Any, Any, Any]:
     base: Any = type("Base", (), {"step": lambda self, x: x})
     cls: Any = type("Model", (base,), {})
-    change = lambda: setattr(base, "step", lambda self, x: x * 2)  # noqa: E731
+    change: Any = lambda: setattr(base, "step", lambda self, x: x * 2)  # noqa: E731
     return lambda x: cls().step(x), change, None
 
 
-def overriding_method() -> Any:
+def overriding_method() -> tuple[Any, Any, Any]:
     base: Any = type("Base", (), {"step": lambda self, x: x})
     cls: Any = type("Model", (base,), {})
     model = cls()
-    change = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
+    change: Any = lambda: setattr(cls, "step", lambda self, x: x * 2)  # noqa: E731
     return lambda x: model.step(x), change, None
 
 
-def method_of_an_instance() -> Any:
+def method_of_an_instance() -> tuple[Any, Any, Any]:
     model: Any = type("Model", (), {"step": lambda self, x: x})()
     return lambda x: model.step(x), lambda: setattr(model, "step", lambda x: x * 2), None
 
 
-def shadowed_class_attribute() -> Any:
+def shadowed_class_attribute() -> tuple[Any, Any, Any]:
     cls: Any = type("Model", (Thing,), {"rate": 1.0})
     model = cls()
     return lambda x: x * model.rate, lambda: setattr(model, "rate", 2.0), None
 
 
-def unshadowed_class_attribute() -> Any:
+def unshadowed_class_attribute() -> tuple[Any, Any, Any]:
     cls: Any = type("Model", (Thing,), {"rate": 2.0})
     model = cls(rate=1.0)
-    change = lambda: delattr(model, "rate")  # noqa: E731
+    change: Any = lambda: delattr(model, "rate")  # noqa: E731
     return lambda x: x * model.rate, change, lambda: setattr(cls, "rate", 2.0)
 
 
-def class_assignment() -> Any:
+def class_assignment() -> tuple[Any, Any, Any]:
     one: Any = type("One", (), {"step": lambda self, x: x})
     other: Any = type("Other", (), {"step": lambda self, x: x * 2})
     model = one()
     return lambda x: model.step(x), lambda: setattr(model, "__class__", other), None
 
 
-def class_assignment_of_a_whole() -> Any:
+def class_assignment_of_a_whole() -> tuple[Any, Any, Any]:
     one: Any = type("One", (), {"step": lambda self, x: x})
     other: Any = type("Other", (), {"step": lambda self, x: x * 2})
     models = [one()]
-    change = lambda: setattr(models[0], "__class__", other)  # noqa: E731
+    change: Any = lambda: setattr(models[0], "__class__", other)  # noqa: E731
     return lambda x: sum(each.step(x) for each in models), change, None
 
 
-def attribute_that_becomes_a_property() -> Any:
+def attribute_that_becomes_a_property() -> tuple[Any, Any, Any]:
     cls: Any = type("Model", (Thing,), {})
     model = cls(rate=1.0)
-    change = lambda: setattr(cls, "rate", property(lambda self: 2.0))  # noqa: E731
+    change: Any = lambda: setattr(cls, "rate", property(lambda self: 2.0))  # noqa: E731
     return lambda x: x * model.rate, change, None
 
 
-def attribute_of_another_object() -> Any:
+def attribute_of_another_object() -> tuple[Any, Any, Any]:
     model: Any = Thing(rate=1.0)
 
     def change() -> None:
@@ -379,22 +379,22 @@ def attribute_of_another_object() -> Any:
     return lambda x: x * model.rate, change, None
 
 
-def registered_later() -> Any:
+def registered_later() -> tuple[Any, Any, Any]:
     @functools.singledispatch
     def scaled(x: Any) -> Any:
         return x
 
-    change = lambda: scaled.register(object, lambda x: x * 2)  # noqa: E731
+    change: Any = lambda: scaled.register(object, lambda x: x * 2)  # noqa: E731
     return lambda x: scaled(x), change, None
 
 
-def registered_again() -> Any:
+def registered_again() -> tuple[Any, Any, Any]:
     @functools.singledispatch
     def scaled(x: Any) -> Any:
         return x * 0
 
     scaled.register(object, lambda x: x)
-    change = lambda: scaled.register(object, lambda x: x * 2)  # noqa: E731
+    change: Any = lambda: scaled.register(object, lambda x: x * 2)  # noqa: E731
     return lambda x: scaled(x), change, None
 
 
@@ -458,7 +458,7 @@ PASSED: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
 }
 
 
-def passed(kind: str) -> Any:
+def passed(kind: str) -> tuple[Any, Any, Any]:
     tr: Any = Thing(rate=1.0, other=1.0, inner=Thing(rate=1.0, other=2.0, inner=None))
 
     def unread() -> None:
@@ -489,7 +489,7 @@ CASES: dict[str, Callable[[], Any]] = {
         registered_again,
     )
 }
-CASES |= {f"passed by {kind}": functools.partial(passed, kind) for kind in PASSED}
+CASES.update({f"passed by {kind}": functools.partial(passed, kind) for kind in PASSED})
 CASES["descriptor"] = lambda: of_a_descriptor(Scaled)
 CASES["data descriptor"] = lambda: of_a_descriptor(Set)
 

@@ -64,7 +64,7 @@ def _simple(setup: str, use: str, change: str, *noise: str) -> Callable[[Random,
     """Return a strategy of places that hold a number, which is VALUE in the code."""
 
     def place(rng: Random, n: str) -> Place:
-        fill = lambda text: text.replace("NAME", n)  # noqa: E731
+        fill: Callable[[str], str] = lambda text: text.replace("NAME", n)  # noqa: E731
         states = _numbers(rng, fill(change))
         made = fill(setup).replace("VALUE", states[0].found or "")
         quiet = tuple(State(fill(each), None) for each in noise)
@@ -80,7 +80,7 @@ def _listed(
     """Return a strategy of places with these states, each with what is read then."""
 
     def place(_rng: Random, n: str) -> Place:
-        fill = lambda text: text.replace("NAME", n)  # noqa: E731
+        fill: Callable[[str], str] = lambda text: text.replace("NAME", n)  # noqa: E731
         made = tuple(State(fill(code), found) for code, found in states)
         return Place(n, fill(setup), fill(use), made)
 

@@ -21,6 +21,8 @@ import leafwise as lw
 from .drawn_programs import Built, Program, draw_change, draw_program, outcomes
 
 Note = Callable[[str], None]
+jit: Any = jax.jit  # so that lambdas need no types
+watched: Any = lw.jit
 
 pytestmark = pytest.mark.slow
 EXAMPLES = {"ci": 25, "thorough": 20_000}
@@ -73,10 +75,10 @@ def check_retraces(rng: Random, note: Note) -> None:
     model, built = Model(program, note), program.build()
     try:
         if rng.random() < 0.5:  # somebody else has traced the helpers before
-            jax.jit(lambda x: built.function(x))(SHAPES[0])
+            jit(lambda x: built.function(x))(SHAPES[0])
             model.change(rng, built)
         jitted: Any = lw.jit(built.function, stale="retrace")
-        other: Any = lw.jit(lambda x: built.function(x) + 1, stale="retrace")
+        other: Any = watched(lambda x: built.function(x) + 1, stale="retrace")
         traced: dict[Any, dict[str, Any]] = {}
         for _ in range(3):
             x, count, now = rng.choice(SHAPES), len(jitted.traces), model.read()
@@ -102,7 +104,7 @@ def check_reports(rng: Random, note: Note) -> None:
     model, built = Model(program, note), program.build()
     try:
         strict: Any = lw.jit(built.function, stale="raise")
-        loud: Any = lw.jit(lambda x: built.function(x), stale="warn")
+        loud: Any = watched(lambda x: built.function(x), stale="warn")
         x = SHAPES[0]
         old = outcomes(strict(x)), outcomes(loud(x))
         traced = reported = model.read()
