@@ -100,6 +100,17 @@ def _attributes(*names: str) -> Callable[[Any], Content]:
     return read if len(names) > 1 else lambda value: (read(value),)
 
 
+def _members(base: Any, *names: str) -> Callable[[Any], Content]:
+    """Return what reads some attributes as a builtin has them: a subclass may have others."""
+    found = [getattr(base, name) for name in names]
+    return lambda value: tuple([each.__get__(value) for each in found])
+
+
+_DAY: Final = ("year", "month", "day")
+_TIME: Final = ("hour", "minute", "second", "microsecond", "fold")
+_halves: Final = _members(complex, "real", "imag")
+
+
 def _float(value: float) -> Content:
     return (struct.pack("d", value),)
 
@@ -158,9 +169,10 @@ def _plain(content: Callable[[Any], Content]) -> Kind:
     return Kind("plain", content)
 
 
-def _in_zone(*names: str) -> Kind:
+def _in_zone(base: Any, *names: str) -> Kind:
     """Return the kind of a time, whose zone is a part: equal instants in two are distinct."""
-    return Kind("time", _attributes(*names), _attributes("tzinfo"), lambda _: (".tzinfo",))
+    zone = _members(base, "tzinfo")
+    return Kind("time", _members(base, *names), zone, lambda _: (".tzinfo",))
 
 
 # --------------------------------------------------------------------------- containers
@@ -367,15 +379,13 @@ _BASES: Final[Mapping[type, Kind]] = {
     str: _plain(lambda value: (str.__str__(value),)),
     bytes: _plain(lambda value: (bytes.__getitem__(value, slice(None)),)),
     float: _plain(lambda value: _float(float.__float__(value))),
-    complex: _plain(lambda value: (*_float(value.real), *_float(value.imag))),
-    dt.datetime: _in_zone(
-        *("year", "month", "day", "hour", "minute", "second", "microsecond", "fold")
-    ),
-    dt.date: _plain(_attributes("year", "month", "day")),
-    dt.time: _in_zone("hour", "minute", "second", "microsecond", "fold"),
-    dt.timedelta: _plain(_attributes("days", "seconds", "microseconds")),
+    complex: _plain(lambda value: tuple(map(_float, _halves(value)))),
+    dt.datetime: _in_zone(dt.datetime, *_DAY, *_TIME),
+    dt.date: _plain(_members(dt.date, *_DAY)),
+    dt.time: _in_zone(dt.time, *_TIME),
+    dt.timedelta: _plain(_members(dt.timedelta, "days", "seconds", "microseconds")),
     decimal.Decimal: _plain(lambda value: (decimal.Decimal.as_tuple(value),)),  # 1.0 is not 1.00
-    fractions.Fraction: _plain(_attributes("numerator", "denominator")),
+    fractions.Fraction: _plain(_members(fractions.Fraction, "numerator", "denominator")),
     uuid.UUID: _plain(lambda value: (value.int, value.is_safe.name)),
     **{base: _sequence(base) for base in (tuple, list, collections.deque)},
     **{base: _set(base) for base in (set, frozenset)},
