@@ -189,15 +189,10 @@ def own_attributes(value: Any) -> dict[str, Any]:
 
 def stored_attributes(value: Any) -> dict[str, Any]:
     """Return `own_attributes`, but no caches, and none of a dict that is its own attributes."""
-    found = own_attributes(value)
-    if is_a(value, dict) and len(found) == len(value) and vars(value) is value:
+    found, kind = own_attributes(value), type(value)
+    if is_a(value, dict) and dict_of(value) is value:
         return {}
-    # What a cached_property has stored was there before, only not yet asked for.
-    return {
-        name: item
-        for name, item in found.items()
-        if not isinstance(in_class(type(value), name), functools.cached_property)
-    }
+    return {name: item for name, item in found.items() if not _is_cached(kind, name)}
 
 
 def names_and_values(value: Any) -> list[Any]:
@@ -247,7 +242,7 @@ _ATTRS_CACHES: Final[ClassMap[frozenset[str]]] = ClassMap()
 def _find_attrs_caches(kind: type) -> frozenset[str]:
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
     own = [each for each in getters if _code_file(each).startswith(_ATTRS)]
-    return frozenset(name for each in own for name in each.__globals__["cached_properties"])
+    return frozenset(name for each in own for name in each.__globals__.get("cached_properties", ()))
 
 
 def attributes_flat(value: Any) -> tuple[Any, ...]:

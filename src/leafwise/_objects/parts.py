@@ -20,7 +20,7 @@ import struct
 import types
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -31,7 +31,7 @@ from jax.core import Tracer
 
 from leafwise._objects.attributes import record_fields, stored_attributes
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import contents, facts_of
+from leafwise._objects.code import computed_names, contents, facts_of
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING, ById
@@ -246,7 +246,7 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
             base.__setitem__(made, key, item)
         return made
 
-    return Kind(name, lambda value: (len(value),), values, steps, make)
+    return Kind(name, lambda value: (len((base or type(value)).keys(value)),), values, steps, make)
 
 
 # --------------------------------------------------------------------------- callables
@@ -333,18 +333,26 @@ _UNSEEN: Final = frozenset({"_attrs_cached_hash", "__leafwise_key__"})
 """What attrs and leafwise keep in an instance, which follows from the rest of it."""
 
 
-def _with_attributes(base: Kind, fields: tuple[str, ...] = (), *, more: bool = True) -> Kind:
+def _with_attributes(
+    base: Kind,
+    fields: tuple[str, ...] = (),
+    *,
+    more: bool = True,
+    but: Collection[str] = (),
+) -> Kind:
     """Return a kind of objects with attributes.
 
     Args:
         base: What they consist of besides.
         fields: Attributes that count in this order, and may be properties.
         more: Whether all other attributes count, too.
+        but: Those that never do.
     """
+    read = {*fields, *but}
 
     def pairs(value: Any) -> list[tuple[str, Any]]:
         found = [(name, getattr(value, name, MISSING)) for name in fields]
-        return [*found, *(pair for pair in _own(value) if more and pair[0] not in fields)]
+        return [*found, *(pair for pair in _own(value) if more and pair[0] not in read)]
 
     def make(value: Any, parts: Sequence[Any]) -> Any:
         own = pairs(value)
@@ -463,7 +471,8 @@ def _find(cls: Any) -> Kind:
     if fields is not None:
         # A module of flax keeps what it last did beside its fields.
         params = getattr(cls, "__dataclass_params__", None)
-        return _with_attributes(base or _ALONE, fields, more=params is None or params.frozen)
+        more = params is None or params.frozen
+        return _with_attributes(base or _ALONE, fields, more=more, but=computed_names(cls))
     if base is not None:
         return _with_attributes(base)
     if cls.__eq__ is not object.__eq__ and issubclass(cls, Mapping):
