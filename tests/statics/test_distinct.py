@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
 import functools
 import struct
 import types
@@ -62,6 +63,62 @@ class Scalar(np.float64):
 class Shout(str):
     def __str__(self) -> str:
         return "HEY"
+
+
+class Moment(datetime.datetime):
+    """A time that shows another year and zone than it has."""
+
+    @property
+    def year(self) -> int:
+        return 1
+
+    @property
+    def tzinfo(self) -> None:
+        return None
+
+
+class Day(datetime.date):
+    @property
+    def year(self) -> int:
+        return 1
+
+
+class Waited(datetime.timedelta):
+    tag: object = None
+
+    @property
+    def days(self) -> int:
+        return 1
+
+
+class Wave(complex):
+    @property
+    def real(self) -> float:
+        return 1.0
+
+
+class Ratio(fractions.Fraction):
+    __slots__ = ("tag",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Marked:
+    """Has methods that store past the freezing what does not follow from the fields."""
+
+    depth: int
+
+    def with_tag(self, tag: object) -> "Marked":
+        object.__setattr__(self, "tag", tag)
+        return self
+
+    def twice(self) -> "Marked":
+        new = Marked(self.depth)
+        object.__setattr__(new, "doubled", True)
+        return new
+
+    def same(self) -> "Marked":
+        object.__setattr__(self, "tag", self.tag)
+        return self
 
 
 def tagged(value: Any, tag: object) -> Any:
@@ -134,6 +191,11 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "instant-time": (NOON.timetz(), NOON.astimezone(PARIS).timetz()),
     "fold": (datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 1, fold=1)),  # noqa: DTZ001
     "timezone-name": (PARIS, CENTRAL),
+    "timedelta-subclass-state": (tagged(Waited(1), 1), tagged(Waited(1), 2)),
+    "fraction-subclass-state": (tagged(Ratio(1), 1), tagged(Ratio(1), 2)),
+    "dataclass-attribute": (Marked(1).with_tag(1), Marked(1).with_tag(2)),
+    "dataclass-copy-attribute": (Marked(1), Marked(1).twice()),
+    "dataclass-attribute-kept": (Marked(1).with_tag(1), Marked(1).with_tag(2).same()),
     "decimal": (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
     "decimal-int": (decimal.Decimal(1), 1),
     "decimal-zero": (decimal.Decimal(0), decimal.Decimal("-0")),
@@ -162,6 +224,11 @@ UNEQUAL: dict[str, tuple[Any, Any]] = {
     "nan-type": (float("nan"), np.float64("nan")),
     "nan-np-bits": (np.float32("nan"), -np.float32("nan")),
     "str-override": (Shout("a"), Shout("b")),
+    "datetime-override": (Moment(2000, 1, 1), Moment(2001, 1, 1)),
+    "datetime-zone-override": (Moment(2000, 1, 1), Moment(2000, 1, 1, tzinfo=UTC)),
+    "date-override": (Day(2000, 1, 1), Day(2001, 1, 1)),
+    "timedelta-override": (Waited(1), Waited(2)),
+    "complex-override": (Wave(1), Wave(2)),
     "functions": (lambda: 1, lambda: 1),
     "nesting": (((1,), 2), (1, (2,))),
     "nesting-floats": (((0.5,), 1.5), ((0.5, 1.5),)),

@@ -6,10 +6,12 @@ import struct
 from collections import namedtuple
 from typing import Any
 
+import attrs
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.core import FrozenDict
 
 import leafwise as lw
 
@@ -172,9 +174,52 @@ class Depth:
         return self.a * 2
 
 
+@attrs.frozen
+class Slotted:
+    a: int
+
+    @functools.cached_property
+    def doubled(self) -> list[int]:
+        return [self.a, self.a]
+
+
+@dataclasses.dataclass(frozen=True)
+class Remembers:
+    """Keeps what it has computed, without cached_property."""
+
+    a: int
+
+    @property
+    def by_hand(self) -> list[int]:
+        if "_kept" not in self.__dict__:
+            object.__setattr__(self, "_kept", [self.a])
+        return vars(self)["_kept"]
+
+    @property
+    def by_default(self) -> list[int]:
+        return self.__dict__.setdefault("_default", [self.a])
+
+    @property
+    def by_item(self) -> list[int]:
+        self.__dict__["_item"] = [self.a]
+        return self.__dict__["_item"]
+
+    def __hash__(self) -> int:
+        object.__setattr__(self, "_hash", hash(self.a))
+        return vars(self)["_hash"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: each for name, each in self.__dict__.items() if name != "_kept"}
+
+
 @pytest.mark.parametrize(
     ("make", "name"),
     [
+        pytest.param(lambda: Slotted(1), "doubled", id="attrs-slots"),
+        pytest.param(lambda: Remembers(1), "by_hand", id="setattr"),
+        pytest.param(lambda: Remembers(1), "by_default", id="setdefault"),
+        pytest.param(lambda: Remembers(1), "by_item", id="dict"),
+        pytest.param(lambda: Remembers(1), "__hash__", id="hash"),
         pytest.param(lambda: Name("a"), "loud", id="str"),
         pytest.param(lambda: Size(1), "doubled", id="namedtuple"),
         pytest.param(lambda: Depth(1), "doubled", id="dataclass"),
@@ -185,8 +230,37 @@ def test_a_cached_property_of_a_static_is_no_change(make: Any, name: str) -> Non
     static = make()
     before = Sound(1.0, static)
     structure = jax.tree.structure(before)
-    getattr(static, name)
+    hash(static) if name == "__hash__" else getattr(static, name)
     assert jax.tree.structure(Sound(1.0, static)) == structure
     assert jax.tree.structure(Sound(1.0, make())) == structure
     with lw.debug.check_statics():
         assert jax.tree.structure(before) == structure
+
+
+def test_nested_frozen_dicts_of_flax_have_not_changed() -> None:
+    """A mapping that makes its values when they are read is not reported as changed."""
+    static = FrozenDict({"a": {"b": 1}})
+    instance = Sound(1.0, static)
+    with lw.debug.check_statics():
+        assert jax.tree.structure(instance) == jax.tree.structure(Sound(1.0, static))
+
+
+class FrozenDictWithHash(dict[str, int]):
+    """A dict as those of the frozendict package: its one slot remembers the hash."""
+
+    __slots__ = ("kept",)
+
+    def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.kept = hash(frozenset(self.items()))
+        return self.kept
+
+
+def test_a_dict_with_as_many_slots_as_items_is_read() -> None:
+    """A hashable dict whose slot remembers its hash is one static, before and after."""
+    static = FrozenDictWithHash(a=1)
+    structure = jax.tree.structure(Sound(1.0, static))
+    assert structure == jax.tree.structure(Sound(1.0, FrozenDictWithHash(a=1)))
+    assert structure != jax.tree.structure(Sound(1.0, FrozenDictWithHash(a=True)))
+    with lw.debug.check_statics():
+        hash(static)
+        assert structure == jax.tree.structure(Sound(1.0, static))

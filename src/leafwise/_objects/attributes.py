@@ -9,11 +9,13 @@ hash run anyway; there a slot may have a property in front, as in a pytree class
 import dataclasses
 import datetime
 import decimal
+import fractions
 import functools
 import inspect
 import struct
 import threading
 import types
+import uuid
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, NamedTuple, cast
@@ -187,15 +189,10 @@ def own_attributes(value: Any) -> dict[str, Any]:
 
 def stored_attributes(value: Any) -> dict[str, Any]:
     """Return `own_attributes`, but no caches, and none of a dict that is its own attributes."""
-    found = own_attributes(value)
-    if is_a(value, dict) and len(found) == len(value) and vars(value) is value:
+    found, kind = own_attributes(value), type(value)
+    if is_a(value, dict) and dict_of(value) is value:
         return {}
-    # What a cached_property has stored was there before, only not yet asked for.
-    return {
-        name: item
-        for name, item in found.items()
-        if not isinstance(in_class(type(value), name), functools.cached_property)
-    }
+    return {name: item for name, item in found.items() if not _is_cached(kind, name)}
 
 
 def names_and_values(value: Any) -> list[Any]:
@@ -223,14 +220,29 @@ def attributes(value: Any) -> list[tuple[str, Any]]:
         for name in slot_names(base):
             if hasattr(value, name):
                 found.setdefault(name, getattr(value, name))
-    # What a cached_property has stored was there before, only not yet asked for.
     stated = [pair for pair in found.items() if not _is_cached(type(value), pair[0])]
     return sorted(stated, key=lambda pair: str(pair[0]))
 
 
 def _is_cached(kind: type, name: object) -> bool:
-    found = getattr(kind, name, None) if isinstance(name, str) else None
-    return is_a(found, functools.cached_property)
+    """Return whether a cached_property stores a name: that was there before it was asked for."""
+    if type(name) is not str:
+        return False
+    return is_a(in_class(kind, name), functools.cached_property) or name in _attrs_caches(kind)
+
+
+def _attrs_caches(kind: type) -> frozenset[str]:
+    """Return the names of cached properties that attrs has replaced by slots."""
+    return _ATTRS_CACHES.setdefault(kind, lambda: _find_attrs_caches(kind))
+
+
+_ATTRS_CACHES: Final[ClassMap[frozenset[str]]] = ClassMap()
+
+
+def _find_attrs_caches(kind: type) -> frozenset[str]:
+    getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
+    own = [each for each in getters if _code_file(each).startswith(_ATTRS)]
+    return frozenset(name for each in own for name in each.__globals__.get("cached_properties", ()))
 
 
 def attributes_flat(value: Any) -> tuple[Any, ...]:
@@ -383,7 +395,8 @@ def builtin_base(kind: type) -> type | None:
 
 _BASES: Final = (
     *(str, bytes, int, float, complex, tuple, frozenset),
-    *(datetime.datetime, datetime.date, datetime.time, decimal.Decimal),
+    *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta),
+    *(decimal.Decimal, fractions.Fraction, uuid.UUID),
 )
 
 

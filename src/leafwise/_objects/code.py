@@ -10,6 +10,7 @@ import dis
 import functools
 import inspect
 import os
+import re
 import struct
 import sys
 import sysconfig
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from leafwise._objects.bytecode import Chain
+from leafwise._objects.bytecode import Chain, parameters
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.stand_ins import MISSING
@@ -182,6 +183,57 @@ def function_in(member: Any) -> Any:
     if is_a(member, functools.cached_property):
         return cast("Any", member).func
     return member.fget if is_a(member, property) else member
+
+
+def computed_names(cls: type) -> frozenset[str]:
+    """Return the attributes in which instances of a frozen class keep what they have computed.
+
+    These are what methods without further parameters store in ``self``, past the freezing, and
+    what no other code of the class stores. As with a cached_property, their values follow from
+    the rest of the instance.
+    """
+    computed: set[str] = set()
+    stated: set[str] = set()
+    for name, member in [pair for base in cls.__mro__ for pair in vars(base).items()]:
+        function = function_in(member)
+        if not is_a(function, type):
+            function = inspect.getattr_static(function, "__wrapped__", function)
+        if is_a(function, types.FunctionType):
+            in_self, elsewhere = _names_stored(function.__code__, is_early=name in _CONSTRUCTORS)
+            computed |= in_self
+            stated |= elsewhere
+    return frozenset(computed - stated)
+
+
+_CONSTRUCTORS: Final = frozenset(
+    {"__init__", "__new__", "__post_init__", "__attrs_post_init__", "__attrs_pre_init__"}
+)
+
+
+def _names_stored(code: types.CodeType, *, is_early: bool) -> tuple[set[str], set[str]]:
+    """Return the names that a method may store past a freezing: in its receiver, and elsewhere."""
+    if not {"__setattr__", "setattr", "__dict__", "vars"} & {*code.co_names}:
+        return set(), set()
+    if is_early or len(parameters(code)) != 1:
+        return set(), {each for each in code.co_consts if type(each) is str}
+    this = parameters(code)[0]
+    words = [_word(each, this) for each in dis.get_instructions(code)]
+    spoken = " ".join(each for each in words if each)
+    in_self = {*re.findall(r"\.__setattr__ self '(\w+)'", spoken)}
+    in_self |= {*re.findall(r"self \.__dict__ '(\w+)' \[\]=", spoken)}
+    in_self |= {*re.findall(r"self \.__dict__ \.setdefault '(\w+)'", spoken)}
+    return in_self, {*re.findall(r"\.__setattr__ (?!self )\S+ '(\w+)'", spoken)}
+
+
+def _word(instruction: dis.Instruction, this: str) -> str:
+    name, value = instruction.opname, instruction.argval
+    if name.startswith("LOAD_FAST"):
+        return "self" if value == this else "other"
+    if name == "STORE_SUBSCR":
+        return "[]="
+    if name.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+        return f".{value}"
+    return repr(value) if name == "LOAD_CONST" and type(value) is str else ""
 
 
 def own_bases(cls: type) -> list[type]:

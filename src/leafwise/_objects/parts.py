@@ -20,7 +20,7 @@ import struct
 import types
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -31,7 +31,7 @@ from jax.core import Tracer
 
 from leafwise._objects.attributes import record_fields, stored_attributes
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import contents, facts_of
+from leafwise._objects.code import computed_names, contents, facts_of
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING, ById
@@ -100,6 +100,17 @@ def _attributes(*names: str) -> Callable[[Any], Content]:
     return read if len(names) > 1 else lambda value: (read(value),)
 
 
+def _members(base: Any, *names: str) -> Callable[[Any], Content]:
+    """Return what reads some attributes as a builtin has them: a subclass may have others."""
+    found = [getattr(base, name) for name in names]
+    return lambda value: tuple([each.__get__(value) for each in found])
+
+
+_DAY: Final = ("year", "month", "day")
+_TIME: Final = ("hour", "minute", "second", "microsecond", "fold")
+_halves: Final = _members(complex, "real", "imag")
+
+
 def _float(value: float) -> Content:
     return (struct.pack("d", value),)
 
@@ -158,9 +169,10 @@ def _plain(content: Callable[[Any], Content]) -> Kind:
     return Kind("plain", content)
 
 
-def _in_zone(*names: str) -> Kind:
+def _in_zone(base: Any, *names: str) -> Kind:
     """Return the kind of a time, whose zone is a part: equal instants in two are distinct."""
-    return Kind("time", _attributes(*names), _attributes("tzinfo"), lambda _: (".tzinfo",))
+    zone = _members(base, "tzinfo")
+    return Kind("time", _members(base, *names), zone, lambda _: (".tzinfo",))
 
 
 # --------------------------------------------------------------------------- containers
@@ -234,7 +246,7 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
             base.__setitem__(made, key, item)
         return made
 
-    return Kind(name, lambda value: (len(value),), values, steps, make)
+    return Kind(name, lambda value: (len((base or type(value)).keys(value)),), values, steps, make)
 
 
 # --------------------------------------------------------------------------- callables
@@ -321,18 +333,26 @@ _UNSEEN: Final = frozenset({"_attrs_cached_hash", "__leafwise_key__"})
 """What attrs and leafwise keep in an instance, which follows from the rest of it."""
 
 
-def _with_attributes(base: Kind, fields: tuple[str, ...] = (), *, more: bool = True) -> Kind:
+def _with_attributes(
+    base: Kind,
+    fields: tuple[str, ...] = (),
+    *,
+    more: bool = True,
+    but: Collection[str] = (),
+) -> Kind:
     """Return a kind of objects with attributes.
 
     Args:
         base: What they consist of besides.
         fields: Attributes that count in this order, and may be properties.
         more: Whether all other attributes count, too.
+        but: Those that never do.
     """
+    read = {*fields, *but}
 
     def pairs(value: Any) -> list[tuple[str, Any]]:
         found = [(name, getattr(value, name, MISSING)) for name in fields]
-        return [*found, *(pair for pair in _own(value) if more and pair[0] not in fields)]
+        return [*found, *(pair for pair in _own(value) if more and pair[0] not in read)]
 
     def make(value: Any, parts: Sequence[Any]) -> Any:
         own = pairs(value)
@@ -367,15 +387,13 @@ _BASES: Final[Mapping[type, Kind]] = {
     str: _plain(lambda value: (str.__str__(value),)),
     bytes: _plain(lambda value: (bytes.__getitem__(value, slice(None)),)),
     float: _plain(lambda value: _float(float.__float__(value))),
-    complex: _plain(lambda value: (*_float(value.real), *_float(value.imag))),
-    dt.datetime: _in_zone(
-        *("year", "month", "day", "hour", "minute", "second", "microsecond", "fold")
-    ),
-    dt.date: _plain(_attributes("year", "month", "day")),
-    dt.time: _in_zone("hour", "minute", "second", "microsecond", "fold"),
-    dt.timedelta: _plain(_attributes("days", "seconds", "microseconds")),
+    complex: _plain(lambda value: tuple(map(_float, _halves(value)))),
+    dt.datetime: _in_zone(dt.datetime, *_DAY, *_TIME),
+    dt.date: _plain(_members(dt.date, *_DAY)),
+    dt.time: _in_zone(dt.time, *_TIME),
+    dt.timedelta: _plain(_members(dt.timedelta, "days", "seconds", "microseconds")),
     decimal.Decimal: _plain(lambda value: (decimal.Decimal.as_tuple(value),)),  # 1.0 is not 1.00
-    fractions.Fraction: _plain(_attributes("numerator", "denominator")),
+    fractions.Fraction: _plain(_members(fractions.Fraction, "numerator", "denominator")),
     uuid.UUID: _plain(lambda value: (value.int, value.is_safe.name)),
     **{base: _sequence(base) for base in (tuple, list, collections.deque)},
     **{base: _set(base) for base in (set, frozenset)},
@@ -453,7 +471,8 @@ def _find(cls: Any) -> Kind:
     if fields is not None:
         # A module of flax keeps what it last did beside its fields.
         params = getattr(cls, "__dataclass_params__", None)
-        return _with_attributes(base or _ALONE, fields, more=params is None or params.frozen)
+        more = params is None or params.frozen
+        return _with_attributes(base or _ALONE, fields, more=more, but=computed_names(cls))
     if base is not None:
         return _with_attributes(base)
     if cls.__eq__ is not object.__eq__ and issubclass(cls, Mapping):

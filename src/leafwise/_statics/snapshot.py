@@ -114,8 +114,7 @@ def _entry(value: Any, kind: Kind) -> Entry:
         members = Counter(map(_identity, kind.values(value)))
         return Entry((token, frozenset(members.items())), _text(value))
     if kind.name in ("dict", "mapping"):
-        own = kind.values(value)
-        keys = own[: len(own) // 2]
+        keys = kind.values(value)[: kind.content(value)[0]]
         return Entry((token, tuple(map(_identity, keys))), tuple(keys))
     if kind.name in ("list", "tuple", "deque"):
         return Entry(token, Verbatim(f"{kind.content(value)[0]} items"))
