@@ -269,6 +269,54 @@ def of_a_fori_loop() -> tuple[Any, Change]:
     return function, functools.partial(setattr, held, "value")
 
 
+def bound_again() -> tuple[Any, Change]:
+    def make(value: Any) -> Any:
+        return lambda x: x * value
+
+    inner = make(2.0)
+    helper = jax.jit(lambda x: inner(x))
+
+    def change(new: Any) -> None:
+        nonlocal inner
+        inner = make(new)
+
+    return lambda x: helper(x) + inner(x), change
+
+
+def partial_bound_again() -> tuple[Any, Change]:
+    def times(value: Any, x: Any) -> Any:
+        return x * value
+
+    inner = functools.partial(times, 2.0)
+    helper = jax.jit(lambda x: inner(x))
+
+    def change(new: Any) -> None:
+        nonlocal inner
+        inner = functools.partial(times, new)
+
+    return lambda x: helper(x) + inner(x), change
+
+
+def keyword_of_a_partial() -> tuple[Any, Change]:
+    def times(x: Any, value: Any) -> Any:
+        return x * value
+
+    inner = functools.partial(times, value=2.0)
+    helper = jax.jit(lambda x: inner(x))
+    return lambda x: helper(x) + inner(x), lambda new: inner.keywords.update(value=new)
+
+
+def method_bound_again() -> tuple[Any, Change]:
+    inner = Held(2.0).times
+    helper = jax.jit(lambda x: inner(x))
+
+    def change(new: Any) -> None:
+        nonlocal inner
+        inner = Held(new).times
+
+    return lambda x: helper(x) + inner(x), change
+
+
 def of_a_custom_rule() -> tuple[Any, Change]:
     held = Held(2.0)
     helper = jax.custom_jvp(lambda x: x * held.value)
@@ -308,7 +356,8 @@ SHARED = {
         *(shared_with_a_jitted_helper, shared_by_two_helpers, nested_helpers, through_a_partial),
         *(through_a_method, through_containers, of_a_scan, of_a_method_in_a_scan, of_a_while),
         *(of_a_cond, of_a_checkpoint, of_a_custom_rule, under_transformations, of_an_argument),
-        *(of_a_checkpoint_of_a_jitted_function, of_a_fori_loop),
+        *(of_a_checkpoint_of_a_jitted_function, of_a_fori_loop, bound_again),
+        *(partial_bound_again, keyword_of_a_partial, method_bound_again),
     )
 }
 

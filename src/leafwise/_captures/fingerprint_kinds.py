@@ -177,15 +177,18 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     self.enter()
     code = ByWeakId(value.__code__) if facts.form is None else facts.form
     defaults = value.__defaults__, value.__kwdefaults__
-    held = _closure_of(value) if self.closures or facts.installed else {}
-    parts = self.fingerprint_all([*defaults, *held.values()])
+    # Where what a function reads are captures of their own, its defaults are some of them.
+    whole = self.closures or facts.installed
+    held = _closure_of(value) if whole else {}
+    parts = self.fingerprint_all([*(defaults if whole else ()), *held.values()])
 
     def same(now: Any) -> bool:
         if not own(now) or now.__code__ is not plain:
             return False
         return now.__defaults__ is defaults[0] and now.__kwdefaults__ is defaults[1]
 
-    steps = (".__defaults__", ".__kwdefaults__", *[f" holding {name}" for name in held])
+    own_steps = (".__defaults__", ".__kwdefaults__") if whole else ()
+    steps = (*own_steps, *[f" holding {name}" for name in held])
     form = Form((types.FunctionType, code), steps, tuple(each.form for each in parts))
     return combine(form, same, parts)
 

@@ -62,7 +62,7 @@ def readers_to_forget(
                 continue
             if before is not _UNSEEN:
                 differs = differs or before is None or _differ(before, now)
-            elif key != _CODE:
+            elif key[-1] not in _NOT_NEW:
                 new[id(reader)] = reader
     if not differs:
         return list(new.values())
@@ -74,25 +74,32 @@ def _reads(current: FingerprintedFunction) -> Iterator[tuple[Any, Any, CaptureSt
     for probe in current.probes:
         place = probe.binding.place
         for reader in probe.binding.readers:
-            if _is_argument(reader, place):
-                continue
             if isinstance(reader, types.FunctionType | type):
                 key, now = (*place.key, place.steps), current.fingerprint[probe.key]
-                yield reader, key, now, place.owner
+                handed = (_HANDED,) if _is_argument(reader, place) else ()
+                yield reader, (*key, *handed), now, place.owner
+                if callable(probe.value):  # of two of one code each has a closure of its own
+                    yield reader, (*key, _ITSELF), _identity_of(probe.value), place.owner
     for each in current.callables:
         if isinstance(each, types.FunctionType) and not is_installed(each):
-            yield each, _CODE, CaptureState(ByWeakId(each.__code__), None, "", "", ""), each
+            yield each, (_CODE,), _identity_of(each.__code__), each
+
+
+def _identity_of(value: Any) -> CaptureState:
+    return CaptureState(ByWeakId(value), None, "", "", "")
 
 
 def _is_argument(reader: Any, place: CapturedPlace) -> bool:
-    """Return whether a function is handed a value as a whole: a trace of it has an argument."""
+    """Return whether a function is handed a value as a whole: what hands it on is traced, too."""
     if place.steps or type(reader) is not types.FunctionType or place.owner is reader:
         return False
     code = reader.__code__
     return place.variable not in code.co_freevars and place.variable not in set(names_in(code))
 
 
-_CODE: Final = ("code",)
+_CODE, _ITSELF, _HANDED = "code", "itself", "handed"
+_NOT_NEW: Final = (_CODE, _ITSELF, _HANDED)
+"""What makes no function a new one, if it was not seen before."""
 
 
 def _is_of_package(value: Any) -> bool:
