@@ -13,6 +13,8 @@ import zoneinfo
 from collections import namedtuple
 from typing import Any, Self
 
+import attrs
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -99,6 +101,31 @@ class Wave(complex):
 
 class Ratio(fractions.Fraction):
     __slots__ = ("tag",)
+
+
+class Items(list[object]):
+    def __hash__(self) -> int:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(tuple(self))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Own:
+    size: int
+
+
+class Layer(eqx.Module):
+    size: object = eqx.field(static=True)
+
+
+@attrs.frozen
+class Rate:
+    size: object
+
+
+class Noted(Rate):
+    def __init__(self, size: object, note: object) -> None:
+        super().__init__(size)
+        self.__dict__["note"] = note
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +218,10 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "instant-time": (NOON.timetz(), NOON.astimezone(PARIS).timetz()),
     "fold": (datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 1, fold=1)),  # noqa: DTZ001
     "timezone-name": (PARIS, CENTRAL),
+    "hashable-list": (Items([1]), Items([True])),
+    "memoryview-format": (memoryview(b"a"), memoryview(b"a").cast("b")),
+    "equinox-static": (Layer(1), Layer(True)),
+    "attrs-subclass-state": (Noted(1, 2), Noted(1, 3)),
     "timedelta-subclass-state": (tagged(Waited(1), 1), tagged(Waited(1), 2)),
     "fraction-subclass-state": (tagged(Ratio(1), 1), tagged(Ratio(1), 2)),
     "dataclass-attribute": (Marked(1).with_tag(1), Marked(1).with_tag(2)),
@@ -223,6 +254,9 @@ UNEQUAL: dict[str, tuple[Any, Any]] = {
     "nan-sign": (float("nan"), -float("nan")),
     "nan-type": (float("nan"), np.float64("nan")),
     "nan-np-bits": (np.float32("nan"), -np.float32("nan")),
+    "aliases": (list[int], list[str]),
+    "method-wrappers": ((1).__add__, (2).__add__),
+    "frozen-dataclass-identity": (Own(1), Own(1)),
     "str-override": (Shout("a"), Shout("b")),
     "datetime-override": (Moment(2000, 1, 1), Moment(2001, 1, 1)),
     "datetime-zone-override": (Moment(2000, 1, 1), Moment(2000, 1, 1, tzinfo=UTC)),
@@ -297,6 +331,15 @@ def test_unequal_values_get_their_own_programs(name: str) -> None:
     """The key never takes values for one that Python itself distinguishes."""
     first, second = UNEQUAL[name]
     assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("name", EQUAL | UNEQUAL)
+def test_keys_that_differ_look_different(name: str) -> None:
+    """JAX shows keys in its messages, where two that differ must not look alike."""
+    first, second = (
+        vars(Sound(1.0, value))["__leafwise_key__"] for value in (EQUAL | UNEQUAL)[name]
+    )
+    assert repr(first) != repr(second)
 
 
 def is_hashable(value: Any) -> bool:

@@ -417,7 +417,9 @@ def _find_record_fields(kind: type) -> tuple[str, ...] | None:
     params = read(kind, "__dataclass_params__", None)
     if params is not None and dataclasses.is_dataclass(kind):
         generated = has_generated_eq(kind)
-        if params.frozen and (generated or jax.tree_util.is_tree_node(kind)):
+        # A module of equinox guards its attributes itself.
+        guarded = params.frozen or kind.__setattr__ is not object.__setattr__
+        if params.frozen if generated else guarded and jax.tree_util.is_tree_node(kind):
             return tuple(field.name for field in dataclasses.fields(kind))
         if params.unsafe_hash and generated:  # a module of flax.linen
             return tuple(field.name for field in dataclasses.fields(kind) if field.compare)

@@ -7,18 +7,30 @@ of the whole.
 
 import contextlib
 import dataclasses
+import datetime as dt
 import functools
 import math
 import struct
 import types
+import typing
+import uuid
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from typing import Any, Final, NamedTuple, cast
 
 import jax
 import numpy as np
 
-from leafwise._objects.attributes import attributes, compares_by_identity
+from leafwise._objects.attributes import (
+    attributes,
+    builtin_base,
+    compares_by_identity,
+    in_class,
+    is_installed,
+    record_fields,
+)
 from leafwise._objects.classes import is_a, module_of, qualname_of, read
 from leafwise._objects.code import is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
@@ -71,17 +83,25 @@ def _described(value: Any, options: DescribeOptions) -> str:
             if text is not None:
                 return text
     kind: type = type(value)
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(value, options)
-    name = read(value, "__qualname__")
+    if dataclasses.is_dataclass(kind) or record_fields(kind) is not None:
+        return _record(value, options)
+    # An alias such as list[int] has the name of its origin.
+    name = read(value, "__qualname__") if typing.get_origin(value) is None else MISSING
     text = f"<{qualname_of(kind)} {name}>" if type(name) is str else shorten(value)
+    shows_address = cast("Any", kind).__repr__ is object.__repr__ or kind is memoryview
+    if shows_address and not compares_by_identity(kind):
+        text = f"<{_class_name(kind, options)}{options.mark.removeprefix('...')}>"
     if options.short:
         plain = cast("Any", kind).__repr__ is object.__repr__ and name is MISSING
         return f"<{kind.__name__}>" if plain else text
     suffix = "" if is_importable(kind) else f" of {_class_name(kind, options)}"
     if compares_by_identity(kind):
-        suffix += f" (compared by identity, at 0x{id(value):x})"
+        return _at(text + suffix, value)
     return text + suffix
+
+
+def _at(text: str, value: Any) -> str:
+    return f"{text} (compared by identity, at 0x{id(value):x})"
 
 
 def _plain(value: Any, options: DescribeOptions) -> str | None:
@@ -92,13 +112,19 @@ def _plain(value: Any, options: DescribeOptions) -> str | None:
         return _cut(value, options) + inside
     if any(kind is each for each in _PLAIN) or is_a(value, StaticArray | range):
         return _cut(value, options)
-    if is_a(value, np.generic) and not attributes(value):
+    if is_a(value, np.generic) and value.dtype.type is kind:
         text = _cut(value, options)
+        if value.dtype.kind == "f" and value.tobytes() != np.asarray(np.nan, kind).tobytes():
+            text = text.replace("nan", f"nan(bits 0x{value.tobytes()[::-1].hex()})")
         return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
-    for base, represent in _OWN_REPR.items():
-        if is_a(value, base) and kind.__repr__ in (base.__repr__, object.__repr__):
-            return f"{_class_name(kind, options)}({represent(value)}{_attributes(value, options)})"
-    return None
+    base = next((each for each in _OWN_REPR if issubclass(kind, each)), kind)
+    by_parts = builtin_base(kind) or record_fields(kind) is not None or base is np.generic
+    if not (kind is base or by_parts):
+        return None
+    text = _OWN_REPR[base](value)
+    if kind is base:
+        return _shortened(text, options)
+    return f"{_class_name(kind, options)}({text}{_attributes(value, options)})"
 
 
 def _attributes(value: Any, options: DescribeOptions) -> str:
@@ -108,12 +134,22 @@ def _attributes(value: Any, options: DescribeOptions) -> str:
 
 _PLAIN: Final = (int, bool, str, bytes, complex, type(None), type(...))
 _OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
+    np.generic: lambda value: repr(np.asarray(value)[()]),  # before the builtins of some
     str: str.__repr__,
     int: int.__repr__,
     float: float.__repr__,
     complex: complex.__repr__,
     bytes: bytes.__repr__,
+    **{
+        each: each.__repr__
+        for each in (dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, Fraction)
+    },
+    uuid.UUID: lambda value: uuid.UUID.__repr__(value) + _safety(value),
 }
+
+
+def _safety(value: uuid.UUID) -> str:
+    return "" if value.is_safe is uuid.SafeUUID.unknown else f" ({value.is_safe.name})"
 
 
 def _cut(value: object, options: DescribeOptions) -> str:
@@ -122,6 +158,10 @@ def _cut(value: object, options: DescribeOptions) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001  # an int of thousands of digits
         return shorten(value) + options.mark.removeprefix("...")
+    return _shortened(text, options)
+
+
+def _shortened(text: str, options: DescribeOptions) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + options.mark
 
 
@@ -212,29 +252,31 @@ def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
     if kind is FrozenMapping:
         return inside
     name = _class_name(kind, options)
-    # Its items lie in a dict, as a rule.
-    own = [pair for pair in attributes(value) if type(pair[1]) is not dict]
+    # Its items lie in a dict, as a rule; and the ``==`` of a package reads nothing else.
+    asks = not is_installed(in_class(kind, "__eq__"))
+    own = [pair for pair in attributes(value) if asks and type(pair[1]) is not dict]
     more = "".join(f", {each}={describe(item, options)}" for each, item in own)
     return f"{name}({inside}{more})" if more else f"{name}{inside}"
 
 
-def _dataclass(value: Any, options: DescribeOptions) -> str:
-    kind, cls = kind_of(value), type(value)
-    base = next((represent for each, represent in _OWN_REPR.items() if issubclass(cls, each)), None)
-    shown = [] if base is None else [base(value)]
-    for step, part in kind.parts(value):
+def _record(value: Any, options: DescribeOptions) -> str:
+    kind: type = type(value)
+    shown = []
+    for step, part in kind_of(value).parts(value):
         name = f"{step.removeprefix('.')}=" if step.startswith(".") else ""
         shown += [] if part is MISSING else [f"{name}{describe(part, options)}"]
-    return f"{_class_name(cls, options)}({', '.join(shown)})"
+    text = f"{_class_name(kind, options)}({', '.join(shown)})"
+    is_itself = compares_by_identity(kind) and record_fields(kind) is None
+    return _at(text, value) if is_itself and not options.short else text
 
 
 _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], ...]] = (
     (type, _class),
     (Enum, _enum),
     (float, _float),
-    ((*_PLAIN, np.generic, np.dtype, StaticArray, range), _plain),
+    ((*_PLAIN, np.dtype, StaticArray, range, *_OWN_REPR), _plain),
     ((jax.Array, np.ndarray), lambda value, _options: describe_array(value)),
-    ((types.FunctionType, types.BuiltinFunctionType), _function),
+    ((types.FunctionType, types.BuiltinFunctionType, types.MethodWrapperType), _function),
     (types.ModuleType, _module),
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     (tuple, _tuple),
@@ -257,7 +299,7 @@ def _named(value: Any, text: str, options: DescribeOptions) -> str:
     """Add the address to a function or class that cannot be imported."""
     if options.short or is_importable(value) or is_a(value, types.BuiltinFunctionType):
         return text
-    return f"{text} (compared by identity, at 0x{id(value):x})"
+    return _at(text, value)
 
 
 def _class_name(kind: type, options: DescribeOptions) -> str:

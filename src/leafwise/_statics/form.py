@@ -7,6 +7,7 @@ each kind is what its reader below pushes. Whoever keeps a form must keep the va
 too, because of the ``id``s.
 """
 
+import collections
 import datetime
 import decimal
 import enum
@@ -354,16 +355,27 @@ def _read_opaque(canon: Canonicaliser, value: Any, path: str) -> None:
 
     def read_own() -> None:
         canon.push(id(cls), token)
-        # Its own `==` counts, but what it compares inside need not do so by type and bits.
-        if issubclass(cls, Mapping):
-            for key, item in value.items():
-                canonicalise(canon, key, f"{path} key {shorten(key, 40)}")
-                canonicalise(canon, item, f"{path}[{shorten(key, 40)}]")
-            canon.push(None)
-        elif issubclass(cls, datetime.datetime | datetime.time):  # pandas.Timestamp, say
-            canonicalise(canon, value.tzinfo, f"{path}.tzinfo")
+        _read_compared(canon, value, path)
 
     canon.watched(value, path, read_own)
+
+
+def _read_compared(canon: Canonicaliser, value: Any, path: str) -> None:
+    """Read what an ``==`` compares inside, which it need not do by type and bits."""
+    cls = type(value)
+    if issubclass(cls, Mapping):
+        for key, item in value.items():
+            canonicalise(canon, key, f"{path} key {shorten(key, 40)}")
+            canonicalise(canon, item, f"{path}[{shorten(key, 40)}]")
+        canon.push(None)
+    elif issubclass(cls, list | collections.deque):
+        for place, item in enumerate(value):
+            canonicalise(canon, item, f"{path}[{place}]")
+        canon.push(None)
+    elif cls is memoryview:
+        canon.push(value.format, value.shape)
+    elif issubclass(cls, datetime.datetime | datetime.time):  # pandas.Timestamp, say
+        canonicalise(canon, value.tzinfo, f"{path}.tzinfo")
 
 
 CANONICAL: Final[Mapping[type, CanonicalOf]] = {
