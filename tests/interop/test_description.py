@@ -423,8 +423,23 @@ SCRIPT = """
         x: object
         a: lw.Static[object]
 
-    value = (frozenset({"a", "b", ("c", 1.0), jnp.tanh}), Color.RED, Config(1), Point(1, 2.0),
-             lw.FrozenMapping(z=1, a=jax.nn.relu), lw.StaticArray([1.0]))
+    class Frozen(dict):
+        def __hash__(self):
+            self._hash = hash(tuple(self.items()))
+            return self._hash
+
+    class Named:
+        def __init__(self, name):
+            self.name, self._cached_hash = name, hash(name)
+
+        def __eq__(self, other):
+            return isinstance(other, Named) and self.name == other.name
+
+        def __hash__(self):
+            return self._cached_hash
+
+    value = (Frozen(a=1), Named("a"), frozenset({"a", "b", ("c", 1.0), jnp.tanh}), Color.RED,
+             Config(1), Point(1, 2.0), lw.FrozenMapping(z=1, a=jax.nn.relu), lw.StaticArray([1.0]))
     tree = {"p": P(jnp.ones((2, 3)), value), "k": jax.random.key(0), "n": None, "s": {"é": 1.0}}
     print(describe_tree(tree).description.to_json())
 """
@@ -432,7 +447,7 @@ SCRIPT = """
 
 @pytest.mark.slow
 def test_a_description_is_the_same_in_another_process() -> None:
-    """Neither the seed of hashes nor addresses reach a description."""
+    """Neither the seed of hashes, nor what objects remember of it, nor addresses reach it."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(SCRIPT)],
@@ -443,6 +458,7 @@ def test_a_description_is_the_same_in_another_process() -> None:
     ]
     texts = [process.communicate()[0] for process in processes]
     assert texts[0] == texts[1]
+    assert b'"name"' in texts[0]
     assert b'"jax.nn:relu"' in texts[0]
     assert b'".p.x"' not in texts[0]
     assert b"['p'].x" in texts[0]

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._classes.spec import REDEFINED
-from leafwise._objects.attributes import compares_by_identity, has_generated_eq
+from leafwise._objects.attributes import compares_by_identity, has_generated_eq, record_fields
 from leafwise._objects.code import find_by_name
 from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
@@ -161,6 +161,7 @@ class PortableReader:
                 break
         if content:
             made["content"] = self._read(tuple(content), path)
+        parts = [part for part in parts if not _keeps_hash(value, part.step[1:], part.value)]
         if parts:
             made["parts"] = self._steps(parts, path)
         return made
@@ -230,7 +231,10 @@ class PortableReader:
         function, arguments, *rest = parts
         state, *items = (*rest, None, None, None)[:3]
         if isinstance(state, dict):  # by name: the order in which they were set does not count
-            state = {name: state[name] for name in sorted(state, key=str)}
+            names = sorted(state, key=str)
+            state = {
+                name: state[name] for name in names if not _keeps_hash(value, name, state[name])
+            }
         made = (function, tuple(arguments), state, *(each and tuple(each) for each in items))
         return {"class": class_name(cls), "pickled": self._read(made, path)}
 
@@ -240,6 +244,16 @@ class PortableReader:
         module, name = _names(value)
         named = {"name": f"{module}:{name}"} if name else {}
         return {"opaque": class_name(type(value))} | named
+
+
+def _keeps_hash(value: Any, name: object, item: object) -> bool:
+    """Return whether an attribute is the hash of its object, which is another in each process."""
+    if type(item) is not int or type(name) is not str or record_fields(type(value)) is not None:
+        return False
+    try:
+        return re.fullmatch(r"_\w*hash|_h", name) is not None and item == hash(value)
+    except Exception:  # noqa: BLE001  # a hash of the user's
+        return False
 
 
 def _is_unicode(text: str) -> bool:
