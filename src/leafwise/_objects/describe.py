@@ -252,8 +252,8 @@ def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
     if kind is FrozenMapping:
         return inside
     name = _class_name(kind, options)
-    # Its items lie in a dict, as a rule; and the ``==`` of a package reads nothing else.
-    asks = not is_installed(in_class(kind, "__eq__"))
+    # Its items lie in a dict, as a rule; and ``==`` and hash of a package read nothing else.
+    asks = not all(is_installed(in_class(kind, name)) for name in ("__eq__", "__hash__"))
     own = [pair for pair in attributes(value) if asks and type(pair[1]) is not dict]
     more = "".join(f", {each}={describe(item, options)}" for each, item in own)
     return f"{name}({inside}{more})" if more else f"{name}{inside}"
