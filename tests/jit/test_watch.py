@@ -298,7 +298,7 @@ def test_jax_is_left_as_it_was(tmp_path: Path) -> None:
         from leafwise._jax import events
         gone = []
         real = jax.monitoring.unregister_event_duration_listener
-        jax.monitoring.unregister_event_duration_listener = lambda f: (gone.append(f), real(f))
+        jax.monitoring.unregister_event_duration_listener = lambda f: (real(f), gone.append(f))
         with lw.watch() as log:
             jax.jit(lambda x: x)(1.0)
         print(len(gone), len(events._subscribers))

@@ -314,6 +314,12 @@ def all_listed() -> Iterator[None]:
 def test_misspelt(project: Project) -> None:
     """A name that no function has fails the test, with the name that was meant."""
     result = project.test("""
+        class Raises(type):
+            def __getattribute__(cls, name):
+                raise ValueError(name)
+
+        class Hostile(metaclass=Raises): pass
+
         @pytest.mark.max_traces(1, of="stepp")
         def test_it():
             step(jnp.ones(3))

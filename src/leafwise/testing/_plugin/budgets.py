@@ -15,6 +15,7 @@ from leafwise._jax.events import EventKind
 from leafwise._jit.blocks import CaptureChecks, checked_action, enter_block, leave_block
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._jit.watch import Log, budget, is_of, watch
+from leafwise._objects.classes import qualname_of
 from leafwise._objects.text import got
 from leafwise.errors import RetraceError
 
@@ -223,8 +224,9 @@ def _all_names() -> set[str] | None:
             found.update((each.__name__, each.__qualname__))
             codes.append(each.__code__)
             missing.discard(id(each))
-        elif issubclass(kind, type):
-            found.update((each.__name__, each.__qualname__))
+        elif issubclass(kind, type):  # whose metaclass may have names of its own
+            name = qualname_of(each)
+            found.update((name.rpartition(".")[2], name))
     if missing:
         return None
     for code in _with_inner(codes):
