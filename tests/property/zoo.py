@@ -85,6 +85,14 @@ class Wider(Config):
         object.__setattr__(self, "more", more)
 
 
+def restored(cls: Any, content: Any, state: dict[str, Any]) -> Any:
+    """Load a record that derives from a builtin, past its constructor."""
+    base = next(each for each in (str, tuple) if issubclass(cls, each))
+    made = base.__new__(cls, content)
+    vars(made).update(state)
+    return made
+
+
 @dataclasses.dataclass(frozen=True)
 class TextRecord(str):  # its attributes lie in a dict
     a: Any
@@ -94,6 +102,9 @@ class TextRecord(str):  # its attributes lie in a dict
 
     def __init__(self, a: Any, _content: Any) -> None:
         object.__setattr__(self, "a", a)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (TextRecord, str(self), vars(self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +116,9 @@ class TupleRecord(tuple[Any, ...]):
 
     def __init__(self, a: Any, _content: Any) -> None:
         object.__setattr__(self, "a", a)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (TupleRecord, tuple(self), vars(self))
 
 
 @dataclasses.dataclass(frozen=True)

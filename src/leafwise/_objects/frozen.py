@@ -1,5 +1,6 @@
 """Immutable equivalents of lists, dicts, sets and arrays, for static fields."""
 
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, Self, TypeVar, cast, overload
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from leafwise._objects.attributes import record_fields
 from leafwise._objects.classes import is_a
 from leafwise.errors import Finding, TracerInStaticError, static_field_error
 
@@ -262,7 +264,7 @@ def freeze(value: Any) -> Any:
     Lists become tuples, dicts and other mappings `FrozenMapping`, sets `frozenset`,
     bytearrays `bytes`, numpy and jax arrays `StaticArray`; tuples and namedtuples are
     rebuilt around frozen items (other subclasses of tuple as tuples). Anything else comes
-    back as it is.
+    back as it is, a frozen dataclass or a mapping with a hash too.
 
     Args:
         value: Any value.
@@ -319,6 +321,8 @@ def _freeze(value: Any, above: set[int], freeze_array: Callable[[Any], Any]) -> 
 
 def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
     """Return how to rebuild a container around its frozen items, or None."""
+    if record_fields(type(value)) is not None:  # a frozen class that derives from a container
+        return None
     if is_a(value, tuple):
         items = value
 
@@ -338,7 +342,8 @@ def _rebuilder(value: Any) -> Callable[[Callable[[Any], Any]], Any] | None:
         def rebuild_mapping(frozen: Callable[[Any], Any]) -> Any:
             new_items = {key: frozen(item) for key, item in mapping.items()}
             same = all(new_items[key] is mapping[key] for key in new_items)
-            is_frozen = is_a(mapping, FrozenMapping)
+            has_hash = type(mapping).__hash__ is not None
+            is_frozen = has_hash and not is_a(mapping, types.MappingProxyType)  # only a view
             return mapping if is_frozen and same else FrozenMapping(new_items)
 
         return rebuild_mapping
