@@ -25,8 +25,8 @@ from leafwise.testing import register_profiles
 pytest_plugins = ["pytester"]
 
 register_profiles()
-# Half of what it has for others: the examples beyond are for the nightly run.
-hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("ci"), max_examples=25)
+# Fewer than it has for others: more of them are for `nightly` and `thorough`.
+hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("ci"), max_examples=20)
 if not os.environ.get("HYPOTHESIS_PROFILE"):  # where `CI` is not set, too
     hypothesis.settings.load_profile("ci")
 

@@ -41,6 +41,7 @@ def measured() -> Iterator[ModuleType]:
             patch.delitem(sys.modules, name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", LOOPS)
 def test_derivatives(report: Any, name: str) -> None:
     """Every loop has a forward derivative; those whose steps are counted a reverse one."""

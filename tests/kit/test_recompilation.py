@@ -26,7 +26,7 @@ from leafwise.testing import (
 from . import specimens
 from .specimens import Flax, Params, params
 
-FEW = settings(max_examples=30, derandomize=True, deadline=None)
+FEW = settings(max_examples=20, derandomize=True, deadline=None)
 flax = st.builds(Flax, w=specimens.arrays, n=st.integers(0, 4))
 
 

@@ -82,7 +82,7 @@ pytestmark = [
     # JAX has no 64 bits unless they are asked for, and says so.
     pytest.mark.filterwarnings("ignore:Explicitly requested dtype"),
 ]
-EXAMPLES = {"ci": 100, "thorough": 20_000}
+EXAMPLES = {"ci": 60, "thorough": 20_000}
 many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 25))
 
 

@@ -181,7 +181,7 @@ def function_in(member: Any) -> Any:
     if is_a(member, staticmethod | classmethod):
         return cast("Any", member).__func__
     if is_a(member, functools.cached_property):
-        return cast("Any", member).func
+        return member.func
     return member.fget if is_a(member, property) else member
 
 

@@ -12,7 +12,6 @@ import functools
 import math
 import struct
 import types
-import typing
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
@@ -86,7 +85,8 @@ def _described(value: Any, options: DescribeOptions) -> str:
     if dataclasses.is_dataclass(kind) or record_fields(kind) is not None:
         return _record(value, options)
     # An alias such as list[int] has the name of its origin.
-    name = read(value, "__qualname__") if typing.get_origin(value) is None else MISSING
+    is_alias = module_of(kind) in ("types", "typing")
+    name = MISSING if is_alias else read(value, "__qualname__")
     text = f"<{qualname_of(kind)} {name}>" if type(name) is str else shorten(value)
     shows_address = cast("Any", kind).__repr__ is object.__repr__ or kind is memoryview
     if shows_address and not compares_by_identity(kind):
