@@ -179,7 +179,7 @@ def contents(cell: types.CellType) -> Any:
 def function_in(member: Any) -> Any:
     """Return the function inside a property or an unbound method; anything else as it is."""
     if is_a(member, staticmethod | classmethod):
-        return cast("Any", member).__func__
+        return member.__func__
     if is_a(member, functools.cached_property):
         return member.func
     return member.fget if is_a(member, property) else member
