@@ -26,7 +26,7 @@ pytest_plugins = ["pytester"]
 
 register_profiles()
 # Fewer than it has for others: more of them are for `nightly` and `thorough`.
-hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("ci"), max_examples=20)
+hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("ci"), max_examples=15)
 if not os.environ.get("HYPOTHESIS_PROFILE"):  # where `CI` is not set, too
     hypothesis.settings.load_profile("ci")
 

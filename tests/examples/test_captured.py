@@ -8,6 +8,9 @@ import pytest
 pytest.importorskip("optax")
 
 
+pytestmark = pytest.mark.nightly  # `nox -s demo` runs it, too
+
+
 @pytest.fixture(scope="module")
 def result(load_example: Callable[[str], ModuleType]) -> Any:
     """Return the report."""

@@ -21,6 +21,9 @@ CONSTRUCTS = [
 ]
 
 
+pytestmark = pytest.mark.nightly  # `nox -s demo` runs it, too
+
+
 @pytest.fixture(scope="module")
 def example(load_example: Callable[[str], ModuleType]) -> ModuleType:
     """Return the example as a module."""

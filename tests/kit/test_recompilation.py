@@ -384,7 +384,7 @@ def test_dataclasses_are_arguments_too() -> None:
         step(Settings(jnp.float32(1)), X)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_check_knows_static_arguments() -> None:
     """A static argument of any type is one that retraces, unless it is among the paths."""
 

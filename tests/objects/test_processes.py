@@ -207,10 +207,11 @@ def test_listening_that_was_left_half_done() -> None:
 
 
 METHODS = {"os.fork": 20, "fork": 5, "forkserver": 2, "spawn": 1}
+AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in ("forkserver", "spawn")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["os.fork", "fork", *AT_NIGHT])
 def test_processes_under_load(method: str) -> None:
     """Children build and flatten while threads of the parent construct; none hangs."""
     if method not in ("os.fork", *multiprocessing.get_all_start_methods()) or (
