@@ -156,7 +156,8 @@ def dict_of(value: Any) -> dict[str, Any]:
     """Return the ``__dict__`` of an object, past any ``__getattribute__``; empty if it has none."""
     # Only its own `__getattribute__` finds the dict that a thread-local has in this thread. It
     # runs an `__init__`, if there is one, at the first access in a thread.
-    is_local = is_a(value, threading.local) and type(value).__init__ is object.__init__
+    cls = type(value)
+    is_local = issubclass(cls, threading.local) and cls.__init__ is object.__init__
     read = threading.local.__getattribute__ if is_local else object.__getattribute__
     try:
         own: Any = read(value, "__dict__")
@@ -167,11 +168,18 @@ def dict_of(value: Any) -> dict[str, Any]:
 
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
     """Return the slots of a class and its bases by name, as their instances have them."""
+    return _SLOTS.setdefault(kind, lambda: _find_slots(kind))
+
+
+_SLOTS: Final[ClassMap[dict[str, types.MemberDescriptorType]]] = ClassMap()
+
+
+def _find_slots(kind: type) -> dict[str, types.MemberDescriptorType]:
     found: dict[str, types.MemberDescriptorType] = {}
-    for base in kind.__mro__:
+    # A class written in C has such descriptors for its fields, and no `__slots__`.
+    for base in [each for each in kind.__mro__ if "__slots__" in vars(each)]:
         for name, raw in vars(base).items():
-            # A class written in C has such descriptors for its fields, and no `__slots__`.
-            if is_a(raw, types.MemberDescriptorType) and "__slots__" in vars(base):
+            if is_a(raw, types.MemberDescriptorType):
                 found.setdefault(name, raw)
     return found
 
@@ -192,7 +200,8 @@ def stored_attributes(value: Any) -> dict[str, Any]:
     found, kind = own_attributes(value), type(value)
     if is_a(value, dict) and dict_of(value) is value:
         return {}
-    return {name: item for name, item in found.items() if not _is_cached(kind, name)}
+    cached = _cached_names(kind)
+    return {name: item for name, item in found.items() if name not in cached} if cached else found
 
 
 def names_and_values(value: Any) -> list[Any]:
@@ -220,29 +229,32 @@ def attributes(value: Any) -> list[tuple[str, Any]]:
         for name in slot_names(base):
             if hasattr(value, name):
                 found.setdefault(name, getattr(value, name))
-    stated = [pair for pair in found.items() if not _is_cached(type(value), pair[0])]
+    cached = _cached_names(type(value))
+    stated = [pair for pair in found.items() if pair[0] not in cached]
     return sorted(stated, key=lambda pair: str(pair[0]))
 
 
-def _is_cached(kind: type, name: object) -> bool:
-    """Return whether a cached_property stores a name: that was there before it was asked for."""
-    if type(name) is not str:
-        return False
-    return is_a(in_class(kind, name), functools.cached_property) or name in _attrs_caches(kind)
+def _cached_names(kind: type) -> frozenset[str]:
+    """Return the names under which a class stores cached properties.
+
+    What is there was there before it was asked for. Attrs makes slots of them.
+    """
+    return _CACHED.setdefault(kind, lambda: _find_cached_names(kind))
 
 
-def _attrs_caches(kind: type) -> frozenset[str]:
-    """Return the names of cached properties that attrs has replaced by slots."""
-    return _ATTRS_CACHES.setdefault(kind, lambda: _find_attrs_caches(kind))
+_CACHED: Final[ClassMap[frozenset[str]]] = ClassMap()
 
 
-_ATTRS_CACHES: Final[ClassMap[frozenset[str]]] = ClassMap()
-
-
-def _find_attrs_caches(kind: type) -> frozenset[str]:
+def _find_cached_names(kind: type) -> frozenset[str]:
+    members: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        members.update(vars(base))
+    cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
-    own = [each for each in getters if _code_file(each).startswith(_ATTRS)]
-    return frozenset(name for each in own for name in each.__globals__.get("cached_properties", ()))
+    for each in getters:
+        if _code_file(each).startswith(_ATTRS):
+            cached.update(each.__globals__.get("cached_properties", ()))
+    return frozenset(cached)
 
 
 def attributes_flat(value: Any) -> tuple[Any, ...]:

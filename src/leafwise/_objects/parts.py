@@ -323,10 +323,8 @@ _BUILTIN: Final = Kind(
 
 def _own(value: Any) -> list[tuple[str, Any]]:
     """Return what a value stores in attributes, in the order of their names."""
-    stored = stored_attributes(value).items()
-    return sorted(
-        (pair for pair in stored if pair[0] not in _UNSEEN), key=lambda pair: str(pair[0])
-    )
+    stored = [pair for pair in stored_attributes(value).items() if pair[0] not in _UNSEEN]
+    return sorted(stored, key=lambda pair: str(pair[0])) if len(stored) > 1 else stored
 
 
 _UNSEEN: Final = frozenset({"_attrs_cached_hash", "__leafwise_key__"})
