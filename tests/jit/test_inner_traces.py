@@ -12,6 +12,8 @@ import pytest
 
 import leafwise as lw
 
+pytestmark = pytest.mark.slow  # all of them together: each compiles
+
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
 rate = 1.0

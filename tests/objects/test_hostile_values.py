@@ -19,6 +19,7 @@ from .hostile import LONG, VALUES, WRAPS, Proxy, nested
 
 pytestmark = [
     pytest.mark.hazard,
+    pytest.mark.slow,  # all of them together
     # Memory may be collected where no stack is left, and what runs then cannot raise.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
