@@ -102,12 +102,13 @@ def _by_parts(self: Fingerprinter, value: Any) -> Fingerprinted:
     if isinstance(value, str | bytes | bytearray):
         self.check_size(len(value), MOST_BYTES)
     self.enter()
-    content, items = kind.content(value), list(kind.values(value))
+    content, found = kind.read(value)
+    items = [each.value for each in found]
     if kind.name == "plain" and not items:
         return Fingerprinted((*_class_form(cls), *content))
     parts = self.fingerprint_all(items)
     # Of a key there is nothing to say but which it is.
-    steps = tuple("" if step.startswith(" key ") else step for step in kind.steps(value))
+    steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
     form = Form((*_class_form(cls), *content), steps, tuple(part.form for part in parts))
     inside = parts_check(value, items, parts, kind.values)
     if cls in _OF_PARTS_ALONE:

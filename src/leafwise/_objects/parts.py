@@ -58,6 +58,8 @@ class Kind:
         make: Returns a value like a given one, but of other parts; None if there is no way.
         is_ordered: Whether the order of the parts counts. Where it does not, the content begins
             with the number of the parts of which that is true: attributes may follow.
+        attributes: Where the content ends with names of attributes, and the parts with their
+            values: the kind of the rest, and what returns both. It takes time, so `read` asks once.
     """
 
     name: str
@@ -66,10 +68,21 @@ class Kind:
     steps: Callable[[Any], Sequence[str]] = _nothing
     make: Make | None = None
     is_ordered: bool = True
+    attributes: "tuple[Kind, Callable[[Any], Sequence[tuple[str, Any]]]] | None" = None
+
+    def read(self, value: Any) -> "tuple[Content, list[Part]]":
+        """Return the content of a value, and its parts, each with the way to it."""
+        if self.attributes is None:
+            return self.content(value), list(map(Part, self.steps(value), self.values(value)))
+        rest, pairs = self.attributes
+        content, parts = rest.read(value)
+        own = pairs(value)
+        names = [name for name, _ in own]
+        return (*content, *names), [*parts, *(Part(f".{name}", item) for name, item in own)]
 
     def parts(self, value: Any) -> "list[Part]":
         """Return the parts of a value, each with the way to it."""
-        return list(map(Part, self.steps(value), self.values(value)))
+        return self.read(value)[1]
 
 
 class Part(NamedTuple):
@@ -255,7 +268,8 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 def _attribute_parts(name: str, *names: str, make: Make | None = None) -> Kind:
     """Return a kind whose parts are some attributes."""
     read = _attributes(*names)
-    return Kind(name, values=read, steps=lambda _: [f".{each}" for each in names], make=make)
+    steps = [f".{each}" for each in names]
+    return Kind(name, values=read, steps=lambda _: steps, make=make)
 
 
 def _partial_steps(value: Any) -> list[str]:
@@ -368,6 +382,7 @@ def _with_attributes(
         lambda value: [*base.steps(value), *(f".{name}" for name, _ in pairs(value))],
         make if base.make is not None else None,
         base.is_ordered,
+        (base, pairs),
     )
 
 

@@ -257,10 +257,7 @@ def _read_tuple(canon: Canonicaliser, value: tuple[Any, ...], path: str) -> None
 def read_parts(canon: Canonicaliser, value: Any, path: str) -> None:
     """Add the form of a value by what it consists of."""
     kind = kind_of(value)
-    content, parts = (
-        kind.content(value),
-        list(zip(kind.steps(value), kind.values(value), strict=True)),
-    )
+    content, parts = kind.read(value)
     members = 0 if kind.is_ordered else content[0]
     canon.push(id(type(value)), content)
     if members:  # a multiset, since two NaNs of the same bits can both be members of a set

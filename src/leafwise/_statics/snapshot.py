@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from leafwise._objects.attributes import attributes, compares_by_identity
 from leafwise._objects.classes import module_of
-from leafwise._objects.parts import Kind, kind_of
+from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import ById
 from leafwise._objects.text import Verbatim, shorten
 from leafwise._statics.findings import field_of
@@ -72,8 +72,9 @@ class Snapshot:
                 self.entries[where] = Entry(ById(item), item)
             else:
                 self._entered[id(item)] = item
-                self.entries[where] = _entry(item, kind)
-                pending.extend((where + step, part) for step, part in kind.parts(item))
+                content, parts = kind.read(item)
+                self.entries[where] = _entry(item, kind, content, parts)
+                pending.extend((where + step, part) for step, part in parts)
 
     def change_since(
         self, before: "Snapshot", passed: Container[str] = ()
@@ -107,17 +108,17 @@ def _identity(value: Any) -> object:
     return _token(value, kind) if _is_plain(value, kind) else ById(value)
 
 
-def _entry(value: Any, kind: Kind) -> Entry:
+def _entry(value: Any, kind: Kind, content: tuple[Any, ...], parts: list[Part]) -> Entry:
     """Return what an object is, apart from its parts."""
-    token = _token(value, kind)
+    token = type(value), content
     if kind.name in ("set", "frozenset"):
-        members = Counter(map(_identity, kind.values(value)))
+        members = Counter(_identity(part) for _, part in parts)
         return Entry((token, frozenset(members.items())), _text(value))
     if kind.name in ("dict", "mapping"):
-        keys = kind.values(value)[: kind.content(value)[0]]
-        return Entry((token, tuple(map(_identity, keys))), tuple(keys))
+        keys = tuple([part for _, part in parts[: content[0]]])
+        return Entry((token, tuple(map(_identity, keys))), keys)
     if kind.name in ("list", "tuple", "deque"):
-        return Entry(token, Verbatim(f"{kind.content(value)[0]} items"))
+        return Entry(token, Verbatim(f"{content[0]} items"))
     if kind.name == "object" and not compares_by_identity(type(value)):
         # It may fill caches; an object without an == of its own may not grow at all.
         return Entry(type(value), value)

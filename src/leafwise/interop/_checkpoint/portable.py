@@ -136,8 +136,8 @@ class PortableReader:
     def _parts(self, value: Any, path: str) -> Json:
         """Return the JSON of what consists of parts: its class, and what there is of the rest."""
         kind = kind_of(value)
-        parts = kind.parts(value)
-        content = list(kind.content(value))
+        found, parts = kind.read(value)
+        content = list(found)
         made: dict[str, Json] = {"class": _class_of(value)}
         count = content.pop(0) if kind.name in _COUNTED or not kind.is_ordered else 0
         if kind.name in {"dict", "mapping"}:
