@@ -6,7 +6,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from enum import Enum, StrEnum
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
@@ -18,10 +18,9 @@ from leafwise._objects.attributes import (
     has_hidden_state,
     hides,
     is_tree,
-    own_attributes,
 )
 from leafwise._objects.code import is_installed_module
-from leafwise._objects.text import shorten
+from leafwise._objects.parts import kind_of
 from leafwise._trees.nodes import open_node
 
 _MOST_PARTS: Final = 20_000
@@ -162,19 +161,15 @@ class Contents:
 
     def _parts(self, value: Any) -> Iterator[tuple[str, Any, bool]]:
         """Yield what is in a value: the step that leads there, and whether it is static."""
-        if isinstance(value, functools.partial):
-            yield ".func", value.func, False
-            yield from ((f".args[{index}]", each, False) for index, each in enumerate(value.args))
-            yield from ((f".keywords[{k!r}]", each, False) for k, each in value.keywords.items())
-            return
         node = _node(value)
         if node is not None:
             yield from ((step, each, False) for step, each in zip(*node[0], strict=False))
             yield from ((step, each, True) for step, each in zip(*node[1], strict=False))
             return
-        yield from ((step, each, False) for step, each in _items(value))
-        yield from ((f".{name}", each, False) for name, each in own_attributes(value).items())
-        kind = type(value)
+        kind: Any = type(value)
+        for step, each in kind_of(value).parts(value):
+            if not step.startswith(_OF_CODE):  # what it reads are captures of their own
+                yield step, each, step.startswith(" key ")
         if has_hidden_state(kind) and compares_by_identity(kind):
             self.is_complete = False
 
@@ -202,21 +197,7 @@ def _node(value: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]] | None:
     return (node.steps, children), (node.names, node.values)
 
 
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the items of a builtin container, also of one that JAX could not flatten."""
-    # Not by the methods of a subclass, which are the user's.
-    if isinstance(value, dict | types.MappingProxyType):
-        pairs = dict.items(value) if isinstance(value, dict) else value.items()
-        yield from ((f"[{shorten(key, 40)}]", each) for key, each in pairs)
-        return
-    for base in (list, tuple, collections.deque, set, frozenset):
-        if isinstance(value, base):
-            items = cast("Any", base).__iter__(value)
-            is_set = base in (set, frozenset)
-            yield from (("{...}" if is_set else f"[{n}]", each) for n, each in enumerate(items))
-            return
-
-
+_OF_CODE: Final = (".__closure__", ".__defaults__", ".__kwdefaults__", ".__func__", ".__self__")
 _BUILTIN: Final = frozenset({dict, list, tuple, set, frozenset, collections.deque})
 
 
