@@ -244,14 +244,22 @@ def own_bases(cls: type) -> list[type]:
 
 def is_importable(value: Any) -> bool:
     """Return whether the name of a function or class leads to it."""
+    module, name = names_of(value)
     try:
-        module = getattr(value, "__module__", None)
-        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-        if not (isinstance(module, str) and isinstance(name, str)):
-            return False
-        return find_by_name(module, name) is value
+        return bool(name) and find_by_name(module, name) is value
     except Exception:  # noqa: BLE001  # a `__getattr__` of the user's may raise anything
         return False
+
+
+def names_of(value: Any) -> tuple[str, str]:
+    """Return the names that an object says its module and itself have; empty if it does not."""
+    try:
+        # The ufuncs of NumPy 2.0 name no module.
+        module: Any = getattr(value, "__module__", type(value).__module__)
+        name: Any = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    except Exception:  # noqa: BLE001  # whatever a `__getattr__` of the user's raises
+        return "", ""
+    return (module, name) if isinstance(module, str) and isinstance(name, str) else ("", "")
 
 
 def find_by_name(module: str, name: str) -> Any:

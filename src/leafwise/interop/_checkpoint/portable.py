@@ -26,7 +26,7 @@ import numpy as np
 
 from leafwise._classes.spec import REDEFINED
 from leafwise._objects.attributes import compares_by_identity, has_generated_eq, record_fields
-from leafwise._objects.code import find_by_name
+from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import Part, kind_of
@@ -64,19 +64,9 @@ def class_name(cls: type) -> str:
 
 def name_of(value: Any) -> str | None:
     """Return the ``module:qualname`` that leads to a function or class, or None."""
-    module, name = _names(value)
+    module, name = names_of(value)
     homes = (*_HOMES.get(module.partition(".")[0], ()), module)
     return next((f"{home}:{name}" for home in homes if find_by_name(home, name) is value), None)
-
-
-def _names(value: Any) -> tuple[str, str]:
-    """Return the names that an object says its module and itself have; empty if it does not."""
-    try:
-        module: Any = getattr(value, "__module__", None)
-        name: Any = getattr(value, "__qualname__", getattr(value, "__name__", None))
-    except Exception:  # noqa: BLE001  # whatever a `__getattr__` of the user's raises
-        return "", ""
-    return (module, name) if isinstance(module, str) and isinstance(name, str) else ("", "")
 
 
 class PortableReader:
@@ -241,7 +231,7 @@ class PortableReader:
     def _opaque(self, value: Any, path: str) -> Json:
         """Note that a value has no description; return its type."""
         self.opaque.append((path, got(value)))
-        module, name = _names(value)
+        module, name = names_of(value)
         named = {"name": f"{module}:{name}"} if name else {}
         return {"opaque": class_name(type(value))} | named
 
