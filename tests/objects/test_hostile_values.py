@@ -15,7 +15,7 @@ import leafwise as lw
 from leafwise._objects.classes import is_a
 from leafwise._objects.text import got
 
-from .hostile import LONG, VALUES, WRAPS, Proxy, nested
+from .hostile import LONG, VALUES, WRAPS, Box, Proxy, nested
 
 pytestmark = [
     pytest.mark.hazard,
@@ -146,6 +146,23 @@ def test_a_leaf(name: str) -> None:
         assert isinstance(error, lw.errors.TreeError)
         assert str(error).startswith("Plain.x")
         assert "nested too deeply" in str(error)
+
+
+@pytest.mark.parametrize("name", [name for name in VALUES if not name.endswith("2000 deep")])
+def test_a_captured_value(name: str) -> None:
+    """A function that reads it can be looked at, hoisted and jitted, whatever it is."""
+    value, weight = VALUES[name](), jnp.ones(2)
+    for held in (value, [value], {"a": value}, Box(value)):
+
+        def scaled(x: Any, of: Any = held) -> Any:
+            return [held, of] and x * weight  # noqa: B023
+
+        assert {"weight", "held"} <= {each.name for each in lw.captures(scaled)}
+        hoisted, captured = lw.hoist(scaled)
+        assert hoisted({**captured, "weight": jnp.zeros(2)}, 1.0).tolist() == [0, 0]
+        jitted = lw.jit(scaled, stale="retrace")
+        assert jitted(1.0).tolist() == jitted(1.0).tolist() == [1, 1]
+        assert len(jitted.traces) == 1
 
 
 @pytest.mark.parametrize("wrap", WRAPS)

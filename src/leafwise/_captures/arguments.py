@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._objects.attributes import is_installed
 from leafwise._objects.bytecode import parameters
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import function_in
 from leafwise._objects.methods import InheritedMethod, Method
 
@@ -92,8 +93,8 @@ def identity(given: Argument) -> Any:
 
 def passed_to(member: Any, call: Call | None) -> tuple[Any, Any]:
     """Return the arguments of a method; none if what a class has is not a function as it is."""
-    raw = function_in(member) if isinstance(member, classmethod | staticmethod) else member
-    is_plain = isinstance(raw, types.FunctionType) and not is_installed(raw)
-    if call is None or not (is_plain or isinstance(raw, Method | InheritedMethod)):
+    raw = function_in(member) if is_a(member, classmethod | staticmethod) else member
+    is_plain = is_a(raw, types.FunctionType) and not is_installed(raw)
+    if call is None or not (is_plain or is_a(raw, Method | InheritedMethod)):
         return (), ()
     return call.follow()

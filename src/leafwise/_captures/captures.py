@@ -22,6 +22,7 @@ from leafwise._display import captures_table
 from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
@@ -93,13 +94,13 @@ class Capture:
 def _summary(value: Any) -> str:
     if hides(value):
         return f"<{type(value).__name__}>"
-    if isinstance(value, jax.Array | np.ndarray):
+    if is_a(value, jax.Array | np.ndarray):
         return describe_array(value)
     if type(value) in _CONTAINERS:
         return f"{type(value).__name__} of {count(len(value), 'item')}"
     if is_data(value):
-        return shorten(value, 40) if isinstance(value, str) else describe(value, _SHORT)[:60]
-    kind, is_named = type(value).__name__, callable(value) or isinstance(value, types.ModuleType)
+        return shorten(value, 40) if is_a(value, str) else describe(value, _SHORT)[:60]
+    kind, is_named = type(value).__name__, callable(value) or is_a(value, types.ModuleType)
     name = name_of(value) if is_named else kind
     return f"<{kind}>" if name == kind else f"<{kind} {name}>"
 

@@ -23,6 +23,7 @@ from leafwise._captures.fingerprint_kinds import fingerprint, int_as_float, name
 from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
 from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._objects.attributes import is_tree
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
@@ -129,7 +130,7 @@ def _read(binding: Binding) -> Any:
 
 def keywords_of(place: CapturedPlace) -> dict[str, Any] | None:
     """Return the dict where a place starts, if that is a keyword of a partial."""
-    if place.holder is not BoundIn.PARTIAL or not isinstance(place.owner, functools.partial):
+    if place.holder is not BoundIn.PARTIAL or not is_a(place.owner, functools.partial):
         return None
     keywords: dict[str, Any] = place.owner.keywords
     return keywords if place.key[-1] in keywords else None
@@ -139,7 +140,7 @@ def _key(binding: Binding, others: Fingerprint) -> Key:
     """Return a key that finds the capture in a later fingerprint, also of a redefined function."""
     function = binding.function
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    if isinstance(function, types.FunctionType):
+    if is_a(function, types.FunctionType):
         name = function.__code__.co_qualname
     number = 0
     while (key := (name, binding.name, str(binding.holder), number)) in others:
@@ -171,13 +172,13 @@ def _is_written_in_place(binding: Binding) -> bool:
     owner, place = binding.place.owner, binding.place
     if place.holder is not BoundIn.CLOSURE or place.steps:
         return False
-    return isinstance(owner, types.FunctionType) and place.variable in names_written(owner.__code__)
+    return is_a(owner, types.FunctionType) and place.variable in names_written(owner.__code__)
 
 
 def describe_value(value: Any) -> str:
     """Return a value for a message."""
     try:
-        if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, Tracer):
+        if is_a(value, np.ndarray | jax.Array) and not is_a(value, Tracer):
             return _describe_array_value(value)
         return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)
     except Exception:  # noqa: BLE001  # the user's own code
@@ -188,7 +189,7 @@ def _describe_array_value(value: Any) -> str:
     kind = describe_array(value)
     if value.size > _SHOWN or jnp.issubdtype(value.dtype, jax.dtypes.extended):
         return kind
-    if isinstance(value, jax.Array):
+    if is_a(value, jax.Array):
         found: Any = value
         if not (found.is_fully_addressable and found.is_ready()):
             return kind

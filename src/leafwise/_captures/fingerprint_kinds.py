@@ -44,6 +44,7 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import facts_of, function_in, is_installed_module
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
@@ -77,10 +78,10 @@ def _around(value: Any) -> tuple[list[Any], Any]:
     around: list[Any] = []
     for _ in range(_DEEPEST if callable(value) else 0):
         kind = type(value)
-        if isinstance(value, functools.partial) and not isinstance(value, BoundMethod):
+        if is_a(value, functools.partial) and not is_a(value, BoundMethod):
             around.append((_class_form(kind), len(value.args), *value.keywords))
             value = value.func
-        elif isinstance(value, types.MethodType | BoundMethod):
+        elif is_a(value, types.MethodType | BoundMethod):
             around.append(_class_form(kind))
             value = value.__func__
         elif kind is not types.FunctionType and (inner := wrapped_by(value)) is not None:
@@ -99,7 +100,7 @@ def _by_parts(self: Fingerprinter, value: Any) -> Fingerprinted:
     cls, kind = type(value), kind_of(value)
     if kind.name in _SIZED:
         self.check_size(len(value), MOST_ITEMS)
-    if isinstance(value, str | bytes | bytearray):
+    if is_a(value, str | bytes | bytearray):
         self.check_size(len(value), MOST_BYTES)
     self.enter()
     content, found = kind.read(value)
@@ -245,7 +246,7 @@ def _method(self: Fingerprinter, value: Any) -> Fingerprinted:
 
 def _builtin(self: Fingerprinter, value: Any) -> Fingerprinted:
     owner, name, kind = value.__self__, value.__name__, type(value)
-    if owner is None or isinstance(owner, types.ModuleType | type):
+    if owner is None or is_a(owner, types.ModuleType | type):
         return Fingerprinted(
             (kind, getattr(value, "__module__", None), value.__qualname__), identity_check(value)
         )

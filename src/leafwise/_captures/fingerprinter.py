@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from leafwise._objects.classes import is_a
+
 MOST_BYTES: Final = 1 << 10
 """A NumPy array, or a text, of more bytes than these is large."""
 
@@ -97,7 +99,7 @@ class Fingerprinter:
             return Fingerprinted(("again", self._met[id(value)][0]), identity_check(value))
         self._met[id(value)] = len(self._met), value  # so that the id is not used again
         try:
-            of_kind = next(each for kinds, each in self._kinds if isinstance(value, kinds))
+            of_kind = next(each for kinds, each in self._kinds if is_a(value, kinds))
             return of_kind(self, value)
         except TooLarge:
             return _by_identity(value, is_cut=True)

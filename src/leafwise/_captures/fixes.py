@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from leafwise._objects.attributes import compares_by_identity, hides, is_callable
+from leafwise._objects.classes import is_a
 from leafwise._objects.stand_ins import MISSING
 
 
@@ -52,7 +53,7 @@ def fix_of(value: Any) -> Fix:
 
 
 def _way_of(value: Any) -> Way:
-    if isinstance(value, bool | str | bytes | Enum) or value is None:
+    if is_a(value, bool | str | bytes | Enum) or value is None:
         return Way.STATIC
     leaves = jax.tree.leaves(value)
     is_leaf = len(leaves) == 1 and leaves[0] is value

@@ -25,6 +25,7 @@ from leafwise._captures.rebuild import (
 )
 from leafwise._captures.waiting_methods import names_in
 from leafwise._objects.attributes import in_class, is_installed
+from leafwise._objects.classes import is_a
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree
@@ -114,7 +115,7 @@ def _fixed_at(binding: Binding, walk: HoistWalk, read: HoistWalk) -> Iterator[tu
         read: The walk over what its code is known to read.
     """
     value = binding.read()
-    if isinstance(value, types.MethodType) or binding.place.is_member:  # it has bindings itself
+    if is_a(value, types.MethodType) or binding.place.is_member:  # it has bindings itself
         return
     slots = slots_below(read.visit(value, Path(binding.name, "")))
     reason = (walk.obstacle(binding.place) or _kept_by(binding, walk)) if slots else ""
@@ -140,7 +141,7 @@ def _read_by(fn: Callable[..., Any], done: set[tuple[int, int]]) -> Iterator[Bin
 def _stored_by(place: CapturedPlace) -> types.MethodType | None:
     for holder, step, _ in place.way():
         member = in_class(type(holder), step) if isinstance(step, str) else None
-        if isinstance(member, functools.cached_property):
+        if is_a(member, functools.cached_property):
             return types.MethodType(member.func, holder)
     return None
 
@@ -156,7 +157,7 @@ def _kept_by(binding: Binding, walk: HoistWalk) -> str:
 
 def _has_variable(function: Any, place: CapturedPlace) -> bool:
     """Return whether a function has the variable of a place, and is not given what is there."""
-    if not isinstance(function, types.FunctionType) or is_installed(function):
+    if not is_a(function, types.FunctionType) or is_installed(function):
         return False
     if place.holder is BoundIn.GLOBAL:
         names = names_in(function.__code__)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
 
 
@@ -33,8 +34,8 @@ class Path:
 
 def is_array(value: Any) -> bool:
     """Return whether a value is an array that JAX takes as an argument."""
-    if not isinstance(value, np.ndarray):
-        return isinstance(value, jax.Array) and not isinstance(value, _REF)
+    if not is_a(value, np.ndarray):
+        return is_a(value, jax.Array) and not is_a(value, _REF)
     try:
         jax.typeof(value)
     except Exception:  # noqa: BLE001  # text, objects, masked arrays: each is refused in its way
@@ -44,12 +45,12 @@ def is_array(value: Any) -> bool:
 
 def is_number(value: Any) -> bool:
     """Return whether a value is a number that Python code seldom branches on."""
-    return isinstance(value, float | complex | np.inexact)
+    return is_a(value, float | complex | np.inexact)
 
 
 def is_open(value: Any) -> bool:
     """Return whether all code that knows an object's attributes is the user's own."""
-    kinds: Any = () if isinstance(value, types.ModuleType) else type(value).__mro__[:-1]
+    kinds: Any = () if is_a(value, types.ModuleType) else type(value).__mro__[:-1]
     return not any(is_installed_module(kind.__module__) for kind in kinds)
 
 

@@ -41,6 +41,7 @@ from leafwise._captures.waiting_methods import names_in
 from leafwise._jax.compat import jit_options
 from leafwise._objects.attributes import attributes, in_class, is_tree, own_attributes
 from leafwise._objects.bytecode import Chain, chains_of
+from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.code import (
     contents,
     facts_of,
@@ -123,15 +124,18 @@ class HoistWalk:
             path: Where it is.
             own: Whether the user's own code holds it, so that numbers are of interest.
         """
-        if self._is_capture(value, own=own):
-            slot, fresh = self._slot(value, path)
-            if fresh:
-                self.name(path, slot)
-            return slot
-        if id(value) not in self._known:
-            self._known[id(value)] = value, None
-            self._look(value, path, own=own)
-            self._members(value)
+        try:
+            if self._is_capture(value, own=own):
+                slot, fresh = self._slot(value, path)
+                if fresh:
+                    self.name(path, slot)
+                return slot
+            if id(value) not in self._known:
+                self._known[id(value)] = value, None
+                self._look(value, path, own=own)
+                self._members(value)
+        except Exception as error:  # noqa: BLE001  # code of the user's, which may raise anything
+            self._add(value, Fixed(value, f"reading it raises {type(error).__name__}: {error}"))
         return self._known[id(value)][1]
 
     def _is_capture(self, value: Any, *, own: bool) -> bool:
@@ -177,25 +181,25 @@ class HoistWalk:
             self.of_objects.update(self.slots[count:])
 
     def _look(self, value: Any, path: Path, *, own: bool) -> None:
-        if isinstance(value, type):  # only its members matter, whatever they look like
+        if is_a(value, type):  # only its members matter, whatever they look like
             return
         for kinds, look in self._looks:
-            if isinstance(value, kinds):
+            if is_a(value, kinds):
                 look(value, path)
                 return
         if _is_jitted(value):
             self._jitted(value, path)
             return
-        if type(value) in PLAIN or isinstance(value, CLOSED_TYPES):
+        if type(value) in PLAIN or is_a(value, CLOSED_TYPES):
             return
-        if isinstance(value, np.ndarray) and value.dtype == object:
+        if is_a(value, np.ndarray) and value.dtype == object:
             self._container(value, path)
             return
         if not jax.tree_util.all_leaves([value]):
             self._tree(value, path, own=own)
-        elif isinstance(value, Mapping | list | tuple | AbstractSet | deque):
+        elif is_a(value, Mapping | list | tuple | AbstractSet | deque):
             self._container(value, path)
-        elif callable(value) or type(value).__module__.partition(".")[0] not in CLOSED:
+        elif callable(value) or module_of(type(value)).partition(".")[0] not in CLOSED:
             self._object(value, path, own=own)
 
     def _function(self, fun: types.FunctionType, path: Path) -> None:
@@ -250,21 +254,21 @@ class HoistWalk:
     ) -> None:
         """Put what a variable holds, or what the code takes of it: of a module, or a class."""
         for place, name in enumerate(chain[1:], 1):
-            if not isinstance(value, types.ModuleType) or is_installed_module(value.__name__):
+            if not is_a(value, types.ModuleType) or is_installed_module(value.__name__):
                 break
             module = self._modules.setdefault(id(value), ObjectPart(value))
             part.inside[key] = module
             part, key, value = module, name, vars(value).get(name)
-            if isinstance(value, type) and place + 1 < len(chain):
+            if is_a(value, type) and place + 1 < len(chain):
                 break
         else:
             place = len(chain)
-        if isinstance(value, enum.EnumMeta) and place < len(chain):  # only one member is read
+        if is_a(value, enum.EnumMeta) and place < len(chain):  # only one member is read
             named = part.inside[key] = Fixed(value, "")
             self._instance_of(value, named)
         else:
             self._put(part, key, value, path.of(".".join(chain[:place])), own=own)
-        if isinstance(value, type) and place < len(chain):
+        if is_a(value, type) and place < len(chain):
             member = function_in(inspect.getattr_static(value, chain[place], None))
             if not is_installed_module(value.__module__):
                 self._member(value, chain[place], member)
@@ -321,7 +325,7 @@ class HoistWalk:
         try:
             found: tuple[Any, Any] = jax.tree_util.tree_flatten_with_path(value)
         except Exception:  # noqa: BLE001  # keys that do not sort, or a flatten of the user's own
-            is_container = isinstance(value, Mapping | list | tuple | AbstractSet | deque)
+            is_container = is_a(value, Mapping | list | tuple | AbstractSet | deque)
             (self._container if is_container else self._object)(value, path)
             return
         pairs, treedef = found
@@ -364,7 +368,7 @@ class HoistWalk:
     def _container(self, value: Any, path: Path) -> None:
         kind = type(value).__name__
         part = self._add(value, Fixed(value, f"it is inside a {kind}, which JAX sees no parts of"))
-        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        pairs = value.items() if is_a(value, Mapping) else enumerate(value)
         for key, item in pairs:
             self._put(part, key, item, path.of(f"{path}[{key!r}]"))
 
@@ -377,13 +381,13 @@ class HoistWalk:
 
     def _members(self, value: Any) -> None:
         """Note that what the class of a value has may be read, and what a class itself has."""
-        cls = value if isinstance(value, type) else type(value)
+        cls = value if is_a(value, type) else type(value)
         if not own_bases(cls):
             return
         found = self._known[id(value)][1]
         part = found if isinstance(found, Part) else self._add(value, Fixed(value, ""))
         self._instance_of(cls, part)
-        if isinstance(value, enum.EnumMeta):  # no code need name its members
+        if is_a(value, enum.EnumMeta):  # no code need name its members
             for name, member in cast("Any", value).__members__.items():
                 self._put(part, name, member, Path(f"{cls.__name__}.{name}", cls.__name__))
 
@@ -420,7 +424,7 @@ class HoistWalk:
             for cls, name, member in todo:
                 done.add((cls, name))
                 value = function_in(member)
-                if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+                if not is_a(value, types.MemberDescriptorType | types.GetSetDescriptorType):
                     self._member(cls, name, value)
 
     def has(self, value: Any) -> bool:

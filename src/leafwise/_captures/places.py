@@ -16,9 +16,11 @@ import jax
 import numpy as np
 
 from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import contents
 from leafwise._objects.reads import Asked, Const, Item, Read, Step, Usage
 from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import shorten
 
 
 class BoundIn(StrEnum):
@@ -96,7 +98,7 @@ class CapturedPlace:
 
 
 def _format_step(step: Step) -> str:
-    return f"[{step.key!r}]" if isinstance(step, Item) else f".{step}"
+    return f"[{shorten(step.key, 200)}]" if isinstance(step, Item) else f".{step}"
 
 
 _INDEXED: Final = (
@@ -109,7 +111,7 @@ def item_of(value: Any, key: Any) -> Any:
     """Return an item of a builtin container; `MISSING` if there is none."""
     if type(value) not in _INDEXED:
         return MISSING
-    if isinstance(value, dict):
+    if is_a(value, dict):
         return value.get(key, MISSING)
     return value[key] if isinstance(key, int) and -len(value) <= key < len(value) else MISSING
 
@@ -251,7 +253,7 @@ def step_into(value: Any, step: Step) -> Member:
         if found is MISSING:  # the code may catch the error, or a factory make the item
             return _UNBOUND if type(value) in _INDEXED else _WHOLE
         return Member(MemberKind.VALUE, found)
-    if isinstance(value, Enum) and step == "value" and "_value_" in vars(value):
+    if is_a(value, Enum) and step == "value" and "_value_" in vars(value):
         return Member(MemberKind.VALUE, vars(value)["_value_"])
     if is_data(value):
         return _WHOLE
@@ -262,9 +264,9 @@ def step_into(value: Any, step: Step) -> Member:
 
 def _answers_itself(value: Any) -> bool:
     """Return whether a module or a class may have attributes that it does not show."""
-    if isinstance(value, types.ModuleType):
+    if is_a(value, types.ModuleType):
         return "__getattr__" in vars(value) or type(value) is not types.ModuleType
-    return isinstance(value, type) and type(value) is not type
+    return is_a(value, type) and type(value) is not type
 
 
 _MUTABLE: Final = (list, dict, set, bytearray, collections.deque)
@@ -305,8 +307,8 @@ def in_package(
     value: Any = module
     ahead = place
     for step in steps:
-        if not isinstance(step, str) or not isinstance(value, types.ModuleType):
+        if not isinstance(step, str) or not is_a(value, types.ModuleType):
             break
         value, ahead = vars(value).get(step, MISSING), ahead.then(step)
-    plain = isinstance(value, int | float | complex | np.ndarray | np.generic | jax.Array)
+    plain = is_a(value, int | float | complex | np.ndarray | np.generic | jax.Array)
     return (ahead, value) if plain else (place, module)

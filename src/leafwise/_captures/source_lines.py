@@ -14,6 +14,7 @@ from leafwise._captures.bindings import Binding
 from leafwise._captures.places import BoundIn
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import short_file
+from leafwise._objects.classes import is_a
 
 _PACKAGES: Final = ("site-packages", "dist-packages")
 
@@ -87,7 +88,7 @@ class SourceLines:
             return name_of(owner), 0
         code = _code_of(owner)
         if code is None:
-            return (owner if isinstance(owner, type) else type(owner)).__name__, 0
+            return (owner if is_a(owner, type) else type(owner)).__name__, 0
         if binding.holder is BoundIn.DEFAULT:
             return f"{name_of(owner)}, {file_name(code.co_filename)}", code.co_firstlineno
         around = code.co_qualname.split(".<locals>.")[:-1] or [code.co_name]

@@ -19,6 +19,7 @@ from leafwise._objects.attributes import (
     hides,
     is_tree,
 )
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.parts import kind_of
 from leafwise._trees.nodes import open_node
@@ -69,20 +70,20 @@ class LeafTreatments:
         """Return how a leaf is treated; None for what has parts of its own."""
         if hides(value):
             return Treatment.STATIC
-        if isinstance(value, types.ModuleType):
+        if is_a(value, types.ModuleType):
             return Treatment.MODULE
-        if isinstance(value, _REF):
+        if is_a(value, _REF):
             return Treatment.CONSTANT
-        if isinstance(value, _NUMBERS):
+        if is_a(value, _NUMBERS):
             return self._of_number(value)
-        if isinstance(value, _PLAIN):
+        if is_a(value, _PLAIN):
             return Treatment.STATIC
         is_code = callable(value) and is_installed_module(type(value).__module__)
-        is_code = is_code and not isinstance(value, functools.partial)
+        is_code = is_code and not is_a(value, functools.partial)
         return Treatment.FUNCTION if is_code and not is_tree(value) else None
 
     def _of_number(self, value: Any) -> Treatment:
-        fits = not isinstance(value, int) or -_INT32 <= value < _INT32 or value
+        fits = not is_a(value, int) or -_INT32 <= value < _INT32 or value
         dtype = getattr(value, "dtype", None)
         kind = type(value), fits, dtype, getattr(value, "ndim", 0) == 0
         if kind not in self._known:
@@ -92,7 +93,7 @@ class LeafTreatments:
 
 def _ask_jax(value: Any) -> Treatment:
     """Return what JAX makes of a number or an array that a function closes over."""
-    if isinstance(value, jax.Array) and not isinstance(value, Tracer) and value.is_deleted():
+    if is_a(value, jax.Array) and not is_a(value, Tracer) and value.is_deleted():
         return Treatment.CONSTANT
     try:
         with ignore_events(), warnings.catch_warnings():
@@ -152,9 +153,10 @@ class Contents:
         if hides(value):
             self.is_complete = False
             return
-        if isinstance(value, jax.Array | np.ndarray | _REF):
+        is_ref = is_a(value, _REF)
+        if is_ref or is_a(value, jax.Array | np.ndarray):
             self.arrays[id(value)] = _bytes_of(value)
-        if isinstance(value, _REF) or (isinstance(value, np.ndarray) and value.dtype.hasobject):
+        if is_ref or (is_a(value, np.ndarray) and value.dtype.hasobject):
             self.is_complete = False
         if treatment is not Treatment.STATIC and not static:
             self.leaves.append(CapturedLeaf(path, treatment))
@@ -167,7 +169,12 @@ class Contents:
             yield from ((step, each, True) for step, each in zip(*node[1], strict=False))
             return
         kind: Any = type(value)
-        for step, each in kind_of(value).parts(value):
+        try:
+            parts = kind_of(value).parts(value)
+        except Exception:  # noqa: BLE001  # of a mapping of the user's, which may raise anything
+            self.is_complete = False
+            return
+        for step, each in parts:
             if not step.startswith(_OF_CODE):  # what it reads are captures of their own
                 yield step, each, step.startswith(" key ")
         if has_hidden_state(kind) and compares_by_identity(kind):

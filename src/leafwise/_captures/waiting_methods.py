@@ -6,6 +6,7 @@ from typing import Final, Generic, TypeVar
 
 from leafwise._objects.attributes import functions_behind, in_class
 from leafwise._objects.bytecode import reads_of
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module, own_bases
 from leafwise._objects.reads import Usage
 
@@ -49,7 +50,7 @@ def is_class_value(cls: type, name: str) -> bool:
     bases = own_bases(cls)
     value = in_class(cls, name)
     is_own = any(name in vars(base) for base in bases)
-    if not is_own or hasattr(type(value), "__get__") or isinstance(value, type):
+    if not is_own or hasattr(type(value), "__get__") or is_a(value, type):
         return False
     fields = ("__annotations__", "__dataclass_fields__")  # where the class has a default only
     if any(name in vars(base).get(field, ()) for base in bases for field in fields):

@@ -53,6 +53,7 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.bytecode import reads_of
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module, own_bases
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.reads import Const, Given, Item, Read, Root, Usage
@@ -126,23 +127,21 @@ class CaptureWalk:
         value = entry.value
         known = tuple(identity(each) for each in entry.args)
         named = tuple((name, identity(each)) for name, each in entry.kwargs)
-        place = (
-            None if entry.place is None or isinstance(value, types.FunctionType) else entry.place
-        )
+        place = None if entry.place is None or is_a(value, types.FunctionType) else entry.place
         key = id(value), known, named, place and (place.key, place.steps)
         if key in self._entered:
             return
         self._entered[key] = value
         if hides(value):
             self._object(value, entry)
-        elif isinstance(value, types.FunctionType):
+        elif is_a(value, types.FunctionType):
             self._function(value, entry)
-        elif isinstance(value, types.MethodType | BoundMethod) or is_bound_method(value):
+        elif is_a(value, types.MethodType | BoundMethod) or is_bound_method(value):
             receiver = self._receiver(value.__self__, value.__func__, entry.place)
             self._queue(entry, value.__func__, (receiver, *entry.args))
-        elif isinstance(value, functools.partial):
+        elif is_a(value, functools.partial):
             self._partial(value, entry)
-        elif isinstance(value, type):
+        elif is_a(value, type):
             self._use_arguments(entry)
             self._class(value, made=entry.place is None and bool(entry.args))
         else:
@@ -412,7 +411,7 @@ class CaptureWalk:
         for index, step in enumerate(read.steps):
             if value is MISSING or hides(value):
                 break
-            if isinstance(value, types.ModuleType) and is_installed_module(value.__name__):
+            if is_a(value, types.ModuleType) and is_installed_module(value.__name__):
                 place, value = in_package(place, value, read.steps[index:])
                 break
             member = step_into(value, step)
@@ -456,7 +455,7 @@ class CaptureWalk:
             return True
         receiver: Argument = place.before()
         if member.kind is MemberKind.CLASS_METHOD:
-            receiver = class_place(value if isinstance(value, type) else type(value))
+            receiver = class_place(value if is_a(value, type) else type(value))
         if member.kind is MemberKind.DESCRIPTOR:
             descriptor = dataclasses.replace(in_type_of(place), is_member=False)
             getter = dataclasses.replace(descriptor.then("__get__"), is_member=True)
@@ -496,12 +495,12 @@ class CaptureWalk:
     def _can_follow(self, value: Any) -> bool:
         """Return whether what is called hands its arguments to code of the user's as they are."""
         while not hides(value):
-            if isinstance(value, types.FunctionType):
+            if is_a(value, types.FunctionType):
                 self._called[id(value)] += 1
                 return not is_installed(value) and self._called[id(value)] <= _MOST_CALLS
-            if isinstance(value, types.MethodType | BoundMethod):
+            if is_a(value, types.MethodType | BoundMethod):
                 value = value.__func__
-            elif isinstance(value, functools.partial):
+            elif is_a(value, functools.partial):
                 value = value.func
             elif has_own_call(value):
                 value = in_class(type(value), "__call__")
@@ -513,7 +512,7 @@ class CaptureWalk:
         """Enter what a value leads to, and what is in it."""
         if hides(value):
             return
-        if type(value) in (list, dict) or isinstance(value, tuple):
+        if type(value) in (list, dict) or is_a(value, tuple):
             pairs: Iterable[Any] = value.items() if type(value) is dict else enumerate(value)
             for key, item in pairs if len(place.steps) < _DEEPEST else ():
                 self._room -= 1
@@ -569,4 +568,4 @@ _WHOLE: Final[Any] = object()
 
 
 def _is_installed_module(value: Any) -> bool:
-    return isinstance(value, types.ModuleType) and is_installed_module(value.__name__)
+    return is_a(value, types.ModuleType) and is_installed_module(value.__name__)
