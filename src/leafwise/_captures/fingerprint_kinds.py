@@ -104,7 +104,7 @@ def _by_parts(self: Fingerprinter, value: Any) -> Fingerprinted:
         self.check_size(len(value), MOST_BYTES)
     self.enter()
     content, found = kind.read(value)
-    items = [each.value for each in found]
+    items = [item for _, item in found]
     if kind.name == "plain" and not items:
         return Fingerprinted((*_class_form(cls), *content))
     parts = self.fingerprint_all(items)

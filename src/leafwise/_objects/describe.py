@@ -107,7 +107,7 @@ def _at(text: str, value: Any) -> str:
 def _plain(value: Any, options: DescribeOptions) -> str | None:
     kind: type = type(value)
     if is_a(value, np.dtype):  # whose repr leaves out the metadata of fields
-        parts = [pair for pair in kind_of(value).parts(value) if pair.value is not None]
+        parts = [pair for pair in kind_of(value).parts(value) if pair[1] is not None]
         inside = "".join(f", {step}={describe(part, options)}" for step, part in parts)
         return _cut(value, options) + inside
     if any(kind is each for each in _PLAIN) or is_a(value, StaticArray | range):

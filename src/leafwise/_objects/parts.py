@@ -22,7 +22,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,8 @@ from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._objects.text import shorten
 
 Content: TypeAlias = tuple[Any, ...]
+Part: TypeAlias = tuple[str, Any]
+"""The way to a part of a value, and the part."""
 Make: TypeAlias = Callable[[Any, Sequence[Any]], Any]
 
 
@@ -70,26 +72,21 @@ class Kind:
     is_ordered: bool = True
     attributes: "tuple[Kind, Callable[[Any], Sequence[tuple[str, Any]]]] | None" = None
 
-    def read(self, value: Any) -> "tuple[Content, list[Part]]":
+    def read(self, value: Any) -> tuple[Content, list[Part]]:
         """Return the content of a value, and its parts, each with the way to it."""
         if self.attributes is None:
-            return self.content(value), list(map(Part, self.steps(value), self.values(value)))
+            return self.content(value), list(
+                zip(self.steps(value), self.values(value), strict=True)
+            )
         rest, pairs = self.attributes
-        content, parts = rest.read(value)
+        content, found = rest.read(value)
         own = pairs(value)
         names = [name for name, _ in own]
-        return (*content, *names), [*parts, *(Part(f".{name}", item) for name, item in own)]
+        return (*content, *names), [*found, *[(f".{name}", item) for name, item in own]]
 
-    def parts(self, value: Any) -> "list[Part]":
+    def parts(self, value: Any) -> list[Part]:
         """Return the parts of a value, each with the way to it."""
         return self.read(value)[1]
-
-
-class Part(NamedTuple):
-    """A part of a value, and the way to it."""
-
-    step: str
-    value: Any
 
 
 def kind_of(value: Any) -> Kind:

@@ -227,8 +227,12 @@ def _read_plain(canon: Canonicaliser, value: Any, _path: str) -> None:
 
 
 def _float_tokens(value: float) -> tuple[Any, ...]:
-    usual = value != 0.0 and value == value  # noqa: PLR0124  # not NaN
-    return id(float), value if usual else struct.pack("d", value)
+    return id(float), value if _is_usual(value) else struct.pack("d", value)
+
+
+def _is_usual(value: float) -> bool:
+    """Return whether a float is neither NaN nor a zero: it then equals its own bits alone."""
+    return value != 0.0 and value == value  # noqa: PLR0124
 
 
 def _read_float(canon: Canonicaliser, value: float, _path: str) -> None:
@@ -239,9 +243,12 @@ _FLAT: Final = {kind: id(kind) for kind in (int, str, bytes, bool, type(None))}
 
 
 def _flat_tokens(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the tokens of a tuple of plain values, without a loop in Python."""
+    """Return the tokens of a tuple of plain values; None if it is not one."""
     kinds = list(map(type, value))
-    if not _FLAT.keys() >= set(kinds):
+    rest = set(kinds) - _FLAT.keys()
+    if rest and not (
+        rest == {float} and all(_is_usual(item) for item in value if type(item) is float)
+    ):
         return None
     return id(tuple), ~len(value), *map(id, kinds), *value
 

@@ -137,12 +137,12 @@ class PortableReader:
         elif not kind.is_ordered:  # in an order that does not depend on hashes
             made["members"] = sorted(self._read_all(parts[:count], path), key=dump)
             parts = parts[count:]
-        elif count and parts[0].step == "[0]":
+        elif count and parts[0][0] == "[0]":
             made["items"] = self._read_all(parts[:count], path)
             parts = parts[count:]
         # The names of attributes stand in the steps to them.
-        for part in reversed(parts):
-            if not content or type(content[-1]) is not str or part.step != f".{content[-1]}":
+        for step, _ in reversed(parts):
+            if not content or type(content[-1]) is not str or step != f".{content[-1]}":
                 break
             content.pop()
         for base, plain, places in _READABLE:
@@ -151,7 +151,7 @@ class PortableReader:
                 break
         if content:
             made["content"] = self._read(tuple(content), path)
-        parts = [part for part in parts if not _keeps_hash(value, part.step[1:], part.value)]
+        parts = [(step, part) for step, part in parts if not _keeps_hash(value, step[1:], part)]
         if parts:
             made["parts"] = self._steps(parts, path)
         return made
@@ -159,7 +159,7 @@ class PortableReader:
     def _steps(self, parts: Sequence[Part], path: str) -> Json:
         """Return parts by the steps to them, as a dict where that says all."""
         # A key of leafwise follows from what stands beside it.
-        parts = [part for part in parts if part.value is not MISSING and part.step != f".{KEY}"]
+        parts = [pair for pair in parts if pair[1] is not MISSING and pair[0] != f".{KEY}"]
         steps = [step for step, _ in parts]
         found = list(zip(steps, self._read_all(parts, path), strict=True))
         plain = len(set(steps)) == len(steps) and all(map(_is_unicode, steps))
@@ -208,7 +208,7 @@ class PortableReader:
         is_tree = jax.tree_util.is_tree_node(cls)  # a module of equinox, whose fields are all
         if dataclasses.is_dataclass(cls) and (is_tree or has_generated_eq(cls)):
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
-            parts = [Part(f".{name}", getattr(value, name, MISSING)) for name in compared]
+            parts = [(f".{name}", getattr(value, name, MISSING)) for name in compared]
             return {"class": _class_of(value), "parts": self._steps(parts, path)}
         try:
             parts = value.__reduce_ex__(4)
