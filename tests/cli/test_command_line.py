@@ -309,6 +309,7 @@ def test_the_same_twice(write: Write, check: Check) -> None:
     assert check(file) == check(file)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_double_precision(write: Write) -> None:
     """With ``JAX_ENABLE_X64`` everything holds as well."""
@@ -337,6 +338,7 @@ def test_double_precision(write: Write) -> None:
     assert any("float64" in row["change"] for row in rows)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_streams_that_cannot_take_all_characters(write: Write) -> None:
     """A value that the output cannot encode is written in another way."""
@@ -346,6 +348,7 @@ def test_streams_that_cannot_take_all_characters(write: Write) -> None:
     assert "Odd(s=" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_reader_that_stops_early(write: Write) -> None:
     """``leafwise check ... | head -0`` ends without a traceback."""

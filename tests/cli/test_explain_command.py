@@ -107,6 +107,7 @@ def test_each_way_to_jit(run: Runner, way: str) -> None:
     assert (reason["path"], reason["kind"]) == ("state.n", "static")
 
 
+@pytest.mark.nightly
 def test_an_object_that_is_called(run: Runner) -> None:
     """A module under `filter_jit` is one function, where its class says what a call does."""
     _, report = run.report(
@@ -125,6 +126,7 @@ def test_an_object_that_is_called(run: Runner) -> None:
     assert (net["traces"], net["lowerings"], net["compiles"]) == (1, 1, 1)
 
 
+@pytest.mark.nightly
 def test_static_names_and_commitment(run: Runner) -> None:
     """A static argument and a commitment are named with the parameters' names."""
     done, _ = run.report(
@@ -253,6 +255,7 @@ def test_the_files(run: Runner) -> None:
     assert {"ph", "pid", "ts"} <= set().union(*events)
 
 
+@pytest.mark.nightly
 def test_the_files_are_written_though_the_script_fails(run: Runner) -> None:
     """An exception does not cost the report."""
     script = run.write("import jax\njax.jit(lambda x: x)(1.0)\nraise ValueError\n")
@@ -263,16 +266,24 @@ def test_the_files_are_written_though_the_script_fails(run: Runner) -> None:
     assert sum(each["traces"] for each in report["functions"]) == 1
 
 
+AT_NIGHT = [
+    pytest.param(arguments, words, marks=pytest.mark.nightly)
+    for arguments, words in (
+        (["--json", "no/such/folder.json", "script.py"], "cannot write no/such/folder.json"),
+        ([], "SCRIPT"),
+    )
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["missing.py"], "there is no file missing.py"),
         (["-m", "no_such_module"], "no_such_module"),
-        (["--json", "no/such/folder.json", "script.py"], "cannot write no/such/folder.json"),
         (["--html", ".", "script.py"], "cannot write ."),
-        ([], "SCRIPT"),
+        *AT_NIGHT,
     ],
-    ids=["script", "module", "folder", "is a folder", "nothing"],
+    ids=["script", "module", "is a folder", "folder", "nothing"],
 )
 def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], words: str) -> None:
     """Code 2, one sentence, and the script was not run."""
@@ -284,6 +295,7 @@ def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], wo
     assert "it ran" not in done.stdout
 
 
+@pytest.mark.nightly
 def test_names_that_are_not_ascii(run: Runner) -> None:
     """They come out, as escapes where the encoding lacks them, and in all files."""
     script = run.write(
@@ -304,6 +316,7 @@ def test_names_that_are_not_ascii(run: Runner) -> None:
         assert "größe" in (run.folder / "r.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_a_reader_that_has_seen_enough(run: Runner) -> None:
     """A pipe that closes after the first line is no error of ours."""
     script = run.write("import jax\nprint('x', flush=True)\njax.jit(lambda x: x)(1.0)\n")
@@ -424,6 +437,7 @@ for _ in range(3):
     assert "step was answered for lr = 0.1" in page
 
 
+@pytest.mark.nightly
 def test_captures_of_equinox(run: Runner) -> None:
     """Of `filter_jit`, JAX sees a function of equinox: the one behind it is looked at."""
     pytest.importorskip("equinox")

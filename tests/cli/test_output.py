@@ -220,6 +220,7 @@ def test_on_a_terminal(write: Write) -> None:
     assert err.rstrip().endswith("\x1b[2K"), "the line is wiped at the end"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_on_a_terminal_without_colours(write: Write) -> None:
     """NO_COLOR is honoured on a terminal."""

@@ -373,6 +373,7 @@ CRASH = """
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.works("orbax", "a crash while saving leaves nothing that restores")
 def test_a_crash_leaves_nothing_that_restores(tmp_path: Path) -> None:

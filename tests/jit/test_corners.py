@@ -172,6 +172,7 @@ def test_reader_that_leaves(tmp_path: Path) -> None:
     assert (tmp_path / "report.json").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_script_that_goes_elsewhere(tmp_path: Path) -> None:
     """A script may change the directory: files stay where they were asked for, and so it is."""
@@ -329,6 +330,7 @@ def test_trace_inside_of_another() -> None:
         jax.vmap(traced)(jnp.ones((2, 5)))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_keyword_only_under_filter_jit(tmp_path: Path) -> None:
     """A script with an argument that goes by keyword alone runs, and the argument is named."""

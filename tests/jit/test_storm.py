@@ -290,7 +290,15 @@ def test_wrong_thresholds(wrong: Any, kind: type[Exception], words: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("setting", "expected"), [(None, "8"), ("3", "3"), ("0", ""), ("nonsense", "8")], ids=str
+    ("setting", "expected"),
+    [
+        ("3", "3"),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly)
+            for each in ((None, "8"), ("0", ""), ("nonsense", "8"))
+        ),
+    ],
+    ids=str,
 )
 def test_the_environment_variable(setting: str | None, expected: str, tmp_path: Path) -> None:
     """`LEAFWISE_STORM_GUARD` sets the number for a process; 0 turns the guard off."""

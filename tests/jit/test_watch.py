@@ -315,7 +315,7 @@ def test_jax_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jit", ["jax.jit", "lw.jit"])
+@pytest.mark.parametrize("jit", [pytest.param("jax.jit", marks=pytest.mark.nightly), "lw.jit"])
 def test_hits_of_the_persistent_cache(jit: str, tmp_path: Path) -> None:
     """What the compilation cache on disk answers is a compile, and marked as a hit."""
     script = f"""

@@ -25,6 +25,12 @@ pytestmark = [
 ]
 
 
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.nightly] if name.endswith("deep") else [])
+    for name in VALUES
+]
+
+
 @lw.pytree
 class Plain:
     x: Any
@@ -86,7 +92,7 @@ def error_of(act: Callable[[], object]) -> Exception | None:
 
 
 @pytest.mark.parametrize("cls", [Plain, Many, Frozen])
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_static_value(name: str, cls: Any) -> None:
     """It makes a key that can be printed and compared, or an error names class and field."""
     value = VALUES[name]()
@@ -127,7 +133,7 @@ def test_a_message_about_a_value(name: str) -> None:
         Checked(1.0, value)
 
 
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_leaf(name: str) -> None:
     """It can be printed, compared and explained as a leaf; a deep tree is refused by path."""
     value = VALUES[name]()
@@ -148,7 +154,7 @@ def test_a_leaf(name: str) -> None:
         assert "nested too deeply" in str(error)
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if not name.endswith("2000 deep")])
+@pytest.mark.parametrize("name", [each for each in NAMES if "2000 deep" not in str(each.values)])
 def test_a_captured_value(name: str) -> None:
     """A function that reads it can be looked at, hoisted and jitted, whatever it is."""
     value, weight = VALUES[name](), jnp.ones(2)

@@ -71,9 +71,14 @@ def test_a_profile_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "environment", "expected"),
     [
         ([], {}, "ci"),
-        ([], {"CI": "true"}, "ci"),
-        (["--hypothesis-profile=dev"], {}, "dev"),
-        ([], {"HYPOTHESIS_PROFILE": "thorough"}, "thorough"),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly)
+            for each in (
+                ([], {"CI": "true"}, "ci"),
+                (["--hypothesis-profile=dev"], {}, "dev"),
+                ([], {"HYPOTHESIS_PROFILE": "thorough"}, "thorough"),
+            )
+        ),
     ],
     ids=str,
 )
