@@ -423,3 +423,16 @@ def test_what_runs_later_is_refused(block: Any) -> None:
     for function in (generator, coroutine):
         with pytest.raises(TypeError, match="runs after its call has returned"):
             block(function)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [lw.budget(traces=0), lw.storm_guard(8), lw.debug.explain_errors()],
+    ids=["budget", "storm_guard", "explain_errors"],
+)
+def test_a_class_is_refused(block: Any) -> None:
+    """Decorated, it would be a function, of which nothing can be derived."""
+    with pytest.raises(
+        TypeError, match="no class\\n  fix: open the block where it is used: with lw"
+    ):
+        block(type("Model", (), {}))

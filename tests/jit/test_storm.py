@@ -320,3 +320,6 @@ def test_the_environment_variable(setting: str | None, expected: str, tmp_path: 
         [sys.executable, script], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout.strip() == expected
+    assert ("'nonsense' is not a number of traces: 8 is used" in done.stderr) is (
+        setting == "nonsense"
+    )

@@ -29,8 +29,13 @@ WARNINGS: Final[list[str]] = []
 
 def _from_environment() -> int | None:
     text = os.environ.get("LEAFWISE_STORM_GUARD", "")
-    number = int(text) if text.isdecimal() else _USUAL
-    return number or None
+    if text and not text.isdecimal():
+        said = (
+            f"LEAFWISE_STORM_GUARD={text!r} is not a number of traces: {_USUAL} is used\n"
+            f"  fix: set it to a positive number, or to 0 to turn the guard off"
+        )
+        warnings.warn(said, RuntimeWarning, stacklevel=2)
+    return (int(text) if text.isdecimal() else _USUAL) or None
 
 
 _PROCESS: Final = _from_environment()

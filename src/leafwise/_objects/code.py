@@ -55,23 +55,30 @@ _FACTS: Final[ClassMap[CodeFacts]] = ClassMap()
 
 
 def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
-    """Refuse a function whose body would run after a block that decorates it has ended.
+    """Refuse what a block around a call cannot decorate.
+
+    The body of a generator runs after the call; a class would become a function.
 
     Args:
         function: The function.
         block: How the block is opened: ``budget(...)``.
 
     Raises:
-        TypeError: It is a generator or a coroutine function.
+        TypeError: It is a generator or a coroutine function, or a class.
     """
     kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
     if any(is_kind(function) for is_kind in kinds):
-        name = block.partition("(")[0]
-        msg = (
-            f"{name.rpartition('.')[2]}() cannot decorate {got(function)}: it runs after its call "
-            f"has returned\n  fix: open the block inside it: with lw.{block}:"
-        )
-        raise TypeError(msg)
+        why, where = "it runs after its call has returned", "inside it"
+    elif inspect.isclass(function):
+        why, where = "it would be a function, and no class", "where it is used"
+    else:
+        return
+    name = block.partition("(")[0].rpartition(".")[2]
+    msg = (
+        f"{name}() cannot decorate {got(function)}: {why}\n"
+        f"  fix: open the block {where}: with lw.{block}:"
+    )
+    raise TypeError(msg)
 
 
 def _find_facts(code: types.CodeType) -> CodeFacts:

@@ -1,19 +1,19 @@
-"""Imports of libraries that an extra of leafwise brings."""
+"""Imports of libraries that leafwise does not depend on."""
 
 import importlib
 from typing import Any
 
 
-def import_extra(module: str, extra: str, library: str = "") -> Any:
+def import_extra(module: str, extra: str = "", library: str = "") -> Any:
     """Import a module that needs a library which may be missing.
 
     Args:
         module: The module, of the library or of leafwise.
-        extra: The extra of leafwise that brings the library.
+        extra: The extra of leafwise that brings the library, if there is one.
         library: The library; the package of `module` if not given.
 
     Raises:
-        ModuleNotFoundError: The library is missing; the message names the extra.
+        ModuleNotFoundError: The library is missing; the message says how to install it.
     """
     try:
         return importlib.import_module(module)
@@ -21,5 +21,6 @@ def import_extra(module: str, extra: str, library: str = "") -> Any:
         library = library or module.partition(".")[0]
         if (error.name or "").partition(".")[0] != library:
             raise
-        msg = f"{error.name} is not installed\n  fix: pip install 'leafwise[{extra}]'"
+        wanted = f"'leafwise[{extra}]'" if extra else library
+        msg = f"{error.name} is not installed\n  fix: pip install {wanted}"
         raise ModuleNotFoundError(msg, name=error.name, path=error.path) from error

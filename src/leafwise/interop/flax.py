@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any, Final
 
-import flax.serialization
 import jax
 
 from leafwise._classes.foreign import LazyOwner
@@ -19,10 +18,11 @@ from leafwise._statics.key import KEY, table_of
 from leafwise.errors import CheckpointError, CheckpointMismatchError, Difference
 from leafwise.interop._checkpoint.checkpoint import explain_opaque
 from leafwise.interop._checkpoint.portable import Json, PortableReader, dump, format_json
+from leafwise.interop._extra import import_extra
 
 __all__ = ["register_nnx_data", "register_serialization"]
 
-_flax: Any = flax.serialization  # not all of its functions are annotated
+_flax: Any = import_extra("flax.serialization")
 
 _STATICS: Final = "__leafwise__"
 """The entry of a state dict that says what the statics were. No field has this name."""

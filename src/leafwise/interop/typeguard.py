@@ -5,9 +5,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-import typeguard
+from leafwise.interop._extra import import_extra
 
 __all__ = ["typechecked"]
+
+typeguard: Any = import_extra("typeguard")
 
 P = ParamSpec("P")
 R = TypeVar("R")
