@@ -241,6 +241,7 @@ def test_double_precision() -> None:
         assert {str(made.x.dtype) for made in drawn(instances(Double))} == {"float64"}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_simplest_shapes() -> None:
     """Axes shrink to one, several axes to none, and elements to zero."""

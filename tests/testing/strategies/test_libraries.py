@@ -193,6 +193,7 @@ def test_functions_of_every_make() -> None:
 # ------------------------------------------------------------------------------- classes
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_classes_of_every_shape() -> None:
     """What the documentation says of fields and classes is met."""
@@ -265,6 +266,7 @@ def test_limits_of_classes() -> None:
             pytree_classes(**limits)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_simplest_class() -> None:
     """A class shrinks to the fields that matter, plainly written."""
