@@ -556,6 +556,7 @@ def draw_program(rng: Random) -> Program:
         if "MODULE" in place.setup:
             source.append(_OF_MODULE.replace("NAME", name))
     reads: dict[str, set[str]] = {}
+    loops: set[str] = set()  # the helpers that JAX cannot differentiate in reverse
     count = rng.randint(0, 4)
     for number in range(count + 1):
         name, way = "function", "plain"
@@ -565,6 +566,10 @@ def draw_program(rng: Random) -> Program:
         called = set(rng.choices(sorted(reads), k=rng.randint(0, 2))) if reads else set()
         if way == "vmap":  # where `x` has no axis
             called = set()
+        if way == "grad":
+            called -= loops
+        if way == "while" or called & loops:
+            loops.add(name)
         terms = ["x", *[f"x * {places[each].use}" for each in sorted(chosen)]]
         terms += [f"{helper}(x)" for helper in sorted(called)]
         source.append(WAYS[way].replace("EXPR", " + ".join(terms)).replace("NAME", name))
