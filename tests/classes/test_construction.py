@@ -347,6 +347,27 @@ def test_construction_inside_jit() -> None:
     assert (out.x.shape, out.a) == ((2,), 3)
 
 
+@pytest.mark.hazard
+def test_a_field_that_leads_back() -> None:
+    """Nor can a tree contain itself: JAX would flatten until the process dies."""
+
+    @lw.pytree
+    class Model:
+        act: Any
+        x: Any
+
+        def __init__(self, x: Any, *, method: bool) -> None:
+            self.x = x
+            self.act = self.twice if method else self
+
+        def twice(self) -> Any:
+            return self.x * 2
+
+    for method, words in ((True, "a method of the instance"), (False, "the instance")):
+        with pytest.raises(lw.errors.TreeError, match=rf"^Model\.act: {words} itself, .*\n  fix: "):
+            Model(1.0, method=method)
+
+
 def test_traceback_shows_generated_code() -> None:
     """Generated code is readable in tracebacks: `linecache` knows it."""
     import linecache

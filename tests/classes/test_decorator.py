@@ -2,7 +2,9 @@
 
 import copy
 import dataclasses
+import doctest
 import inspect
+import pickle
 import sys
 from typing import Any
 
@@ -165,8 +167,57 @@ def test_order_keeps_leafwise_equality() -> None:
 
     assert P(jnp.ones(3)) == P(jnp.ones(3))
     assert hash(P(jnp.ones(3))) == hash(P(jnp.zeros(3)))
-    with pytest.raises(lw.errors.DefinitionError, match="order=True needs eq=True"):
+    with pytest.raises(ValueError, match="eq must be true if order is true"):
         lw.pytree(order=True, eq=False)(type("Q", (), {}))
+
+
+def test_parameters_are_those_of_dataclasses() -> None:
+    """Who reads ``__dataclass_params__`` learns what was asked for."""
+    params: Any = lw.pytree(slots=True, order=True)(type("P", (), {})).__dataclass_params__  # type: ignore[attr-defined]
+    assert (params.slots, params.order, params.eq, params.frozen) == (True, True, True, True)
+    with pytest.raises(TypeError, match="not a mapping"):
+        lw.field(metadata=0)  # type: ignore[call-overload]
+
+
+def test_a_metaclass_without_a_signature() -> None:
+    """The docstring then has no signature, as that of a dataclass."""
+
+    class Meta(type):
+        __call__ = dict  # type: ignore[assignment]
+
+    class Base(metaclass=Meta):
+        pass
+
+    made = lw.pytree(type("P", (Base,), {}))
+    assert made.__doc__ == "P"
+
+
+def test_doctest_finds_methods() -> None:
+    """Examples in methods run, also of jitted ones."""
+
+    @lw.pytree
+    class P:
+        x: float
+
+        def plain(self) -> None:
+            """Do nothing.
+
+            >>> 1
+            1
+            """
+
+        @jax.jit
+        def jitted(self) -> None:
+            """Do nothing.
+
+            >>> 1
+            1
+            """
+
+    found = doctest.DocTestFinder().find(P, "P", module=sys.modules[__name__])
+    assert {each.name for each in found if each.examples} == {"P.plain", "P.jitted"}
+    method = vars(P)["plain"]
+    assert pickle.loads(pickle.dumps(type(method))) is type(method)  # noqa: S301
 
 
 def test_repr_false() -> None:

@@ -28,6 +28,25 @@ class Q:
 NAN = float("nan")
 Pair = collections.namedtuple("Pair", ["left", "right"])  # noqa: PYI024  # untyped is enough
 
+
+@lw.pytree
+class Noted:
+    x: Any
+    note: lw.Static[str] = lw.field(default="", compare=False)
+    cache: Any = lw.field(default=None, compare=False)
+
+
+def test_fields_that_are_not_compared() -> None:
+    """``==`` and hash pass them over, at any depth; the key counts them."""
+    one, other = Noted(jnp.ones(2), "a", jnp.ones(3)), Noted(jnp.ones(2), "b", [])
+    for a, b in ((one, other), (P([one]), P([other]))):
+        assert a == b
+        assert hash(a) == hash(b)
+        assert jax.tree.structure(a) != jax.tree.structure(b)
+    assert one != Noted(jnp.zeros(2), "a", one.cache)
+    assert P([one]) != P([Noted(jnp.zeros(2), "a", one.cache)])
+
+
 EQUAL: dict[str, tuple[Any, Any]] = {
     "arrays": (jnp.arange(3.0), jnp.arange(3.0)),
     "numpy": (np.arange(3.0), np.arange(3.0)),

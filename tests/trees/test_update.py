@@ -385,6 +385,12 @@ def test_what_cannot_be_copied() -> None:
         lw.update([Inherits("1")], {"[0].a": 2})
 
 
+def test_a_class_is_no_instance() -> None:
+    """A class has fields as well: it came back as it was."""
+    with pytest.raises(TypeError, match="changes an instance, got the class Layer"):
+        lw.replace(Layer, w=1.0)
+
+
 def test_registered_classes() -> None:
     """Classes that JAX or `lw.register` knows are changed, and their statics validated."""
 

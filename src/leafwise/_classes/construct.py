@@ -6,8 +6,14 @@ from typing import Any, Final, cast
 
 from leafwise._classes.codegen import PENDING
 from leafwise._classes.spec import ClassSpec, is_decorated
+from leafwise._objects.methods import BoundMethod
 from leafwise._statics.key import KEY, StaticKey, key_of, table_of
-from leafwise.errors import FieldNotSetError, FrozenInstanceError, UndecoratedSubclassError
+from leafwise.errors import (
+    FieldNotSetError,
+    FrozenInstanceError,
+    TreeError,
+    UndecoratedSubclassError,
+)
 
 
 def set_attribute(self: Any, name: str, value: object) -> None:
@@ -164,6 +170,7 @@ def finish(spec: ClassSpec, self: Any) -> None:
 
     Raises:
         FieldNotSetError: A field has no value.
+        TreeError: A child is the instance itself, or a method of it.
         StaticFieldError: A static value cannot be part of a key.
     """
     set_field = object.__setattr__
@@ -172,6 +179,16 @@ def finish(spec: ClassSpec, self: Any) -> None:
         given = field.definition.init or field.has_default
         if field.options.prepares and (spec.has_own_init or not given):
             set_field(self, field.name, field.prepare(getattr(self, field.name)))
+    for name in spec.dynamic_names:
+        value = getattr(self, name)
+        if value is self or (type(value) is BoundMethod and value.__self__ is self):
+            what = "the instance itself" if value is self else "a method of the instance itself"
+            msg = (
+                f"{spec.cls.__name__}.{name}: {what}, so that the tree would never end\n"
+                f"  fix: call the method where it is needed; or store its function, "
+                f"`{spec.cls.__name__}.method`, in a static field"
+            )
+            raise TreeError(msg)
     store_key(spec, self)
 
 

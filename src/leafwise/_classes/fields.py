@@ -84,7 +84,7 @@ def _declare(
         if value is not None and not callable(value):
             msg = f"{name}= takes a function of one value, got {value!r}"
             raise TypeError(msg)
-    entries = {**(metadata or {}), OPTIONS: options}
+    entries = {**({} if metadata is None else metadata), OPTIONS: options}
     made: Any = dataclasses.field(metadata=entries, **arguments)
     static = bool(entries.get("static"))
     if static or options.converter is not None or options.check is not None:

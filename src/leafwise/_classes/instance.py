@@ -10,7 +10,7 @@ import numpy as np
 
 from leafwise._classes.construct import check_all_set, current_key, store_key
 from leafwise._classes.registry import spec_of
-from leafwise._classes.spec import is_decorated
+from leafwise._classes.spec import ClassSpec, is_decorated
 from leafwise._objects.classes import is_a, read
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
@@ -78,8 +78,8 @@ def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
 def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
     """Return whether class, statics, structure and leaves are the same.
 
-    Leaves are the same if they are one object, or of equal dtype, shape and elements;
-    NaN equals NaN.
+    Fields with ``compare=False`` are passed over, as in `dataclasses`, at any depth. Leaves
+    are the same if they are one object, or of equal dtype, shape and elements; NaN equals NaN.
 
     Raises:
         TracerComparisonError: Traced leaves that are not one object would have to be
@@ -89,6 +89,7 @@ def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
         return True
     if type(self) is not type(other):
         return NotImplemented
+    self, other = _compared(self), _compared(other)
     mine, structure = jax.tree_util.tree_flatten_with_path(self)
     theirs, other_structure = jax.tree_util.tree_flatten(other)
     if bool(cast("Any", structure) != other_structure):
@@ -108,8 +109,29 @@ def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
     return all(_same_value(a, b) for _, a, b in pairs)
 
 
+def _compared(tree: Any) -> Any:
+    """Return a tree with None in the fields that ``==`` passes over."""
+    if not ClassSpec.any_uncompared:
+        return tree
+
+    def has_uncompared(value: Any) -> bool:
+        return is_decorated(type(value)) and bool(spec_of(type(value)).uncompared)
+
+    def without(value: Any) -> Any:
+        if not has_uncompared(value):
+            return value
+        passed = spec_of(type(value)).uncompared
+        values = field_values(value)
+        return rebuild(
+            type(value), {n: None if n in passed else _compared(v) for n, v in values.items()}
+        )
+
+    return jax.tree_util.tree_map(without, tree, is_leaf=has_uncompared)
+
+
 def hash_instance(self: Any) -> int:
     """Return a hash from the class, the statics and each leaf's shape and dtype."""
+    self = _compared(self)
     leaves, structure = jax.tree_util.tree_flatten(self)
     key = current_key(spec_of(type(self)), self)
     return hash((structure, key, tuple(map(_aval, leaves))))

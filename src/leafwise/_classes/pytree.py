@@ -170,11 +170,12 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
 
 def _signature_text(cls: Any, *, generated: bool) -> str:
     """Return how a class is called, as `dataclasses.dataclass` documents it."""
-    if generated and cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__:
-        text = str(inspect.signature(cls.__init__))  # much faster than that of the class
-        text = re.sub(r"^\(\w+(, )?", "(", text)
-    else:
-        text = str(inspect.signature(cls))
+    is_plain = generated and cls.__new__ is object.__new__ and type(cls).__call__ is type.__call__
+    try:  # that of a constructor is much faster than that of its class
+        text = str(inspect.signature(cls.__init__ if is_plain else cls))
+    except (TypeError, ValueError):  # a metaclass may call what has none
+        return ""
+    text = re.sub(r"^\(\w+(, )?", "(", text) if is_plain else text
     return text.removesuffix(" -> None")
 
 
@@ -255,9 +256,6 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
             missing = inherited.default is dataclasses.MISSING
             setattr(cls, name, dataclasses.field() if missing else inherited.default)
     if options.order:
-        if not options.eq:
-            msg = f"{cls.__name__}: order=True needs eq=True"
-            raise DefinitionError(msg)
         for name, function in _EQUALITY.items():
             if name not in own or (name == "__hash__" and own[name] is None):
                 setattr(cls, name, function)
@@ -275,7 +273,7 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
         dataclasses.dataclass(
             init=False,
             repr=False,
-            eq=options.order,
+            eq=options.order and options.eq,
             order=options.order,
             frozen=below,
             kw_only=options.kw_only,
@@ -284,7 +282,8 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
     params = typing.cast("Any", cls).__dataclass_params__
-    params.init, params.repr, params.eq = options.init, options.repr, options.eq
+    for name in ("init", "repr", "eq", "slots"):
+        setattr(params, name, getattr(options, name))
     params.frozen = True
 
 

@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known
@@ -71,12 +71,16 @@ class ClassSpec:
         dynamic_names: The fields that are children, in order.
         static_names: The fields that stand behind the key, in order.
         content_names: Those of them that are compared by content.
+        uncompared: The fields with ``compare=False``, which ``==`` passes over. The key does not.
+        any_uncompared: Whether any class has such fields.
         table: The keys of the class.
         empty_key: The one key of a class without statics, kept alive; else None.
         has_own_init: Whether the class's ``__init__`` was written by hand.
         is_redefined: Whether a newer class has taken its name.
         hash_node: What picks the extra child by the statics, if the class has ``many_statics``.
     """
+
+    any_uncompared: ClassVar = False
 
     def __init__(
         self,
@@ -93,6 +97,9 @@ class ClassSpec:
         self.content_names = frozenset(
             field.name for field in fields if field.static and field.options.by == "content"
         )
+        self.uncompared = frozenset(each.name for each in fields if not each.definition.compare)
+        if self.uncompared:
+            ClassSpec.any_uncompared = True
         self.table: KeyTable = table_of(cls)
         self.empty_key: StaticKey | None = None
         self.has_own_init = has_own_init

@@ -121,7 +121,7 @@ def replace(obj: T, /, **changes: Any) -> T:
         An instance of the same class.
 
     Raises:
-        TypeError: A name is not a field.
+        TypeError: A name is not a field, or `obj` is a class.
         ValueError: A field has ``init=False``, so the generated constructor does not
             take it.
 
@@ -132,6 +132,9 @@ def replace(obj: T, /, **changes: Any) -> T:
         >>> replace(Params(0.1), lr=0.2)
         Params(lr=0.2)
     """
+    if isinstance(obj, type):
+        msg = f"replace() changes an instance, got the class {obj.__qualname__}"
+        raise TypeError(msg)
     names = [definition.name for definition in dataclasses.fields(cast("Any", obj))]
     known = {*names, *cast("Any", obj).__dataclass_fields__}
     unknown = [name for name in changes if name not in known]
