@@ -85,6 +85,23 @@ def test_a_helper_that_only_jax_has_traced() -> None:
     assert np.array_equal(jit(lambda x: helper(x))(ONES), [3, 3])
 
 
+@pytest.mark.parametrize("read", ["holder.rate", "getattr(holder, 'rate', 7.0)"])
+def test_a_helper_that_reads_nothing_itself(read: str) -> None:
+    """A jitted function that only calls an object: what that reads was another value."""
+
+    class Holder:
+        rate = 1.0
+
+    holder: Any = Holder()
+    scale = eval(f"lambda self, x: x * {read}", {"holder": holder})  # noqa: S307  # a global
+    called = type("Scale", (), {"__call__": scale})()
+    inner = jax.jit(lambda x: called(x))
+    assert jax.jit(lambda x: inner(x))(ONES).tolist() == [1, 1]
+    holder.rate = 2.0
+    jitted = jit(lambda x: inner(x), stale="retrace")
+    assert jitted(ONES).tolist() == [2, 2]
+
+
 def test_a_helper_of_two_values() -> None:
     """A trace of its own for another shape does not make the old one right."""
     value = 1.0

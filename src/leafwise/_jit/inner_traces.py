@@ -49,12 +49,13 @@ def readers_to_forget(
         traced: Whether JAX has kept earlier traces of it.
 
     Returns:
-        Those that are new; everything callable that `fun` leads to, if one of the functions finds
-        other values than before, or has other code. Never `fun` itself. From here on they count as
-        traced with the current values.
+        Those that are new, if one of them reads something: others may call it. Everything
+        callable that `fun` leads to, if one of the functions finds other values than before, or
+        has other code. Never `fun` itself. From here on they count as traced with the current
+        values.
     """
     new: dict[int, Callable[..., Any]] = {}
-    differs = False
+    reads_something = differs = False
     with _LOCK:
         for reader, key, now, owner in _reads(current):
             before = _exchange(reader, key, now, owner, own=traced and reader is fun)
@@ -62,10 +63,11 @@ def readers_to_forget(
                 continue
             if before is not _UNSEEN:
                 differs = differs or before is None or _differ(before, now)
-            elif key[-1] not in _NOT_NEW:
+            elif key[-1] not in (_ITSELF, _HANDED):
                 new[id(reader)] = reader
+                reads_something = reads_something or key[-1] != _CODE
     if not differs:
-        return list(new.values())
+        return list(new.values()) if reads_something else []
     return [each for each in current.callables if each is not fun and not _is_of_package(each)]
 
 
@@ -98,8 +100,6 @@ def _is_argument(reader: Any, place: CapturedPlace) -> bool:
 
 
 _CODE, _ITSELF, _HANDED = "code", "itself", "handed"
-_NOT_NEW: Final = (_CODE, _ITSELF, _HANDED)
-"""What makes no function a new one, if it was not seen before."""
 
 
 def _is_of_package(value: Any) -> bool:
