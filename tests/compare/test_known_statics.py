@@ -252,6 +252,27 @@ def test_a_static_without_a_hash_is_accepted(cls: Any) -> None:
     assert own.outcome is own.predicted.outcome is REUSE
 
 
+@jax.tree_util.register_pytree_node_class
+class ValueInAux:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.x,), self.x if isinstance(self.x, float) else None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> "ValueInAux":
+        return cls(*children)
+
+
+def test_an_array_in_place_of_a_number_does_not_explain_another_aux_data() -> None:
+    """A leaf that only needs a new dispatch entry is no reason for treedefs that differ."""
+    seen = two_calls(call(ValueInAux(1.0)), call(ValueInAux(jnp.asarray(1.0))))
+    assert seen.outcome is seen.predicted.outcome is RETRACE, str(seen.predicted)
+    found = [(reason.path, reason.outcome) for reason in seen.predicted.reasons]
+    assert found == [("args[0]", RETRACE), ("args[0][<flat index 0>]", DISPATCH)]
+
+
 def test_a_class_defined_again() -> None:
     """Two definitions of one class are two structures: predicted, and said."""
 

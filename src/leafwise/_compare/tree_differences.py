@@ -180,7 +180,8 @@ class TreeComparison:
 
     def is_unexplained(self, mine: Node, its: Node, found: list[Reason]) -> bool:  # noqa: ARG002
         """Whether two nodes differ to JAX though none of the reasons found says how."""
-        return all(each.outcome is Outcome.REUSE for each in found)
+        # Treedefs that differ retrace, which nothing milder explains.
+        return all(each.outcome.severity < Outcome.RETRACE.severity for each in found)
 
     def _compare_nodes(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare two nodes, without what is below them."""
