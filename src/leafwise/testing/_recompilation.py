@@ -33,19 +33,27 @@ VALUES: Final = (EditKind.LEAF_VALUE, EditKind.STATIC_VALUE)
 
 
 def as_predicted(case: Case) -> None:
-    """Change one thing, in each way, and compare what JAX does with what is predicted."""
+    """Change one thing, in each way, and compare what JAX does with what is predicted.
+
+    Each leaf takes another value: one program must serve them all.
+    """
     x = case.instance
     options = options_of(edit_positions(x))
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
         return  # nothing can be changed, or a jitted function does not accept it
     for kind, positions in options.items():
-        position, strategy = case.draw(st.sampled_from(positions))
-        edit = make_edit(kind, position, case.draw(strategy))
-        if edit is None:
-            continue  # the class rejects it, or converts it back
         subject = probe()
-        case.attempt("a jitted function", subject.warm, [x])
-        judge(case, subject, ([x], [edit.edited]), edit)
+        every = kind is EditKind.LEAF_VALUE
+        for position, strategy in positions if every else [case.draw(st.sampled_from(positions))]:
+            edit = make_edit(kind, position, case.draw(strategy))
+            if edit is None:
+                continue  # the class rejects it, or converts it back
+            case.attempt("a jitted function", subject.warm, [x])
+            seen = judge(case, subject, ([x], [edit.edited]), edit)
+            if every and seen not in (Outcome.REUSE, Outcome.ERROR):
+                text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
+                wanted = "no retrace, and no recompile, for another value of a leaf"
+                case.fail(edit.path, text, wanted, fix=_FIXES[Outcome.REUSE, True])
 
 
 def judge(
