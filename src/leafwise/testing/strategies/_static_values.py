@@ -126,8 +126,14 @@ def static_values() -> Strategy:
         ),
     )
     flat = _containers(leaves)
-    # Containers are many: without more weight, plain values would hardly be met.
-    return st.one_of(leaves, leaves, leaves, leaves, flat, _containers(leaves | flat))
+    deep = _containers(leaves | flat)
+    # `one_of` takes the branches of what it is given, each once, and those of containers are
+    # many: built, they are one, and plain values are met more often than containers.
+    return st.one_of(leaves, *(st.builds(_itself, each) for each in (flat, flat, deep, deep)))
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 def _containers(parts: Strategy) -> Strategy:
