@@ -140,7 +140,8 @@ _X87_MANTISSA: Final = 63
 
 def _dtype_values(value: np.dtype[Any]) -> list[Any]:
     """Return the metadata, and the dtypes inside: their metadata is not in any repr."""
-    metadata = None if value.metadata is None else FrozenMapping(value.metadata)
+    # Empty is none: NumPy before 2.3.3 unpickles and copies the dtypes of dates with empty ones.
+    metadata = FrozenMapping(value.metadata) if value.metadata else None
     fields: Any = value.fields
     inside = [fields[name][0] for name in value.names or ()]
     return [metadata, *inside, *(value.subdtype or ())[:1]]
