@@ -105,11 +105,12 @@ def run_checks(targets: Sequence[CheckTarget], options: CheckOptions | None = No
         UsageError: No class has a field that was asked for.
     """
     chosen = options or CheckOptions()
-    console = Console(stderr=True)
-    description = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), description, TimeElapsedColumn())
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
     visible = sys.stderr.isatty()
+    # Before rich 14.3 even a disabled bar ends with an empty line.
+    console = Console(stderr=True, quiet=not visible)
+    description = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), description, TimeElapsedColumn())
     reports: list[ClassReport] = []
     with Progress(*columns, console=console, transient=True, disable=not visible) as bar:
         task = bar.add_task("checking", total=len(targets))
