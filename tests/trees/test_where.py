@@ -218,11 +218,13 @@ def test_and_or_not_are_refused() -> None:
         ~lw.where("encoder") | lw.where(True),
         (lw.where("encoder") | lw.where("head")) & lw.where(Layer),
         lw.where({"a": True}),
+        lw.where(jax.Array),
     ],
 )
 def test_a_selection_prints_as_code(where: Any) -> None:
     """The repr of a selection makes an equal one."""
-    assert eval(repr(where), {"where": lw.where, "Layer": Layer}) == where  # noqa: S307
+    names = {"where": lw.where, "Layer": Layer, "Array": jax.Array}
+    assert eval(repr(where), names) == where  # noqa: S307
 
 
 def test_a_selection_is_a_static_value() -> None:

@@ -185,7 +185,8 @@ def _answers(
 
 
 def _named(thing: Any) -> str:
-    return str(getattr(thing, "__qualname__", None) or shorten(thing))
+    name = str(getattr(thing, "__qualname__", None) or shorten(thing))
+    return name.removeprefix("jaxlib._jax.")  # where older JAX defines `jax.Array`
 
 
 def _as_bool(flag: Any, whence: str, flat: FlatTree, leaf: int) -> bool:
