@@ -282,7 +282,8 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
     params = typing.cast("Any", cls).__dataclass_params__
-    for name in ("init", "repr", "eq", "slots"):
+    # Python 3.11 does not record `slots`.
+    for name in {"init", "repr", "eq", "slots"} & {*params.__slots__}:
         setattr(params, name, getattr(options, name))
     params.frozen = True
 
