@@ -47,6 +47,15 @@ def test_fields_that_are_not_compared() -> None:
     assert P([one]) != P([Noted(jnp.zeros(2), "a", one.cache)])
 
 
+def test_a_hash_without_the_fields_that_are_not_compared_stays_the_same() -> None:
+    """Instances that are equal have one hash, whatever else is made and dropped meanwhile."""
+    found, alive = set(), []
+    for number in range(20):
+        found.add(hash(Noted(1.0, f"a {number}")))
+        alive.append(Noted(1.0, f"b {number}"))
+    assert len(found) == 1
+
+
 EQUAL: dict[str, tuple[Any, Any]] = {
     "arrays": (jnp.arange(3.0), jnp.arange(3.0)),
     "numpy": (np.arange(3.0), np.arange(3.0)),

@@ -131,9 +131,11 @@ def _compared(tree: Any) -> Any:
 
 def hash_instance(self: Any) -> int:
     """Return a hash from the class, the statics and each leaf's shape and dtype."""
-    self = _compared(self)
-    leaves, structure = jax.tree_util.tree_flatten(self)
-    key = current_key(spec_of(type(self)), self)
+    leaves, structure = jax.tree_util.tree_flatten(_compared(self))
+    spec = spec_of(type(self))
+    # Without the fields that are passed over the key is one that nothing keeps, and a key hashes
+    # by identity. The treedef's hash is of no static.
+    key = None if spec.uncompared else current_key(spec, self)
     return hash((structure, key, tuple(map(_aval, leaves))))
 
 
