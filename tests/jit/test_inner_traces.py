@@ -85,6 +85,31 @@ def test_a_helper_that_only_jax_has_traced() -> None:
     assert np.array_equal(jit(lambda x: helper(x))(ONES), [3, 3])
 
 
+@pytest.mark.parametrize("way", ["jit", "checkpoint", "by name"])
+def test_an_object_that_is_handed_as_a_static_argument(way: str) -> None:
+    """The helper reads it by its argument alone, and JAX knows its trace by the object."""
+
+    class Holder:
+        rate = 1.0
+
+    def read(x: Any, held: Any) -> Any:
+        return x * held.rate
+
+    held = Holder()
+    held.rate = 2.0
+    inner: Any = {
+        "jit": lambda: jax.jit(read, static_argnums=1),
+        "checkpoint": lambda: jax.checkpoint(read, static_argnums=(1,)),
+        "by name": lambda: functools.partial(jax.jit(read, static_argnames="held"), held=held),
+    }[way]()
+    given = () if way == "by name" else (held,)
+    jitted = jit(lambda x: inner(x, *given), stale="retrace")
+    for rate in (2.0, 3.0, 4.0):
+        held.rate = rate
+        assert jitted(ONES).tolist() == [rate, rate]
+    assert len(jitted.traces) == 3
+
+
 @pytest.mark.parametrize("read", ["holder.rate", "getattr(holder, 'rate', 7.0)"])
 def test_a_helper_that_reads_nothing_itself(read: str) -> None:
     """A jitted function that only calls an object: what that reads was another value."""

@@ -4,7 +4,9 @@ The list in `docs/how-to/captures.md` has these, and no others. Who solves one r
 """
 
 import contextvars
+import enum
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -48,8 +50,87 @@ def context_variable() -> tuple[Any, Any]:
     return lambda x: x * variable.get(), lambda: variable.set(2.0)
 
 
+class Layer:
+    rate = 1.0
+
+
+class Metaclass(type):
+    made_of = 1.0
+
+    @property
+    def rate(cls) -> float:
+        return cls.made_of
+
+
+class WithMetaclass(metaclass=Metaclass):
+    pass
+
+
+class Below(Layer):
+    def __call__(self, x: Any) -> Any:
+        return x * super().rate
+
+
+class Partly:
+    def scaled(self, x: Any, by: Any) -> Any:
+        return x * by[0]
+
+
+def class_attribute_of_an_item() -> tuple[Any, Any]:
+    Layer.rate = 1.0
+    layers = [Layer()]
+
+    def function(x: Any) -> Any:
+        for layer in layers:
+            x = x * layer.rate
+        return x
+
+    return function, lambda: setattr(Layer, "rate", 2.0)
+
+
+def class_attribute_by_super() -> tuple[Any, Any]:
+    Layer.rate = 1.0
+    below = Below()
+    return lambda x: below(x), lambda: setattr(Layer, "rate", 2.0)
+
+
+def what_a_metaclass_has() -> tuple[Any, Any]:
+    Metaclass.made_of = 1.0
+    return lambda x: x * WithMetaclass.rate, lambda: setattr(Metaclass, "made_of", 2.0)
+
+
+def partial_method() -> tuple[Any, Any]:
+    by = [1.0]
+
+    class Holder(Partly):
+        doubled = functools.partialmethod(Partly.scaled, by=by)
+
+    holder: Any = Holder()
+    return lambda x: holder.doubled(x), lambda: by.__setitem__(0, 2.0)
+
+
+def environment() -> tuple[Any, Any]:
+    os.environ["LEAFWISE_TEST_RATE"] = "1"
+    return lambda x: x * float(os.environ["LEAFWISE_TEST_RATE"]), lambda: os.environ.update(
+        LEAFWISE_TEST_RATE="2"
+    )
+
+
+def attribute_of_an_enum_member() -> tuple[Any, Any]:
+    class Kind(enum.Enum):
+        ONE = 1
+
+    Kind.ONE.rate = 1.0  # type: ignore[attr-defined]
+    return lambda x: x * Kind.ONE.rate, lambda: setattr(Kind.ONE, "rate", 2.0)  # type: ignore[attr-defined]
+
+
 UNSEEN: dict[str, Callable[[], Any]] = {
-    each.__name__: each for each in (name_that_is_made_up, its_own_code, context_variable)
+    each.__name__: each
+    for each in (
+        *(name_that_is_made_up, its_own_code, context_variable, class_attribute_of_an_item),
+        *(class_attribute_by_super, what_a_metaclass_has, partial_method, environment),
+        attribute_of_an_enum_member,
+    )
 }
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import os
 import subprocess
 import sys
@@ -259,6 +260,23 @@ def test_check_statics_is_quiet_without_changes(kind: str) -> None:
             assert program(Sound(1.0, static)) == 1
             assert program(Sound(2.0, make())) == 2
             read(static)
+
+
+def test_check_statics_is_quiet_about_a_logger() -> None:
+    """It keeps which levels are on in a dict, filled when asked for, and configures nothing."""
+
+    class Logged:
+        def __init__(self) -> None:
+            self.log = logging.getLogger("leafwise.tests.logged")
+
+        def __call__(self, x: Any) -> Any:
+            self.log.debug("traced")
+            return x
+
+    instance = Sound(1.0, Logged())
+    with lw.debug.check_statics():
+        for _ in range(3):
+            assert program_of(lambda static: static(1))(instance) == 1
 
 
 def test_check_statics_is_off_outside_of_its_blocks() -> None:

@@ -1,7 +1,7 @@
 """What `CaptureWalk` finds, as a list: one entry for each place that a function reads."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from leafwise._captures.places import BoundIn, CapturedPlace
@@ -58,8 +58,14 @@ def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
     return bindings_and_callables(fn)[0]
 
 
-def bindings_and_callables(fn: Callable[..., Any]) -> tuple[tuple[Binding, ...], list[Any]]:
+def bindings_and_callables(
+    fn: Callable[..., Any], classes: Iterable[type] = ()
+) -> tuple[tuple[Binding, ...], list[Any]]:
     """Return what `bindings_of` does, and everything callable on the way there.
+
+    Args:
+        fn: Anything callable.
+        classes: The classes of its arguments, whose methods it may call.
 
     Raises:
         TypeError: `fn` is not callable.
@@ -68,7 +74,7 @@ def bindings_and_callables(fn: Callable[..., Any]) -> tuple[tuple[Binding, ...],
         msg = f"a function is wanted, got {got(fn)}"
         raise TypeError(msg)
     walk = CaptureWalk()
-    walk.start(fn)
+    walk.start(fn, classes)
     return tuple(_named(walk.found)), walk.entered()
 
 

@@ -10,7 +10,7 @@ import inspect
 import math
 import struct
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
@@ -94,11 +94,14 @@ class FingerprintedFunction(NamedTuple):
     callables: list[Any]
 
 
-def fingerprint_function(fun: Callable[..., Any], *, large: bool = False) -> FingerprintedFunction:
+def fingerprint_function(
+    fun: Callable[..., Any], classes: Iterable[type] = (), *, large: bool = False
+) -> FingerprintedFunction:
     """Fingerprint all that a function captures.
 
     Args:
         fun: The function.
+        classes: The classes of its arguments, whose methods it may call.
         large: Whether to compare the content of large values, too.
 
     Returns:
@@ -106,7 +109,7 @@ def fingerprint_function(fun: Callable[..., Any], *, large: bool = False) -> Fin
     """
     fingerprint: Fingerprint = {}
     probes: list[Probe] = []
-    bindings, callables = bindings_and_callables(fun)
+    bindings, callables = bindings_and_callables(fun, classes)
     for binding in bindings:
         if binding.is_written:  # a trace does not depend on its value
             continue

@@ -33,6 +33,7 @@ from leafwise._captures.fingerprinter import (
     parts_check,
 )
 from leafwise._objects.attributes import (
+    MACHINERY,
     dict_and_slots,
     dict_of,
     has_hidden_state,
@@ -308,7 +309,7 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     if fields and all(name in fields or name.startswith("__") for name in held):
         steps = tuple(f".{name}" for name in fields)
         return _composed(self, value, lambda now: [getattr(now, n, MISSING) for n in fields], steps)
-    if has_hidden_state(kind) or kind.__module__.partition(".")[0] in _MACHINERY:
+    if has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY:
         reason = f"a {kind.__qualname__} does not show what it holds"
         return Fingerprinted(ByWeakId(value), identity_check(value), reason)
     self.check_size(len(held), MOST_ATTRIBUTES)
@@ -349,12 +350,6 @@ def _fields_of_node(kind: Any) -> tuple[str, ...]:
     if not jax.tree_util.is_tree_node(kind) or not dataclasses.is_dataclass(kind):
         return ()
     return tuple(each.name for each in dataclasses.fields(kind))
-
-
-_MACHINERY: Final = frozenset(
-    {"threading", "_thread", "queue", "logging", "concurrent", "multiprocessing", "asyncio"}
-)
-"""The modules whose objects change by themselves, and configure nothing."""
 
 
 _KINDS: Final[Kinds] = (

@@ -111,9 +111,9 @@ class CaptureWalk:
         self._methods = WaitingMethods[ToEnter]()
         self._called: Counter[int] = Counter()
 
-    def start(self, fn: Callable[..., Any]) -> None:
-        """Follow a function, and all that it leads to."""
-        self._pending.append(ToEnter(fn, None))
+    def start(self, fn: Callable[..., Any], classes: Iterable[type] = ()) -> None:
+        """Follow a function, and all that it leads to; of some classes, what it names of them."""
+        self._pending += [*(ToEnter(each, None, (each,)) for each in classes), ToEnter(fn, None)]
         while self._pending and len(self._entered) < _MOST_ENTERED:
             self._visit(self._pending.pop())
             self._pending += reversed(self._next)

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import importlib
 import inspect
 import re
 import types
@@ -97,6 +98,9 @@ class ClassSpec:
         self.content_names = frozenset(
             field.name for field in fields if field.static and field.options.by == "content"
         )
+        if self.content_names:
+            # Now, not at the first instance: a forked child may wait for ever for an import.
+            importlib.import_module("leafwise._statics.content")
         self.uncompared = frozenset(each.name for each in fields if not each.definition.compare)
         if self.uncompared:
             ClassSpec.any_uncompared = True

@@ -163,6 +163,8 @@ _DERIVED: Final = (
     ("lax.control_flow.loops", "_fori_scan_body_fun"),
     ("lax.lax", "_trace_composite_to_jaxpr"),
     ("custom_derivatives", "_closure_convert_for_avals"),
+    # What `jax.checkpoint` makes of a function and its static arguments; 0.10 makes it each time.
+    *([("api_util", "_dyn_args_fun_cached")] if jax.__version_info__ >= (0, 12) else []),
 )
 
 

@@ -21,7 +21,14 @@ from leafwise._captures.places import CapturedPlace
 from leafwise._captures.waiting_methods import names_in
 from leafwise._jax.compat import clear_derived_traces
 from leafwise._jit.callee import function_behind
-from leafwise._objects.attributes import in_class, is_bound_method, is_installed, wrapped_by
+from leafwise._objects.attributes import (
+    in_class,
+    is_bound_method,
+    is_installed,
+    is_object,
+    is_tree,
+    wrapped_by,
+)
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
 
@@ -59,10 +66,13 @@ def readers_to_forget(
     with _LOCK:
         for reader, key, now, owner in _reads(current):
             before = _exchange(reader, key, now, owner, own=traced and reader is fun)
-            if reader is fun:
-                continue
             if before is not _UNSEEN:
-                differs = differs or before is None or _differ(before, now)
+                # What `fun` itself reads goes into its new trace; but an object it may have handed
+                # to a helper, as a static argument, which reads it unseen.
+                counts = reader is not fun or key[-1] == _OBJECT
+                differs = differs or (counts and (before is None or _differ(before, now)))
+            elif reader is fun:
+                continue
             elif key[-1] not in (_ITSELF, _HANDED):
                 new[id(reader)] = reader
                 reads_something = reads_something or key[-1] != _CODE
@@ -78,13 +88,24 @@ def _reads(current: FingerprintedFunction) -> Iterator[tuple[Any, Any, CaptureSt
         for reader in probe.binding.readers:
             if isinstance(reader, types.FunctionType | type):
                 key, now = (*place.key, place.steps), current.fingerprint[probe.key]
-                handed = (_HANDED,) if _is_argument(reader, place) else ()
-                yield reader, (*key, *handed), now, place.owner
+                if _is_argument(reader, place):
+                    key = (*key, _HANDED)
+                elif _holds_object(probe.value):
+                    key = (*key, _OBJECT)
+                yield reader, key, now, place.owner
                 if callable(probe.value):  # of two of one code each has a closure of its own
                     yield reader, (*key, _ITSELF), _identity_of(probe.value), place.owner
     for each in current.callables:
         if isinstance(each, types.FunctionType) and not is_installed(each):
             yield each, (_CODE,), _identity_of(each.__code__), each
+
+
+def _holds_object(value: Any, depth: int = 3) -> bool:
+    """Return whether a value is or contains an object that a static argument may be."""
+    if type(value) in (list, tuple, dict) and depth:
+        items: Iterable[Any] = value.values() if type(value) is dict else value
+        return any(_holds_object(item, depth - 1) for item in items)
+    return is_object(value) and not is_tree(value)
 
 
 def _identity_of(value: Any) -> CaptureState:
@@ -99,7 +120,7 @@ def _is_argument(reader: Any, place: CapturedPlace) -> bool:
     return place.variable not in code.co_freevars and place.variable not in set(names_in(code))
 
 
-_CODE, _ITSELF, _HANDED = "code", "itself", "handed"
+_CODE, _ITSELF, _HANDED, _OBJECT = "code", "itself", "handed", "object"
 
 
 def _is_of_package(value: Any) -> bool:

@@ -17,6 +17,8 @@ from leafwise._jax.compat import RunningCall, is_known
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.classes import module_of
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
@@ -95,9 +97,23 @@ class ProgramLog:
         self.name = callee.name
         self.programs: list[Program] = []
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._met: list[weakref.ref[type]] = []
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[str] = Counter()
         self._lock = new_lock()
+
+    def classes(self, program: "Program | None" = None) -> list[type]:
+        """Return the user's classes among the arguments of a program, or of all so far."""
+        if program is None:
+            return [cls for each in self._met if (cls := each()) is not None]
+        signature = program.signature
+        if signature is None:
+            return []
+        found = [*signature.classes.values(), *map(type, signature.statics.values())]
+        own = {id(cls): cls for cls in found if not is_installed_module(module_of(cls))}
+        known = {id(each()) for each in self._met}
+        self._met += [weakref.ref(cls) for key, cls in own.items() if key not in known]
+        return list(own.values())
 
     def explain(self, signature: Signature) -> Explanation:
         """Explain a call against the programs in the log.

@@ -13,7 +13,7 @@ import inspect
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import jax
@@ -68,18 +68,22 @@ _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 """The outcomes of a call that a trace made earlier answers."""
 
 
-def fingerprint_log(log: ProgramLog, args: Sequence[Any]) -> FingerprintedFunction | None:
+def fingerprint_log(
+    log: ProgramLog, args: Sequence[Any], classes: Iterable[type]
+) -> FingerprintedFunction | None:
     """Fingerprint the captures of the function of a log, if a guard wants to know."""
-    return _fingerprint(log.callee.fun, args) if log.guards else None
+    return _fingerprint(log.callee.fun, args, classes) if log.guards else None
 
 
-def before_trace(log: ProgramLog, args: Sequence[Any]) -> FingerprintedFunction | None:
+def before_trace(
+    log: ProgramLog, args: Sequence[Any], classes: Iterable[type]
+) -> FingerprintedFunction | None:
     """Fingerprint the captures of a function before it is traced, if a guard wants to know.
 
     The traces that JAX has kept of the functions that it calls are forgotten, where they are of
     other values than these.
     """
-    current = fingerprint_log(log, args)
+    current = fingerprint_log(log, args, classes)
     if current is None or all(each.action is StaleAction.IGNORE for each in list(log.guards)):
         return current
     with contextlib.suppress(Exception):  # the user's own code: the trace must go on
@@ -101,10 +105,12 @@ def changed_by_trace(
     return {key: began.fingerprint[key] for key in keys} or None
 
 
-def _fingerprint(fun: Callable[..., Any], args: Sequence[Any] = ()) -> FingerprintedFunction | None:
+def _fingerprint(
+    fun: Callable[..., Any], args: Sequence[Any], classes: Iterable[type]
+) -> FingerprintedFunction | None:
     try:
         large = current_block() is not None
-        return fingerprint_function(capturing_function(fun, args), large=large)
+        return fingerprint_function(capturing_function(fun, args), classes, large=large)
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
 
@@ -166,6 +172,9 @@ class Guard:
         if jitted is not None:
             jitted.__call__ = call
 
+    def _fingerprint(self, args: Sequence[Any]) -> FingerprintedFunction | None:
+        return _fingerprint(self._jax.__wrapped__, args, self._log.classes())
+
     def _recheck_always(self) -> Callable[..., Any]:
         def check(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
@@ -200,7 +209,7 @@ class Guard:
         __tracebackhide__ = True
         current = None
         if not jax.config.jax_disable_jit:
-            current = _fingerprint(self._jax.__wrapped__, args)
+            current = self._fingerprint(args)
         if current is None or not self._check_against(current):
             return self._jax(*args, **kwargs)
         if self.action is StaleAction.RETRACE:
@@ -227,7 +236,7 @@ class Guard:
         try:
             program = self._answering_trace(args, kwargs)
             changes = [] if program is None else self._unreported_changes(program)
-            current = _fingerprint(self._jax.__wrapped__, args) if changes else None
+            current = self._fingerprint(args) if changes else None
             if program is None or current is None:
                 return
             site = site_of(inspect.currentframe())
@@ -295,7 +304,7 @@ class Guard:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace whose program a call would get."""
-        current = _fingerprint(self._jax.__wrapped__, args)
+        current = self._fingerprint(args)
         program = self._answering_trace(args, kwargs)
         if current is None or program is None or program.captured is None:
             return ()
@@ -367,7 +376,7 @@ class Guard:
         fun = self._log.callee.find()
         if fun is None or id(innermost(fun)) not in functions or not self._log.traced():
             return
-        current, found = _fingerprint(fun), list[StaleCapture]()
+        current, found = _fingerprint(fun, (), self._log.classes()), list[StaleCapture]()
         for program in self._log.traced():
             keys = [] if current is None else _changed_since(program, current.fingerprint)
             if current is not None and keys:

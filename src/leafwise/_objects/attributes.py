@@ -157,6 +157,12 @@ def hides(value: Any) -> bool:
     return any(is_a(each, types.FunctionType) and not is_installed(each) for each in readers)
 
 
+MACHINERY: Final = frozenset(
+    {"threading", "_thread", "queue", "logging", "concurrent", "multiprocessing", "asyncio"}
+)
+"""The modules whose objects change by themselves, and configure nothing."""
+
+
 def dict_of(value: Any) -> dict[str, Any]:
     """Return the ``__dict__`` of an object, past any ``__getattribute__``; empty if it has none."""
     # Only its own `__getattribute__` finds the dict that a thread-local has in this thread. It

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._objects.attributes import attributes, compares_by_identity
+from leafwise._objects.attributes import MACHINERY, attributes, compares_by_identity
 from leafwise._objects.classes import module_of
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import ById
@@ -27,7 +27,7 @@ _MOST_ENTRIES: Final = 2_000
 MOST_BYTES: Final = 1 << 16
 """Arrays up to this size are compared by content."""
 
-_CLOSED: Final = frozenset({"jax", "jaxlib", "numpy", "builtins", "leafwise", "weakref"})
+_CLOSED: Final = MACHINERY | {"jax", "jaxlib", "numpy", "builtins", "leafwise", "weakref"}
 """Objects of these packages' own classes are not entered."""
 
 
