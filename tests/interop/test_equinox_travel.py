@@ -101,7 +101,6 @@ def test_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.stdout.decode().split() == ["0.0", "0.0"]
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @works(
     "a class that cloudpickle pickles by value",

@@ -361,7 +361,6 @@ assert nnx.is_data(After(1)) and Model(After(nnx.Param(jnp.ones(())))).p.x[...] 
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.works("flax", "one call makes all classes known to flax, later ones included")
 def test_registration_is_asked_for() -> None:

@@ -107,7 +107,6 @@ def _is_made(function: Any, arguments: tuple[Any, ...]) -> bool:
     return isinstance(made, optax.GradientTransformation) or callable(made)
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.works("optax", "every public factory of optimizers and schedules, by content")
 @pytest.mark.parametrize("module", [optax, optax.contrib], ids=["optax", "contrib"])

@@ -287,7 +287,6 @@ def test_treescope_shows_what_cannot_be_flattened() -> None:
     assert texts[0].endswith("# key: none: FieldNotSetError")
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.works("treescope", "as the display of a notebook")
 def test_treescope_goes_first_in_a_notebook() -> None:
