@@ -82,9 +82,9 @@ def _around(value: Any) -> tuple[list[Any], Any]:
         if is_a(value, functools.partial) and not is_a(value, BoundMethod):
             around.append((_class_form(kind), len(value.args), *value.keywords))
             value = value.func
-        elif is_a(value, types.MethodType | BoundMethod):
+        elif is_a(value, (types.MethodType, BoundMethod)):
             around.append(_class_form(kind))
-            value = value.__func__
+            value = cast("Any", value).__func__
         elif kind is not types.FunctionType and (inner := wrapped_by(value)) is not None:
             around.append(_class_form(kind))
             value = inner

@@ -136,9 +136,10 @@ class CaptureWalk:
             self._object(value, entry)
         elif is_a(value, types.FunctionType):
             self._function(value, entry)
-        elif is_a(value, types.MethodType | BoundMethod) or is_bound_method(value):
-            receiver = self._receiver(value.__self__, value.__func__, entry.place)
-            self._queue(entry, value.__func__, (receiver, *entry.args))
+        elif is_a(value, (types.MethodType, BoundMethod)) or is_bound_method(value):
+            method: Any = value
+            receiver = self._receiver(method.__self__, method.__func__, entry.place)
+            self._queue(entry, method.__func__, (receiver, *entry.args))
         elif is_a(value, functools.partial):
             self._partial(value, entry)
         elif is_a(value, type):
@@ -498,7 +499,7 @@ class CaptureWalk:
             if is_a(value, types.FunctionType):
                 self._called[id(value)] += 1
                 return not is_installed(value) and self._called[id(value)] <= _MOST_CALLS
-            if is_a(value, types.MethodType | BoundMethod):
+            if is_a(value, (types.MethodType, BoundMethod)):
                 value = value.__func__
             elif is_a(value, functools.partial):
                 value = value.func

@@ -9,6 +9,7 @@ from leafwise._classes.instance import exchange
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.attributes import has_generated_init
+from leafwise._objects.classes import is_a, qualname_of
 from leafwise._trees.exchange import copy_with_parts, parts_of
 from leafwise._trees.paths import Steps, name_in
 from leafwise._trees.requests import (
@@ -132,8 +133,8 @@ def replace(obj: T, /, **changes: Any) -> T:
         >>> replace(Params(0.1), lr=0.2)
         Params(lr=0.2)
     """
-    if isinstance(obj, type):
-        msg = f"replace() changes an instance, got the class {obj.__qualname__}"
+    if is_a(obj, type):
+        msg = f"replace() changes an instance, got the class {qualname_of(obj)}"
         raise TypeError(msg)
     names = [definition.name for definition in dataclasses.fields(cast("Any", obj))]
     known = {*names, *cast("Any", obj).__dataclass_fields__}
