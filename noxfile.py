@@ -116,22 +116,15 @@ def tests(session: nox.Session) -> None:
     Python, and no other check; `-- --cov` the whole suite, with its coverage.
     """
     python = str(session.python)
-    newest = python == NEWEST
     # The pages, which run on the newest, show the libraries around leafwise.
-    _install(session, "test", *(["interop"] if newest else []), pins=_pins(python))
+    _install(session, "test", *(["interop"] if python == NEWEST else []), pins=_pins(python))
     if session.posargs:  # a narrowed run stays narrow
         session.run("pytest", *WORKERS, *session.posargs)
         return
     for check in ("properties", "no_extras", "lint", "types", "docs"):
         session.notify(check, posargs=[])
     session.notify("demo", posargs=["--smoke"])  # tests/examples runs the examples
-    if not newest:
-        session.run("pytest", *WORKERS, "-m", _chosen(python))
-        return
-    found = Path(session.create_tmp(), "works.json").absolute()
-    folders = ("tests", "tests/interop")  # named, since it has an option of its own
-    session.run(*("pytest", *folders, *WORKERS, "-m", _chosen(python), "--works", str(found)))
-    session.run("python", "tests/interop/table.py", str(found))
+    session.run("pytest", *WORKERS, "-m", _chosen(python))
 
 
 @nox.session(python=NEWEST, default=False)

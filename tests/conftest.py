@@ -55,6 +55,22 @@ KINDS = {
         ),
         "property",
     ),
+    # On each change the libraries of the promise: equinox, chex, jaxtyping, and files.
+    **dict.fromkeys(
+        (
+            "interop/test_diffrax.py",
+            "interop/test_flax_linen.py",
+            "interop/test_flax_modules.py",
+            "interop/test_flax_nnx.py",
+            "interop/test_flax_serialization.py",
+            "interop/test_flax_struct.py",
+            "interop/test_optax_static.py",
+            "interop/test_orbax.py",
+            "interop/test_printing.py",
+            "interop/test_trees_optax.py",
+        ),
+        "downstream",
+    ),
     "interop": "interop",
     "downstream": "downstream",
     "examples": "examples",

@@ -1,9 +1,9 @@
 """The table of docs/reference/ecosystem.md, made from what tests/interop found.
 
-    python tests/interop/table.py [OLDEST.json] NEWEST.json [--write]
+    python tests/interop/table.py OLDEST.json NEWEST.json [--write]
 
 Without `--write`, the page must say what was found; which versions were the newest then does
-not matter. Without the oldest, the column of the oldest may say anything.
+not matter.
 """
 
 import argparse
@@ -21,19 +21,14 @@ BEGIN, END = "<!-- begin: tests/interop/table.py -->", "<!-- end -->"
 def main(arguments: list[str] | None = None) -> str | None:
     """Write or compare the table; return what is wrong, if anything."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("oldest", type=Path, nargs="?")
+    parser.add_argument("oldest", type=Path)
     parser.add_argument("newest", type=Path)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args(arguments)
-    if options.write and options.oldest is None:
-        parser.error("the table has two columns: give the oldest, too")
     newest = json.loads(options.newest.read_text())
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)
-    written, _, after = rest.partition(END)
-    if options.oldest is None:
-        made = table(newest, newest)
-        return difference(_newest_column(written), _newest_column(made))
+    after = rest.partition(END)[2]
     made = table(json.loads(options.oldest.read_text()), newest)
     made = f"{before}{BEGIN}\n{made}\n{END}{after}"
     if options.write:
@@ -67,12 +62,6 @@ def _row(what: str, lines: list[dict[str, Any] | None]) -> str:
     why = next((line["cannot"] for line in lines if line and line["cannot"]), None)
     shown = f"{what}<br>*{why}*" if why else what
     return f"| {shown} | " + " | ".join(map(_mark, lines)) + " |"
-
-
-def _newest_column(table: str) -> str:
-    """Leave out the column of the oldest, and what was tried with it."""
-    rows = [row for row in table.strip().splitlines() if not row.startswith("Tried with")]
-    return "\n".join(re.sub(r"^(\|.*\|)[^|]*\|([^|]*\|)$", r"\1\2", row) for row in rows)
 
 
 def _mark(line: dict[str, Any] | None) -> str:
