@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
@@ -252,8 +253,11 @@ def types(session: nox.Session) -> None:
     _install(session, "types", "interop", project=".[all]", pins=[])
     paths = [path for path in ("src", "typing_tests") if Path(path).is_dir()]
     python = str(Path(session.bin, "python"))
-    session.run("pyright", "--warnings", "--pythonpath", python, *(session.posargs or paths))
-    session.run("mypy", *(session.posargs or paths))
+    arguments = ("--warnings", "--pythonpath", python, *(session.posargs or paths))
+    with ThreadPoolExecutor() as pool:  # each takes one core
+        pyright = pool.submit(session.run, "pyright", *arguments)
+        session.run("mypy", *(session.posargs or paths))
+        pyright.result()
 
 
 @nox.session(python=NEWEST)

@@ -89,7 +89,7 @@ def _mostly_at_night(names: Iterable[str], *always: str) -> list[Any]:
     return [pytest.param(name, marks=marks[name in always]) for name in names]
 
 
-@pytest.mark.parametrize("way", _mostly_at_night(WAYS, "decorator", "equinox"))
+@pytest.mark.parametrize("way", _mostly_at_night(WAYS, "decorator"))
 def test_each_way_to_jit(run: Runner, way: str) -> None:
     """However the function is jitted: line and field path of the retrace are in the report."""
     script = HEAD + WAYS[way] + "\nstep(State(jnp.ones(3)))\nstep(State(jnp.ones(3), 2))\n"
@@ -167,6 +167,7 @@ def test_the_script_is_run_as_python_runs_it(run: Runner) -> None:
     assert explained.stdout.startswith(plain.stdout)
 
 
+@pytest.mark.nightly
 def test_a_module(run: Runner) -> None:
     """With `-m`, a module or a package is run, from the working directory."""
     run.write("", "package/__init__.py")
@@ -221,6 +222,7 @@ def test_the_exit_code_is_the_scripts_own(run: Runner, end: str, code: int, word
     assert "runpy" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_script_that_never_jits(run: Runner) -> None:
     """It gets a sentence."""
     done = run.explain(run.write("print('hello')"))

@@ -24,6 +24,7 @@ def test_loading_imports_nothing(project: Project, monkeypatch: pytest.MonkeyPat
     project.run_apart("-p", "leafwise_pytest", "--collect-only").assert_outcomes()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_conftest_comes_first(project: Project) -> None:
     """What `conftest.py` sets before it imports JAX holds, whatever of the plugin is used."""
