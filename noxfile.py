@@ -73,7 +73,8 @@ LAWS = "property and not nightly"
 QUICK = "(unit or hazard or message) and not (slow or nightly)"
 CHOSEN = {
     OLDEST: "(unit or hazard or message or oracle or transforms) and not (slow or nightly)",
-    NEWEST: "not (property or downstream or no_extras or bench or nightly)",  # also of one alone
+    # Also of one alone. What is slow with other libraries is left to `downstream`.
+    NEWEST: "not (property or downstream or no_extras or bench or nightly or (interop and slow))",
 }
 BETWEEN = "(unit or message) and not (slow or nightly)"
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.

@@ -234,6 +234,7 @@ def test_no_such_law() -> None:
         check_pytree(Params, settings=5)  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_laws_can_be_left_out() -> None:
     """A class of another library passes without the laws that its library does not keep."""
@@ -260,6 +261,7 @@ def test_an_error_of_the_users() -> None:
         check_pytree(Raising, laws=["round-trip"], settings=FEW)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_hypothesis_is_loaded_when_asked_for() -> None:
     """Counting traces needs no Hypothesis; checking laws loads it."""

@@ -318,6 +318,7 @@ def test_threads(plain: Any) -> None:
     thread.join()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_check_draws_the_arguments(plain: Any) -> None:
     """`check` tests drawn arguments, by annotations; every other value is reused."""
@@ -399,6 +400,7 @@ def test_check_knows_static_arguments() -> None:
         assert caught.value.path == wrong
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_check_with_few_examples(seed: int) -> None:

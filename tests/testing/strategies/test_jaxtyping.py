@@ -78,6 +78,7 @@ class Wide:
     spread: Float[Array, "*#batch"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_every_kind_of_axis() -> None:
     """Names, several axes, any axes, fixed ones, expressions and broadcasting fit together."""
@@ -166,6 +167,7 @@ def test_unions_trees_and_keys() -> None:
     assert len(structures) > 3
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_overrides_decide_lengths() -> None:
     """The other fields fit an override, and a default that is used."""
