@@ -124,12 +124,22 @@ def attribute_of_an_enum_member() -> tuple[Any, Any]:
     return lambda x: x * Kind.ONE.rate, lambda: setattr(Kind.ONE, "rate", 2.0)  # type: ignore[attr-defined]
 
 
+def annotated_attribute_of_an_instance_made_inside() -> tuple[Any, Any]:
+    class Made:
+        rate: float = 1.0
+
+        def scaled(self, x: Any) -> Any:
+            return x * self.rate
+
+    return lambda x: Made().scaled(x), lambda: setattr(Made, "rate", 2.0)
+
+
 UNSEEN: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
         *(name_that_is_made_up, its_own_code, context_variable, class_attribute_of_an_item),
         *(class_attribute_by_super, what_a_metaclass_has, partial_method, environment),
-        attribute_of_an_enum_member,
+        *(attribute_of_an_enum_member, annotated_attribute_of_an_instance_made_inside),
     )
 }
 
