@@ -55,7 +55,8 @@ KINDS = {
         ),
         "property",
     ),
-    # On each change the libraries of the promise: equinox, chex, jaxtyping, and files.
+    # Equinox, chex, jaxtyping and saved files are tried on each change, these libraries by
+    # `downstream`.
     **dict.fromkeys(
         (
             "interop/test_diffrax.py",

@@ -363,8 +363,14 @@ def test_a_field_that_leads_back() -> None:
         def twice(self) -> Any:
             return self.x * 2
 
-    for method, words in ((True, "a method of the instance"), (False, "the instance")):
-        with pytest.raises(lw.errors.TreeError, match=rf"^Model\.act: {words} itself, .*\n  fix: "):
+    for method, words in (
+        (
+            True,
+            r"its own method twice, .*\n  fix: call self\.twice instead; or store Model\.twice",
+        ),
+        (False, r"the instance itself, .*\n  fix: leave act out"),
+    ):
+        with pytest.raises(lw.errors.TreeError, match=rf"^Model\.act: {words}"):
             Model(1.0, method=method)
 
 

@@ -110,7 +110,6 @@ def partial_method() -> tuple[Any, Any]:
 
 
 def environment() -> tuple[Any, Any]:
-    os.environ["LEAFWISE_TEST_RATE"] = "1"
     return lambda x: x * float(os.environ["LEAFWISE_TEST_RATE"]), lambda: os.environ.update(
         LEAFWISE_TEST_RATE="2"
     )
@@ -145,8 +144,9 @@ UNSEEN: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("make", UNSEEN.values(), ids=UNSEEN)
-def test_what_cannot_be_seen(make: Callable[[], Any]) -> None:
+def test_what_cannot_be_seen(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The call is answered for the old value, and nothing is said."""
+    monkeypatch.setenv("LEAFWISE_TEST_RATE", "1")  # what it was comes back in the end
     function, change = make()
     strict = jit(function, stale="raise")
     old = strict(ONES)

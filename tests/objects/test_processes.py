@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -207,6 +208,23 @@ def test_listening_that_was_left_half_done() -> None:
 
 
 METHODS = {"os.fork": 20, "fork": 5, "forkserver": 2, "spawn": 1}
+
+
+@pytest.mark.slow
+def test_a_class_by_content_imports_what_it_needs() -> None:
+    """When it is made: an instance in a forked child could wait for an import for ever."""
+    program = """
+        import sys, leafwise as lw
+        name = "leafwise._statics.content"
+        assert name not in sys.modules
+        @lw.pytree
+        class P:
+            f: object = lw.static_field(by="content")
+        assert name in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
 AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in ("forkserver", "spawn")]
 
 

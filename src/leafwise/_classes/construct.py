@@ -181,14 +181,20 @@ def finish(spec: ClassSpec, self: Any) -> None:
             set_field(self, field.name, field.prepare(getattr(self, field.name)))
     for name in spec.dynamic_names:
         value = getattr(self, name)
-        if value is self or (type(value) is BoundMethod and value.__self__ is self):
-            what = "the instance itself" if value is self else "a method of the instance itself"
-            msg = (
-                f"{spec.cls.__name__}.{name}: {what}, so that the tree would never end\n"
-                f"  fix: call the method where it is needed; or store its function, "
-                f"`{spec.cls.__name__}.method`, in a static field"
+        cls = spec.cls.__name__
+        if value is self:
+            what, fix = (
+                "the instance itself",
+                f"leave {name} out: a method has it as self",
             )
-            raise TreeError(msg)
+        elif type(value) is BoundMethod and value.__self__ is self:
+            method = value.__name__
+            what = f"its own method {method}"
+            fix = f"call self.{method} instead; or store {cls}.{method} in a static field"
+        else:
+            continue
+        msg = f"{cls}.{name}: {what}, so that the tree would never end\n  fix: {fix}"
+        raise TreeError(msg)
     store_key(spec, self)
 
 

@@ -150,7 +150,7 @@ def hides(value: Any) -> bool:
     cls = type(value)
     try:
         _ = hash(cls), cls == object  # noqa: E721  # as tables do: a metaclass may raise anything
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  # of the metaclass, which is the user's
         return True
     found = (in_class(cls, name) for name in ("__getattribute__", "__class__", "__dict__"))
     readers = (each.fget if is_a(each, property) else each for each in found)
