@@ -253,20 +253,19 @@ class _TracedBody:
         else:  # lowered or traced ahead of time, perhaps from shapes alone
             seen, named = args, kwargs
         program = log.new_program(Outcome.RETRACE, call, seen, named)
-        classes = log.classes(program)
-        began = before_trace(log, args, classes)
+        began = before_trace(log, args, program.classes)
         start = time.perf_counter()
         result = fun(*args, **kwargs)
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.
-        current = fingerprint_log(log, args, classes)
+        current = fingerprint_log(log, args, program.classes)
         if current is not None:
             program.captured = current.fingerprint
             program.began = None if began is None else changed_by_trace(began, current)
-            if len(log.classes()) > len(classes):  # other calls have arguments of other classes
-                current = fingerprint_log(log, args, log.classes()) or current
         body_ran(log, program)
         if current is not None:
+            if len(log.classes()) > len(program.classes):  # other calls have other arguments
+                current = fingerprint_log(log, args, log.classes()) or current
             for guard in list(log.guards):
                 guard.traced(current)
         return result

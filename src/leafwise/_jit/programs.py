@@ -66,6 +66,15 @@ class Program:
         """The hash of the signature: programs of one trace share it."""
         return hash(self.signature)
 
+    @cached_property
+    def classes(self) -> list[type]:
+        """The user's classes among the arguments."""
+        if self.signature is None:
+            return []
+        found = [*self.signature.classes.values(), *map(type, self.signature.statics.values())]
+        own = {id(cls): cls for cls in found if not is_installed_module(module_of(cls))}
+        return list(own.values())
+
     @property
     def seconds(self) -> float:
         """How long all of it took."""
@@ -97,23 +106,14 @@ class ProgramLog:
         self.name = callee.name
         self.programs: list[Program] = []
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._met: list[weakref.ref[type]] = []
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[str] = Counter()
         self._lock = new_lock()
 
-    def classes(self, program: "Program | None" = None) -> list[type]:
-        """Return the user's classes among the arguments of a program, or of all so far."""
-        if program is None:
-            return [cls for each in self._met if (cls := each()) is not None]
-        signature = program.signature
-        if signature is None:
-            return []
-        found = [*signature.classes.values(), *map(type, signature.statics.values())]
-        own = {id(cls): cls for cls in found if not is_installed_module(module_of(cls))}
-        known = {id(each()) for each in self._met}
-        self._met += [weakref.ref(cls) for key, cls in own.items() if key not in known]
-        return list(own.values())
+    def classes(self) -> list[type]:
+        """Return the user's classes among the arguments of all calls that JAX has traces of."""
+        found = [cls for program in self.traced() for cls in program.classes]
+        return list({id(cls): cls for cls in found}.values())
 
     def explain(self, signature: Signature) -> Explanation:
         """Explain a call against the programs in the log.
