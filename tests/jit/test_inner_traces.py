@@ -127,6 +127,27 @@ def test_a_helper_that_reads_nothing_itself(read: str) -> None:
     assert jitted(ONES).tolist() == [2, 2]
 
 
+def test_a_value_of_another_kind_each_time() -> None:
+    """An attribute that comes, goes, becomes an object and a number again, read by a helper."""
+
+    class Holder:
+        rate: Any
+
+    class Half:
+        def __rmul__(self, x: Any) -> Any:
+            return x / 2
+
+    holder = Holder()
+    inner = jax.jit(lambda x: x * getattr(holder, "rate", 1.0))
+    jitted = jit(lambda x: inner(x), stale="retrace")
+    assert jitted(ONES).tolist() == [1, 1]
+    for rate, result in ((2.0, 2), (Half(), 0.5), (3.0, 3), (np.ones(2), 1), (Half(), 0.5)):
+        holder.rate = rate
+        assert jitted(ONES).tolist() == [result, result]
+    del holder.rate
+    assert jitted(ONES).tolist() == [1, 1]
+
+
 def test_a_helper_of_two_values() -> None:
     """A trace of its own for another shape does not make the old one right."""
     value = 1.0

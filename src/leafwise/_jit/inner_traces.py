@@ -64,12 +64,12 @@ def readers_to_forget(
     new: dict[int, Callable[..., Any]] = {}
     reads_something = differs = False
     with _LOCK:
-        for reader, key, now, owner in _reads(current):
+        for reader, key, now, owner, is_handed_on in _reads(current):
             before = _exchange(reader, key, now, owner, own=traced and reader is fun)
             if before is not _UNSEEN:
                 # What `fun` itself reads goes into its new trace; but an object it may have handed
                 # to a helper, as a static argument, which reads it unseen.
-                counts = reader is not fun or key[-1] == _OBJECT
+                counts = reader is not fun or is_handed_on
                 differs = differs or (counts and (before is None or _differ(before, now)))
             elif reader is fun:
                 continue
@@ -81,23 +81,28 @@ def readers_to_forget(
     return [each for each in current.callables if each is not fun and not _is_of_package(each)]
 
 
-def _reads(current: FingerprintedFunction) -> Iterator[tuple[Any, Any, CaptureState, Any]]:
-    """Yield the functions that read something, the place, what is there, and what holds that."""
+def _reads(current: FingerprintedFunction) -> Iterator[tuple[Any, Any, CaptureState, Any, bool]]:
+    """Yield the functions that read something, the place, what is there, and what holds that.
+
+    And whether it may be handed to a helper as a static argument. The key of a place is the same
+    whatever is there.
+    """
     for probe in current.probes:
         place = probe.binding.place
         for reader in probe.binding.readers:
             if isinstance(reader, types.FunctionType | type):
                 key, now = (*place.key, place.steps), current.fingerprint[probe.key]
-                if _is_argument(reader, place):
+                is_argument = _is_argument(reader, place)
+                if is_argument:
                     key = (*key, _HANDED)
-                elif _holds_object(probe.value):
-                    key = (*key, _OBJECT)
-                yield reader, key, now, place.owner
+                is_handed_on = not is_argument and _holds_object(probe.value)
+                yield reader, key, now, place.owner, is_handed_on
                 if callable(probe.value):  # of two of one code each has a closure of its own
-                    yield reader, (*key, _ITSELF), _identity_of(probe.value), place.owner
+                    itself = _identity_of(probe.value)
+                    yield reader, (*key, _ITSELF), itself, place.owner, False
     for each in current.callables:
         if isinstance(each, types.FunctionType) and not is_installed(each):
-            yield each, (_CODE,), _identity_of(each.__code__), each
+            yield each, (_CODE,), _identity_of(each.__code__), each, False
 
 
 def _holds_object(value: Any, depth: int = 3) -> bool:
@@ -120,7 +125,7 @@ def _is_argument(reader: Any, place: CapturedPlace) -> bool:
     return place.variable not in code.co_freevars and place.variable not in set(names_in(code))
 
 
-_CODE, _ITSELF, _HANDED, _OBJECT = "code", "itself", "handed", "object"
+_CODE, _ITSELF, _HANDED = "code", "itself", "handed"
 
 
 def _is_of_package(value: Any) -> bool:
