@@ -398,6 +398,48 @@ def registered_again() -> tuple[Any, Any, Any]:
     return lambda x: scaled(x), change, None
 
 
+DISPATCHED: dict[str, Callable[[Any, Any], Any]] = {
+    "an instance": lambda held, x: held.scaled(x),
+    "a class method": lambda held, x: held.of_class(x),
+    "the class": lambda held, x: type(held).of_class(x),
+    "the class, given an instance": lambda held, x: type(held).scaled(held, x),
+    "an instance made inside": lambda held, x: type(held)().scaled(x),
+}
+
+
+def dispatched(kind: str, how: str) -> tuple[Any, Any, Any]:
+    factor = 1.0
+
+    class Held:
+        rate = 1.0
+
+        @functools.singledispatchmethod
+        def scaled(self, x: Any) -> Any:
+            return x * self.rate * factor
+
+        @scaled.register
+        def _(self, x: int) -> Any:
+            return ONES * x
+
+        @functools.singledispatchmethod
+        @classmethod
+        def of_class(cls, x: Any) -> Any:
+            return x * cls.rate * factor
+
+    def change() -> None:
+        nonlocal factor
+        if how == "a name":
+            factor = 2.0
+        elif how == "an attribute":
+            Held.rate = 2.0
+        else:
+            Held.scaled.register(object, lambda _self, x: x * 2)
+            Held.of_class.register(object, classmethod(lambda _cls, x: x * 2))
+
+    held, call = Held(), DISPATCHED[kind]
+    return lambda x: call(held, x) + 1, change, lambda: setattr(held, "other", object())
+
+
 def step(it: Any, x: Any, *, k: float = 1.0) -> Any:
     """Read one attribute of what it is given."""
     return x * it.rate * k
@@ -490,6 +532,11 @@ CASES: dict[str, Callable[[], Any]] = {
     )
 }
 CASES.update({f"passed by {kind}": functools.partial(passed, kind) for kind in PASSED})
+CASES |= {
+    f"{how} of {kind}, dispatched": functools.partial(dispatched, kind, how)
+    for kind in DISPATCHED
+    for how in ("a name", "an attribute", "a function registered later")
+}
 CASES["descriptor"] = lambda: of_a_descriptor(Scaled)
 CASES["data descriptor"] = lambda: of_a_descriptor(Set)
 

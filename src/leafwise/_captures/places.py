@@ -15,7 +15,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from leafwise._objects.attributes import Member, MemberKind, is_data, member_of
+from leafwise._objects.attributes import Member, MemberKind, in_class, is_data, member_of
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import contents
 from leafwise._objects.reads import Asked, Const, Item, Read, Step, Usage
@@ -116,7 +116,9 @@ def item_of(value: Any, key: Any) -> Any:
     return value[key] if isinstance(key, int) and -len(value) <= key < len(value) else MISSING
 
 
-_READABLE: Final = (MemberKind.VALUE, MemberKind.METHOD, MemberKind.CLASS_METHOD)
+_READABLE: Final = (
+    *(MemberKind.VALUE, MemberKind.METHOD, MemberKind.CLASS_METHOD, MemberKind.DISPATCHED),
+)
 
 
 def _attribute(value: Any, name: str) -> Any:
@@ -228,7 +230,15 @@ def class_place(cls: type) -> CapturedPlace:
 
 def member_place(cls: type, name: str) -> CapturedPlace:
     """Return the place of a method that instances of a class find."""
-    return dataclasses.replace(class_place(cls).then(name), is_member=True)
+    place = class_place(cls).then(name)
+    if is_a(in_class(cls, name), functools.singledispatchmethod):
+        return registry_of(place)
+    return dataclasses.replace(place, is_member=True)
+
+
+def registry_of(place: CapturedPlace) -> CapturedPlace:
+    """Return the place of what a `functools.singledispatchmethod` chooses from."""
+    return dataclasses.replace(place, is_member=False).then("dispatcher").then("registry")
 
 
 def in_type_of(place: CapturedPlace) -> CapturedPlace:

@@ -32,12 +32,14 @@ from leafwise._captures.places import (
     is_place,
     member_place,
     presence_place,
+    registry_of,
     step_into,
 )
 from leafwise._captures.waiting_methods import WaitingMethods, is_class_value
 from leafwise._objects.attributes import (
     Member,
     MemberKind,
+    dispatched,
     functions_behind,
     functions_in,
     has_own_call,
@@ -54,7 +56,7 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.bytecode import reads_of
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import is_installed_module, own_bases
+from leafwise._objects.code import function_in, is_installed_module, own_bases
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.reads import Const, Given, Item, Read, Root, Usage
 from leafwise._objects.stand_ins import MISSING
@@ -450,6 +452,9 @@ class CaptureWalk:
         call: Call | None,
     ) -> bool:
         """Enter a method or a property of an object; False if it is not the user's."""
+        if member.kind is MemberKind.DISPATCHED:
+            self._dispatched(place, value, member.value, read, reader, call=call)
+            return True
         if member.kind is MemberKind.HIDDEN or is_installed(member.value):
             return False
         if read.usage is Usage.WRITTEN:
@@ -470,6 +475,27 @@ class CaptureWalk:
         args, kwargs = passed_to(raw, call)
         self._next.append(ToEnter(member.value, None, (receiver, *args), kwargs))
         return True
+
+    def _dispatched(
+        self,
+        place: CapturedPlace,
+        value: Any,
+        member: "functools.singledispatchmethod[Any]",
+        read: Read,
+        reader: types.FunctionType,
+        *,
+        call: Call | None,
+    ) -> None:
+        """Enter each function among which a `functools.singledispatchmethod` chooses."""
+        registry = registry_of(place if is_a(value, type) else in_type_of(place))
+        self._add(registry, reader, read.line, is_written=False)
+        for each in dispatched(member):
+            receiver: tuple[Argument, ...] = () if is_a(value, type) else (place.before(),)
+            if is_a(each, classmethod):
+                receiver = (class_place(value if is_a(value, type) else type(value)),)
+            args, kwargs = passed_to(each, call)
+            bound = () if is_a(each, staticmethod) else receiver
+            self._next.append(ToEnter(function_in(each), None, (*bound, *args), kwargs))
 
     def _use(
         self,

@@ -40,6 +40,8 @@ class MemberKind(Enum):
     """A function that takes the class."""
     PROPERTY = "property"
     """A function that takes the object, and runs when the attribute is read."""
+    DISPATCHED = "methods of which one is chosen"
+    """A `functools.singledispatchmethod`."""
     DESCRIPTOR = "descriptor"
     """The ``__get__`` of a descriptor of the user's, which takes that and the object."""
     HIDDEN = "hidden"
@@ -84,6 +86,8 @@ def _member_of_class(cls: type, name: str) -> Member:
     raw = inspect.getattr_static(cls, name, MISSING)
     if is_a(raw, classmethod):
         return Member(MemberKind.CLASS_METHOD, function_in(raw))
+    if is_a(raw, functools.singledispatchmethod):
+        return Member(MemberKind.DISPATCHED, raw)
     if is_a(raw, property | functools.cached_property):
         return Member(MemberKind.VALUE, raw)
     return _value(function_in(raw))
@@ -119,6 +123,8 @@ def _from_class(raw: Any, value: Any) -> Member:
         return Member(MemberKind.CLASS_METHOD, function_in(raw))
     if is_a(raw, functools.cached_property):
         return Member(MemberKind.PROPERTY, raw.func)
+    if is_a(raw, functools.singledispatchmethod):
+        return Member(MemberKind.DISPATCHED, raw)
     if not hasattr(type(raw), "__get__") or is_a(raw, type | types.BuiltinFunctionType):
         return Member(MemberKind.VALUE, raw)
     if _is_c(raw) and not callable(raw):
@@ -261,6 +267,8 @@ def _find_cached_names(kind: type) -> frozenset[str]:
     for base in reversed(kind.__mro__):
         members.update(vars(base))
     cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
+    if issubclass(kind, functools.singledispatchmethod):
+        cached.add("_method_cache")  # of what it has bound
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
     for each in getters:
         if _code_file(each).startswith(_ATTRS):
@@ -319,8 +327,14 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
         return (user_function(member),)
     if member is MISSING or is_a(member, type) or not hasattr(type(member), "__get__"):
         return ()
-    behind = functions_in(member)
+    is_one_of = is_a(member, functools.singledispatchmethod)
+    behind = map(function_in, dispatched(member)) if is_one_of else functions_in(member)
     return tuple(user_function(each) for each in behind if is_a(each, types.FunctionType))
+
+
+def dispatched(member: "functools.singledispatchmethod[Any]") -> list[Any]:
+    """Return the functions among which a `functools.singledispatchmethod` chooses."""
+    return list(member.dispatcher.registry.values())
 
 
 def user_function(function: types.FunctionType) -> types.FunctionType:
