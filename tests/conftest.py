@@ -17,6 +17,7 @@ from typing import Any
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import hypothesis
+import jax  # noqa: F401  # else the first test that needs it pays for the import
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 

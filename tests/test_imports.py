@@ -38,3 +38,21 @@ def test_a_name_that_is_elsewhere(name: str, home: str) -> None:
         getattr(leafwise, name)
     with pytest.raises(AttributeError, match=r"no attribute 'Nothing'$"):
         leafwise.Nothing  # noqa: B018
+
+
+@pytest.mark.slow
+def test_jax_is_imported_by_whoever_uses_it() -> None:
+    """What is set in the environment after `import leafwise` holds; each name is there, once."""
+    program = """
+import sys
+import leafwise, leafwise_cli
+import leafwise._display.page, leafwise._display.perfetto, leafwise._display.tables
+assert not {"jax", "numpy"} & set(sys.modules)
+for name in leafwise.__all__:
+    assert getattr(leafwise, name) is getattr(leafwise, name)
+assert "jax" in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -3,18 +3,13 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from leafwise import debug, errors
-from leafwise._classes.fields import Static, field, static_field
-from leafwise._classes.instance import pformat
-from leafwise._classes.pytree import pytree, register
-from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
-from leafwise._trees.update import replace
-from leafwise.errors import LeafwiseError
-
 if TYPE_CHECKING:
-    from leafwise import types
+    from leafwise import debug, errors, types
     from leafwise._captures.captures import captures
     from leafwise._captures.hoist import hoist
+    from leafwise._classes.fields import Static, field, static_field
+    from leafwise._classes.instance import pformat
+    from leafwise._classes.pytree import pytree, register
     from leafwise._compare.carry import stable_carry
     from leafwise._compare.diff import assert_same_structure, diff
     from leafwise._compare.explain import explain
@@ -23,14 +18,21 @@ if TYPE_CHECKING:
     from leafwise._jit.jit import jit
     from leafwise._jit.storm import storm_guard
     from leafwise._jit.watch import budget, no_retrace, watch
+    from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
     from leafwise._trees.combine import axes, combine
-    from leafwise._trees.update import update
+    from leafwise._trees.update import replace, update
     from leafwise._trees.where import labels, mask, partition, where
+    from leafwise.errors import LeafwiseError
 
 __version__ = "0.1.0"
 
-# What a class alone does not need is loaded with its first name, so that the import stays fast.
+# Each name is loaded when it is first asked for. So JAX, which reads its settings when it is
+# imported, is imported by whoever uses it, and `leafwise explain` needs no JAX of its own.
 _MODULES = {
+    "FrozenMapping": "_objects.frozen",
+    "LeafwiseError": "errors",
+    "Static": "_classes.fields",
+    "StaticArray": "_objects.frozen",
     "assert_same_structure": "_compare.diff",
     "axes": "_trees.combine",
     "budget": "_jit.watch",
@@ -38,26 +40,34 @@ _MODULES = {
     "combine": "_trees.combine",
     "diff": "_compare.diff",
     "explain": "_compare.explain",
+    "field": "_classes.fields",
+    "freeze": "_objects.frozen",
     "hoist": "_captures.hoist",
     "jit": "_jit.jit",
     "labels": "_trees.where",
     "mask": "_trees.where",
     "no_retrace": "_jit.watch",
     "partition": "_trees.where",
+    "pformat": "_classes.instance",
+    "pytree": "_classes.pytree",
+    "register": "_classes.pytree",
+    "replace": "_trees.update",
     "show": "_display.diagram",
     "signature": "_compare.signature",
     "stable_carry": "_compare.carry",
+    "static_field": "_classes.fields",
     "storm_guard": "_jit.storm",
     "update": "_trees.update",
     "watch": "_jit.watch",
     "where": "_trees.where",
 }
+_SUBMODULES = ("debug", "errors", "types")
 
 
 def __getattr__(name: str) -> object:
     """Load the module that defines a name when the name is first asked for."""
-    if name == "types":
-        return importlib.import_module("leafwise.types")
+    if name in _SUBMODULES:
+        return importlib.import_module(f"leafwise.{name}")
     if name not in _MODULES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         for home in ("errors", "types") if name[:1].isupper() else ():
@@ -71,7 +81,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """Return all names, those that are not loaded yet included."""
-    return sorted({*globals(), *_MODULES, "types"})
+    return sorted({*globals(), *_MODULES, *_SUBMODULES})
 
 
 __all__ = [

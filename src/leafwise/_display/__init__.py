@@ -1,13 +1,13 @@
 """Pictures and reports: values in, text out. Nothing here runs or asks JAX for anything but avals.
 
 `lw.show` goes `measure` (bytes and shared arrays of each branch) -> `rows` (which rows, and their
-texts) -> `lines` (text; also what rich colours) or `html` (a page, a notebook's cell). Start
-reading at `diagram`, which has `show` and `Diagram`.
+texts) -> `lines` (text; also what rich colours) or `diagram_html` (a page, a notebook's cell).
+Start reading at `diagram`, which has `show` and `Diagram`.
 
 The report of ``leafwise explain`` is plain data, whose keys `shape` lists. `repeats` gathers what
 JAX did again; `tables` prints a report with rich, `page` makes HTML of it, `perfetto` a trace.
-`tables` is the one module that cannot be imported without rich. `captures_table` is what
-`lw.captures` prints, and `words` has the texts that all of them share.
+None of these imports JAX, and `tables` is the one that cannot be imported without rich.
+`captures_table` is what `lw.captures` prints, and `words` has the texts that all of them share.
 
 Used by `_compare`, `_captures`, `cli` and the pytest plugin; notebooks come through
 `_classes.display`.

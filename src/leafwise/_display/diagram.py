@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from leafwise._display.html import diagram_fragment, diagram_page
+from leafwise._display.diagram_html import diagram_fragment, diagram_page
 from leafwise._display.lines import ASCII, BOXES, lines_of
 from leafwise._display.rows import Row, rows_of
 from leafwise._objects.text import got
