@@ -21,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments, without the program's name; those of the process if None.
 
     Returns:
-        0 if all is as promised, 1 if not, 2 if the command line or a target is wrong.
+        0 if nothing is wrong, 1 if something is, 2 if the command line or a target is, and 3 if
+        something could not be checked.
     """
     parser = argparse.ArgumentParser(
         prog="leafwise",
@@ -58,8 +59,8 @@ def _add_check(commands: Any) -> None:
             "predicted; then tries the laws of pytrees on many instances."
         ),
         epilog=(
-            "Exit code: 0 as promised, 1 not, or a class not checked, 2 usage, 130 after Ctrl-C. "
-            "What is unsound in another library's classes is a warning."
+            "Exit code: 0 nothing wrong, 1 something wrong, 2 usage, 3 something not checked, "
+            "130 after Ctrl-C. What is unsound in another library's classes is a warning."
         ),
     )
     check.add_argument(
@@ -82,6 +83,9 @@ def _add_check(commands: Any) -> None:
     )
     check.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="for each law (120)")
     check.add_argument("--strict", action="store_true", help="let warnings fail")
+    check.add_argument(
+        "--allow-unchecked", action="store_true", help="let what cannot be checked pass"
+    )
     check.add_argument("-v", "--verbose", action="store_true", help="show each change")
     check.add_argument("--json", action="store_true", help="print JSON instead of tables")
     check.add_argument("--sarif", metavar="FILE", help="write what is wrong as SARIF")

@@ -79,10 +79,23 @@ def test_exit_code_0(write: Write, check: Check) -> None:
     assert not outcome.err
 
 
-def test_exit_code_1(write: Write, check: Check) -> None:
-    """A class that cannot be built: 1, and the others are still checked."""
-    outcome = check(write(NOT_BUILT + GOOD))
-    assert outcome.code == 1
+def codes(run: Check, tmp_path: Path, *arguments: str) -> set[int]:
+    """Return the exit codes of the formats: the process's, and those in the documents."""
+    outcome = run(*arguments, "--json", "--sarif", str(tmp_path / "out.sarif"))
+    sarif = json.loads((tmp_path / "out.sarif").read_text(encoding="utf-8"))["runs"][0]
+    (invocation,) = sarif["invocations"]
+    levels = {result["level"] for result in sarif["results"]}
+    assert ("error" in levels) is (outcome.code != 0)
+    return {outcome.code, outcome.document["exit_code"], invocation["exitCode"]}
+
+
+def test_exit_code_3(write: Write, check: Check, tmp_path: Path) -> None:
+    """A class that cannot be built: 3 in all formats, and the others are still checked."""
+    file = write(NOT_BUILT + GOOD)
+    outcome = check(file)
+    assert outcome.code == 3
+    assert codes(check, tmp_path, file) == {3}
+    assert codes(check, tmp_path, file, "--allow-unchecked") == {0}
     assert "not checked" in outcome.out
     last = outcome.out.rstrip().splitlines()[-1]
     assert last.startswith("2 classes, 6 changes")
@@ -105,6 +118,62 @@ class Worst:
     outcome = check(write(worst + GOOD), "--json")
     assert outcome.names == ["Worst", "Good"]
     assert outcome.document["classes"][1]["passed"]
+
+
+PAIR = """
+import typing
+
+class Pair(typing.NamedTuple):
+    x: jax.Array
+    n: int = 1
+"""
+
+
+@pytest.mark.slow
+def test_an_error_of_ours(
+    write: Write, check_all: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What we raise is no fault of a class: it is not checked, whatever was tried."""
+
+    def deep(*_: object, **__: object) -> None:
+        raise RecursionError
+
+    # As if it stood in our own file.
+    ours = str(Path(lw.__file__).parent / "cli" / "run.py")
+    deep.__code__ = deep.__code__.replace(co_filename=ours)
+    file = write(PAIR + GOOD)
+    for place, parts in (
+        ("leafwise.cli.run.Builder", ()),
+        ("leafwise.cli.run.check_pytree", ("--law", "copies")),
+        ("leafwise.cli.observe.observe", ("--field", "n")),
+        ("leafwise.cli.run.check_fields", ("--field", "n")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, deep)
+            assert codes(check_all, tmp_path, file, *parts) == {3}, place
+            assert codes(check_all, tmp_path, file, *parts, "--allow-unchecked") == {0}
+            outcome = check_all(file, *parts)
+        assert "not checked" in outcome.out.splitlines()[-1]
+        assert "RecursionError" in outcome.out
+        assert "left out" not in outcome.out
+
+
+def test_an_error_of_the_class(write: Write, check_all: Check, tmp_path: Path) -> None:
+    """What the class raises where a jitted function takes it is its own fault."""
+    source = """
+@jax.tree_util.register_pytree_node_class
+class Shy:
+    def __init__(self, x: float):
+        self.x = x
+    def tree_flatten(self): return (self.x,), None
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        if getattr(children[0], "shape", ()): raise ValueError("no vectors")
+        return cls(*children)
+"""
+    file = write(source)
+    assert codes(check_all, tmp_path, file, "--field", "x") == {1}
+    assert "no vectors" in check_all(file, "--field", "x").out
 
 
 @pytest.mark.parametrize(
@@ -164,7 +233,15 @@ def test_json_layout(write: Write, check: Check) -> None:
     """The layout is fixed: a program may rely on these names and types."""
     file = write(GOOD + NOT_BUILT)
     document = check(file, "--json").document
-    assert list(document) == ["version", "python", "jax", "passed", "interrupted", "classes"]
+    assert list(document) == [
+        "version",
+        "python",
+        "jax",
+        "passed",
+        "interrupted",
+        "exit_code",
+        "classes",
+    ]
     assert document["version"] == 2
     assert document["python"] == platform.python_version()
     assert document["jax"] == jax.__version__
@@ -296,7 +373,7 @@ def test_the_same_in_every_process(write: Write) -> None:
         run("-c", code, "check", "--fields", file, "--json", PYTHONHASHSEED=seed)
         for seed in ("1", "2")
     )
-    assert (first.returncode, first.stderr) == (1, "")
+    assert (first.returncode, first.stderr) == (3, "")
     assert first.stdout == second.stdout
     assert "0x" not in first.stdout
 

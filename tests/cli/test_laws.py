@@ -164,7 +164,7 @@ def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
     assert [len(entry["rows"]) > 0 for entry in outcome.document["classes"]] == [False, True]
     refusing = "    def __post_init__(self): raise ValueError('no')\n"
     unbuilt = f"{SOURCE}\n@lw.pytree\nclass Bad:\n    x: float\n{refusing}"
-    assert check_all(write(unbuilt), "--field", "zzz").code == 1
+    assert check_all(write(unbuilt), "--field", "zzz").code == 3
 
 
 def test_a_broken_law_is_told(write: Write, check_all: Check) -> None:
@@ -248,7 +248,7 @@ def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(laws_module, "check_pytree", hang)
     result = check_law(Own, Law.COPIES, None, CheckOptions(examples=1, seconds=0.1))
-    assert result.verdict is Verdict.ERROR
+    assert result.verdict is Verdict.NOT_CHECKED
     assert "took longer than 0.1 seconds" in result.message
 
 
@@ -264,7 +264,7 @@ def test_a_constructor_that_hangs(write: Write, check: Check) -> None:
         """
     file = write(slow)
     outcome = check(file, write(SOURCE), "--timeout", "2", "--json")
-    assert outcome.code == 1
+    assert outcome.code == 3
     first, *others = outcome.document["classes"]
     assert "took longer than 2 seconds" in first["error"]
     assert "fix:" in first["error"]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import jax
 
 import leafwise
-from leafwise.cli.records import Caution, ClassReport
+from leafwise.cli.records import Caution, ClassReport, Verdict
 from leafwise.cli.run import CheckRun
 from leafwise.testing._laws.law import Law
 
@@ -30,6 +30,7 @@ def as_json(run: CheckRun) -> str:
         "jax": jax.__version__,
         "passed": run.passed,
         "interrupted": run.interrupted,
+        "exit_code": run.exit_code,
         "classes": classes,
     }
     return json.dumps(document, indent=2)
@@ -39,7 +40,7 @@ _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _RULES: Final = {
     **{str(law): law.statement for law in Law},
     "field-change": "a change of one field traces and compiles as its kind promises",
-    "not-checked": "an instance of the class can be made, and jitted functions take it",
+    "not-checked": "the class, a change of a field or a law could be checked",
 }
 
 
@@ -54,10 +55,11 @@ def as_sarif(run: CheckRun) -> str:
         for name, text in _RULES.items()
     ]
     driver = {"name": "leafwise check", "version": leafwise.__version__, "rules": rules}
-    results = [result for report in run.reports for result in _results(report)]
+    unchecked = "note" if run.allow_unchecked else "error"
+    results = [result for report in run.reports for result in _results(report, unchecked)]
     only = {
         "tool": {"driver": driver},
-        "invocations": [{"executionSuccessful": not run.interrupted}],
+        "invocations": [{"executionSuccessful": not run.interrupted, "exitCode": run.exit_code}],
         "columnKind": "unicodeCodePoints",
         "results": results,
     }
@@ -65,23 +67,30 @@ def as_sarif(run: CheckRun) -> str:
     return json.dumps(document, indent=2)
 
 
-def _results(report: ClassReport) -> list[dict[str, Any]]:
+def _results(report: ClassReport, unchecked: str) -> list[dict[str, Any]]:
+    """Return the results of a class; the level of what was not checked is `unchecked`."""
     found: list[dict[str, Any]] = []
+
+    def add(verdict: Verdict, rule: str, text: str) -> None:
+        missing = verdict is Verdict.NOT_CHECKED
+        rule, level = ("not-checked", unchecked) if missing else (rule, "error")
+        found.append(_result(report, rule, level, text))
+
     if report.error:
-        found.append(_result(report, "not-checked", "error", report.error))
+        add(Verdict.NOT_CHECKED, "", report.error)
     for row in report.rows:
-        if row.verdict.is_bad:
+        if row.verdict.is_reported:
             parts = (f"{report.name}.{row.field}", row.kind, row.change)
             text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
-            found.append(_result(report, "field-change", "error", text))
+            add(row.verdict, "field-change", text)
     cautioned = {warning.law for warning in report.warnings}
-    bad_laws = {result.law: result for result in report.laws if result.verdict.is_bad}
-    for name, result in bad_laws.items():
+    laws = {result.law: result for result in report.laws if result.verdict.is_reported}
+    for name, result in laws.items():
         if name not in cautioned:
-            text = result.message or f"{report.name}: {name}"
-            found.append(_result(report, name, "error", text))
+            add(result.verdict, name, result.message or f"{report.name}: {name}")
     for warning in report.warnings:
-        level = "error" if warning.law in bad_laws else "warning"  # it is one with --strict
+        law = laws.get(warning.law)  # bad with --strict
+        level = "error" if law is not None and law.verdict.is_bad else "warning"
         found.append(_result(report, warning.law, level, _format_caution(warning)))
     return found
 

@@ -6,6 +6,7 @@ script should find as little loaded as possible.
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -39,11 +40,10 @@ def check(options: argparse.Namespace) -> int:
             found = run.run_checks(targets.find_targets(options.targets), chosen)
     except (targets.TargetError, records.UsageError) as error:
         return _refuse("check", str(error))
+    found = dataclasses.replace(found, allow_unchecked=options.allow_unchecked)
     if options.sarif:
         _write(here / options.sarif, documents.as_sarif(found))
-    if not _print_check(options, found):
-        return 1
-    return 130 if found.interrupted else 0 if found.passed else 1
+    return found.exit_code if _print_check(options, found) else 1
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":

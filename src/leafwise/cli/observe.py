@@ -10,7 +10,7 @@ from leafwise._objects.text import got
 from leafwise._trees.roles import field_order, names_of
 from leafwise.cli.changes import Builder
 from leafwise.cli.edits import FieldEdit, edits_of, while_changing
-from leafwise.cli.records import CheckedRow, Verdict
+from leafwise.cli.records import CheckedRow, Verdict, verdict_of
 from leafwise.cli.targets import for_jit, is_own
 from leafwise.testing._format import format_error, without_addresses
 from leafwise.testing.strategies._leaves import is_numeric
@@ -36,8 +36,8 @@ def check_fields(
                 for edit in edits_of(builder, name, names):
                     yield observe(builder.base, edit)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
-            note = format_error(error)
-            yield CheckedRow(name, name not in names.dynamic, "", "", "", 0, 0, Verdict.ERROR, note)
+            static, verdict = name not in names.dynamic, verdict_of(error)
+            yield CheckedRow(name, static, "", "", "", 0, 0, verdict, format_error(error))
 
 
 def untraceable(base: Any) -> str:

@@ -2,6 +2,13 @@
 
 import dataclasses
 import enum
+import traceback
+from pathlib import Path
+from typing import Final
+
+import jax
+
+from leafwise.testing._format import users_frames
 
 
 class Verdict(enum.StrEnum):
@@ -10,7 +17,8 @@ class Verdict(enum.StrEnum):
     ``ok``: as predicted and as promised. ``mismatch``: JAX did something else than
     predicted. ``violation``: as predicted, but not as promised; of a law: broken.
     ``warning``: the same, where the class's library is known for it. ``error``: the
-    class raised. ``skipped``: there is no such change.
+    class raised. ``not checked``: we raised, or there was not enough time. ``skipped``:
+    there is no such change.
     """
 
     OK = "ok"
@@ -18,12 +26,35 @@ class Verdict(enum.StrEnum):
     VIOLATION = "violation"
     WARNING = "warning"
     ERROR = "error"
+    NOT_CHECKED = "not checked"
     SKIPPED = "skipped"
 
     @property
     def is_bad(self) -> bool:
         """Whether a class with this verdict fails."""
         return self in (Verdict.MISMATCH, Verdict.VIOLATION, Verdict.ERROR)
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether each one is shown: what is bad, and what could not be checked."""
+        return self.is_bad or self is Verdict.NOT_CHECKED
+
+
+def verdict_of(error: BaseException) -> Verdict:
+    """Return ``error`` if the class raised, or JAX for it, and ``not checked`` if we did."""
+    if users_frames(error):
+        return Verdict.ERROR
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    # JAX removes its own frames, and leaves a note that says so.
+    removed = any(
+        "JAX has removed its internal frames" in n for n in getattr(error, "__notes__", ())
+    )
+    by_jax = removed or any(frame.filename.startswith(_JAX) for frame in last)
+    too_deep = isinstance(error, RecursionError | MemoryError)  # wherever it was noticed
+    return Verdict.ERROR if by_jax and not too_deep else Verdict.NOT_CHECKED
+
+
+_JAX: Final = str(Path(jax.__file__).parent)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +78,7 @@ class LawResult:
 
     Attributes:
         law: Its name.
-        verdict: ``ok``, ``violation``, ``warning`` or ``error``.
+        verdict: ``ok``, ``violation``, ``warning``, ``error`` or ``not checked``.
         path: Where it is broken: ``Class.field``, and the way into it.
         message: The shrunk counterexample, or the error.
         owner: The class whose field it is that breaks it: the class that was checked, or that
@@ -124,8 +155,18 @@ class ClassReport:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong with the class."""
-        return not self.error and not any(each.is_bad for each in self._verdicts)
+        """Whether all was checked, and nothing is wrong with the class."""
+        return not self.failed and not self.unchecked
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong with the class."""
+        return any(each.is_bad for each in self._verdicts)
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the class, a change or a law could not be checked."""
+        return bool(self.error) or Verdict.NOT_CHECKED in self._verdicts
 
     @property
     def _verdicts(self) -> list[Verdict]:

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leafwise.cli.records import Caution, CheckedRow, ClassReport, Verdict
+from leafwise.cli.records import Caution, CheckedRow, ClassReport, LawResult, Verdict
 from leafwise.cli.run import CheckRun
 
 _STYLES: Final = {
@@ -18,6 +18,7 @@ _STYLES: Final = {
     Verdict.VIOLATION: "bold red",
     Verdict.WARNING: "yellow",
     Verdict.ERROR: "bold red",
+    Verdict.NOT_CHECKED: "bold yellow",
     Verdict.SKIPPED: "dim",
 }
 _NARROW: Final = 80
@@ -41,7 +42,7 @@ def print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None
         console.print()
     shown: dict[tuple[str, str], str] = {}
     for report in run.reports:
-        rows = tuple(row for row in report.rows if row.verdict.is_bad)
+        rows = tuple(row for row in report.rows if row.verdict.is_reported)
         titled = not verbose and bool(rows or report.error)
         if titled:
             _print_class(report, console, rows)
@@ -52,7 +53,7 @@ def print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None
             console.print(line, soft_wrap=True)
         if findings:
             console.print()
-    style = "green" if run.passed else "bold red"
+    style = "bold red" if run.exit_code else "green"
     console.print(summary(run), style=style, highlight=False)
 
 
@@ -64,7 +65,7 @@ def _print_title(report: ClassReport, console: Console) -> None:
 def _print_class(report: ClassReport, console: Console, rows: tuple[CheckedRow, ...]) -> None:
     _print_title(report, console)
     for label, problem, style in (
-        ("not checked", report.error, "bold red"),
+        ("not checked", report.error, _STYLES[Verdict.NOT_CHECKED]),
         ("left out", report.left_out, "dim"),
     ):
         if problem:
@@ -140,7 +141,7 @@ def _print_summary(reports: Iterable[ClassReport], console: Console) -> None:
 def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
     """Return name, how many fields, changes and laws, and the result, as text."""
     if report.error:
-        return report.name, "-", "-", "-", Text("not checked", "bold red")
+        return report.name, "-", "-", "-", Text("not checked", _STYLES[Verdict.NOT_CHECKED])
     if report.left_out:
         return report.name, "-", "-", "-", Text("left out", "dim")
     changes = [row for row in report.tried if row.verdict.is_bad]
@@ -151,6 +152,8 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
         parts.append((f"{count(len(changes), 'change')} wrong", "bold red"))
     if laws:
         parts.append((f"{count(len(laws), 'law')} broken", "bold red"))
+    if unchecked := _unchecked((*report.rows, *report.laws)):
+        parts.append((unchecked, _STYLES[Verdict.NOT_CHECKED]))
     if not parts:
         checked = report.rows or report.laws  # `--field` may name fields of other classes
         parts.append(("ok", "green") if checked else ("nothing checked", "dim"))
@@ -163,16 +166,16 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
 
 
 def _broken(report: ClassReport) -> Iterator[Text]:
-    """Yield the laws that are broken; those with the same message together."""
+    """Yield the laws that are broken or not checked; those with the same message together."""
     warned = {warning.law for warning in report.warnings}
     found: dict[tuple[Verdict, str], list[str]] = {}
     for result in report.laws:
-        if result.verdict.is_bad and result.law not in warned:
+        if result.verdict.is_reported and result.law not in warned:
             found.setdefault((result.verdict, result.message), []).append(result.law)
     for (verdict, message), laws in found.items():
         word = "broken" if verdict is Verdict.VIOLATION else str(verdict)
         named = f"{word}: {'law' if len(laws) == 1 else 'laws'} {', '.join(laws)}"
-        yield Text(named, "bold red")
+        yield Text(named, _STYLES[verdict])
         yield from (Text(f"  {line}") for line in message.splitlines())
 
 
@@ -224,8 +227,10 @@ def summary(run: CheckRun) -> str:
     broken = sum(1 for result in laws if result.verdict.is_bad)
     wrong = [count(changes, "change")] if changes else []
     wrong += [count(broken, "law")] if broken else []
+    unchecked = _unchecked((*rows, *laws))
     right = "all as promised" if rows or laws else "nothing was checked"
-    parts = [f"{' and '.join(wrong)} not as promised" if wrong else right]
+    parts = [f"{' and '.join(wrong)} not as promised"] if wrong else [] if unchecked else [right]
+    parts += [unchecked] if unchecked else []
     warnings = sum(len(report.warnings) for report in run.reports)
     if warnings:
         parts.append(count(warnings, "warning"))
@@ -240,6 +245,15 @@ def summary(run: CheckRun) -> str:
             f"interrupted, {count(run.total - len(run.reports), 'class', 'classes')} to go"
         )
     return f"{', '.join(counted)}: {', '.join(parts)}"
+
+
+def _unchecked(results: Iterable[CheckedRow | LawResult]) -> str:
+    """Return how many changes and laws could not be checked; empty for none."""
+    found = [each for each in results if each.verdict is Verdict.NOT_CHECKED]
+    laws = sum(isinstance(each, LawResult) for each in found)
+    counted = ((len(found) - laws, "change"), (laws, "law"))
+    texts = [count(number, word) for number, word in counted if number]
+    return f"{' and '.join(texts)} not checked" if texts else ""
 
 
 def count(number: int, one: str, many: str = "") -> str:

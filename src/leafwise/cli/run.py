@@ -23,7 +23,15 @@ from leafwise._trees.roles import field_order
 from leafwise.cli.cautions import SHOWN, cautions, cautions_of_part
 from leafwise.cli.changes import Builder
 from leafwise.cli.observe import check_fields, untraceable
-from leafwise.cli.records import Caution, CheckedRow, ClassReport, LawResult, UsageError, Verdict
+from leafwise.cli.records import (
+    Caution,
+    CheckedRow,
+    ClassReport,
+    LawResult,
+    UsageError,
+    Verdict,
+    verdict_of,
+)
 from leafwise.cli.targets import CheckTarget, is_own, library_of, source_location
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import check_pytree
@@ -77,15 +85,28 @@ class CheckRun:
     Attributes:
         reports: One a class, in the order of the targets.
         total: How many classes there are: more than reports after Ctrl-C.
+        allow_unchecked: Whether a class that could not be checked is not counted.
     """
 
     reports: tuple[ClassReport, ...]
     total: int
 
+    allow_unchecked: bool = False
+
     @property
     def passed(self) -> bool:
         """Whether every class was checked, or left out, and nothing is wrong."""
         return not self.interrupted and all(report.passed for report in self.reports)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command ends with."""
+        if self.interrupted:
+            return 130
+        if any(report.failed for report in self.reports):
+            return 1
+        unchecked = any(report.unchecked for report in self.reports)
+        return 3 if unchecked and not self.allow_unchecked else 0
 
     @property
     def interrupted(self) -> bool:
@@ -177,12 +198,12 @@ def check_class(
     cls = target.cls
     file, line = source_location(cls)
     report = ClassReport(target.name, "", (), library=library_of(cls), file=file, line=line)
+    builder: Builder | None = None
     try:
         builder, problem = _build(cls, chosen.seconds)
     except CannotBuildError as error:
-        builder, problem = None, without_addresses(str(error))
+        problem = without_addresses(str(error))
     except TooLong:
-        builder = None
         problem = (
             f"{cls.__name__}: {_too_long(chosen.seconds)}\n"
             f"  fix: next to the class:\n"
@@ -191,11 +212,12 @@ def check_class(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next class
-        builder, problem = None, f"{cls.__name__}: while it was checked: {format_error(error)}"
+        problem = f"{cls.__name__}: while it was checked: {format_error(error)}"
     instance = "" if builder is None else short_repr(builder.base, _WIDTH)
     report = dataclasses.replace(report, instance=instance)
     if builder is None or problem:
-        if target.optional:
+        # Only what is known to be no argument of a jitted function is left out.
+        if target.optional and builder is not None:
             return dataclasses.replace(report, left_out=problem)
         return dataclasses.replace(report, error=problem)
     rows = tuple(_change_fields(builder, chosen, on_step)) if chosen.fields else ()
@@ -220,22 +242,21 @@ def _change_fields(
     builder: Builder, options: CheckOptions, on_step: Callable[[str], None]
 ) -> Iterator[CheckedRow]:
     """Yield the rows of all fields, as far as there is time."""
-    found = check_fields(builder, options.only, lambda name: on_step(f"field {name}"))
     rows: list[CheckedRow] = []
-    note = ""
+    note, verdict = "", Verdict.NOT_CHECKED
     try:
         with time_limit(options.seconds):
-            rows.extend(found)
+            rows.extend(check_fields(builder, options.only, lambda name: on_step(f"field {name}")))
     except TooLong:
         note = f"{builder.cls.__name__}: {_too_long(options.seconds)}"
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the laws
-        note = format_error(error)
+        note, verdict = format_error(error), verdict_of(error)
     yield from rows
     if note:
         yield CheckedRow("", static=False, kind="", change="", predicted="", traces=0, compiles=0,
-                  verdict=Verdict.ERROR, note=note)  # fmt: skip
+                  verdict=verdict, note=note)  # fmt: skip
 
 
 def _try_laws(
@@ -353,13 +374,13 @@ def check_law(
         message = without_addresses(str(error))
         return LawResult(str(law), Verdict.VIOLATION, error.path, message, error.owner)
     except TooLong:
-        return LawResult(str(law), Verdict.ERROR, message=_too_long(options.seconds))
+        return LawResult(str(law), Verdict.NOT_CHECKED, message=_too_long(options.seconds))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next law
         notes: list[str] = getattr(error, "__notes__", [])
         notes[:] = [note for note in notes if not note.strip().startswith(_HYPOTHESIS_NOTES)]
-        return LawResult(str(law), Verdict.ERROR, message=format_error(error))
+        return LawResult(str(law), verdict_of(error), message=format_error(error))
     return LawResult(str(law), Verdict.OK, message=message)
 
 

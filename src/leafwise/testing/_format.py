@@ -1,6 +1,8 @@
 """Texts for values and errors that are the same in every process."""
 
+import os
 import re
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Any, Final
@@ -65,6 +67,17 @@ def format_leaf(leaf: Any) -> str:
 _LIBRARIES: Final = tuple(
     str(Path(module.__file__).parent) for module in (leafwise, hypothesis, jax) if module.__file__
 )
+_STDLIB: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
+
+
+def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of an error that are not ours, Hypothesis', JAX's or Python's."""
+    return [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*_LIBRARIES, "<"))
+        and ("-packages" in frame.filename or not frame.filename.startswith(_STDLIB))
+    ]
 
 
 def format_error(error: BaseException) -> str:
@@ -72,11 +85,6 @@ def format_error(error: BaseException) -> str:
     # JAX's own note, a dashed line and a remark on hidden frames, is left out.
     notes = [each for each in getattr(error, "__notes__", ()) if not each.startswith("----")]
     parts = [f"{type(error).__name__}: {error}", *notes]
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*_LIBRARIES, "<"))
-    ]
-    if frames:
+    if frames := users_frames(error):
         parts.append(f"raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")
     return without_addresses("\n  ".join(part.rstrip(": ") for part in parts))
