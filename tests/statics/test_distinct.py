@@ -117,6 +117,14 @@ class Layer(eqx.Module):
     size: object = eqx.field(static=True)
 
 
+@attrs.define(unsafe_hash=True)
+class Hashed:
+    """Not frozen, but it promises not to change; what it does not compare may."""
+
+    value: Any
+    last: Any = attrs.field(default=None, eq=False)
+
+
 @attrs.frozen
 class Rate:
     size: object
@@ -221,6 +229,7 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "hashable-list": (Items([1]), Items([True])),
     "memoryview-format": (memoryview(b"a"), memoryview(b"a").cast("b")),
     "equinox-static": (Layer(1), Layer(True)),
+    "attrs-hashed": (Hashed(1), Hashed(True)),
     "attrs-subclass-state": (Noted(1, 2), Noted(1, 3)),
     "timedelta-subclass-state": (tagged(Waited(1), 1), tagged(Waited(1), 2)),
     "fraction-subclass-state": (tagged(Ratio(1), 1), tagged(Ratio(1), 2)),

@@ -42,11 +42,12 @@ class Binding:
         return self.place.read()
 
 
-def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
+def bindings_of(fn: Callable[..., Any], classes: Iterable[type] = ()) -> tuple[Binding, ...]:
     """Return everything that a function reads from outside its arguments.
 
     Args:
         fn: Anything callable.
+        classes: The classes of its arguments, if they are known.
 
     Returns:
         Each place once, in the order of first reads: those of `fn` itself, then those of the
@@ -55,7 +56,7 @@ def bindings_of(fn: Callable[..., Any]) -> tuple[Binding, ...]:
     Raises:
         TypeError: `fn` is not callable.
     """
-    return bindings_and_callables(fn)[0]
+    return bindings_and_callables(fn, classes)[0]
 
 
 def bindings_and_callables(

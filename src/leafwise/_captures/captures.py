@@ -218,8 +218,15 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
             f"  fix: lw.captures(step, large=2**20)"
         )
         raise TypeError(msg)
+    return captures_with(fn, large=large)
+
+
+def captures_with(
+    fn: Callable[..., Any], classes: Iterable[type] = (), *, large: int = _LARGE
+) -> Captures:
+    """Return `captures` of a function of whose arguments some classes are known."""
     source_lines, treatments = SourceLines(), LeafTreatments()
-    bindings = [each for each in bindings_of(fn) if not each.place.is_member]
+    bindings = [each for each in bindings_of(fn, classes) if not each.place.is_member]
     found = [_capture(each, source_lines, treatments) for each in bindings]
     return Captures(found, function=name_of(fn), large=large)
 

@@ -93,7 +93,10 @@ class JitFunction(Protocol[P, R_co]):
 
     @property
     def captures(self) -> "Captures":
-        """What the function captures, as `leafwise.captures` returns it."""
+        """What the function captures, as `leafwise.captures` returns it.
+
+        And what the methods read of the arguments of the calls so far.
+        """
         ...
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -169,10 +172,9 @@ class StaleCheckedFunction(JittedFunction):
 
     @property
     def captures(self) -> "Captures":
-        """What the function captures, as `leafwise.captures` returns it."""
-        from leafwise._captures.captures import captures  # noqa: PLC0415  # few ask for it
+        from leafwise._captures.captures import captures_with  # noqa: PLC0415  # few ask for it
 
-        return captures(self.__wrapped__)
+        return captures_with(self.__wrapped__, self._leafwise_log.classes())
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         log = self._leafwise_log

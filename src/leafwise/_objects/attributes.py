@@ -441,8 +441,7 @@ def record_fields(kind: type) -> tuple[str, ...] | None:
     """Return the fields of a frozen dataclass (or attrs class) that are all there is to it.
 
     That is one whose ``==`` was generated, or one that is a pytree, whose fields JAX
-    sees anyway. A dataclass with ``unsafe_hash`` promises as much of the fields that it
-    compares. Others answer for themselves through their own ``==``.
+    sees anyway. One with ``unsafe_hash`` promises as much of the fields that it compares. Others answer for themselves through their own ``==``.
     """
     return _RECORD_FIELDS.setdefault(kind, lambda: (_find_record_fields(kind),))[0]
 
@@ -464,8 +463,19 @@ def _find_record_fields(kind: type) -> tuple[str, ...] | None:
     attributes_of = read(kind, "__attrs_attrs__", None)
     if attributes_of is None or not _code_file(kind.__eq__).startswith(_ATTRS):
         return None
-    frozen = getattr(kind.__setattr__, "__name__", "") == "_frozen_setattrs"
-    return tuple(attribute.name for attribute in attributes_of) if frozen else None
+    if is_frozen(kind):
+        return tuple(attribute.name for attribute in attributes_of)
+    if _code_file(kind.__hash__).startswith(_ATTRS):
+        return tuple(attribute.name for attribute in attributes_of if attribute.eq)
+    return None
+
+
+def is_frozen(kind: Any) -> bool:
+    """Return whether a dataclass or attrs class is frozen."""
+    params = read(kind, "__dataclass_params__", None)
+    if params is not None:
+        return bool(params.frozen)
+    return getattr(kind.__setattr__, "__name__", "") == "_frozen_setattrs"
 
 
 def has_generated_eq(kind: Any) -> bool:

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._objects.attributes import record_fields, stored_attributes
+from leafwise._objects.attributes import is_frozen, record_fields, stored_attributes
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import computed_names, contents, facts_of
 from leafwise._objects.frozen import FrozenMapping, StaticArray
@@ -481,8 +481,7 @@ def _find(cls: Any) -> Kind:
     fields = record_fields(cls)
     if fields is not None:
         # A module of flax keeps what it last did beside its fields.
-        params = getattr(cls, "__dataclass_params__", None)
-        more = params is None or params.frozen
+        more = is_frozen(cls)
         return _with_attributes(base or _ALONE, fields, more=more, but=computed_names(cls))
     if base is not None:
         return _with_attributes(base)

@@ -28,6 +28,7 @@ from leafwise._objects.attributes import (
     attributes,
     builtin_base,
     compares_by_identity,
+    is_frozen,
     is_itself,
     record_fields,
 )
@@ -324,8 +325,7 @@ def _read_other(canon: Canonicaliser, value: Any, path: str) -> None:
         _read_parts(canon, value, path)
     elif consists_of_parts(cls):
         _read_watched(canon, value, path)
-        params = getattr(value, "__dataclass_params__", None)
-        if params is not None and not params.frozen and canon.accepts:
+        if record_fields(cls) is not None and not is_frozen(cls) and canon.accepts:
             problem = findings.bad_hash(path, value)  # it may know more than its fields
             if problem is not None:
                 canon.add_finding(problem)
