@@ -31,7 +31,9 @@ _CONFIG_NAMES: Final = {
 
 
 def _config_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
-    earlier, later = dict(before.config), dict(after.config)
+    if jax_equal(before.config, after.config):
+        return
+    earlier, later = before.options, after.options
     named: set[str] = set()
     for name, its in later.items():
         if name == "jax_disable_jit":  # nothing is jitted then: see `tree_differences`
@@ -62,12 +64,14 @@ def _refused_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reaso
 
 def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield arguments that are committed to other devices than the mesh, or than the others."""
-    mesh = dict(after.config).get("mesh")
     orders = {
         place: device_order(leaf.sharding)
         for place, leaf in enumerate(after.leaf_records)
         if leaf.committed
     }
+    if not orders:
+        return
+    mesh = after.options.get("mesh")
     if mesh is not None:
         there = tuple(mesh.devices.flat)
     else:  # those of the earlier call, so that what moved is named
@@ -83,6 +87,8 @@ def _device_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
 
 def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield arguments that only one of the calls has, or that are given in two ways."""
+    if before.root.steps == after.root.steps and before.root.names == after.root.names:
+        return
     mine, its = (
         {**dict.fromkeys(call.root.steps, "traced"), **dict.fromkeys(call.root.names, "static")}
         for call in (before, after)

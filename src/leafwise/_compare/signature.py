@@ -61,6 +61,11 @@ class Signature:
         return MappingProxyType({self.show(path): node.cls for path, node in nodes if path})
 
     @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """The options of JAX by name."""
+        return dict(self.config)
+
+    @cached_property
     def leaf_paths(self) -> Sequence[str]:
         """The paths of all leaves, without the names of parameters."""
         return [path for path, place in self._walk() if isinstance(place, int)]

@@ -69,7 +69,7 @@ def differences(before: Signature, after: Signature, *, placed: bool = False) ->
 
 def _undecided(before: Signature, after: Signature) -> Iterator[Reason]:
     """Yield why JAX's answer depends on more than what was recorded."""
-    off = [bool(dict(each.config).get("jax_disable_jit")) for each in (before, after)]
+    off = [bool(each.options.get("jax_disable_jit")) for each in (before, after)]
     if any(off):
         path, cause = "config.jax_disable_jit", Cause.JIT_IS_OFF
         yield Reason(path, ReasonKind.CONFIG, Outcome.UNKNOWN, off[0], off[1], cause)

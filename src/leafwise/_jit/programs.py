@@ -16,6 +16,7 @@ from leafwise._compare.signature import Signature
 from leafwise._jax.compat import RunningCall, is_known
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
+from leafwise._jit.nearby import NearbyPrograms
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.classes import module_of
 from leafwise._objects.code import is_installed_module
@@ -85,9 +86,6 @@ class Program:
         return f"{self.site or 'called from no file'}\n{self.explanation}"
 
 
-_MOST_COMPARED: Final = 128
-"""With how many programs a call is compared: a trace must not take longer the more there are."""
-
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
 
 
@@ -109,23 +107,40 @@ class ProgramLog:
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[str] = Counter()
         self._lock = new_lock()
+        self._drop_live()
+
+    def _drop_live(self) -> None:
+        """Begin anew with the programs that JAX has, which are none."""
+        self._traced: list[Program] = []
+        self._classes: dict[int, type] = {}
+        self._nearby = NearbyPrograms()
 
     def classes(self) -> list[type]:
         """Return the user's classes among the arguments of all calls that JAX has traces of."""
-        found = [cls for program in self.traced() for cls in program.classes]
-        return list({id(cls): cls for cls in found}.values())
+        return list(self._classes.values())
 
-    def explain(self, signature: Signature) -> Explanation:
+    def explain(self, signature: Signature, *, retraced: bool = False) -> Explanation:
         """Explain a call against the programs in the log.
 
         A call that needs no trace is found among all programs; the nearest one to a call
-        that does, among the latest.
+        that does, among those that have something in common with it.
+
+        Args:
+            signature: The call.
+            retraced: Whether JAX is tracing it, so that no program answers it.
         """
-        place = hash(signature)
         programs = list(self.programs)
-        start = max(0, len(programs) - _MOST_COMPARED)
-        chosen = [at for at, each in enumerate(programs[:start]) if each.place == place]
-        chosen += range(start, len(programs))
+        nearby = self._nearby.candidates(signature, len(programs))
+        found = self._nearest(nearby, programs, signature)
+        if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
+            return found
+        place = hash(signature)
+        same = {at for at, each in enumerate(programs) if each.place == place}
+        return self._nearest(sorted(same.union(nearby)), programs, signature)
+
+    def _nearest(
+        self, chosen: list[int], programs: list[Program], signature: Signature
+    ) -> Explanation:
         known = [
             (at, each.signature) for at in chosen if (each := programs[at]).signature and each.live
         ]
@@ -171,7 +186,8 @@ class ProgramLog:
         signature: Signature | None = None
         try:
             signature = self.callee.record(args, kwargs, abstract=abstract)
-            found = self._explain_by_captures(outcome) or self.explain(signature)
+            retraced = outcome is Outcome.RETRACE
+            found = self._explain_by_captures(outcome) or self.explain(signature, retraced=retraced)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {error}")
             found = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
@@ -188,15 +204,19 @@ class ProgramLog:
     def add(self, program: Program) -> None:
         """Add a program that was made, and warn if one cause keeps coming back."""
         with self._lock:
+            if program.signature is not None:
+                self._nearby.add(len(self.programs), program.signature)
             self.programs.append(program)
+            if program.outcome is Outcome.RETRACE:
+                self._traced.append(program)
+                self._classes.update((id(cls), cls) for cls in program.classes)
         if program.signature is not None:
             found, site = program.explanation, program.site
             storm.count(self._causes, self.name, program.signature, found, site)
 
     def traced(self) -> list[Program]:
         """Return the traces that JAX may take up again."""
-        programs = list(self.programs)
-        return [each for each in programs if each.live and each.outcome is Outcome.RETRACE]
+        return list(self._traced)
 
     def trace_of(self, index: int) -> Program:
         """Return the trace that a program was made from; the program itself if there is none."""
@@ -209,6 +229,7 @@ class ProgramLog:
         with self._lock:
             for program in self.programs:
                 program.live = False
+            self._drop_live()
             self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
     def _explain_by_captures(self, outcome: Outcome) -> Explanation | None:
@@ -223,6 +244,7 @@ class ProgramLog:
         """Drop all programs, as after `clear_cache`."""
         with self._lock:
             self.programs.clear()
+            self._drop_live()
 
 
 def _with_cause(

@@ -186,23 +186,35 @@ class Guard:
         """Install the check against these values; return whether some program is of old ones."""
         block = current_block()
         self._current = current.fingerprint
-        for program in self._log.traced():
-            # A block fingerprints large values, too: those are a program's if it is not stale.
-            if program.captured and not changed(program.captured, self._current):
-                program.captured = completed(program.captured, self._current)
+        self._complete_fingerprints()
         if block is not None:
             self._report_not_compared(block)
         probes = [each for each in current.probes if not self._is_given_up(each.key)]
         if not probes or (block is None and self.stale is StaleAction.IGNORE):
             self._install(self._jax)
             return False
-        outdated = any(self._unreported_changes(each) for each in self._log.traced())
+        kinds = {(id(each.captured), id(each.began)): each for each in self._log.traced()}
+        outdated = any(map(self._unreported_changes, kinds.values()))
         if is_equinox(self._jax.__wrapped__):  # each call has a function of its own
             self._install(self._recheck_always())
         else:
             call = self._call_reporting if outdated else self._jax
             self._install(quick_check(probes)(call, self._recheck))
         return outdated
+
+    def _complete_fingerprints(self) -> None:
+        """Add the forms of large values to the fingerprints that are not stale; share equal ones.
+
+        A block fingerprints large values, too. Most programs are of the same values.
+        """
+        shared: dict[int, Fingerprint] = {}
+        for program in self._log.traced():
+            was: Fingerprint | None = program.captured
+            if was and id(was) not in shared:
+                now = was if changed(was, self._current) else completed(was, self._current)
+                shared[id(was)] = next((each for each in shared.values() if each == now), now)
+            if was:
+                program.captured = shared[id(was)]
 
     def _recheck(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call, where some capture may not be the object that it was."""

@@ -1,0 +1,104 @@
+"""Which earlier programs may be the nearest to a call, found without comparing it with each."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Final
+
+from leafwise._compare.signature import Signature
+from leafwise._trees.nodes import Node
+
+_MOST: Final = 4
+"""With how many programs a retrace is compared: what that costs must not grow with the log."""
+
+_LATEST: Final = 3
+"""How many programs are kept for each part."""
+
+_MOST_PARTS: Final = 64
+"""Of a call with more parts, those that differ in a single one are not looked up."""
+
+
+class NearbyPrograms:
+    """The programs of a log by the hashes of their parts: statics, leaves, configuration.
+
+    The nearest one to a call most often differs in one part, in the leaves alone or in the
+    statics alone: these are found among all programs. Otherwise it shares a part that few have.
+    """
+
+    def __init__(self) -> None:
+        self._by_part: dict[int, list[int]] = {}
+        self._by_all_but: dict[int, int] = {}
+        self._count: dict[int, int] = {}
+
+    def add(self, index: int, signature: Signature) -> None:
+        """Add a program, with its index in the log."""
+        statics, leaves = _parts(signature)
+        for part in (*statics, *leaves):
+            latest = self._by_part.setdefault(part, [])
+            latest.append(index)
+            del latest[:-_LATEST]
+            self._count[part] = self._count.get(part, 0) + 1
+        self._by_all_but.update(dict.fromkeys(_all_but(statics, leaves), index))
+
+    def candidates(self, signature: Signature, count: int) -> list[int]:
+        """Return the indices of the programs to compare a call with, of so many, in order."""
+        if count <= _MOST:
+            return list(range(count))
+        statics, leaves = _parts(signature)
+        known = [part for part in (*statics, *leaves) if part in self._by_part]
+        rarest = sorted(known, key=self._count.__getitem__)
+        close = (
+            self._by_all_but[each] for each in _all_but(statics, leaves) if each in self._by_all_but
+        )
+        alike = (index for part in rarest for index in reversed(self._by_part[part]))
+        found = dict.fromkeys(itertools.islice(_once(itertools.chain(close, alike)), _MOST - 1))
+        return sorted({*found, count - 1})
+
+
+def _once(indices: Iterator[int]) -> Iterator[int]:
+    seen: set[int] = set()
+    for index in indices:
+        if index not in seen:
+            seen.add(index)
+            yield index
+
+
+def _all_but(statics: list[int], leaves: list[int]) -> Iterator[int]:
+    """Yield the hash of all parts, and those without the leaves, the statics, and one part."""
+    of_statics, of_leaves = _joined(statics), _joined(leaves)
+    every = of_statics ^ of_leaves
+    yield every
+    if len(statics) + len(leaves) <= _MOST_PARTS:
+        for part in (*statics, *leaves):
+            yield hash((every ^ part, "one"))
+    yield hash((of_statics, "statics"))
+    yield hash((of_leaves, "leaves"))
+
+
+def _joined(parts: list[int]) -> int:
+    whole = 0
+    for part in parts:
+        whole ^= part
+    return whole
+
+
+def _parts(signature: Signature) -> tuple[list[int], list[int]]:
+    """Return a hash for each static and for each leaf, with where it stands."""
+    statics, todo = [_hash(("config", signature.config))], [signature.root]
+    while todo:
+        node = todo.pop()
+        place = len(statics)
+        statics.append(_hash((place, node.cls, len(node.children))))
+        statics += [_hash((place, at, type(value), value)) for at, value in enumerate(node.values)]
+        todo += [child for child in node.children if isinstance(child, Node)]
+    leaves = [
+        _hash((place, leaf.aval, leaf.kind, leaf.value))
+        for place, leaf in enumerate(signature.leaf_records)
+    ]
+    return statics, leaves
+
+
+def _hash(values: tuple[Any, ...]) -> int:
+    try:
+        return hash(values)
+    except Exception:  # noqa: BLE001  # without a hash, or the user's own code
+        return hash((*values[:-1], type(values[-1])))

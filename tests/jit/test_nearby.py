@@ -1,0 +1,152 @@
+"""What a retrace costs does not grow with the number of earlier ones, and loses no reason."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise._compare import explain as comparing
+from leafwise._compare.reasons import Outcome
+from leafwise._compare.signature import StaticArguments
+from leafwise._jit import staleness
+from leafwise._jit.callee import Callee
+from leafwise._jit.programs import Program, ProgramLog
+
+
+def function(*_: Any) -> None: ...
+
+
+@lw.pytree
+class State:
+    """Two statics and a leaf."""
+
+    w: Any
+    mode: str = lw.static_field(default="a")
+    depth: int = lw.static_field(default=0)
+
+
+@pytest.fixture
+def log() -> ProgramLog:
+    """The log of a function with one static argument."""
+    return ProgramLog(Callee("function", lambda: function, StaticArguments((0,))))
+
+
+def traced(log: ProgramLog, *args: Any) -> Program:
+    """Add the program of a call that JAX traced."""
+    program = log.new_program(Outcome.RETRACE, None, args, {})
+    log.add(program)
+    return program
+
+
+def fresh_lambda(n: int) -> Any:
+    return (lambda: n), np.float32(0)
+
+
+def shape(n: int) -> Any:
+    return 0, np.zeros(n)
+
+
+def statics(n: int) -> Any:
+    return 0, State(1.0, str(n % 7), n)
+
+
+def unhashable(n: int) -> Any:
+    return [n], np.zeros(n % 3)
+
+
+CALLS: list[Callable[[int], Any]] = [fresh_lambda, shape, statics, unhashable]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_few_are_compared(
+    log: ProgramLog, call: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retrace is compared with a handful of programs, however many there are."""
+    counted: list[Any] = []
+    compare = comparing.differences
+
+    def counting(*args: Any, **options: Any) -> Any:
+        counted.append(args)
+        return compare(*args, **options)
+
+    monkeypatch.setattr(comparing, "differences", counting)
+    with lw.storm_guard(None):
+        for number in range(150):
+            before = len(counted)
+            program = traced(log, *call(number))
+            assert len(counted) - before <= 4
+            assert number == 0 or program.explanation.reasons
+
+
+def differing(program: Program) -> list[str]:
+    return [reason.path for reason in program.explanation.reasons]
+
+
+def test_the_nearest_is_found_among_all(log: ProgramLog) -> None:
+    """Of hundreds of programs, that which differs in one part alone is the nearest."""
+    with lw.storm_guard(None):
+        traced(log, 0, State(np.zeros(3), "a", 5))
+        for number in range(200):
+            traced(log, 1, State(np.zeros(number % 9 + 1), "b", number % 30))
+        for change, path in (
+            (State(np.zeros(3), "a", 6), "args[1].depth"),
+            (State(np.zeros(3), "c", 5), "args[1].mode"),
+            (State(np.zeros(20), "a", 5), "args[1].w"),
+        ):
+            found = log.explain(log.callee.record((0, change), {}))
+            assert [reason.path for reason in found.reasons] == [path.replace("args[1]", "_[1]")]
+            assert found.nearest == 0
+
+
+def test_several_leaves_at_once(log: ProgramLog) -> None:
+    """Where all leaves change at once, the program of the same statics is the nearest."""
+    with lw.storm_guard(None):
+        traced(log, 0, (np.zeros(3), np.zeros(4)), State(1.0, "a"))
+        for number in range(50):
+            traced(log, 0, (np.zeros(number), np.zeros(2)), State(1.0, "b", number))
+        program = traced(log, 0, (np.zeros(70), np.zeros(80)), State(1.0, "a"))
+    assert program.explanation.nearest == 0
+    assert differing(program) == ["_[1][0]", "_[1][1]"]
+
+
+def test_retired_programs_are_not_near(log: ProgramLog) -> None:
+    """What JAX let go of explains nothing."""
+    with lw.storm_guard(None):
+        for number in range(8):
+            traced(log, number)
+        log.retire([])
+        assert traced(log, 3).explanation.nearest is None
+        assert differing(traced(log, 4)) == ["_[0]"]
+
+
+rate = 0.5
+
+
+def scaled(x: Any, n: int) -> Any:
+    return x * rate * n
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The fingerprints that were compared."""
+    counted: list[Any] = []
+    original = staleness.changed
+
+    def counting(old: Any, new: Any) -> Any:
+        counted.append(old)
+        return original(old, new)
+
+    monkeypatch.setattr(staleness, "changed", counting)
+    return counted
+
+
+def test_captures_of_one_value_are_compared_once(compared: list[Any]) -> None:
+    """After a trace, the captures of all programs of one value are compared once."""
+    step = lw.jit(scaled, static_argnums=1)
+    with lw.storm_guard(None):
+        for number in range(12):
+            compared.clear()
+            step.trace(1.0, number)
+            assert len(compared) <= 8, number
