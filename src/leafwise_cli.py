@@ -60,11 +60,15 @@ def _add_check(commands: Any) -> None:
         ),
         epilog=(
             "Exit code: 0 nothing wrong, 1 something wrong, 2 usage, 3 something not checked, "
-            "130 after Ctrl-C. What is unsound in another library's classes is a warning."
+            "130 or 143 after Ctrl-C or SIGTERM. "
+            "What is unsound in another library's classes is a warning."
         ),
     )
     check.add_argument(
-        "targets", nargs="+", metavar="TARGET", help="module, module:Class, or file.py[:Class]"
+        "targets",
+        nargs="+",
+        metavar="TARGET",
+        help="package, module, directory or file.py, with what is below it; or one's :Class",
     )
     check.add_argument("--fields", action="store_true", help="change fields only; show each change")
     check.add_argument("--laws", action="store_true", help="try the laws only")

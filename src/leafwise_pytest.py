@@ -289,13 +289,15 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[
     paths = sys.path[:]
     try:
         found = find_targets([text])
+        if found.unloaded:
+            raise ImportError("\n".join(f"{name}: {why}" for name, why in found.unloaded.items()))
     finally:
         here = str(Path.cwd())
         sys.path[:] = [each for each in sys.path if each != here or each in paths]
     known = frozenset(map(str, SHOWN))
     return [
         (each.name, each.cls, each.optional, known if not is_own(each.cls) else frozenset())
-        for each in found
+        for each in found.targets
     ]
 
 

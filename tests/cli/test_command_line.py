@@ -192,7 +192,7 @@ def test_help(leafwise: Callable[..., Outcome]) -> None:
     assert "check" in leafwise("--help").out
     outcome = leafwise("check", "--help")
     assert (outcome.code, outcome.err) == (0, "")
-    for word in ("module:Class", "file.py", "--json", "Exit code"):
+    for word in (":Class", "file.py", "--json", "Exit code"):
         assert word in outcome.out
 
 
@@ -240,6 +240,7 @@ def test_json_layout(write: Write, check: Check) -> None:
         "passed",
         "interrupted",
         "exit_code",
+        "notes",
         "classes",
     ]
     assert document["version"] == 2
@@ -259,6 +260,7 @@ def test_json_layout(write: Write, check: Check) -> None:
         "left_out": str,
         "file": str,
         "line": int,
+        "is_module": bool,
         "passed": bool,
     }
     assert (good["library"], good["fields"]) == ("leafwise", ["x", "n"])

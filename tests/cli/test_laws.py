@@ -1,9 +1,14 @@
 """The laws: which are tried, on how many examples, and classes that hang or crash."""
 
 import contextlib
+import io
+import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,10 +27,11 @@ from leafwise.cli.run import (
     run_checks,
     time_limit,
 )
-from leafwise.cli.targets import CheckTarget
+from leafwise.cli.targets import CheckTarget, FoundTargets
 from leafwise.errors import CannotBuildError
 from leafwise.testing import Law
 from leafwise.testing.strategies._find import find
+from leafwise_cli import main
 
 from .conftest import Outcome
 
@@ -308,6 +314,88 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check)
     assert [entry["name"] for entry in document["classes"]] == [f"{file}:P"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to send")
+@pytest.mark.parametrize("is_swallowed", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals(
+    number: signal.Signals,
+    is_swallowed: bool,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Write,
+    check: Check,
+) -> None:
+    """What was finished is reported in all formats, with the exit code that a shell expects.
+
+    Also if somebody has caught what the signal raised.
+    """
+    real = run_module.check_class
+    before = signal.getsignal(number)
+
+    def stopped(target: CheckTarget, *arguments: Any) -> Any:
+        if target.name.endswith("Q"):
+            with contextlib.suppress(KeyboardInterrupt if is_swallowed else ()):
+                os.kill(os.getpid(), number)
+                time.sleep(1)
+        return real(target, *arguments)
+
+    monkeypatch.setattr(run_module, "check_class", stopped)
+    file = write(SOURCE + "class R(Q): ...\n")
+    outcome = check(file, "--json", "--sarif", "out.sarif")
+    assert (outcome.code, outcome.document["exit_code"]) == (128 + number, 128 + number)
+    assert outcome.names == ["P"]
+    sarif = json.loads(Path("out.sarif").read_text(encoding="utf-8"))["runs"][0]["invocations"][0]
+    assert (sarif["executionSuccessful"], sarif["exitCode"]) == (False, 128 + number)
+    text = check(file).out
+    assert "P(x=" in text
+    assert text.endswith(f"interrupted, 1 class to go, {file}:Q the next\n")
+    assert signal.getsignal(number) is before
+
+
+def test_rows_as_they_are_done(
+    monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check, asked: list[Any]
+) -> None:
+    """Each class's line is written, also to a pipe, before the next class is checked."""
+    written: list[str] = []
+    real = run_module.check_class
+
+    class Pipe(io.StringIO):
+        def flush(self) -> None:
+            written.append(self.getvalue())
+
+    def note(target: CheckTarget, *arguments: Any) -> Any:
+        written.append(target.name)
+        return real(target, *arguments)
+
+    monkeypatch.setattr(run_module, "check_class", note)
+    monkeypatch.setattr(sys, "stdout", Pipe())
+    file = write(SOURCE)
+    for options, line in (((), f"{file}:P "), (("--fields",), f"{file}:P  P(x=")):
+        written.clear()
+        check_all(file, *options)
+        place = written.index(f"{file}:Q")
+        assert line in written[place - 1]
+        assert ":Q" not in written[place - 1].partition(line)[2]
+
+
+def test_a_reader_that_stops(monkeypatch: pytest.MonkeyPatch, write: Write, check: Check) -> None:
+    """What nobody reads is not checked any further; the exit code is that of SIGPIPE."""
+    seen: list[str] = []
+    real = run_module.check_class
+
+    def note(target: CheckTarget, *arguments: Any) -> Any:
+        seen.append(target.name.rpartition(":")[2])
+        return real(target, *arguments)
+
+    monkeypatch.setattr(run_module, "check_class", note)
+    read, end = os.pipe()
+    os.close(read)
+    with contextlib.suppress(BrokenPipeError), os.fdopen(end, "w", encoding="utf-8") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert main(["check", "--fields", write(SOURCE)]) == 128 + 13
+    assert seen == ["P"]
+
+
 def test_ctrl_c_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class that was not finished is not reported."""
 
@@ -315,7 +403,8 @@ def test_ctrl_c_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(laws_module, "check_pytree", interrupted)
-    found = run_checks([CheckTarget(Own, "here:Own")], CheckOptions(fields=False))
+    targets = FoundTargets([CheckTarget(Own, "here:Own")], {}, [])
+    found = run_checks(targets, CheckOptions(fields=False))
     assert (found.reports, found.total, found.interrupted) == ((), 1, True)
 
 

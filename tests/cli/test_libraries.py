@@ -262,7 +262,7 @@ def test_equinox_layers(check: Check) -> None:
     assert outcome.document["classes"][0]["rows"]
     from leafwise.cli.targets import find_targets
 
-    names = [target.name for target in find_targets(["equinox.nn"])]
+    names = [target.name for target in find_targets(["equinox.nn"]).targets]
     assert "equinox.nn:Linear" in names
     assert "equinox.nn:StatefulLayer" not in names
 

@@ -218,8 +218,9 @@ def test_a_failed_file_can_be_repaired(write: Write, check: Check) -> None:
 def test_interrupting_an_import(write: Write, check: Check) -> None:
     """Ctrl-C while a file is loading stops the command; it is no error of the file."""
     file = write("raise KeyboardInterrupt")
-    with pytest.raises(KeyboardInterrupt):
-        check(file)
+    outcome = check(file, "--json")
+    assert (outcome.code, outcome.document["exit_code"], outcome.names) == (130, 130, [])
+    assert check(file).out.endswith("interrupted, all to go\n")
     assert file.removesuffix(".py") not in sys.modules
 
 
@@ -234,9 +235,11 @@ def test_interrupting_an_import(write: Write, check: Check) -> None:
         ("no_such_module:Class", "no such module"),
         ("no_such_package.module", "no such module"),
         ("a folder", "no such module"),
-        (".", "director"),
-        ("./", "director"),
-        ("folder/", "director"),
+        (".", ".: no pytree class"),
+        ("./", "./: no pytree class"),
+        ("folder/", "folder/: no pytree class"),
+        ("folder", "folder: no pytree class"),
+        ("missing/", "no such file"),
         ("empty.py:", "empty.py:"),
         ("empty.py", "no pytree class"),
         ("empty.py:Missing", "Missing"),
@@ -304,3 +307,118 @@ def test_abstract_classes_are_left_to_their_subclasses(write: Write, check: Chec
     outcome = check(file, "--json")
     assert (outcome.code, outcome.names) == (0, ["Square"])
     assert check(f"{file}:Base").code == 3
+
+
+def names_of(outcome: Outcome) -> list[str]:
+    """Return what the classes of the JSON output are called."""
+    return [entry["name"] for entry in outcome.document["classes"]]
+
+
+def package(write: Write, top: str) -> None:
+    """Write a package whose modules do all that goes wrong, apart from what is sound in it."""
+    for place in ("sub", "sub/tests", "tests"):
+        write("", f"{top}/{place}/__init__.py")
+    shown = ONE.replace("Only", "Shown")
+    write(f"from .models import Shown\nfrom . import models as also\n{ONE}", f"{top}/__init__.py")
+    write(f"from . import sub\n{shown}{ONE.replace('Only', 'Hidden')}", f"{top}/models.py")
+    write(f"from ..models import Hidden\n{ONE.replace('Only', 'Deep')}", f"{top}/sub/deep.py")
+    write(ONE.replace("Only", "Loose"), f"{top}/space/loose.py")  # a package without `__init__`
+    for aside in (
+        "__main__",
+        "test_it",
+        "it_test",
+        "conftest",
+        "tests/it",
+        "sub/tests/it",
+        "setup",
+    ):
+        write(f"import sys; sys.ran = {aside!r}; raise SystemExit(7)", f"{top}/{aside}.py")
+    write("raise RuntimeError('no display')", f"{top}/sub/broken.py")
+    write("import no_such_extra.part", f"{top}/sub/extra.py")
+    write(f"import {top}.misspelt", f"{top}/sub/wrong.py")
+
+
+def test_packages_with_what_is_below(write: Write, check: Check) -> None:
+    """All modules below a package are checked; what cannot be imported is told with the reason."""
+    package(write, "below_a")
+    outcome = check("below_a", "--json")
+    assert not hasattr(sys, "ran")
+    assert outcome.code == 3
+    *modules, only, shown, hidden, loose, deep = names_of(outcome)
+    assert modules == ["below_a.sub.broken", "below_a.sub.wrong"]
+    assert [only, shown] == ["below_a:Only", "below_a:Shown"][:: 1 if only.endswith("Only") else -1]
+    assert [hidden, loose, deep] == [
+        "below_a.models:Hidden",
+        "below_a.space.loose:Loose",
+        "below_a.sub.deep:Deep",
+    ]
+    assert "RuntimeError: no display" in outcome.document["classes"][0]["error"]
+    (note,) = outcome.document["notes"]
+    assert note.startswith("below_a.sub.extra: importing it raised ModuleNotFoundError")
+    text = check("below_a", "--allow-unchecked")
+    assert text.code == 0
+    assert "not checked importing it raised RuntimeError: no display" in text.out
+    assert "note: below_a.sub.extra" in text.out
+    assert text.out.splitlines()[-1].startswith("5 classes, ")
+    assert text.out.splitlines()[-1].endswith(", 2 modules not checked")
+
+
+def test_directories(write: Write, check: Check) -> None:
+    """All files in a directory and below are checked, those of packages as modules of these."""
+    package(write, "sources/below_b")
+    write(ONE, "sources/script.py")
+    write(ONE, "sources/.hidden/script.py")
+    write("raise SystemExit", "sources/not-a-module.py")
+    for target in ("sources", "sources/", "./sources"):
+        outcome = check(target, "--json")
+        assert not hasattr(sys, "ran")
+        assert outcome.code == 3
+        assert sorted(outcome.names[2:]) == ["Deep", "Hidden", "Loose", "Only", "Only", "Shown"]
+    assert names_of(outcome)[0] == "sources/below_b/sub/broken.py"
+    assert "below_b.sub.deep" in sys.modules
+    assert "sources/script.py:Only" in names_of(outcome)
+
+
+def test_a_file_of_a_package(write: Write, check: Check) -> None:
+    """It is imported as a module of the package, whose relative imports work."""
+    package(write, "below_c")
+    outcome = check("below_c/sub/deep.py", "below_c.sub.deep", "--json")
+    assert (outcome.code, names_of(outcome)) == (0, ["below_c/sub/deep.py:Deep"])
+    assert sys.modules["below_c.models"].Hidden
+    assert names_of(check("below_c/__init__.py:Shown", "--json")) == ["below_c/__init__.py:Shown"]
+
+
+def test_packages_that_share_a_name(write: Write, check: Check) -> None:
+    """Files and packages of one name in two directories are two modules each."""
+    for place in ("one", "two"):
+        write(ONE, f"{place}/alike.py")
+        write("", f"{place}/alike_package/__init__.py")
+        write(ONE, f"{place}/alike_package/models.py")
+        write(f"from .models import Only\n{TWO}", f"{place}/alike_package/more.py")
+    outcome = check("one", "two", "--json")
+    assert outcome.code == 0
+    assert outcome.names == ["Only", "Only", "First", "Second"] * 2
+
+
+def test_packages_without_init(write: Write, check: Check) -> None:
+    """A package without ``__init__`` is checked by its name, and as a directory."""
+    write(ONE, "space_d/inner/models.py")
+    write(f"from .inner import models\n{TWO}", "space_d/outer.py")
+    assert check("space_d.inner", "--json").names == ["Only"]
+    for target in ("space_d", "./", "space_d/outer.py"):
+        outcome = check(target, "--json")
+        assert outcome.code == 0, outcome
+        assert set(outcome.names) >= {"First", "Second"}
+
+
+def test_a_target_without_classes(write: Write, check: Check) -> None:
+    """Beside one that has some, it is a note; alone, or with others like it, an error."""
+    file, empty = write(ONE), write("")
+    outcome = check("json", file, empty, "--json")
+    assert (outcome.code, outcome.names) == (0, ["Only"])
+    notes = [f"{name}: no pytree class is defined in it" for name in ("json", empty)]
+    assert outcome.document["notes"] == notes
+    assert f"note: {notes[0]}" in check("json", file).out
+    outcome = check("json", empty)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert all(note in outcome.err for note in notes)

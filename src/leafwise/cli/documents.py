@@ -31,6 +31,7 @@ def as_json(run: CheckRun) -> str:
         "passed": run.passed,
         "interrupted": run.interrupted,
         "exit_code": run.exit_code,
+        "notes": run.notes,
         "classes": classes,
     }
     return json.dumps(document, indent=2)
@@ -59,7 +60,15 @@ def as_sarif(run: CheckRun) -> str:
     results = [result for report in run.reports for result in _results(report, unchecked)]
     only = {
         "tool": {"driver": driver},
-        "invocations": [{"executionSuccessful": not run.interrupted, "exitCode": run.exit_code}],
+        "invocations": [
+            {
+                "executionSuccessful": not run.interrupted,
+                "exitCode": run.exit_code,
+                "toolExecutionNotifications": [
+                    {"level": "note", "message": {"text": note}} for note in run.notes
+                ],
+            }
+        ],
         "columnKind": "unicodeCodePoints",
         "results": results,
     }

@@ -10,6 +10,7 @@ import dataclasses
 import io
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, TextIO
 import leafwise
 
 if TYPE_CHECKING:
-    from leafwise.cli.run import CheckOptions, CheckRun
+    from leafwise.cli.report import Printer
+    from leafwise.cli.run import CheckOptions, CheckRun, Interruption
 
 
 def check(options: argparse.Namespace) -> int:
@@ -28,22 +30,53 @@ def check(options: argparse.Namespace) -> int:
     # the variable when it is imported.
     folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
-    from leafwise.cli import documents, records, run, targets  # noqa: PLC0415
+    from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
 
     if problem := _unwritable([options.sarif] if options.sarif else []):
         return _refuse("check", problem)
     here = Path.cwd()  # a module may change it
+    out = sys.stdout
+    console = report.make_console(out)
+    verbose = options.verbose or options.fields
+    printer = None if options.json else report.Printer(console, verbose=verbose)
+    with _any_character(out), run.Interruption() as interruption:
+        try:
+            # Standard output is for the report: what modules and constructors print is not.
+            with contextlib.redirect_stdout(sys.stderr):
+                found = _find(options, printer, interruption)
+        except (targets.TargetError, records.UsageError) as error:
+            return _refuse("check", str(error))
+        interruption.is_held = True
+        found = dataclasses.replace(found, allow_unchecked=options.allow_unchecked)
+        if options.sarif:
+            _write(here / options.sarif, documents.as_sarif(found))
+        try:
+            if printer is None:
+                print(documents.as_json(found))
+            elif found.signal != run.SIGPIPE:
+                printer.finish(found)
+            out.flush()
+        except BrokenPipeError:
+            found = dataclasses.replace(found, signal=run.SIGPIPE)
+        if found.signal == run.SIGPIPE:
+            _discard_output()
+        return found.exit_code
+
+
+def _find(
+    options: argparse.Namespace, printer: "Printer | None", interruption: "Interruption"
+) -> "CheckRun":
+    from leafwise.cli import run, targets  # noqa: PLC0415
+
+    chosen = _check_options(options)
     try:
-        # Standard output is for the report: what modules and constructors print is not.
-        with contextlib.redirect_stdout(sys.stderr):
-            chosen = _check_options(options)
-            found = run.run_checks(targets.find_targets(options.targets), chosen)
-    except (targets.TargetError, records.UsageError) as error:
-        return _refuse("check", str(error))
-    found = dataclasses.replace(found, allow_unchecked=options.allow_unchecked)
-    if options.sarif:
-        _write(here / options.sarif, documents.as_sarif(found))
-    return found.exit_code if _print_check(options, found) else 1
+        found = targets.find_targets(options.targets)
+    except KeyboardInterrupt:
+        return run.CheckRun((), 0, signal=interruption.signal or signal.SIGINT)
+    if printer is None:
+        return run.run_checks(found, chosen, interruption=interruption)
+    printer.start([*found.unloaded, *(target.name for target in found.targets)])
+    return run.run_checks(found, chosen, interruption=interruption, on_report=printer.add)
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
@@ -62,24 +95,6 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
         seconds=options.timeout or run.SECONDS,
         strict=options.strict,
     )
-
-
-def _print_check(options: argparse.Namespace, found: "CheckRun") -> bool:
-    """Print the report; return whether somebody read it to the end."""
-    from leafwise.cli import documents, report  # noqa: PLC0415
-
-    try:
-        with _any_character(sys.stdout):
-            if options.json:
-                print(documents.as_json(found))
-            else:
-                verbose = options.verbose or options.fields
-                report.print_run(found, report.make_console(), verbose=verbose)
-            sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()
-        return False
-    return True
 
 
 def explain(options: argparse.Namespace) -> int:

@@ -139,6 +139,7 @@ class ClassReport:
         left_out: Why it was passed over, which is not a fault; empty if it was not.
         file: Where it is defined; empty if that is not known.
         line: The line in that file, or 0.
+        is_module: Whether it is no class, but a module that cannot be imported.
     """
 
     name: str
@@ -152,6 +153,7 @@ class ClassReport:
     left_out: str = ""
     file: str = ""
     line: int = 0
+    is_module: bool = False
 
     @property
     def passed(self) -> bool:

@@ -1,8 +1,7 @@
 """The report of `leafwise check` for people."""
 
-import sys
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TextIO
 
 from rich.console import Console
 from rich.padding import Padding
@@ -25,36 +24,98 @@ _NARROW: Final = 80
 """Below this width a table would lose or fold too much."""
 
 
-def print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None:
-    """Print a table with a line for each class, what is wrong with each, and a summary.
+class Printer:
+    """Prints each class when it is done, and at the end what is wrong with each.
 
     Args:
-        run: What was found.
         console: Where to.
         verbose: Whether every change of every field is shown, not only those that are wrong,
             and every warning in full.
     """
-    if verbose:
-        for report in run.reports:
-            _print_class(report, console, report.rows)
-    if not verbose or any(report.laws for report in run.reports):
-        _print_summary(run.reports, console)
-        console.print()
-    shown: dict[tuple[str, str], str] = {}
-    for report in run.reports:
-        rows = tuple(row for row in report.rows if row.verdict.is_reported)
-        titled = not verbose and bool(rows or report.error)
-        if titled:
-            _print_class(report, console, rows)
-        findings = [*_broken(report), *_warned(report, None if verbose else shown)]
-        if findings and not titled:
-            _print_title(report, console)
-        for line in findings:  # however long: they are copied, and read by programs
-            console.print(line, soft_wrap=True)
-        if findings:
+
+    def __init__(self, console: Console, *, verbose: bool = False) -> None:
+        self._console = console
+        self._verbose = verbose
+        self._names: list[str] = []
+        self._rows = 0
+
+    def start(self, names: list[str]) -> None:
+        """Prepare for classes of these names: their columns have one width from the beginning."""
+        self._names = names
+
+    def add(self, report: ClassReport) -> None:
+        """Print a class."""
+        if self._verbose:
+            _print_class(report, self._console, report.rows)
+        else:
+            self._print_row(report)
+        self._console.file.flush()
+
+    def finish(self, run: CheckRun) -> None:
+        """Print what is wrong with each class, notes, and a summary."""
+        console = self._console
+        if self._verbose and any(report.laws for report in run.reports):
+            for report in run.reports:
+                self._print_row(report)
+        if self._rows:
             console.print()
-    style = "bold red" if run.exit_code else "green"
-    console.print(summary(run), style=style, highlight=False)
+        shown: dict[tuple[str, str], str] = {}
+        for report in run.reports:
+            rows = tuple(row for row in report.rows if row.verdict.is_reported)
+            titled = not self._verbose and bool(rows or report.error)
+            if titled:
+                _print_class(report, console, rows)
+            findings = [*_broken(report), *_warned(report, None if self._verbose else shown)]
+            if findings and not titled:
+                _print_title(report, console)
+            for line in findings:  # however long: they are copied, and read by programs
+                console.print(line, soft_wrap=True)
+            if findings:
+                console.print()
+        for note in run.notes:
+            console.print(Text.assemble(("note", "cyan"), f": {note}"), soft_wrap=True)
+        style = "bold red" if run.exit_code else "green"
+        console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
+
+    def _print_row(self, report: ClassReport) -> None:
+        """Print one line for a class; on a narrow console, one paragraph."""
+        name, *numbers, result = _summary_of(report)
+        self._rows += 1
+        if self._console.width < _NARROW:
+            self._console.print(Text(name, "bold"))
+            fields, changes, laws = numbers
+            text = f"fields {fields}, changes {changes}, laws {laws}: "
+            self._console.print(Padding(Text.assemble(text, result), (0, 0, 0, 2), expand=False))
+            return
+        table = Table(
+            box=None,
+            pad_edge=False,
+            header_style="dim",
+            padding=(0, 2, 0, 0),
+            show_header=self._rows == 1,
+        )
+        titles = ("fields", "changes", "laws")
+        left = self._console.width - sum(len(title) + 2 for title in titles) - _RESULT
+        longest = max(map(len, [*self._names, "class"]))
+        table.add_column("class", overflow="fold", width=min(longest, left))
+        for title in titles:
+            table.add_column(title, justify="right", no_wrap=True, width=len(title))
+        table.add_column("result", overflow="fold")
+        table.add_row(Text(name), *numbers, result)
+        self._console.print(table)
+
+
+def print_run(run: CheckRun, console: Console, *, verbose: bool = False) -> None:
+    """Print a whole run, as `Printer` does it class by class."""
+    printer = Printer(console, verbose=verbose)
+    printer.start([report.name for report in run.reports])
+    for report in run.reports:
+        printer.add(report)
+    printer.finish(run)
+
+
+_RESULT: Final = 24
+"""How wide the results are at least."""
 
 
 def _print_title(report: ClassReport, console: Console) -> None:
@@ -117,25 +178,6 @@ def _kind(row: CheckedRow) -> Text:
 def _verdict(row: CheckedRow) -> Text:
     text = f"{row.verdict}: {row.note}" if row.note else str(row.verdict)
     return Text(text, _STYLES[row.verdict])
-
-
-def _print_summary(reports: Iterable[ClassReport], console: Console) -> None:
-    """Print one line a class; on a narrow console, one paragraph."""
-    summaries = [_summary_of(report) for report in reports]
-    if console.width < _NARROW:
-        for name, fields, changes, laws, result in summaries:
-            console.print(Text(name, "bold"))
-            numbers = f"fields {fields}, changes {changes}, laws {laws}: "
-            console.print(Padding(Text.assemble(numbers, result), (0, 0, 0, 2), expand=False))
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("class", overflow="fold")
-    for title in ("fields", "changes", "laws"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("result", overflow="fold")
-    for name, fields, changes, laws, result in summaries:
-        table.add_row(Text(name), fields, changes, laws, result)
-    console.print(table)
 
 
 def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
@@ -214,11 +256,17 @@ def _warning_lines(warning: Caution) -> list[Text]:
     return lines
 
 
-def summary(run: CheckRun) -> str:
-    """Return one line: how many classes, changes and laws, and how they turned out."""
+def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
+    """Return one line: how many classes, changes and laws, and how they turned out.
+
+    Args:
+        run: What was found.
+        names: All classes, also those that were not reached.
+    """
     rows = [row for report in run.reports for row in report.tried]
     laws = [result for report in run.reports for result in report.laws]
-    counted = [count(len(run.reports), "class", "classes")]
+    classes = [report for report in run.reports if not report.is_module]
+    counted = [count(len(classes), "class", "classes")]
     if rows or not laws:
         counted.append(count(len(rows), "change"))
     if laws:
@@ -235,15 +283,17 @@ def summary(run: CheckRun) -> str:
     if warnings:
         parts.append(count(warnings, "warning"))
     for label, problems in (
-        ("not checked", [report.error for report in run.reports if report.error]),
-        ("left out", [report.left_out for report in run.reports if report.left_out]),
+        ("not checked", [report.error for report in classes if report.error]),
+        ("left out", [report.left_out for report in classes if report.left_out]),
     ):
         if problems:
             parts.append(f"{count(len(problems), 'class', 'classes')} {label}")
+    if len(classes) < len(run.reports):
+        parts.append(f"{count(len(run.reports) - len(classes), 'module')} not checked")
     if run.interrupted:
-        parts.append(
-            f"interrupted, {count(run.total - len(run.reports), 'class', 'classes')} to go"
-        )
+        left = names[len(run.reports) :]
+        to_go = f"{count(len(left), 'class', 'classes')} to go" if names else "all to go"
+        parts.append(f"interrupted, {to_go}{f', {left[0]} the next' if left else ''}")
     return f"{', '.join(counted)}: {', '.join(parts)}"
 
 
@@ -261,6 +311,12 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def make_console() -> Console:
+def make_console(file: TextIO) -> Console:
     """Return the console for reports; wide where no terminal sets a width."""
-    return Console(width=None if sys.stdout.isatty() else 120, emoji=False)
+    return _Console(file=file, width=None if file.isatty() else 120, emoji=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise it on: rich would end the process."""
+        raise BrokenPipeError

@@ -10,7 +10,7 @@ import time
 import types
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import hypothesis
 import jax
@@ -32,7 +32,7 @@ from leafwise.cli.records import (
     Verdict,
     verdict_of,
 )
-from leafwise.cli.targets import CheckTarget, is_own, library_of, source_location
+from leafwise.cli.targets import CheckTarget, FoundTargets, is_own, library_of, source_location
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import check_pytree
 from leafwise.testing._format import format_error, short_repr, without_addresses
@@ -47,6 +47,8 @@ SECONDS: Final = 120.0
 SLOW: Final = 2.0
 """How many seconds a few instances may take to make, if each law is to see some of its own."""
 _FEW: Final = 5
+SIGPIPE: Final = 13
+"""What ends a program whose reader is gone; Windows has no such signal."""
 
 _LAWS: Final = {str(law): law for law in Law}
 _NOT_KEPT_BY_JAX: Final = (Law.STATIC_TYPES, Law.DISTINCT_CLASSES)
@@ -86,12 +88,15 @@ class CheckRun:
         reports: One a class, in the order of the targets.
         total: How many classes there are: more than reports after Ctrl-C.
         allow_unchecked: Whether a class that could not be checked is not counted.
+        signal: The number of the signal that ended it; 0 for none.
+        notes: What else is to be told of the targets.
     """
 
     reports: tuple[ClassReport, ...]
     total: int
-
     allow_unchecked: bool = False
+    signal: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -102,7 +107,7 @@ class CheckRun:
     def exit_code(self) -> int:
         """What the command ends with."""
         if self.interrupted:
-            return 130
+            return 128 + self.signal  # as a shell has it
         if any(report.failed for report in self.reports):
             return 1
         unchecked = any(report.unchecked for report in self.reports)
@@ -111,21 +116,71 @@ class CheckRun:
     @property
     def interrupted(self) -> bool:
         """Whether some classes were not reached."""
-        return len(self.reports) < self.total
+        return self.signal != 0
 
 
 # ------------------------------------------------------------------------ all classes
 
 
-def run_checks(targets: Sequence[CheckTarget], options: CheckOptions | None = None) -> CheckRun:
+class Interruption:
+    """Turns Ctrl-C and SIGTERM into `KeyboardInterrupt`, inside a block.
+
+    Attributes:
+        signal: The number of the first signal that came; 0 for none.
+        is_held: Whether a first one is only noted, since what was found is being written.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self.is_held = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, _: types.FrameType | None) -> None:
+        is_first = not self.signal
+        self.signal = self.signal or number
+        if not (self.is_held and is_first):
+            raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raise if a signal has come, and somebody has caught what it raised."""
+        if self.signal:
+            raise KeyboardInterrupt
+
+
+def run_checks(
+    found: FoundTargets,
+    options: CheckOptions | None = None,
+    *,
+    interruption: Interruption | None = None,
+    on_report: Callable[[ClassReport], None] = lambda _: None,
+) -> CheckRun:
     """Check all classes, with progress on a terminal's standard error.
 
     After Ctrl-C, what was found so far is returned.
+
+    Args:
+        found: The classes.
+        options: What to check.
+        interruption: Where signals are noted.
+        on_report: Is called with each report as soon as it is there; fields that no class has
+            are refused before.
 
     Raises:
         UsageError: No class has a field that was asked for.
     """
     chosen = options or CheckOptions()
+    stop = interruption or Interruption()
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
     visible = sys.stderr.isatty()
     # Before rich 14.3 even a disabled bar ends with an empty line.
@@ -133,24 +188,44 @@ def run_checks(targets: Sequence[CheckTarget], options: CheckOptions | None = No
     description = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), description, TimeElapsedColumn())
     reports: list[ClassReport] = []
-    with Progress(*columns, console=console, transient=True, disable=not visible) as bar:
-        task = bar.add_task("checking", total=len(targets))
+    shown = 0
+    bar = Progress(*columns, console=console, transient=True, disable=not visible)
+
+    def add(report: ClassReport) -> None:
+        nonlocal shown
+        reports.append(report)
+        if not _unknown_fields(reports, chosen):
+            bar.stop()  # it would be in between
+            while shown < len(reports):
+                shown += 1
+                on_report(reports[shown - 1])
+            bar.start()
+
+    with bar:
+        task = bar.add_task("checking", total=len(found.targets))
         try:
-            for number, target in enumerate(targets, 1):
-                where = f"{number} of {len(targets)}: {target.name}"
+            for name, reason in found.unloaded.items():
+                add(ClassReport(name, "", (), reason, is_module=True))
+            for number, target in enumerate(found.targets, 1):
+                where = f"{number} of {len(found.targets)}: {target.name}"
 
                 def show_step(step: str, where: str = where) -> None:
+                    stop.check()
                     bar.update(task, description=f"{where}: {step}")
 
                 bar.update(task, description=where)
-                reports.append(check_class(target, chosen, show_step))
+                report = check_class(target, chosen, show_step)
+                stop.check()
+                add(report)
                 bar.advance(task)
         except KeyboardInterrupt:
-            pass
-    run = CheckRun(tuple(reports), len(targets))
-    if not run.interrupted:
-        _refuse_unknown_fields(reports, chosen)
-    return run
+            stop.signal = stop.signal or signal.SIGINT
+        except BrokenPipeError:  # nobody reads on
+            stop.signal = SIGPIPE
+    total = len(found.targets) + len(found.unloaded)
+    if not stop.signal and (problem := _unknown_fields(reports, chosen)):
+        raise UsageError(problem)
+    return CheckRun(tuple(reports), total, signal=stop.signal, notes=tuple(found.notes))
 
 
 def find_laws(names: Sequence[str]) -> tuple[Law, ...]:
@@ -166,17 +241,18 @@ def find_laws(names: Sequence[str]) -> tuple[Law, ...]:
     return tuple(dict.fromkeys(_LAWS[name] for name in names)) or tuple(Law)
 
 
-def _refuse_unknown_fields(reports: list[ClassReport], options: CheckOptions) -> None:
+def _unknown_fields(reports: list[ClassReport], options: CheckOptions) -> str:
+    """Return what is wrong with the names of fields that were asked for, after these reports."""
     names = list(dict.fromkeys(name for report in reports for name in report.fields))
     if any(report.error for report in reports):
-        return  # it may have the field
+        return ""  # it may have the field
     for name in options.only:
         if name not in names:
             close = difflib.get_close_matches(name, names, 1)
             they_have = f": they have {', '.join(names) or 'none'}"
             hint = f"; did you mean {close[0]}?" if close else they_have
-            msg = f"--field {name}: no class has a field of that name{hint}"
-            raise UsageError(msg)
+            return f"--field {name}: no class has a field of that name{hint}"
+    return ""
 
 
 # ------------------------------------------------------------------------ one class

@@ -5,6 +5,8 @@ import importlib
 import importlib.util
 import inspect
 import os
+import pkgutil
+import re
 import sys
 import types
 import zlib
@@ -39,37 +41,74 @@ class CheckTarget:
     optional: bool = False
 
 
-def find_targets(texts: list[str]) -> list[CheckTarget]:
-    """Return the pytree classes of all targets, each once, in order of definition.
+@dataclasses.dataclass
+class FoundTargets:
+    """What the targets of a command line are.
+
+    Attributes:
+        targets: The pytree classes, each once, in order of definition.
+        unloaded: The modules below a package or a directory that cannot be imported, with why.
+        notes: What else is to be told.
+    """
+
+    targets: list[CheckTarget]
+    unloaded: dict[str, str]
+    notes: list[str]
+
+
+def find_targets(texts: list[str]) -> FoundTargets:
+    """Find the pytree classes of all targets.
+
+    A package has the classes that it shows of its own modules, and those of all modules below
+    it; a directory those of all Python files in it and below. Tests, ``__main__`` and what only
+    installs or configures a project are left aside.
 
     Args:
-        texts: Modules, ``module:Class``, files, or ``file.py:Class``.
+        texts: Modules, packages, ``module:Class``, files, ``file.py:Class``, or directories.
 
     Raises:
-        TargetError: A target cannot be imported, or there is no pytree class in it.
+        TargetError: A target cannot be imported, or there is no pytree class in any.
     """
     found: dict[int, CheckTarget] = {}  # by identity: a metaclass may compare classes as it likes
+    unloaded: dict[str, str] = {}
+    notes: list[str] = []
     for text in texts:
-        place, colon, wanted = text.rpartition(":")
-        # A colon in a path ("C:\\models.py") is no separator.
-        if not place or (wanted and not wanted.replace(".", "_").isidentifier()):
-            place, colon, wanted = text, "", ""
-        if colon and not wanted:
-            msg = f"{text}: name a class after the colon, or leave the colon out"
-            raise TargetError(msg)
-        module = _load(place)
-        targets = [_one(module, place, wanted)] if wanted else list(_all(module, place))
+        place, wanted = _split(text)
+        failed: dict[str, BaseException] = {}
+        if wanted:
+            targets = [_one(_load(place), place, wanted)]
+        else:
+            targets = [
+                each for module, name in _modules(place, failed) for each in _all(module, name)
+            ]
+        for name, error in failed.items():
+            reason = f"importing it raised {type(error).__name__}: {error}"
+            if _is_elsewhere(error, place):
+                notes.append(f"{name}: {reason}")
+            else:
+                unloaded[name] = reason
         if not targets:
-            msg = (
-                f"{text}: no pytree class is defined in it: one that is decorated with "
-                f"@lw.pytree, or that another library registered with JAX"
-            )
-            raise TargetError(msg)
+            notes.append(f"{text}: no pytree class is defined in it")
         for target in targets:
             known = found.setdefault(id(target.cls), target)
             if known.optional and not target.optional:  # named as well
                 found[id(target.cls)] = target
-    return list(found.values())
+    if not found and not unloaded:
+        fix = ": one that is decorated with @lw.pytree, or that another library registered with JAX"
+        raise TargetError("\n  ".join(notes) + fix)
+    return FoundTargets(list(found.values()), unloaded, notes)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the place of a target and the class that is named in it, or an empty text."""
+    place, colon, wanted = text.rpartition(":")
+    # A colon in a path ("C:\\models.py") is no separator.
+    if not place or (wanted and not wanted.replace(".", "_").isidentifier()):
+        return text, ""
+    if colon and not wanted:
+        msg = f"{text}: name a class after the colon, or leave the colon out"
+        raise TargetError(msg)
+    return place, wanted
 
 
 def _one(module: types.ModuleType, place: str, wanted: str) -> CheckTarget:
@@ -119,11 +158,129 @@ def _nested(outer: type, name: str) -> Iterator[CheckTarget]:
 # ------------------------------------------------------------------------ loading
 
 
+def _modules(
+    place: str, failed: dict[str, BaseException]
+) -> Iterator[tuple[types.ModuleType, str]]:
+    """Yield the modules of a place, with what each is called; add to those that failed."""
+    folder = Path(place)
+    if place and folder.is_dir() and (_is_path(place) or not _is_package(place)):
+        for path in _files_below(folder):
+            try:
+                yield _load_file(path, folder.resolve()), str(path)
+            except BaseException as error:  # noqa: BLE001  # the user's own code
+                _refuse_interrupt(error)
+                failed[str(path)] = error
+        return
+    module = _load(place)
+    yield module, place
+    if not place.endswith(".py"):
+        yield from _modules_below(module, place, failed)
+
+
+def _modules_below(
+    module: types.ModuleType, place: str, failed: dict[str, BaseException]
+) -> Iterator[tuple[types.ModuleType, str]]:
+    """Yield the modules below a package, in the order of their names."""
+    folders = [str(path) for path in getattr(module, "__path__", ())]
+    names = {each.name for each in pkgutil.iter_modules(folders)}
+    # What has no `__init__.py` is a package, too.
+    for folder in map(Path, folders):
+        if folder.is_dir():
+            names.update(each.name for each in folder.iterdir() if _has_modules(each))
+    for name in sorted(name for name in names if not _is_aside(name)):
+        below = f"{place}.{name}"
+        try:
+            inner = importlib.import_module(f"{module.__name__}.{name}")
+        except BaseException as error:  # noqa: BLE001  # the user's own code
+            _refuse_interrupt(error)
+            failed[below] = error
+            continue
+        yield inner, below
+        yield from _modules_below(inner, below, failed)
+
+
+def _refuse_interrupt(error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+
+
+_ASIDE: Final = {"__main__", "conftest", "noxfile", "setup", "test", "tests", "__pycache__"}
+_NO_SOURCE: Final = {"build", "dist", "node_modules", "site-packages"}
+
+
+def _is_aside(name: str) -> bool:
+    """Return whether a module or folder is one of tests, or runs a program when it is imported."""
+    return name in _ASIDE or name.startswith("test_") or name.endswith("_test")
+
+
+def _has_modules(folder: Path) -> bool:
+    """Return whether a folder can be a package, and has Python files in it or below."""
+    return (
+        folder.name.isidentifier()
+        and not _is_aside(folder.name)
+        and folder.is_dir()
+        and any(folder.glob("**/*.py"))
+    )
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the Python files in a folder and below, those that can be imported."""
+    entries = sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name))
+    for path in entries:
+        if path.is_dir():
+            is_source = not path.name.startswith(".") and path.name not in _NO_SOURCE
+            if is_source and not _is_aside(path.name) and not (path / "pyvenv.cfg").exists():
+                yield from _files_below(path)
+        elif path.suffix == ".py" and path.stem.isidentifier() and not _is_aside(path.stem):
+            yield path
+
+
+def _is_elsewhere(error: BaseException, place: str) -> bool:
+    """Return whether another package is missing: an extra that is not installed."""
+    behind = error.__cause__ or error.__context__
+    if not isinstance(error, ModuleNotFoundError) and isinstance(error, ImportError) and behind:
+        return _is_elsewhere(behind, place)  # a package may say in its own words what is missing
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    top = (name or "").partition(".")[0]
+    if not top or top in sys.modules or top == place.partition(".")[0]:
+        return False
+    return not any(Path(place, f"{top}{end}").exists() for end in ("", ".py"))
+
+
+def _is_path(place: str) -> bool:
+    separators = {os.sep, os.altsep or os.sep}
+    return place in (os.curdir, os.pardir) or not separators.isdisjoint(place)
+
+
+def _is_package(name: str) -> bool:
+    """Return whether a name is one of a package with an ``__init__``, and not only of a folder."""
+    if not name.isidentifier():
+        return False
+    _look_here()
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
+
+
+def _look_here() -> None:
+    """Find the modules in the working directory, as ``python -m`` does."""
+    _add_path(Path.cwd())
+
+
+_ADDED: Final[set[str]] = set()
+"""What the targets added to `sys.path`."""
+
+
+def _add_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+        _ADDED.add(str(folder))
+
+
 def _load(place: str) -> types.ModuleType:
     if not place:
-        msg = "an empty target: name a module, module:Class or a file"
+        msg = "an empty target: name a module, module:Class, a file or a directory"
         raise TargetError(msg)
-    is_file = place.endswith(".py") or os.sep in place or place in (os.curdir, os.pardir)
+    is_file = place.endswith(".py") or _is_path(place)
     try:
         return _load_file(Path(place)) if is_file else _load_module(place)
     except (TargetError, KeyboardInterrupt):
@@ -134,9 +291,7 @@ def _load(place: str) -> types.ModuleType:
 
 
 def _load_module(name: str) -> types.ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path:  # where `python -m` looks, too
-        sys.path.insert(0, here)
+    _look_here()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -146,28 +301,63 @@ def _load_module(name: str) -> types.ModuleType:
         raise TargetError(msg) from error
 
 
-def _load_file(path: Path) -> types.ModuleType:
-    if path.is_dir():
-        msg = f"{path}: this is a directory; name a file or a module in it"
-        raise TargetError(msg)
+def _load_file(path: Path, root: Path | None = None) -> types.ModuleType:
+    """Import a file: as the module of a package, if it is in one.
+
+    Args:
+        path: The file.
+        root: The directory from which it was found; the working directory if None.
+    """
     if not path.is_file():
         msg = f"{path}: there is no such file"
         raise TargetError(msg)
     path = path.resolve()
-    name = path.stem
+    top = path
+    while (top.parent / "__init__.py").is_file() and top.parent.name.isidentifier():
+        top = top.parent
+    base = _base_of(path, top, root or Path.cwd())
+    if base is not None:
+        name = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+        _add_path(base)
+        module = importlib.import_module(name)
+        if Path(module.__file__ or "").resolve() == path:
+            return module
+    inner = () if top == path else path.relative_to(top).with_suffix("").parts
+    first = top / "__init__.py" if inner else top
+    parts = [_load_first(first, top), *(part for part in inner if part != "__init__")]
+    return importlib.import_module(".".join(parts))
+
+
+_RELATIVE: Final = re.compile(rb"^\s*from\s+\.", re.MULTILINE)
+
+
+def _base_of(path: Path, top: Path, root: Path) -> Path | None:
+    """Return where a package without ``__init__`` that holds a file is imported from."""
+    bases = {Path(entry).resolve() for entry in sys.path if entry not in ("", *_ADDED)}
+    if top == path:  # no package around it has an `__init__`
+        if not _RELATIVE.search(path.read_bytes()):
+            return None
+        bases |= {root, root.parent}
+    holders = [base for base in bases if base in top.parent.parents]
+    return max(holders, key=lambda base: len(base.parts), default=None)
+
+
+def _load_first(path: Path, top: Path) -> str:
+    """Import a module, or the package that holds one, and return its name."""
+    name = top.stem
     known = getattr(sys.modules.get(name), "__file__", None) or ""
     if name in sys.modules and Path(known).resolve() != path:
         # Another module has the name. This one depends on the path alone, so that every process
         # gives the module, and so its classes, the same name.
         name = f"{name}_{zlib.crc32(os.fsencode(path)):08x}"
     if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+        return name
+    folders = [str(top)] if top.is_dir() else None
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
         msg = f"{path}: not a Python file"
         raise TargetError(msg)
-    if str(path.parent) not in sys.path:  # where it looks for modules when it is run
-        sys.path.insert(0, str(path.parent))
+    _add_path(top.parent)  # where it looks for modules when it is run
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -175,7 +365,7 @@ def _load_file(path: Path) -> types.ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
-    return module
+    return name
 
 
 # ------------------------------------------------------------------------ pytree classes
