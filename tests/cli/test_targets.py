@@ -338,6 +338,7 @@ def package(write: Write, top: str) -> None:
     write(f"import {top}.misspelt", f"{top}/sub/wrong.py")
 
 
+@pytest.mark.slow
 def test_packages_with_what_is_below(write: Write, check: Check) -> None:
     """All modules below a package are checked; what cannot be imported is told with the reason."""
     package(write, "below_a")
@@ -363,6 +364,7 @@ def test_packages_with_what_is_below(write: Write, check: Check) -> None:
     assert text.out.splitlines()[-1].endswith(", 2 modules not checked")
 
 
+@pytest.mark.slow
 def test_directories(write: Write, check: Check) -> None:
     """All files in a directory and below are checked, those of packages as modules of these."""
     package(write, "sources/below_b")
