@@ -14,6 +14,7 @@ from leafwise.errors import LawViolation
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
 from leafwise.testing.strategies._instances import instances
+from leafwise.testing.strategies._leaves import has_unsortable_keys
 
 _SUPPRESSED: Final[Any] = tuple(hypothesis.HealthCheck)  # compiling is slow, and tests are nested
 _SHRINKS: Final = 300
@@ -98,6 +99,8 @@ def run_law(
         except hypothesis.errors.HypothesisException:
             raise
         except Exception as error:
+            if has_unsortable_keys(case.instance):
+                hypothesis.reject()
             failed.append(error)
             raise
 

@@ -2,16 +2,19 @@
 
 import collections.abc
 import inspect
+import re
+import sys
 import typing
 from typing import Annotated, Any, Final
 
 from hypothesis import strategies as st
 
-from leafwise._classes.annotations import Unknown, resolve
+from leafwise._classes.annotations import Unknown, named_by, resolve, resolve_known
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies import _arguments, _containers, _objects, _scalars
 from leafwise.testing.strategies._arrays import Strategy, arrays
 from leafwise.testing.strategies._constructor import FieldContext, Parameter, substitute
+from leafwise.testing.strategies._containers import NAMES
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._objects import is_user_registered
 from leafwise.testing.strategies._scalars import Rule, origin_of
@@ -38,6 +41,8 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if origin in (Final, typing.ClassVar, typing.Required, typing.NotRequired):
         return strategy_for(typing.get_args(kind)[0], where, default)
     kind = _resolved(kind, where)
+    if typing.get_args(kind) or named_by(kind) is not None or typing.is_typeddict(kind):
+        where = where.part_of(kind)
     cls = origin_of(kind)
     inside = cls in where.above and where.varied  # its strategy may be the one that asks
     if not inside and (is_user_registered(kind) or is_user_registered(cls)):
@@ -106,8 +111,10 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
         return where.home
     if isinstance(kind, str | typing.ForwardRef):
         name = kind if isinstance(kind, str) else kind.__forward_arg__
-        scopes = [{cls.__name__: cls} for cls in (where.home, *where.above)]
-        kind = resolve(where.home, where.text, name, [*scopes])
+        scopes: list[Any] = [{cls.__name__: cls} for cls in (where.home, *where.above)]
+        if isinstance(resolve_known(where.home, name, scopes), str):
+            scopes += _homes_of_alias(kind, name, where)
+        kind = resolve(where.home, where.text, name, scopes)
     if isinstance(kind, Unknown):
         msg = (
             f"{where}: its annotation cannot be resolved at run time\n"
@@ -119,15 +126,35 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
     return kind
 
 
+def _homes_of_alias(reference: Any, text: str, where: FieldContext) -> list[Any]:
+    """Return the namespaces where an alias could be written that contains a forward reference.
+
+    ``Tree = Union[Array, list["Tree"]]`` may be imported under another name, or without ``Tree``.
+    """
+    own: Any = getattr(reference, "__forward_module__", None)
+    if own:
+        return [vars(sys.modules[getattr(own, "__name__", own)])]
+    around = {id(each) for each in where.around}
+    spaces: list[Any] = [getattr(each, "__dict__", {}) for each in list(sys.modules.values())]
+    return [
+        space
+        for space in spaces
+        if any(name in space for name in re.findall(r"\w+", text))
+        and not around.isdisjoint(map(id, space.values()))
+    ]
+
+
 def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
-    """Return a strategy for an annotation that says nothing: ``Any``, ``object``."""
+    """Return a strategy for an annotation that says nothing: ``Any``, ``object``, ``Hashable``."""
     hashable = origin_of(kind) is collections.abc.Hashable
     if default is not EMPTY and isinstance(default, type):
         return st.just(default)  # which other class would do cannot be known
-    if default is not EMPTY and not hashable:
+    if default is not EMPTY and default is not None and not hashable:
         return strategy_for(type(default), where)
+    if where.as_key:
+        return NAMES | _DIGITS
     if not where.varied:
-        return _from_hypothesis(kind, where) if hashable else _DIGITS
+        return _DIGITS
     if where.static or hashable:
         return _DIGITS | st.sampled_from(["a", "b"]) | st.booleans() | st.tuples(_DIGITS)
     return _DIGITS | st.sampled_from([0.5, 1.0]) | arrays(dtype="float32")

@@ -1,10 +1,13 @@
 """Strategies for the arguments of a constructor, which its converters and checks accept."""
 
+import contextlib
 import dataclasses
+import inspect
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
+import jax
 from hypothesis import strategies as st
 
 from leafwise._classes.annotations import has_mark
@@ -23,7 +26,7 @@ _TRIES_IN_A_TEST: Final = 10
 
 
 def is_static(cls: Any, parameter: Parameter) -> bool:
-    """Return whether a parameter's field is static, as any library writes it."""
+    """Return whether a parameter's field is static, as any library writes or flattens it."""
     registered = registered_names(cls)
     if registered is not None:
         return parameter.name in registered[0]
@@ -34,9 +37,21 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
     if has_mark(kind) or any("static" in str(mark).lower() for mark in marks):
         return True  # `jax_dataclasses.Static[int]` is metadata, too
     definition = getattr(cls, "__dataclass_fields__", {}).get(parameter.name)
+    with contextlib.suppress(ValueError):
+        if definition is not None and is_static_metadata(definition.metadata) is True:
+            return True
+    return _is_in_no_leaf(cls, parameter.name)
+
+
+def _is_in_no_leaf(cls: Any, name: str) -> bool:
+    """Return whether flatten puts an attribute into no leaf: of some classes only JAX knows."""
     try:
-        return definition is not None and is_static_metadata(definition.metadata) is True
-    except ValueError:
+        made = object.__new__(cls)
+        for each in getattr(cls, "__dataclass_fields__", None) or inspect.signature(cls).parameters:
+            object.__setattr__(made, each, object())
+        leaves = jax.tree_util.tree_leaves(made)
+        return all(leaf is not made and leaf is not getattr(made, name) for leaf in leaves)
+    except Exception:  # noqa: BLE001  # a flatten of the user's own
         return False
 
 

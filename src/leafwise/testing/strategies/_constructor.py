@@ -156,7 +156,10 @@ def call(cls: Any, parameters: list[Parameter], arguments: dict[str, Any]) -> An
 
 
 _DEPTH: Final = 2
-"""How often classes may hold instances of classes that they are part of."""
+"""How often classes may hold instances of classes that they are part of, and aliases themselves."""
+
+_DEEPEST: Final = 15
+"""How many annotations may be inside one another: an alias can contain itself with others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,9 +174,11 @@ class FieldContext:
         varied: Whether values are to differ in shape, dtype and structure; else all are
             as much alike as can be.
         static: Whether the field is static.
+        as_key: Whether the value is a key of a mapping.
         counts: Whether a whole number is likely to be a size: it is static, or no field.
         bindings: What the type variables of the annotation stand for.
         steps: Class and field on the way here, from the outermost class.
+        around: The annotations of the field that this one is a part of, from the outermost.
     """
 
     text: str
@@ -183,8 +188,10 @@ class FieldContext:
     varied: bool = False
     static: bool = False
     counts: bool = False
+    as_key: bool = False
     bindings: Mapping[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])
     steps: tuple[tuple[str, str], ...] = ()
+    around: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         """Return ``Class.field``, for a message."""
@@ -210,7 +217,24 @@ class FieldContext:
             counts=counts,
             bindings=bindings or {},
             steps=(*self.steps, (cls.__name__, name)),
+            as_key=False,
+            around=(),
         )
+
+    def part_of(self, kind: Any) -> "FieldContext":
+        """Return the context of the parts of an annotation.
+
+        Raises:
+            EndlessError: The annotation has led back to itself as deep as it may.
+        """
+        times = sum(_is_same(each, kind) for each in self.around)
+        if times >= (_DEPTH if self.varied else 1) or len(self.around) >= _DEEPEST:
+            msg = (
+                f"{self}: every value of its type would hold another one without end\n"
+                f"  fix: {self.fix()}"
+            )
+            raise EndlessError(msg)
+        return dataclasses.replace(self, around=(*self.around, kind))
 
     def below(self, cls: Any) -> "FieldContext":
         """Return the context of an instance of a subclass of `cls`."""
@@ -250,8 +274,15 @@ class FieldContext:
         return f"give a strategy for it: `{override}`{alternative}"
 
 
+def _is_same(one: Any, other: Any) -> bool:
+    try:
+        return one is other or bool(one == other)
+    except Exception:  # noqa: BLE001  # what ``Annotated`` holds is the user's own
+        return False
+
+
 class EndlessError(CannotBuildError):
-    """A class holds an instance of itself, which would hold another, and so on."""
+    """A class or an alias holds one of itself, which would hold another, and so on."""
 
 
 Bindings = Mapping[Any, Any]

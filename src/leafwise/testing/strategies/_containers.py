@@ -2,6 +2,7 @@
 
 import collections
 import collections.abc
+import dataclasses
 import functools
 import inspect
 import operator
@@ -30,7 +31,7 @@ from leafwise.testing.strategies._scalars import (
 )
 
 _DIGITS: Final = st.integers(0, 9)
-_NAMES: Final = st.sampled_from(["a", "b", "c"])
+NAMES: Final = st.sampled_from(["a", "b", "c"])
 
 
 def _union(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
@@ -71,8 +72,6 @@ def _many(
     try:
         strategies = [ask(item, where) for item in items]
     except EndlessError:
-        if not where.varied:
-            raise
         return [st.nothing()] * len(items), _Sizes(0, 0)
     return strategies, _Sizes(0 if where.varied else 1, largest)
 
@@ -114,12 +113,14 @@ def _set(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
 
 
 def _mapping(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
-    items, sizes = _many(_items(kind) or [None, None], where, ask, largest=2)
-    if not _items(kind):
-        items = [_NAMES, _DIGITS]
-    elif len(items) == 1:  # a subclass of dict with a parameter of its own
-        items = [*items, _DIGITS]
-    made = st.dictionaries(items[0], items[1], min_size=sizes.smallest, max_size=sizes.largest)
+    items = _items(kind)
+    keys = ask(items[0], dataclasses.replace(where, as_key=True)) if items else NAMES
+    # A subclass of dict may have one parameter of its own.
+    (values,), sizes = _many(items[1:] or [None], where, ask, largest=2)
+    if not items[1:]:
+        values = _DIGITS
+    made = st.dictionaries(keys, values, min_size=sizes.smallest, max_size=sizes.largest)
+    made = made.map(_with_keys_of_one_type)
     origin: Any = origin_of(kind)
     if issubclass_of(kind, collections.defaultdict):
         return made.map(functools.partial(origin, None))
@@ -136,6 +137,17 @@ def _mapping(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     return made if where.varied else frozen | made
 
 
+def _with_keys_of_one_type(drawn: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a dict without the keys that JAX could not sort, so that it could not flatten it."""
+    first: Any = next(iter(drawn), None)
+    alike: dict[Any, Any] = {key: value for key, value in drawn.items() if type(key) is type(first)}
+    try:
+        sorted(alike)
+    except TypeError:  # complex numbers, members of most enums
+        return {first: drawn[first]}
+    return alike
+
+
 def _is_own_mapping(kind: Any) -> bool:
     """Return whether an alias is of a library's mapping, made from a dict as a rule."""
     origin = origin_of(kind)
@@ -145,17 +157,24 @@ def _is_own_mapping(kind: Any) -> bool:
 
 def _typed_dict(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     kind = origin_of(kind)
-    fields = typing.get_type_hints(kind)
+    fields, where = _fields_of(kind), dataclasses.replace(where, home=kind)
     needed = {name: ask(fields[name], where) for name in fields if name in kind.__required_keys__}
     free: dict[str, Strategy] = {}
     for name in fields.keys() - needed.keys():
         try:
             free[name] = ask(fields[name], where)
-        except CannotBuildError:
-            if not where.varied:
+        except CannotBuildError as error:
+            if not where.varied and not isinstance(error, EndlessError):
                 raise
     optional = {name: free[name] for name in fields if name in free}
     return _of_one_scope(st.fixed_dictionaries(needed, optional=optional))
+
+
+def _fields_of(kind: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind)
+    except NameError:  # each is resolved alone, and refused alone
+        return dict(kind.__annotations__)
 
 
 @st.composite
@@ -182,7 +201,7 @@ def _tree(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
         leaf,
         st.lists(leaf, max_size=3),
         st.lists(leaf, max_size=2).map(tuple),
-        st.dictionaries(_NAMES, leaf, max_size=2),
+        st.dictionaries(NAMES, leaf, max_size=2),
         st.fixed_dictionaries({"a": st.lists(leaf, max_size=2), "b": leaf}),
     )
 
@@ -212,7 +231,7 @@ RULES: Final[tuple[Rule, ...]] = (
     (lambda kind: typing.is_typeddict(origin_of(kind)), _typed_dict),
     (
         is_exactly(collections.Counter),
-        constant(st.dictionaries(_NAMES, _DIGITS, max_size=2).map(collections.Counter)),
+        constant(st.dictionaries(NAMES, _DIGITS, max_size=2).map(collections.Counter)),
     ),
     (
         lambda kind: (

@@ -188,9 +188,26 @@ class InstancePlan:
             elif default is not None and _has_axes(slot.kind):
                 put(slot, default())
         for slot in sorted(drawn, key=lambda slot: needs_values(slot.kind)):
-            if slot.strategy is not None:
-                put(slot, draw(slot.strategy))
+            put(slot, self._drawn_or_default(draw, slot))
         return found
+
+    def _drawn_or_default(self, draw: st.DrawFn, slot: ArgumentSlot) -> Any:
+        """Draw an argument; its default, if it has one, where its type cannot be constructed."""
+        default = slot.parameter.make_default
+        try:
+            return None if slot.strategy is None else draw(slot.strategy)
+        except ImpossibleError:
+            raise  # another attempt may fit
+        except (Exception, SystemExit) as error:
+            if isinstance(error, hypothesis.errors.HypothesisException) and not isinstance(
+                error, hypothesis.errors.UnsatisfiedAssumption | hypothesis.errors.InvalidArgument
+            ):
+                raise
+            if default is not None:
+                return default()
+            if isinstance(error, hypothesis.errors.HypothesisException | CannotBuildError):
+                raise
+            raise _RefusedError(error) from error
 
     def _note(self, refused: int) -> int:
         """Note refusals, none for an instance that was made, and return how many there were."""

@@ -1,5 +1,6 @@
 """Other leaves: each differs from a leaf in one way only."""
 
+import collections
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,12 +12,29 @@ from leafwise.testing._format import is_key
 
 
 def is_numeric(leaf: Any) -> bool:
-    """Return whether a leaf holds numbers, truth values or random keys."""
+    """Return whether a leaf holds numbers, truth values or random keys, and JAX takes it."""
     if isinstance(leaf, bool | int | float | complex):
-        return True
+        return not isinstance(leaf, int) or _fits(leaf)
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
         return False
     return is_key(leaf) or leaf.dtype == bool or jnp.issubdtype(leaf.dtype, np.number)
+
+
+def _fits(number: int) -> bool:
+    try:
+        jax.typeof(number)
+    except OverflowError:
+        return False
+    return True
+
+
+def has_unsortable_keys(tree: Any) -> bool:
+    """Return whether JAX cannot flatten a dict in a tree, so that no class of it is to blame."""
+    try:
+        level: Any = jax.tree_util.default_registry.flatten_one_level(tree)
+    except Exception:  # noqa: BLE001  # of the user's own classes, too
+        return type(tree) in (dict, collections.defaultdict)
+    return level is not None and any(map(has_unsortable_keys, level[0]))
 
 
 def other_value(leaf: Any) -> Any:
