@@ -720,3 +720,85 @@ def test_two_jits_of_one_function() -> None:
     jax.clear_caches()
     value = 4.0
     assert np.array_equal(quiet(jit(function, stale="raise"), ONES), [4, 4])
+
+
+class Scaling(Settings):
+    """An object whose methods and calls read what is outside of them."""
+
+    def method(self, x: Any) -> Any:
+        return x * rate * self.rate
+
+    @classmethod
+    def of_class(cls, x: Any) -> Any:
+        return x * rate
+
+
+class ByValue(Scaling):
+    """The same, where equal ones are one function to JAX."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByValue)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __call__(self, x: Any) -> Any:
+        return x * rate
+
+
+PLACE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+
+def same_method() -> Callable[[], Any]:
+    held = Scaling()
+    return lambda: held.method
+
+
+def same_function() -> Callable[[], Any]:
+    function = lambda x: x * rate  # noqa: E731
+    return lambda: function
+
+
+EQUAL: dict[str, tuple[Callable[[], Callable[[], Any]], dict[str, Any]]] = {
+    "bound method": (same_method, {}),
+    "class method": (lambda: lambda: Scaling.of_class, {}),
+    "method of an equal object": (lambda: lambda: ByValue().__call__, {}),
+    "callable object": (lambda: ByValue, {}),
+    "with shardings": (same_method, {"in_shardings": None}),
+    "function with shardings": (same_function, {"out_shardings": PLACE}),
+    "function on a device": (same_function, {"device": jax.devices()[0]}),
+}
+
+
+@pytest.mark.parametrize("kind", EQUAL)
+@pytest.mark.filterwarnings("ignore:backend and device argument")
+def test_two_jits_of_equal_callables(kind: str) -> None:
+    """As when a cell of a notebook is run again: JAX takes up what it made for the first."""
+    global rate  # noqa: PLW0603  # what is tested
+    make, options = EQUAL[kind][0](), EQUAL[kind][1]
+    strict = [jit(make(), stale="raise"), jit(make(), stale="raise", **options)]
+    other = [jit(make(), stale="retrace"), jit(make(), stale="retrace", **options)]
+    rate = 1.0
+    for each in (*strict, *other):
+        assert each(ONES).tolist() == [1, 1]
+    rate = 2.0
+    for each in strict:
+        with pytest.raises(lw.errors.StaleCaptureError, match=r"`rate`"):
+            each(ONES)
+    for each in other:
+        assert each(ONES).tolist() == [2, 2]
+
+
+def test_equal_callables_let_go_of_each_other() -> None:
+    """What is shared keeps neither of two jitted methods alive, nor their object."""
+    held = Scaling()
+    first, second = jit(held.method), jit(held.method)
+    assert (first(ONES).tolist(), second(ONES).tolist()) == ([1, 1], [1, 1])
+    assert len(first.traces) == len(second.traces) == 1
+    found = weakref.ref(held)
+    del first
+    gc.collect()
+    assert second(ONES).tolist() == [1, 1]
+    del second, held
+    gc.collect()
+    assert found() is None

@@ -34,6 +34,11 @@ class Callee:
     sharded: bool = False
 
     @property
+    def options(self) -> tuple[StaticArguments, bool, bool]:
+        """What it is besides the function."""
+        return self.statics, self.placed, self.sharded
+
+    @property
     def fun(self) -> Callable[..., Any]:
         """The function.
 

@@ -1,5 +1,6 @@
 """`lw.jit`: `jax.jit` that logs the programs JAX makes, and checks what they captured."""
 
+import contextlib
 import functools
 import inspect
 import time
@@ -211,7 +212,7 @@ class StaleCheckedFunction(JittedFunction):
 def _load(made: Any, body: Any, stale: str) -> StaleCheckedFunction:
     """Unpickle: JAX drops the attributes."""
     functools.update_wrapper(made, body)
-    made.__wrapped__ = body.program_log.callee.fun
+    made.__wrapped__ = body.callee.fun
     return StaleCheckedFunction(made, body, StaleAction(stale))
 
 
@@ -222,11 +223,18 @@ R = TypeVar("R")
 
 
 class _TracedBody:
-    """The function that is handed to `jax.jit` in place of the user's."""
+    """The function that is handed to `jax.jit` in place of the user's.
 
-    __slots__ = ("__dict__", "__weakref__", "program_log")
+    Attributes:
+        callee: The user's function.
+        program_log: What JAX made for it, or for an equal one.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_first", "callee", "program_log")
 
     def __init__(self, callee: Callee) -> None:
+        self.callee = callee
+        self._first: _TracedBody | None = None
         self.program_log = ProgramLog(callee)
         fun = callee.fun
         for name in functools.WRAPPER_ASSIGNMENTS:
@@ -241,12 +249,16 @@ class _TracedBody:
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         """The user's function, for `inspect` and for JAX's messages."""
-        return self.program_log.callee.fun
+        return self.callee.fun
+
+    def share(self, first: "_TracedBody") -> None:
+        """Take over the log of an equal one, which lives as long from here on."""
+        self._first, self.program_log = first, first.program_log
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the user's function: JAX traces it."""
         __tracebackhide__ = True
-        log, fun = self.program_log, self.program_log.callee.fun
+        log, fun = self.program_log, self.callee.fun
         if getattr(jax.config, "jax_disable_jit", False):
             return fun(*args, **kwargs)
         call = next((each for each in running_calls() if each.fun is self), None)
@@ -276,36 +288,39 @@ class _TracedBody:
         """Return whether JAX may take what it made for the other one."""
         if not isinstance(other, _TracedBody):
             return NotImplemented
-        mine, its = self.program_log.callee, other.program_log.callee
+        mine, its = self.callee, other.callee
         fun, another = mine.find(), its.find()
         if fun is None or another is None:  # deleted, where JAX has not noticed so far
             return self is other
-        return fun == another and mine.statics == its.statics
+        return bool(fun == another) and mine.options == its.options
 
     def __hash__(self) -> int:
         """Return the hash of the function."""
-        fun = self.program_log.callee.find()
+        fun = self.callee.find()
         return id(self) if fun is None else hash(fun)
 
     def __repr__(self) -> str:
         """Return what JAX's messages show: the user's function."""
-        return repr(self.program_log.callee.fun)
+        return repr(self.callee.fun)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function, without the log."""
-        callee = self.program_log.callee
-        return _load_traced_body, (callee.fun, callee.statics, (callee.placed, callee.sharded))
+        return _load_traced_body, (self.callee.fun, self.callee.options)
 
 
 _LOCK: Final = new_lock()
 _SHARED: Final[weakref.WeakKeyDictionary[Any, dict[Any, _TracedBody]]] = weakref.WeakKeyDictionary()
 
 
-def _load_traced_body(
-    fun: Callable[..., Any], statics: StaticArguments, own: tuple[bool, bool]
-) -> _TracedBody:
+_FIRST: Final[weakref.WeakKeyDictionary[_TracedBody, weakref.ref[_TracedBody]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Of callables that compare by value: the first of each, by itself."""
+
+
+def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> _TracedBody:
     """Unpickle in another process, where nothing else keeps the function alive."""
-    return _TracedBody(Callee(name_of(fun), lambda: fun, statics, *own))
+    return _TracedBody(Callee(name_of(fun), lambda: fun, *options))
 
 
 def _traced_body_of(fun: Callable[..., Any], statics: StaticArguments, options: Any) -> _TracedBody:
@@ -313,14 +328,19 @@ def _traced_body_of(fun: Callable[..., Any], statics: StaticArguments, options: 
 
     JAX keeps what it made for a function as long as the function lives, so that a second
     `jax.jit` of it finds all of that. Here the traced body is that function: it has to live as
-    long, and must not keep the function alive. Of callables that compare by value each has
-    a traced body of its own; JAX takes equal ones for one another.
+    long, and must not keep the function alive. Of callables that compare by value, such as bound
+    methods, each has a traced body of its own; JAX takes equal ones for one another.
     """
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
     make = functools.partial(Callee, name_of(fun), statics=statics, placed=placed, sharded=sharded)
     if not compares_by_identity(type(fun)):
-        return _TracedBody(make(lambda: fun))
+        made = _TracedBody(make(lambda: fun))
+        with contextlib.suppress(Exception):  # an `==` or a hash of the user's
+            first = _FIRST.setdefault(made, weakref.ref(made))()
+            if first is not None and first is not made:
+                made.share(first)
+        return made
     try:
         find = weakref.ref(fun)
     except TypeError:

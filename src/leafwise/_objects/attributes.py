@@ -440,8 +440,9 @@ _BASES: Final = (
 def record_fields(kind: type) -> tuple[str, ...] | None:
     """Return the fields of a frozen dataclass (or attrs class) that are all there is to it.
 
-    That is one whose ``==`` was generated, or one that is a pytree, whose fields JAX
-    sees anyway. One with ``unsafe_hash`` promises as much of the fields that it compares. Others answer for themselves through their own ``==``.
+    That is one whose ``==`` was generated, or one that is a pytree, whose fields JAX sees anyway.
+    One with ``unsafe_hash`` promises as much of the fields that it compares. Others answer for
+    themselves through their own ``==``.
     """
     return _RECORD_FIELDS.setdefault(kind, lambda: (_find_record_fields(kind),))[0]
 
