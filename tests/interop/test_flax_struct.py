@@ -8,6 +8,7 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import nnx
 
 import leafwise as lw
 
@@ -151,15 +152,27 @@ def test_static_field_in_flax() -> None:
 
 
 def test_subclass_of_a_flax_class() -> None:
-    """A subclass of flax's is refused: it is registered with JAX, by flax."""
-    with pytest.raises(lw.errors.DefinitionError, match="already"):
+    """A class that flax has made is refused, with its maker and the way to leave it."""
+    with pytest.raises(
+        lw.errors.DefinitionError,
+        match=r"of Node is .* already, by PyTreeNode of flax\n.*from_flax",
+    ):
 
         @lw.pytree
         class Sub(Node):
             more: int = 1
 
-    with pytest.raises(lw.errors.DefinitionError, match="already a dataclass"):
-        lw.pytree(State)
+    for cls, what in (
+        (State, "@flax.struct.dataclass has made it a dataclass and a pytree already\n"),
+        (Node, "each subclass of PyTreeNode is a dataclass and a pytree already, by flax\n"),
+    ):
+        with pytest.raises(lw.errors.DefinitionError, match=f"{what}.*leafwise.interop.flax"):
+            lw.pytree(cls)
+    with pytest.raises(lw.errors.DefinitionError, match="of Module is a pytree already.*of flax"):
+
+        @lw.pytree
+        class Net(nnx.Module):
+            more: int = 1
 
 
 @pytest.mark.works("flax", "`FrozenDict` as a dynamic and as a static field")

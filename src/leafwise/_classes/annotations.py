@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal
 import jax
 import numpy as np
 
-from leafwise._classes.fields import StaticMark
+from leafwise._classes.fields import OTHER_MARKS, StaticMark
 from leafwise._objects.frozen import StaticArray
 from leafwise.errors import DefinitionError
 
@@ -232,7 +232,7 @@ def unreadable_alias(annotation: Any) -> Unreadable | None:
 def has_mark(annotation: Any) -> bool:
     """Return whether an annotation is ``Static[...]``, also within ``Annotated`` or an alias."""
     return any(
-        isinstance(item, StaticMark)
+        isinstance(item, StaticMark) or (isinstance(item, str) and item in OTHER_MARKS)
         for layer in _layers(annotation, [])
         if typing.get_origin(layer) is Annotated
         for item in layer.__metadata__

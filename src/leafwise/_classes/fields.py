@@ -23,6 +23,12 @@ T = TypeVar("T")
 STATIC_METADATA: Final[Mapping[str, bool]] = {"static": True, "pytree_node": False}
 """What jax, equinox, flax, penzai and optree read as "this field is static"."""
 
+STATIC_ENTRIES: Final[Mapping[str, bool]] = {
+    **STATIC_METADATA,
+    "__jax_dataclasses_static_field__": True,  # of `jax_dataclasses.static_field`
+}
+"""The entries of metadata that we read as "this field is static"."""
+
 
 class StaticMark:
     """What `Static` leaves in an annotation."""
@@ -34,7 +40,13 @@ class StaticMark:
 
 
 Static: TypeAlias = Annotated[T, StaticMark()]
-"""``act: Static[str] = "relu"`` declares a static field, as `static_field` does."""
+"""``act: Static[str] = "relu"`` declares a static field, as `static_field` does.
+
+In the signature of a function, it makes an argument of `leafwise.jit` static.
+"""
+
+OTHER_MARKS: Final = ("__jax_dataclasses_static_field__", "__static__")
+"""What ``jax_dataclasses.Static`` and ``flax.nnx.Static`` leave in an annotation."""
 
 
 if TYPE_CHECKING:

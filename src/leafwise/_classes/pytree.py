@@ -4,12 +4,9 @@ import abc
 import dataclasses
 import inspect
 import re
-import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, dataclass_transform, overload
-
-import jax
 
 from leafwise._classes import construct, instance
 from leafwise._classes.annotations import caller_scopes
@@ -18,6 +15,7 @@ from leafwise._classes.construct import WRITTEN, Unset, guard_subclasses
 from leafwise._classes.display import attach_display
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.init import attach_init
+from leafwise._classes.refusals import check_bases, check_class
 from leafwise._classes.registry import install, register_class, spec_of
 from leafwise._classes.slots import with_slots
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
@@ -129,8 +127,8 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     """Decorate a class; `scopes` are the local names that its body can see."""
     if inspect.isclass(cls) and is_decorated(cls):
         return cls
-    _check_class(cls)
-    _check_bases(cls)
+    check_class(cls)
+    check_bases(cls)
     own = dict(cls.__dict__)
     if "__init__" in own:
         own["__init__"] = getattr(own["__init__"], WRITTEN, own["__init__"])
@@ -187,64 +185,6 @@ def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: Pytree
             raise TypeError(msg)
         return with_slots(cls, [f.name for f in fields if not f.static], (KEY, PENDING))
     return cls if cls.__dictoffset__ else with_slots(cls, [], (KEY, PENDING))
-
-
-def _check_class(cls: Any) -> None:
-    """Refuse what cannot be decorated at all."""
-    if not inspect.isclass(cls):
-        msg = f"pytree decorates a class, got {cls!r} ({type(cls).__name__})"
-        raise DefinitionError(msg)
-    name = cls.__name__
-    module: Any = getattr(sys.modules.get("equinox"), "Module", None)  # not imported for this
-    if module is not None and issubclass(cls, module):
-        msg = (
-            f"{name}: a subclass of equinox.Module is a dataclass and a pytree already\n"
-            f"  fix: let it derive from leafwise.interop.equinox.Module, which gives its "
-            f"statics a sound key, and remove @lw.pytree; or keep @lw.pytree and have no "
-            f"module as base"
-        )
-        raise DefinitionError(msg)
-    if "__dataclass_params__" in cls.__dict__:
-        msg = (
-            f"{name}: already a dataclass; its field() declarations are gone by now\n"
-            f"  fix: remove @dataclass, as @lw.pytree makes it one (or the decorator or base "
-            f"class of another library that does); for a class that is not yours: "
-            f"lw.register({name}, dynamic=[...], static=[...])"
-        )
-        raise DefinitionError(msg)
-    if jax.tree_util.is_tree_node(cls):
-        msg = f"{name}: already registered as a pytree, by another library or by hand"
-        raise DefinitionError(msg)
-    for base in cls.__mro__:
-        is_python = bool(base.__flags__ & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
-        if base is not object and not is_python:
-            msg = (
-                f"{name}: a subclass of {base.__name__} cannot be a pytree class, since its "
-                f"content is not in fields\n  fix: keep a {base.__name__} in a field"
-            )
-            raise DefinitionError(msg)
-
-
-def _check_bases(cls: type) -> None:
-    """Refuse bases whose fields would be lost or could change."""
-    for base in cls.__mro__[1:]:
-        params = base.__dict__.get("__dataclass_params__")
-        if params is not None and not params.frozen:
-            msg = (
-                f"{cls.__name__}: its base {base.__name__} is a dataclass that is not frozen\n"
-                f"  fix: decorate {base.__name__} with @lw.pytree or @dataclass(frozen=True)"
-            )
-            raise DefinitionError(msg)
-        decorated_above = any(is_decorated(above) for above in base.__mro__[1:])
-        declared = inspect.get_annotations(base).items()
-        lost = [name for name, kind in declared if "ClassVar" not in str(kind)]
-        if decorated_above and not is_decorated(base) and lost:
-            msg = (
-                f"{cls.__name__}: its base {base.__name__} is a subclass of a pytree class "
-                f"and declares {', '.join(lost)}, but is not decorated, so these would be lost\n"
-                f"  fix: decorate {base.__name__} with @lw.pytree too"
-            )
-            raise DefinitionError(msg)
 
 
 def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known
-from leafwise._classes.fields import STATIC_METADATA
+from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._statics.key import KeyTable, StaticKey, table_of
 from leafwise.errors import DefinitionError
@@ -189,8 +189,10 @@ def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
         ValueError: Its entries contradict each other.
     """
     answers = {
-        bool(metadata[key]) is STATIC_METADATA[key] for key in STATIC_METADATA if key in metadata
+        bool(metadata[key]) is value for key, value in STATIC_ENTRIES.items() if key in metadata
     }
+    if {"node", "kind"} <= metadata.keys():  # of treeo
+        answers.add(not metadata["node"])
     if len(answers) > 1:
         raise ValueError
     return answers.pop() if answers else None
@@ -232,6 +234,13 @@ def contradictions(
         written: Its annotation as it is written.
     """
     name = where.rpartition(".")[2]
+    if isinstance(annotation, dataclasses.Field):
+        found = typing.cast("Any", annotation).metadata
+        static = is_static_metadata(found) is True
+        return [
+            f"{where}: its annotation is the declaration of a field, as if `:` were `=`\n"
+            f"  fix: `{name}: ... = lw.{'static_' * static}field(...)`"
+        ]
     try:
         declared = is_static_metadata(metadata)
     except ValueError:
@@ -280,12 +289,28 @@ def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
     return []
 
 
+_DECLARATIONS: Final = {
+    "Field": ("sepes", "pytreeclass"),
+    "FieldInfo": ("pydantic",),
+    "_CountingAttr": ("attr",),
+}
+"""The class of what a library's own declaration leaves in the place of a default."""
+
+
 def _misfit(
     where: str, definition: "dataclasses.Field[Any]", annotation: Any, *, static: bool
 ) -> list[str]:
     """Return what is wrong between a field's type and its being static or not."""
     name = definition.name
     options = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+    default = type(definition.default)
+    library = default.__module__.partition(".")[0]
+    if library in _DECLARATIONS.get(default.__name__, ()):
+        return [
+            f"{where}: its default is a {default.__name__} of {library}, which declares a field "
+            f"for that library only\n"
+            f"  fix: `{name}: ... = lw.field(...)` or `{name}: ... = lw.static_field(...)`"
+        ]
     if static and annotations.is_array(annotation) and not options.freeze:
         kind = annotations.without_marks(annotation)
         return [

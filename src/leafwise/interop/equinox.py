@@ -19,7 +19,7 @@ from typing import (
 import jax
 
 from leafwise._classes import annotations
-from leafwise._classes.fields import STATIC_METADATA, field, static_field
+from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA, field, static_field
 from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sealed_content
 from leafwise._classes.options import CONVERTER, OPTIONS, Converter, FieldOptions
 from leafwise._classes.registry import follow_checking
@@ -155,7 +155,7 @@ def _declare(cls: type, name: str, annotation: Any) -> None:
     where = f"{cls.__name__}.{name}"
     problems = contradictions(where, metadata, annotation, written)
     static = not problems and (annotations.has_mark(annotation) or is_static_metadata(metadata))
-    if not problems and not static and not {*STATIC_METADATA, OPTIONS} & metadata.keys():
+    if not problems and not static and not {*STATIC_ENTRIES, OPTIONS} & metadata.keys():
         problems = ambiguous_override(where, cls, name)
     if problems:
         raise DefinitionError("\n".join(problems))
