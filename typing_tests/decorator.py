@@ -70,3 +70,14 @@ class Trained:
 assert_type(Trained().rate, float)
 lw.static_field(by="value")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 lw.field(by="content")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+# There is no `.replace` that type checkers could see.
+params.replace(a=3)  # type: ignore[attr-defined]  # pyright: ignore
+
+
+@lw.pytree(replace=True)
+class Replaced:
+    a: int
+
+
+assert_type(Replaced(1).a, int)

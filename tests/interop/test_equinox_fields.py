@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import cloudpickle
 import equinox as eqx
@@ -14,6 +14,7 @@ import optax
 import pytest
 
 import leafwise as lw
+from leafwise.interop.equinox import Module
 
 SPECIFIERS = "`lw.field` and `lw.static_field` in an `equinox.Module`"
 
@@ -233,3 +234,22 @@ def test_dataclass_is_not_harmed() -> None:
     assert dataclasses.asdict(Record()) == {"x": 1, "y": 2}
     loaded = pickle.loads(cloudpickle.dumps(Record(5)))  # noqa: S301  # our own
     assert (loaded.x, loaded.y) == (5, 2)
+
+
+def test_static_through_a_local_name() -> None:
+    """An annotation as text finds the names that the class statement sees."""
+    Count = lw.Static[int]  # noqa: N806
+
+    class Local(Module):
+        n: "Count"
+
+    assert not jax.tree.leaves(Local(1))
+
+
+def test_marker_of_another_library() -> None:
+    """`jax_dataclasses.Static` says static in a module, too."""
+
+    class Local(Module):
+        n: "Annotated[int, '__jax_dataclasses_static_field__']" = 3
+
+    assert not jax.tree.leaves(Local())

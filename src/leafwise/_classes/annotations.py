@@ -115,6 +115,15 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
     return scopes
 
 
+def scopes_of(cls: type) -> list[Mapping[str, Any]]:
+    """Return the names that a class statement can see, from within ``__init_subclass__``."""
+    frame = inspect.currentframe()
+    depth = 0
+    while frame is not None and frame.f_globals.get("__name__") != cls.__module__:
+        frame, depth = frame.f_back, depth + 1
+    return caller_scopes(depth + 1)
+
+
 def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any]]) -> Any:
     """Return the annotation of a field, evaluated if it is a string.
 

@@ -2,7 +2,10 @@
 
 import copy
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final, cast
+import difflib
+import inspect
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +45,69 @@ def fill(self: Any, values: dict[str, Any]) -> Any:
     check_all_set(spec, self)
     store_key(spec, self)
     return self
+
+
+def check_names(obj: Any, changes: Iterable[str]) -> None:
+    """Refuse changes of what is not a field of a dataclass.
+
+    Raises:
+        TypeError: There is one.
+    """
+    names = [definition.name for definition in dataclasses.fields(obj)]
+    known = {*names, *obj.__dataclass_fields__}
+    unknown = [name for name in changes if name not in known]
+    if unknown:
+        kind = type(obj).__name__
+        near = difflib.get_close_matches(unknown[0], names, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        msg = f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
+        raise TypeError(msg)
+
+
+def replace(self: Any, /, **changes: Any) -> Any:
+    """Return a copy with some fields changed, as `leafwise.replace` does."""
+    check_names(self, changes)
+    if spec_of(type(self)).has_own_init:
+        return exchange(self, changes)
+    return dataclasses.replace(self, **changes)
+
+
+class NoReplace:
+    """Stands in a class that has no ``replace``, and says what to write instead.
+
+    To `hasattr`, and in any other way but for that message, there is no such attribute.
+    """
+
+    __slots__ = ()
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        """Raise what Python raises, with the fix."""
+        what = f"type object {owner.__name__!r}"
+        if instance is not None:
+            what = f"{owner.__name__!r} object"
+        # The class may be a dataclass in the making, which asks for the defaults of its fields.
+        name = next(iter(getattr(owner, "__dataclass_fields__", ())), "x")
+        msg = (
+            f"{what} has no attribute 'replace'\n"
+            f"  fix: lw.replace(obj, {name}=...), or @lw.pytree(replace=True)"
+        )
+        # With `obj` Python would go on to suggest `__replace__`.
+        raise AttributeError(msg, name="replace")
+
+    def __reduce__(self) -> str:
+        """Pickle the one instance there is, by name, where a class is pickled by value."""
+        return "NO_REPLACE"
+
+
+NO_REPLACE: Final = NoReplace()
+
+
+def list_names(self: object) -> list[str]:
+    """Return what `dir` lists."""
+    names = list(object.__dir__(self))
+    if inspect.getattr_static(type(self), "replace", None) is NO_REPLACE:
+        names.remove("replace")
+    return names
 
 
 def exchange(self: Any, changes: dict[str, Any]) -> Any:

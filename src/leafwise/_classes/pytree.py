@@ -30,13 +30,14 @@ C = TypeVar("C", bound=type)
 class PytreeOptions:
     """The arguments of `pytree`."""
 
-    kw_only: bool
-    slots: bool
-    order: bool
-    repr: bool
-    eq: bool
-    init: bool
-    many_statics: bool
+    kw_only: bool = False
+    slots: bool = False
+    order: bool = False
+    repr: bool = True
+    eq: bool = True
+    init: bool = True
+    many_statics: bool = False
+    replace: bool = False
 
 
 @overload
@@ -54,6 +55,7 @@ def pytree(
     init: bool = ...,
     frozen: Literal[True] = ...,
     many_statics: bool = ...,
+    replace: bool = ...,
 ) -> Callable[[C], C]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
 def pytree(
@@ -68,6 +70,7 @@ def pytree(
     init: bool = True,
     frozen: bool = True,
     many_statics: bool = False,
+    replace: bool = False,
 ) -> C | Callable[[C], C]:
     """Make a class a frozen dataclass and a JAX pytree with a sound jit cache key.
 
@@ -92,6 +95,9 @@ def pytree(
             then have one more child, a node without leaves: `jax.tree.leaves` and paths do
             not show it, ``is_leaf=lambda x: x is not tree`` and ``treedef.children()`` do.
             Subclasses do not inherit it.
+        replace: Whether to add a method ``replace(**changes)``, unless the class has one, that
+            does what `leafwise.replace` does. Subclasses inherit it. Type checkers do not see
+            it; they see that of `leafwise.interop.flax.struct.PyTreeNode`.
 
     Returns:
         The class (with ``slots=True`` a copy of it), registered with JAX.
@@ -116,7 +122,7 @@ def pytree(
             "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
         )
         raise DefinitionError(msg)
-    options = PytreeOptions(kw_only, slots, order, repr, eq, init, many_statics)
+    options = PytreeOptions(kw_only, slots, order, repr, eq, init, many_statics, replace)
     if cls is not None:
         return typing.cast("C", decorate(cls, options, caller_scopes(2)))
     # Not before: a decorator that is kept would keep the locals of whoever made it.
@@ -146,6 +152,7 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         raise DefinitionError(msg)
     made: Any = _with_room_for_key(cls, fields, options)
     _attach_methods(made, options, own)
+    _attach_replace(made, own, [f.name for f in fields], add=options.replace)
     spec = ClassSpec(
         made,
         fields,
@@ -253,6 +260,32 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
         ours = name != "__reduce__" or not pickles
         if ours and getattr(cls, name, None) in (None, getattr(object, name, None)):
             setattr(cls, name, function)
+
+
+def _attach_replace(cls: Any, own: Mapping[str, Any], fields: list[str], *, add: bool) -> None:
+    """Add ``replace``, or what says that there is none: no code runs where none is asked for.
+
+    Raises:
+        DefinitionError: It would be hidden by a field.
+    """
+    inherited = [vars(base)["replace"] for base in cls.__mro__ if "replace" in vars(base)]
+    found = [each for each in inherited if each is not instance.NO_REPLACE]
+    if "replace" in fields:
+        if add or any(getattr(each, "func", each) is instance.replace for each in found):
+            msg = (
+                f"{cls.__name__}.replace: a field of this name would hide the method that "
+                f"pytree(replace=True) adds\n"
+                f"  fix: give the field another name, or leave replace=True out"
+            )
+            raise DefinitionError(msg)
+    elif add and "replace" not in own:
+        cls.replace = instance.replace
+    elif not found:
+        cls.replace = instance.NO_REPLACE
+    elif inherited[0] is instance.NO_REPLACE:
+        cls.replace = found[0]  # of a base behind the one that has none
+    if cls.__dir__ is object.__dir__:
+        cls.__dir__ = instance.list_names
 
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:

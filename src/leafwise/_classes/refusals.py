@@ -128,7 +128,7 @@ def _made_by_base(cls: type, maker: type, kind: str) -> tuple[str, str]:
     through = "" if base == maker.__name__ else f"{maker.__name__} of "
     what = f"each subclass of {base} is {kind} already, by {through}{library}"
     if maker.__module__ == "flax.struct":
-        return what, _FROM_FLAX.format(base) if through else _STRUCT
+        return what, _COPY.format(base) if through else _STRUCT
     if kind == "a dataclass":  # a module of flax.linen, say
         return what, f"keep a {base} in a static field, or have no such base"
     return what, (
@@ -137,9 +137,9 @@ def _made_by_base(cls: type, maker: type, kind: str) -> tuple[str, str]:
     )
 
 
-_FROM_FLAX: Final = (
-    "derive from leafwise.interop.flax.from_flax({}), which is the same class made of leafwise; "
-    "without @lw.pytree the class stays one of flax"
+_COPY: Final = (
+    "write the fields and methods of {} that you use into a class of your own, with "
+    "@lw.pytree(replace=True); without @lw.pytree the class stays one of flax"
 )
 
 

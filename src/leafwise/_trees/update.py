@@ -1,12 +1,11 @@
 """`update` and `replace`: copies of a tree, or of an instance, with other values in some places."""
 
 import dataclasses
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from leafwise._classes.instance import exchange
-from leafwise._classes.registry import spec_of
+from leafwise._classes import instance
+from leafwise._classes.instance import check_names
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.attributes import has_generated_init
 from leafwise._objects.classes import is_a, qualname_of
@@ -136,28 +135,17 @@ def replace(obj: T, /, **changes: Any) -> T:
     if is_a(obj, type):
         msg = f"replace() changes an instance, got the class {qualname_of(obj)}"
         raise TypeError(msg)
-    names = [definition.name for definition in dataclasses.fields(cast("Any", obj))]
-    known = {*names, *cast("Any", obj).__dataclass_fields__}
-    unknown = [name for name in changes if name not in known]
-    if unknown:
-        kind = type(obj).__name__
-        near = difflib.get_close_matches(unknown[0], names, 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        msg = f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
-        raise TypeError(msg)
-    changed: T
     cls = type(obj)
-    # Whether calling the class with its fields runs nothing but the constructor.
+    changed: T
     if is_decorated(cls):
-        plain = not spec_of(cls).has_own_init
-    else:
-        plain = type(cls).__call__ is type.__call__ and has_generated_init(cls)
-    if plain:
+        changed = instance.replace(obj, **changes)
+        return changed
+    check_names(obj, changes)
+    # Whether calling the class with its fields runs nothing but the constructor.
+    if type(cls).__call__ is type.__call__ and has_generated_init(cls):
         changed = dataclasses.replace(cast("Any", obj), **changes)
-    elif is_decorated(cls):
-        changed = exchange(obj, changes)
-    else:
-        parts = parts_of(obj)
-        steps = {f".{name}": value for name, value in changes.items()}
-        changed = obj if parts is None else copy_with_parts(obj, parts, steps)
+        return changed
+    parts = parts_of(obj)
+    steps = {f".{name}": value for name, value in changes.items()}
+    changed = obj if parts is None else copy_with_parts(obj, parts, steps)
     return changed

@@ -228,12 +228,10 @@ def _build(cls: Any, static: frozenset[str], scopes: Scopes) -> type:
     params = vars(cls).get("__dataclass_params__")
     options = PytreeOptions(
         kw_only=mapping,
-        slots=False,
         order=params.order if params else False,
         repr=params.repr if params else True,
         eq=params.eq if params else True,
         init=params.init if params else True,
-        many_statics=False,
     )
     return cast("type", decorate(made, options, scopes))
 

@@ -147,7 +147,7 @@ def _declare(cls: type, name: str, annotation: Any) -> None:
     """
     written = annotation
     if isinstance(annotation, str):
-        annotation = annotations.resolve(cls, name, annotation, _scopes(cls))
+        annotation = annotations.resolve(cls, name, annotation, annotations.scopes_of(cls))
     if get_origin(annotation) in (ClassVar, eqx.AbstractVar, eqx.AbstractClassVar):
         return
     given = cls.__dict__.get(name, dataclasses.MISSING)
@@ -175,15 +175,6 @@ def _make_static(cls: type, name: str, given: object) -> None:
     converter.owner, converter.keyed = cls.__name__, True
     declared.metadata = MappingProxyType({**metadata, **STATIC_METADATA, CONVERTER: converter})
     setattr(cls, name, declared)
-
-
-def _scopes(cls: type) -> list[Mapping[str, Any]]:
-    """Return the names that the class statement can see, from within `__init_subclass__`."""
-    frame = inspect.currentframe()
-    depth = 0
-    while frame is not None and frame.f_globals.get("__name__") != cls.__module__:
-        frame, depth = frame.f_back, depth + 1
-    return annotations.caller_scopes(depth)
 
 
 def _seal_before_checks(cls: Any) -> None:

@@ -77,7 +77,7 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
     """
     global _allow_opaque  # noqa: PLW0603  # one switch for the process, as flax has one table
     _allow_opaque = allow_opaque
-    on_registered(_register_serialization)
+    on_registered(make_serializable)
 
 
 def register_nnx_data() -> None:
@@ -113,7 +113,7 @@ def _register_nnx_data(cls: type) -> None:
         nnx.register_data_type(cls)
 
 
-def _register_serialization(cls: type) -> None:
+def make_serializable(cls: type) -> None:
     if not _flax.is_serializable(cls):
         _flax.register_serialization_state(cls, _to_state_dict, _from_state_dict)
 

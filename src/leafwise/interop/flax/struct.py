@@ -1,0 +1,153 @@
+"""What `flax.struct` offers, made of pytree classes: one line of a file changes.
+
+``from leafwise.interop.flax import struct`` takes the place of ``from flax import struct``.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    dataclass_transform,
+    overload,
+)
+
+from leafwise._classes import fields, instance
+from leafwise._classes.annotations import caller_scopes, scopes_of
+from leafwise._classes.fields import StaticFieldArguments, static_field
+from leafwise._classes.pytree import PytreeOptions, decorate
+from leafwise.interop.flax import make_serializable
+
+__all__ = ["PyTreeNode", "dataclass", "field"]
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+
+@overload
+def field(
+    pytree_node: bool = ..., *, default: T, **arguments: Unpack[StaticFieldArguments]
+) -> T: ...
+@overload
+def field(
+    pytree_node: bool = ...,
+    *,
+    default_factory: Callable[[], T],
+    **arguments: Unpack[StaticFieldArguments],
+) -> T: ...
+@overload
+def field(pytree_node: bool = ..., **arguments: Unpack[StaticFieldArguments]) -> Any: ...
+def field(pytree_node: bool = True, **arguments: Any) -> Any:
+    """Declare a field as `flax.struct.field` does.
+
+    Args:
+        pytree_node: Whether it is dynamic, as `leafwise.field` declares it, and not static, as
+            `leafwise.static_field` does.
+        **arguments: What these take.
+
+    Returns:
+        A `dataclasses.Field`, typed as the field's value.
+    """
+    declare: Any = fields.field if pytree_node else static_field
+    return declare(**arguments)
+
+
+class Options(TypedDict, total=False):
+    """What a class can be asked for, as `leafwise.pytree` documents it."""
+
+    kw_only: bool
+    order: bool
+    repr: bool
+    eq: bool
+    init: bool
+    many_statics: bool
+
+
+class SlotOptions(Options, total=False):
+    """What a decorated class can be asked for."""
+
+    slots: bool
+
+
+@overload
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(field, fields.field, static_field, dataclasses.field)
+)
+def dataclass(cls: C, /) -> C: ...
+@overload
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(field, fields.field, static_field, dataclasses.field)
+)
+def dataclass(**options: Unpack[SlotOptions]) -> Callable[[C], C]: ...
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(field, fields.field, static_field, dataclasses.field)
+)
+def dataclass(cls: C | None = None, /, **options: Any) -> C | Callable[[C], C]:
+    """Make a class what ``leafwise.pytree(replace=True)`` makes of it.
+
+    It is in the place of `flax.struct.dataclass`: with ``.replace``, and known to
+    `flax.serialization`, as `leafwise.interop.flax.register_serialization` documents.
+
+    Args:
+        cls: The class, when used without parentheses.
+        **options: Those of `leafwise.pytree`.
+
+    Returns:
+        The class.
+
+    Raises:
+        DefinitionError: As `leafwise.pytree` raises it.
+
+    Example:
+        >>> from leafwise.interop.flax import struct
+        >>> @struct.dataclass
+        ... class State:
+        ...     x: jax.Array
+        ...     size: int = struct.field(pytree_node=False, default=3)
+        >>> State(jax.numpy.zeros(2)).replace(size=4)
+        State(x=f32[2], size=4)
+    """
+    if cls is not None:
+        return _made(cls, options, caller_scopes(2))
+    return lambda decorated: _made(decorated, options, caller_scopes(2))
+
+
+def _made(cls: C, options: dict[str, Any], scopes: list[Mapping[str, Any]]) -> C:
+    made: C = decorate(cls, PytreeOptions(**options, replace=True), scopes)
+    make_serializable(made)
+    return made
+
+
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(field, fields.field, static_field, dataclasses.field)
+)
+class PyTreeNode:
+    """The base class of pytree classes that need no decorator, as `flax.struct.PyTreeNode`.
+
+    Keywords behind the base class are those of `leafwise.pytree`.
+
+    Example:
+        >>> from leafwise.interop.flax import struct
+        >>> class State(struct.PyTreeNode):
+        ...     x: jax.Array
+        >>> State(jax.numpy.zeros(2)).replace(x=1)
+        State(x=1)
+    """
+
+    def __init_subclass__(cls, **options: Unpack[Options]) -> None:
+        """Make a subclass a pytree class."""
+        super().__init_subclass__()
+        _made(cls, dict(options), scopes_of(cls))
+
+    if TYPE_CHECKING:
+
+        def replace(self, **changes: Any) -> Self:
+            """Return a copy with some fields changed; see `leafwise.replace`."""
+            ...
+
+    else:
+        replace = instance.replace
