@@ -5,11 +5,15 @@ runs a command needs JAX: `leafwise.cli.main` is imported once the command line 
 """
 
 import argparse
+import difflib
 import importlib
 import importlib.util
-from collections.abc import Sequence
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
 from importlib import metadata
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 _NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",)}
 
@@ -24,16 +28,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 if nothing is wrong, 1 if something is, 2 if the command line or a target is, and 3 if
         something could not be checked.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="leafwise",
         description="Pytree dataclasses whose jit cache keys you can trust: their tools.",
     )
     parser.add_argument("--version", action="version", version=metadata.version("leafwise"))
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_check(commands)
+    check = _add_check(commands)
     _add_explain(commands)
-    options = parser.parse_args(argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    options = parser.parse_args(arguments)
     command: str = options.command
+    if command == "check":
+        options = _with_settings(check, arguments, options)
     missing = [name for name in _NEEDED[command] if importlib.util.find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
@@ -49,8 +56,101 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _add_check(commands: Any) -> None:
-    check = commands.add_parser(
+class _Parser(argparse.ArgumentParser):
+    """A parser whose options may stand in a file.
+
+    Attributes:
+        origin: The file that the arguments are from; empty for the command line.
+        options: The options that may, by name.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.origin = ""
+        self.options: dict[str, argparse.Action] = {}
+
+    def add_option(self, *names: str, **kwargs: Any) -> None:
+        self.options[names[-1].removeprefix("--")] = self.add_argument(*names, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        if self.origin:
+            self.exit(2, f"{self.prog}: {self.origin}: {message}\n")
+        super().error(message)
+
+
+def _with_settings(
+    check: _Parser, arguments: list[str], options: argparse.Namespace
+) -> argparse.Namespace:
+    """Return the options with those of the project in front, which they add to or overrule."""
+    file, table = _settings(check)
+    if table:
+        check.origin = f"{file}, [tool.leafwise]"
+        named = list(_arguments(check, table, file.parent))
+        check.parse_args(named)
+        targets = [] if options.targets else list(_targets(table, file.parent))
+        check.origin = ""
+        place = arguments.index("check") + 1
+        options = check.parse_args([*named, *arguments[place:], *targets])
+        options.command = "check"
+    if not options.targets:
+        check.error("name a TARGET: a package, a module, a file or a directory")
+    return options
+
+
+def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
+    """Return the table of the nearest project, from the working directory up, that has one."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        file = folder / "pyproject.toml"
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        try:
+            table = tomllib.loads(text).get("tool", {}).get("leafwise")
+        except tomllib.TOMLDecodeError as error:
+            if "leafwise" in text:
+                check.exit(2, f"{check.prog}: {file}: {error}\n")
+            continue
+        if isinstance(table, dict):
+            return file, table
+    return here, {}
+
+
+_PATHS: Final = ("baseline", "sarif")
+
+
+def _arguments(check: _Parser, table: dict[str, Any], folder: Path) -> Iterator[str]:
+    """Yield the command line that a table stands for, without its targets."""
+    names = [*check.options, "targets"]
+    for name, given in table.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+            check.error(f"there is no {name!r}; {hint}")
+        action = check.options.get(name)  # none of the targets
+        is_flag = action is not None and action.nargs == 0
+        is_list = action is None or isinstance(action.default, list)
+        kind: Any = bool if is_flag else str if is_list else str | int | float
+        for value in given if is_list and isinstance(given, list) else [given]:
+            if not isinstance(value, kind) or isinstance(value, bool) is not is_flag:
+                plain = "a list of texts" if is_list else "a text or a number"
+                check.error(f"{name} takes {'true or false' if is_flag else plain}, got {value!r}")
+            if action is not None and value is not False:
+                text = folder / str(value) if name in _PATHS else value
+                yield f"--{name}" if is_flag else f"--{name}={text}"
+
+
+def _targets(table: dict[str, Any], folder: Path) -> Iterator[str]:
+    """Yield the targets of a table: files and directories are found from where it stands."""
+    given: Any = table.get("targets", [])
+    for target in [given] if isinstance(given, str) else given:
+        path = folder / target.partition(":")[0]
+        yield str(folder / target) if path.exists() and folder != Path.cwd() else target
+
+
+def _add_check(commands: Any) -> _Parser:
+    check: _Parser = commands.add_parser(
         "check",
         help="find out whether your classes keep the laws of pytrees, and what retraces",
         description=(
@@ -66,33 +166,28 @@ def _add_check(commands: Any) -> None:
     )
     check.add_argument(
         "targets",
-        nargs="+",
+        nargs="*",
         metavar="TARGET",
         help="package, module, directory or file.py, with what is below it; or one's :Class",
     )
-    check.add_argument("--fields", action="store_true", help="change fields only; show each change")
-    check.add_argument("--laws", action="store_true", help="try the laws only")
-    check.add_argument(
-        "--field", action="append", metavar="NAME", default=[], help="change this field only"
-    )
+    add = check.add_option
+    add("--fields", action="store_true", help="change fields only; show each change")
+    add("--laws", action="store_true", help="try the laws only")
+    add("--field", action="append", metavar="NAME", default=[], help="change this field only")
     # Which laws there are is known to leafwise alone, so that `leafwise.cli.main` refuses others.
-    check.add_argument(
-        "--law", action="append", metavar="NAME", default=[], help="try this law only"
-    )
-    check.add_argument(
-        "--examples", type=_positive, metavar="N", help="instances for each law (20)"
-    )
-    check.add_argument(
-        "--seed", type=_natural, default=0, metavar="N", help="another one, other instances (0)"
-    )
-    check.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="for each law (120)")
-    check.add_argument("--strict", action="store_true", help="let warnings fail")
-    check.add_argument(
-        "--allow-unchecked", action="store_true", help="let what cannot be checked pass"
-    )
-    check.add_argument("-v", "--verbose", action="store_true", help="show each change")
-    check.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    check.add_argument("--sarif", metavar="FILE", help="write what is wrong as SARIF")
+    add("--law", action="append", metavar="NAME", default=[], help="try this law only")
+    add("--without", action="append", metavar="LAW", default=[], help="do not try this law")
+    add("--examples", type=_positive, metavar="N", help="instances for each law (20)")
+    add("--seed", type=_natural, default=0, metavar="N", help="another one, other instances (0)")
+    add("--timeout", type=_seconds, metavar="SECONDS", help="for each law (120)")
+    add("--strict", action="store_true", help="let warnings fail")
+    add("--allow-unchecked", action="store_true", help="let what cannot be checked pass")
+    add("--baseline", metavar="FILE", help="accept the findings in this file")
+    check.add_argument("--write-baseline", metavar="FILE", help="accept, and write, all findings")
+    add("-v", "--verbose", action="store_true", help="show each change")
+    add("--json", action="store_true", help="print JSON instead of tables")
+    add("--sarif", metavar="FILE", help="write what is wrong as SARIF")
+    return check
 
 
 def _natural(text: str) -> int:

@@ -261,6 +261,8 @@ def test_json_layout(write: Write, check: Check) -> None:
         "file": str,
         "line": int,
         "is_module": bool,
+        "accepted": bool,
+        "identity": str,
         "passed": bool,
     }
     assert (good["library"], good["fields"]) == ("leafwise", ["x", "n"])

@@ -83,17 +83,25 @@ def _results(report: ClassReport, unchecked: str) -> list[dict[str, Any]]:
     def add(verdict: Verdict, rule: str, text: str) -> None:
         missing = verdict is Verdict.NOT_CHECKED
         rule, level = ("not-checked", unchecked) if missing else (rule, "error")
-        found.append(_result(report, rule, level, text))
+        result = _result(report, rule, level, text)
+        if verdict is Verdict.ACCEPTED:
+            result["suppressions"] = [{"kind": "external"}]
+        found.append(result)
 
     if report.error:
-        add(Verdict.NOT_CHECKED, "", report.error)
+        verdict = Verdict.ACCEPTED if report.accepted else Verdict.NOT_CHECKED
+        add(verdict, "not-checked", report.error)
     for row in report.rows:
-        if row.verdict.is_reported:
+        if row.verdict.is_reported or row.verdict is Verdict.ACCEPTED:
             parts = (f"{report.name}.{row.field}", row.kind, row.change)
             text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
             add(row.verdict, "field-change", text)
     cautioned = {warning.law for warning in report.warnings}
-    laws = {result.law: result for result in report.laws if result.verdict.is_reported}
+    laws = {
+        result.law: result
+        for result in report.laws
+        if result.verdict.is_reported or result.verdict is Verdict.ACCEPTED
+    }
     for name, result in laws.items():
         if name not in cautioned:
             add(result.verdict, name, result.message or f"{report.name}: {name}")

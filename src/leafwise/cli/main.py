@@ -7,6 +7,7 @@ script should find as little loaded as possible.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, TextIO
 import leafwise
 
 if TYPE_CHECKING:
+    from leafwise.cli.baseline import Baseline
     from leafwise.cli.report import Printer
     from leafwise.cli.run import CheckOptions, CheckRun, Interruption
 
@@ -32,7 +34,8 @@ def check(options: argparse.Namespace) -> int:
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(folder))
     from leafwise.cli import documents, records, report, run, targets  # noqa: PLC0415
 
-    if problem := _unwritable([options.sarif] if options.sarif else []):
+    files = [name for name in (options.sarif, options.write_baseline) if name]
+    if problem := _unwritable(files):
         return _refuse("check", problem)
     here = Path.cwd()  # a module may change it
     out = sys.stdout
@@ -43,13 +46,16 @@ def check(options: argparse.Namespace) -> int:
         try:
             # Standard output is for the report: what modules and constructors print is not.
             with contextlib.redirect_stdout(sys.stderr):
-                found = _find(options, printer, interruption)
+                accepted = _baseline(options)
+                found = _find(options, printer, interruption, accepted)
         except (targets.TargetError, records.UsageError) as error:
             return _refuse("check", str(error))
         interruption.is_held = True
         found = dataclasses.replace(found, allow_unchecked=options.allow_unchecked)
         if options.sarif:
             _write(here / options.sarif, documents.as_sarif(found))
+        if options.write_baseline and accepted is not None and not found.interrupted:
+            _write(here / options.write_baseline, accepted.text())
         try:
             if printer is None:
                 print(documents.as_json(found))
@@ -63,8 +69,20 @@ def check(options: argparse.Namespace) -> int:
         return found.exit_code
 
 
+def _baseline(options: argparse.Namespace) -> "Baseline | None":
+    """Return what accepts findings: all of them, if they are to be written."""
+    from leafwise.cli.baseline import Baseline  # noqa: PLC0415
+
+    if options.write_baseline:
+        return Baseline()
+    return Baseline.read(Path(options.baseline)) if options.baseline else None
+
+
 def _find(
-    options: argparse.Namespace, printer: "Printer | None", interruption: "Interruption"
+    options: argparse.Namespace,
+    printer: "Printer | None",
+    interruption: "Interruption",
+    baseline: "Baseline | None",
 ) -> "CheckRun":
     from leafwise.cli import run, targets  # noqa: PLC0415
 
@@ -73,10 +91,13 @@ def _find(
         found = targets.find_targets(options.targets)
     except KeyboardInterrupt:
         return run.CheckRun((), 0, signal=interruption.signal or signal.SIGINT)
+    check = functools.partial(
+        run.run_checks, found, chosen, interruption=interruption, baseline=baseline
+    )
     if printer is None:
-        return run.run_checks(found, chosen, interruption=interruption)
+        return check()
     printer.start([*found.unloaded, *(target.name for target in found.targets)])
-    return run.run_checks(found, chosen, interruption=interruption, on_report=printer.add)
+    return check(on_report=printer.add)
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":
@@ -87,7 +108,7 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
     laws = options.laws or bool(options.law)
     both = fields == laws
     return run.CheckOptions(
-        laws=run.find_laws(options.law) if both or laws else (),
+        laws=run.find_laws(options.law, options.without) if both or laws else (),
         fields=both or fields,
         only=tuple(options.field),
         examples=options.examples or run.EXAMPLES,

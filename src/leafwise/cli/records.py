@@ -18,7 +18,7 @@ class Verdict(enum.StrEnum):
     predicted. ``violation``: as predicted, but not as promised; of a law: broken.
     ``warning``: the same, where the class's library is known for it. ``error``: the
     class raised. ``not checked``: we raised, or there was not enough time. ``skipped``:
-    there is no such change.
+    there is no such change. ``accepted``: it is bad, or not checked, and in the baseline.
     """
 
     OK = "ok"
@@ -27,6 +27,7 @@ class Verdict(enum.StrEnum):
     WARNING = "warning"
     ERROR = "error"
     NOT_CHECKED = "not checked"
+    ACCEPTED = "accepted"
     SKIPPED = "skipped"
 
     @property
@@ -140,6 +141,8 @@ class ClassReport:
         file: Where it is defined; empty if that is not known.
         line: The line in that file, or 0.
         is_module: Whether it is no class, but a module that cannot be imported.
+        accepted: Whether `error` is in the baseline.
+        identity: ``module:Class``, however it was named on the command line.
     """
 
     name: str
@@ -154,6 +157,8 @@ class ClassReport:
     file: str = ""
     line: int = 0
     is_module: bool = False
+    accepted: bool = False
+    identity: str = ""
 
     @property
     def passed(self) -> bool:
@@ -168,7 +173,7 @@ class ClassReport:
     @property
     def unchecked(self) -> bool:
         """Whether the class, a change or a law could not be checked."""
-        return bool(self.error) or Verdict.NOT_CHECKED in self._verdicts
+        return bool(self.error and not self.accepted) or Verdict.NOT_CHECKED in self._verdicts
 
     @property
     def _verdicts(self) -> list[Verdict]:

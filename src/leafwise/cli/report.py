@@ -18,6 +18,7 @@ _STYLES: Final = {
     Verdict.WARNING: "yellow",
     Verdict.ERROR: "bold red",
     Verdict.NOT_CHECKED: "bold yellow",
+    Verdict.ACCEPTED: "dim",
     Verdict.SKIPPED: "dim",
 }
 _NARROW: Final = 80
@@ -62,7 +63,7 @@ class Printer:
         shown: dict[tuple[str, str], str] = {}
         for report in run.reports:
             rows = tuple(row for row in report.rows if row.verdict.is_reported)
-            titled = not self._verbose and bool(rows or report.error)
+            titled = not self._verbose and bool(rows or (report.error and not report.accepted))
             if titled:
                 _print_class(report, console, rows)
             findings = [*_broken(report), *_warned(report, None if self._verbose else shown)]
@@ -183,7 +184,9 @@ def _verdict(row: CheckedRow) -> Text:
 def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
     """Return name, how many fields, changes and laws, and the result, as text."""
     if report.error:
-        return report.name, "-", "-", "-", Text("not checked", _STYLES[Verdict.NOT_CHECKED])
+        verdict = Verdict.ACCEPTED if report.accepted else Verdict.NOT_CHECKED
+        text = "not checked, accepted" if report.accepted else "not checked"
+        return report.name, "-", "-", "-", Text(text, _STYLES[verdict])
     if report.left_out:
         return report.name, "-", "-", "-", Text("left out", "dim")
     changes = [row for row in report.tried if row.verdict.is_bad]
@@ -196,6 +199,8 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
         parts.append((f"{count(len(laws), 'law')} broken", "bold red"))
     if unchecked := _unchecked((*report.rows, *report.laws)):
         parts.append((unchecked, _STYLES[Verdict.NOT_CHECKED]))
+    if accepted := _accepted(report):
+        parts.append((f"{accepted} accepted", _STYLES[Verdict.ACCEPTED]))
     if not parts:
         checked = report.rows or report.laws  # `--field` may name fields of other classes
         parts.append(("ok", "green") if checked else ("nothing checked", "dim"))
@@ -282,19 +287,27 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
     warnings = sum(len(report.warnings) for report in run.reports)
     if warnings:
         parts.append(count(warnings, "warning"))
+    if accepted := sum(map(_accepted, run.reports)):
+        parts.append(f"{accepted} accepted")
     for label, problems in (
-        ("not checked", [report.error for report in classes if report.error]),
+        ("not checked", [each.error for each in classes if each.error and not each.accepted]),
         ("left out", [report.left_out for report in classes if report.left_out]),
     ):
         if problems:
             parts.append(f"{count(len(problems), 'class', 'classes')} {label}")
-    if len(classes) < len(run.reports):
-        parts.append(f"{count(len(run.reports) - len(classes), 'module')} not checked")
+    modules = sum(report.is_module and not report.accepted for report in run.reports)
+    if modules:
+        parts.append(f"{count(modules, 'module')} not checked")
     if run.interrupted:
         left = names[len(run.reports) :]
         to_go = f"{count(len(left), 'class', 'classes')} to go" if names else "all to go"
         parts.append(f"interrupted, {to_go}{f', {left[0]} the next' if left else ''}")
     return f"{', '.join(counted)}: {', '.join(parts)}"
+
+
+def _accepted(report: ClassReport) -> int:
+    verdicts = [row.verdict for row in report.rows] + [law.verdict for law in report.laws]
+    return report.accepted + verdicts.count(Verdict.ACCEPTED)
 
 
 def _unchecked(results: Iterable[CheckedRow | LawResult]) -> str:

@@ -20,6 +20,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import leafwise
 from leafwise._trees.roles import field_order
+from leafwise.cli.baseline import Baseline
 from leafwise.cli.cautions import SHOWN, cautions, cautions_of_part
 from leafwise.cli.changes import Builder
 from leafwise.cli.observe import check_fields, untraceable
@@ -163,6 +164,7 @@ def run_checks(
     options: CheckOptions | None = None,
     *,
     interruption: Interruption | None = None,
+    baseline: Baseline | None = None,
     on_report: Callable[[ClassReport], None] = lambda _: None,
 ) -> CheckRun:
     """Check all classes, with progress on a terminal's standard error.
@@ -173,6 +175,7 @@ def run_checks(
         found: The classes.
         options: What to check.
         interruption: Where signals are noted.
+        baseline: Accepts findings.
         on_report: Is called with each report as soon as it is there; fields that no class has
             are refused before.
 
@@ -193,7 +196,7 @@ def run_checks(
 
     def add(report: ClassReport) -> None:
         nonlocal shown
-        reports.append(report)
+        reports.append(report if baseline is None else baseline.apply(report))
         if not _unknown_fields(reports, chosen):
             bar.stop()  # it would be in between
             while shown < len(reports):
@@ -205,7 +208,7 @@ def run_checks(
         task = bar.add_task("checking", total=len(found.targets))
         try:
             for name, reason in found.unloaded.items():
-                add(ClassReport(name, "", (), reason, is_module=True))
+                add(ClassReport(name, "", (), reason, is_module=True, identity=name))
             for number, target in enumerate(found.targets, 1):
                 where = f"{number} of {len(found.targets)}: {target.name}"
 
@@ -225,20 +228,26 @@ def run_checks(
     total = len(found.targets) + len(found.unloaded)
     if not stop.signal and (problem := _unknown_fields(reports, chosen)):
         raise UsageError(problem)
-    return CheckRun(tuple(reports), total, signal=stop.signal, notes=tuple(found.notes))
+    notes = [*found.notes, *(baseline.gone(tuple(reports)) if baseline else ())]
+    return CheckRun(tuple(reports), total, signal=stop.signal, notes=tuple(notes))
 
 
-def find_laws(names: Sequence[str]) -> tuple[Law, ...]:
+def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:
     """Return the laws of these names, each once; all laws for no names.
 
     Raises:
-        UsageError: There is no law of that name.
+        UsageError: There is no law of that name, or none is left.
     """
-    for name in names:
-        if name not in _LAWS:
-            msg = f"--law: {unknown_law(name)}"
-            raise UsageError(msg)
-    return tuple(dict.fromkeys(_LAWS[name] for name in names)) or tuple(Law)
+    for option, given in (("--law", names), ("--without", without)):
+        for name in given:
+            if name not in _LAWS:
+                msg = f"{option}: {unknown_law(name)}"
+                raise UsageError(msg)
+    found = tuple(law for law in dict.fromkeys(names or _LAWS) if law not in without)
+    if not found:
+        msg = "--without: no law is left to try; to change fields only, write --fields"
+        raise UsageError(msg)
+    return tuple(_LAWS[law] for law in found)
 
 
 def _unknown_fields(reports: list[ClassReport], options: CheckOptions) -> str:
@@ -273,7 +282,15 @@ def check_class(
     chosen = options or CheckOptions()
     cls = target.cls
     file, line = source_location(cls)
-    report = ClassReport(target.name, "", (), library=library_of(cls), file=file, line=line)
+    report = ClassReport(
+        target.name,
+        "",
+        (),
+        library=library_of(cls),
+        file=file,
+        line=line,
+        identity=f"{cls.__module__}:{cls.__qualname__}",
+    )
     builder: Builder | None = None
     try:
         builder, problem = _build(cls, chosen.seconds)
