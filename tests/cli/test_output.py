@@ -158,10 +158,10 @@ def test_summary_counts() -> None:
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_which_verdicts_pass(verdict: Verdict) -> None:
-    """What is wrong fails the class; a skipped change and a warning do not."""
+    """What is wrong fails the class; what is skipped, accepted or a warning does not."""
     row = CheckedRow("x", static=False, kind="value", change="", predicted="", traces=0, compiles=0,
               verdict=verdict)  # fmt: skip
-    expected = verdict in (Verdict.OK, Verdict.SKIPPED, Verdict.WARNING)
+    expected = verdict in (Verdict.OK, Verdict.SKIPPED, Verdict.WARNING, Verdict.ACCEPTED)
     assert ClassReport("m:P", "P()", (row,)).passed is expected
 
 
