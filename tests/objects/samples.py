@@ -151,6 +151,25 @@ def other_function() -> Callable[..., Any]:
     return inner
 
 
+def dispatching(**held: Any) -> Any:
+    """Return a function of `functools.singledispatch` that has been called."""
+
+    @functools.singledispatch
+    def choose(x: Any) -> Any:
+        return x
+
+    for name, item in held.items():
+        choose.register({"int": int, "float": float}[name], function(item))
+    choose(1)
+    return choose
+
+
+class Misleading(functools.partial[Any]):
+    """A partial that says other arguments than it passes on."""
+
+    args = property(lambda _: ())  # type: ignore[assignment]
+
+
 def cell(value: Any) -> Any:
     return types.CellType(value)
 
@@ -298,6 +317,19 @@ SAMPLES = [
         lambda: function(unit=1),
         other_function,
     ),
+    sample(
+        "function",
+        lambda: dispatching(int=2),
+        lambda: dispatching(int=True),
+        lambda: dispatching(float=2),
+        dispatching,
+    ),
+    sample(
+        "partial",
+        lambda: Misleading(max, 1),
+        lambda: Misleading(max, True),
+        lambda: Misleading(max, 1, 1),
+    ),
     sample("builtin", lambda: (1, 2).index, lambda: (1, True).index, lambda: (1, 2).count),
     sample("builtin", lambda: len, lambda: max),
     sample("cell", lambda: cell(1), lambda: cell(True), types.CellType),
@@ -331,6 +363,14 @@ SAMPLES = [
         lambda: lw.StaticArray(np.zeros(2, "f4")),
     ),
     sample("array", lambda: object_array(1, "a"), lambda: object_array(True, "a")),
+    sample(
+        "array",
+        lambda: np.ma.array([1.0, 2.0]),
+        lambda: np.ma.array([1.0, 2.0], mask=[True, False]),
+        lambda: np.ma.array([1.0, 2.0], fill_value=0.0),
+        lambda: np.ma.array([1.0, 2.0], hard_mask=True),
+        lambda: np.array([1.0, 2.0]),
+    ),
     sample(
         "array",
         lambda: lw.StaticArray([0.0]),

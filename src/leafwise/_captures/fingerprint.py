@@ -22,7 +22,7 @@ from leafwise._captures.bindings import Binding, bindings_and_callables
 from leafwise._captures.fingerprint_kinds import fingerprint, int_as_float, names_written
 from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
 from leafwise._captures.places import BoundIn, CapturedPlace
-from leafwise._objects.attributes import is_tree
+from leafwise._objects.attributes import is_tree, of_partial
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
@@ -135,7 +135,7 @@ def keywords_of(place: CapturedPlace) -> dict[str, Any] | None:
     """Return the dict where a place starts, if that is a keyword of a partial."""
     if place.holder is not BoundIn.PARTIAL or not is_a(place.owner, functools.partial):
         return None
-    keywords: dict[str, Any] = place.owner.keywords
+    keywords = of_partial(place.owner)[2]
     return keywords if place.key[-1] in keywords else None
 
 

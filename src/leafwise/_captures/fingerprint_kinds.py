@@ -40,6 +40,8 @@ from leafwise._objects.attributes import (
     has_own_call,
     hides,
     names_and_values,
+    of_partial,
+    registry_of,
     slots_of,
     stored_attributes,
     wrapped_by,
@@ -80,8 +82,9 @@ def _around(value: Any) -> tuple[list[Any], Any]:
     for _ in range(_DEEPEST if callable(value) else 0):
         kind = type(value)
         if is_a(value, functools.partial) and not is_a(value, BoundMethod):
-            around.append((_class_form(kind), len(value.args), *value.keywords))
-            value = value.func
+            func, args, keywords = of_partial(value)
+            around.append((_class_form(kind), len(args), *keywords))
+            value = func
         elif is_a(value, (types.MethodType, BoundMethod)):
             around.append(_class_form(kind))
             value = cast("Any", value).__func__
@@ -175,7 +178,8 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     facts = facts_of(value.__code__)
     name = value.__module__, value.__qualname__
     own, plain = identity_check(value), value.__code__
-    if facts.installed and "<locals>" not in value.__qualname__:
+    is_shown = facts.installed and registry_of(value) is None
+    if is_shown and "<locals>" not in value.__qualname__:
         return Fingerprinted((types.FunctionType, *name), own)
     self.enter()
     code = ByWeakId(value.__code__) if facts.form is None else facts.form
@@ -197,7 +201,9 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
 
 
 def _closure_of(function: types.FunctionType) -> dict[str, Any]:
-    """Return what a function closes over, by name."""
+    """Return what a function closes over, by name; of `functools.singledispatch`, its choice."""
+    if (registry := registry_of(function)) is not None:
+        return {"registry": registry}
     found: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:

@@ -52,6 +52,7 @@ from leafwise._objects.attributes import (
     is_object,
     is_of_package,
     is_tree,
+    of_partial,
     wrapped_by,
 )
 from leafwise._objects.bytecode import reads_of
@@ -300,16 +301,16 @@ class CaptureWalk:
         return default_place(function, read.name)
 
     def _partial(self, value: "functools.partial[Any]", entry: ToEnter) -> None:
+        func, given, named = of_partial(value)
         args = tuple(
             fixed_place(BoundIn.PARTIAL, f"args[{index}]", item, value)
-            for index, item in enumerate(value.args)
+            for index, item in enumerate(given)
         )
         own = {
-            name: fixed_place(BoundIn.PARTIAL, name, item, value)
-            for name, item in value.keywords.items()
+            name: fixed_place(BoundIn.PARTIAL, name, item, value) for name, item in named.items()
         }
         kwargs = tuple({**own, **dict(entry.kwargs)}.items())
-        self._next.append(ToEnter(value.func, entry.place, (*args, *entry.args), kwargs))
+        self._next.append(ToEnter(func, entry.place, (*args, *entry.args), kwargs))
 
     def _class(self, cls: type, *, made: bool) -> None:
         """Enter those methods of a class of the user's that are named, now or later.

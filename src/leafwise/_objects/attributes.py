@@ -13,10 +13,12 @@ import fractions
 import functools
 import inspect
 import struct
+import sys
 import threading
 import types
 import uuid
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, cast
 
@@ -163,6 +165,9 @@ def hides(value: Any) -> bool:
     return any(is_a(each, types.FunctionType) and not is_installed(each) for each in readers)
 
 
+WEAK: Final = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+"""Containers that lose items by themselves."""
+
 MACHINERY: Final = frozenset(
     {"threading", "_thread", "queue", "logging", "concurrent", "multiprocessing", "asyncio"}
 )
@@ -241,20 +246,19 @@ def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
     """Return the names and values that an object holds itself, in ``__dict__`` or slots."""
-    found = dict(getattr(value, "__dict__", {}))
+    found, cached = dict(getattr(value, "__dict__", {})), _cached_names(type(value))
     for base in type(value).__mro__:
         for name in slot_names(base):
-            if hasattr(value, name):
+            if name not in cached and hasattr(value, name):  # attrs would compute it now
                 found.setdefault(name, getattr(value, name))
-    cached = _cached_names(type(value))
     stated = [pair for pair in found.items() if pair[0] not in cached]
     return sorted(stated, key=lambda pair: str(pair[0]))
 
 
 def _cached_names(kind: type) -> frozenset[str]:
-    """Return the names under which a class stores cached properties.
+    """Return the names under which a class stores what follows from the rest when asked for.
 
-    What is there was there before it was asked for. Attrs makes slots of them.
+    Attrs makes slots of cached properties.
     """
     return _CACHED.setdefault(kind, lambda: _find_cached_names(kind))
 
@@ -269,11 +273,19 @@ def _find_cached_names(kind: type) -> frozenset[str]:
     cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
     if issubclass(kind, functools.singledispatchmethod):
         cached.add("_method_cache")  # of what it has bound
+    if is_masked(kind):
+        cached.update(("_fill_value", "_sharedmask"))
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
     for each in getters:
         if _code_file(each).startswith(_ATTRS):
             cached.update(each.__globals__.get("cached_properties", ()))
     return frozenset(cached)
+
+
+def is_masked(kind: type) -> bool:
+    """Return whether instances of a class are masked arrays of NumPy, which loads them late."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and issubclass(kind, ma.MaskedArray)
 
 
 def attributes_flat(value: Any) -> tuple[Any, ...]:
@@ -302,12 +314,21 @@ def has_hidden_state(kind: type) -> bool:
 def name_of(value: Any) -> str:
     """Return the name of something callable, without the scopes around it."""
     while is_a(value, functools.partial) and not hides(value):
-        value = value.func
+        value = of_partial(value)[0]
     kind: Any = type(value)
     if hides(value) or not is_installed_module(module_of(kind)):
         return qualname_of(kind).rpartition("<locals>.")[2]
     name = read(value, "__qualname__", None) or read(value, "__name__", None)
     return (name if isinstance(name, str) else qualname_of(kind)).rpartition("<locals>.")[2]
+
+
+def of_partial(value: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return what a `functools.partial` calls, and what it passes on.
+
+    A subclass may have something else under the names of its attributes.
+    """
+    cls: Any = functools.partial
+    return cls.func.__get__(value), cls.args.__get__(value), cls.keywords.__get__(value)
 
 
 def functions_in(value: Any) -> tuple[Any, ...]:
@@ -335,6 +356,22 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
 def dispatched(member: "functools.singledispatchmethod[Any]") -> list[Any]:
     """Return the functions among which a `functools.singledispatchmethod` chooses."""
     return list(member.dispatcher.registry.values())
+
+
+def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
+    """Return the functions among which one of `functools.singledispatch` chooses, or None.
+
+    They are all there is to it: the rest are caches. That of a package is not the user's.
+    """
+    is_own = function.__code__ is _DISPATCHER and not is_installed_module(function.__module__)
+    found = vars(function).get("registry") if is_own else None
+    return found if type(found) is types.MappingProxyType else None
+
+
+_DISPATCHER: Final = cast("types.FunctionType", functools.singledispatch(len)).__code__
+
+DISPATCH: Final = frozenset({"register", "dispatch", "registry", "_clear_cache"})
+"""The attributes of a function of `functools.singledispatch`, beside ``__wrapped__``."""
 
 
 def user_function(function: types.FunctionType) -> types.FunctionType:

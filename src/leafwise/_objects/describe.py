@@ -28,6 +28,7 @@ from leafwise._objects.attributes import (
     compares_by_identity,
     in_class,
     is_installed,
+    of_partial,
     record_fields,
 )
 from leafwise._objects.classes import is_a, module_of, qualname_of, read
@@ -230,9 +231,9 @@ def _frozenset(value: frozenset[Any], options: DescribeOptions) -> str:
 
 
 def _partial(value: "functools.partial[Any]", options: DescribeOptions) -> str:
-    call = [describe(value.func, options)]
-    call += [describe(item, options) for item in value.args]
-    call += [f"{key}={describe(item, options)}" for key, item in value.keywords.items()]
+    func, args, keywords = of_partial(value)
+    call = [describe(item, options) for item in (func, *args)]
+    call += [f"{key}={describe(item, options)}" for key, item in keywords.items()]
     inside = _joined(call[:_MOST_ITEMS], len(call), options) + _attributes(value, options)
     return f"{_class_name(type(value), options)}({inside})"
 

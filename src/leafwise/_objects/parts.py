@@ -29,7 +29,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._objects.attributes import is_frozen, record_fields, stored_attributes
+from leafwise._objects.attributes import (
+    DISPATCH,
+    WEAK,
+    dict_of,
+    is_frozen,
+    is_masked,
+    of_partial,
+    record_fields,
+    registry_of,
+    stored_attributes,
+)
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import computed_names, contents, facts_of
 from leafwise._objects.frozen import FrozenMapping, StaticArray
@@ -153,19 +163,34 @@ def _dtype_steps(value: np.dtype[Any]) -> list[str]:
 
 
 def _array(value: np.ndarray[Any, Any]) -> Content:
-    plain = value.view(np.ndarray)
+    plain = np.ndarray.view(value, np.ndarray)
     data = () if plain.dtype.hasobject else (plain.tobytes(),)
     return repr(plain.dtype), plain.shape, *data
 
 
 def _array_values(value: np.ndarray[Any, Any]) -> list[Any]:
-    items = value.view(np.ndarray).ravel().tolist() if value.dtype.hasobject else []
-    return [value.dtype, *items]
+    plain = np.ndarray.view(value, np.ndarray)
+    items = plain.ravel().tolist() if plain.dtype.hasobject else []
+    return [plain.dtype, *items]
 
 
 def _array_steps(value: np.ndarray[Any, Any]) -> list[str]:
     places = np.ndindex(value.shape) if value.dtype.hasobject else ()
     return [".dtype", *(f"[{', '.join(map(str, place))}]" for place in places)]
+
+
+def _fill_value(value: Any) -> Any:
+    """Return what fills a masked array: it stores the usual one when that is asked for."""
+    found = dict_of(value).get("_fill_value")
+    return np.array(np.ma.default_fill_value(value.dtype)) if found is None else found
+
+
+_MASKED: Final = Kind(
+    "array",
+    _array,
+    lambda value: [*_array_values(value), _fill_value(value)],
+    lambda value: [*_array_steps(value), ".fill_value"],
+)
 
 
 def _jax_array(value: Any) -> Content:
@@ -232,19 +257,27 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 
     Args:
         name: The name of the kind.
-        base: The class whose methods read it, not those of a subclass; None for its own.
+        base: The class whose methods read it, not those of a subclass; None for its own, which
+            may return other things than views.
         *more: Further parts, which are attributes.
     """
 
-    def values(value: Any) -> list[Any]:
-        of = base or type(value)
-        found = [*of.keys(value), *of.values(value)]  # at each call of a function under lw.jit
-        return [*found, *(getattr(value, each) for each in more)] if more else found
+    def keys_of(value: Any) -> list[Any]:
+        return [*base.keys(value)] if base else [key for key, _ in value.items()]
+
+    def values(value: Any) -> list[Any]:  # at each call of a function under lw.jit
+        if not base:
+            pairs = list(value.items())
+            return [*[key for key, _ in pairs], *[item for _, item in pairs]]
+        found = [*base.keys(value), *base.values(value)]
+        return [*found, *(each.__get__(value) for each in members)] if more else found
 
     def steps(value: Any) -> list[str]:
-        texts = [shorten(key, 40) for key in (base or type(value)).keys(value)]
+        texts = [shorten(key, 40) for key in keys_of(value)]
         ways = [f" key {text}" for text in texts] + [f"[{text}]" for text in texts]
         return [*ways, *(f".{each}" for each in more)]
+
+    members = [getattr(base, each) for each in more]
 
     def make(value: Any, parts: Sequence[Any]) -> Any:
         end = (len(parts) - len(more)) // 2
@@ -257,7 +290,7 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
             base.__setitem__(made, key, item)
         return made
 
-    return Kind(name, lambda value: (len((base or type(value)).keys(value)),), values, steps, make)
+    return Kind(name, lambda value: (len(keys_of(value)),), values, steps, make)
 
 
 # --------------------------------------------------------------------------- callables
@@ -270,14 +303,26 @@ def _attribute_parts(name: str, *names: str, make: Make | None = None) -> Kind:
     return Kind(name, values=read, steps=lambda _: steps, make=make)
 
 
+def _partial(value: Any) -> Content:
+    _, args, keywords = of_partial(value)
+    return len(args), *keywords
+
+
+def _partial_values(value: Any) -> list[Any]:
+    func, args, keywords = of_partial(value)
+    return [func, *args, *keywords.values()]
+
+
 def _partial_steps(value: Any) -> list[str]:
-    given = [f".args[{place}]" for place in range(len(value.args))]
-    return [".func", *given, *(f".keywords[{name!r}]" for name in value.keywords)]
+    _, args, keywords = of_partial(value)
+    given = [f".args[{place}]" for place in range(len(args))]
+    return [".func", *given, *(f".keywords[{name!r}]" for name in keywords)]
 
 
 def _make_partial(value: Any, parts: Sequence[Any]) -> Any:
-    end = 1 + len(value.args)
-    return type(value)(*parts[:end], **dict(zip(value.keywords, parts[end:], strict=True)))
+    _, args, keywords = of_partial(value)
+    end = 1 + len(args)
+    return type(value)(*parts[:end], **dict(zip(keywords, parts[end:], strict=True)))
 
 
 def _make_method(value: Any, parts: Sequence[Any]) -> Any:
@@ -292,11 +337,15 @@ def _function(value: types.FunctionType) -> Content:
 
 
 def _function_values(value: types.FunctionType) -> list[Any]:
+    if (registry := registry_of(value)) is not None:
+        return [registry]
     held = map(contents, value.__closure__ or ())
     return [*held, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
 
 
 def _function_steps(value: types.FunctionType) -> list[str]:
+    if registry_of(value) is not None:
+        return [".registry"]
     return [
         *(f".__closure__[{name!r}]" for name in value.__code__.co_freevars),
         *(f".__defaults__[{place}]" for place in range(len(value.__defaults__ or ()))),
@@ -304,7 +353,9 @@ def _function_steps(value: types.FunctionType) -> list[str]:
     ]
 
 
-def _make_function(value: types.FunctionType, parts: Sequence[Any]) -> types.FunctionType:
+def _make_function(value: types.FunctionType, parts: Sequence[Any]) -> Any:
+    if registry_of(value) is not None:
+        return _make_dispatching(value, parts[0])
     cells, defaults = len(value.__closure__ or ()), len(value.__defaults__ or ())
     closure = tuple(types.CellType() if p is MISSING else types.CellType(p) for p in parts[:cells])
     given = tuple(parts[cells : cells + defaults]) or None
@@ -313,6 +364,15 @@ def _make_function(value: types.FunctionType, parts: Sequence[Any]) -> types.Fun
     made.__kwdefaults__ = dict(named) or None
     made.__qualname__, made.__module__ = value.__qualname__, value.__module__
     made.__doc__, made.__annotations__ = value.__doc__, value.__annotations__
+    return made
+
+
+def _make_dispatching(value: Any, registry: Mapping[type, Any]) -> Any:
+    made: Any = functools.singledispatch(registry[object])
+    for cls, function in registry.items():
+        made.register(cls, function)
+    functools.update_wrapper(made, value, updated=())
+    made.__wrapped__ = value.__wrapped__
     return made
 
 
@@ -335,7 +395,10 @@ _BUILTIN: Final = Kind(
 
 def _own(value: Any) -> list[tuple[str, Any]]:
     """Return what a value stores in attributes, in the order of their names."""
-    stored = [pair for pair in stored_attributes(value).items() if pair[0] not in _UNSEEN]
+    unseen = _UNSEEN
+    if type(value) is types.FunctionType and registry_of(value) is not None:
+        unseen = unseen | DISPATCH
+    stored = [pair for pair in stored_attributes(value).items() if pair[0] not in unseen]
     return sorted(stored, key=lambda pair: str(pair[0])) if len(stored) > 1 else stored
 
 
@@ -412,13 +475,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     collections.OrderedDict: _mapping("dict", collections.OrderedDict),
     collections.defaultdict: _mapping("dict", collections.defaultdict, "default_factory"),
     dict: _mapping("dict", dict),
-    functools.partial: Kind(
-        "partial",
-        lambda value: (len(value.args), *value.keywords),
-        lambda value: [value.func, *value.args, *value.keywords.values()],
-        _partial_steps,
-        _make_partial,
-    ),
+    functools.partial: Kind("partial", _partial, _partial_values, _partial_steps, _make_partial),
     np.dtype: Kind(
         "dtype",
         lambda value: (repr(value), value.isalignedstruct),
@@ -478,6 +535,7 @@ def _find(cls: Any) -> Kind:
     if issubclass(cls, jax.Array):
         return Kind("jax.Array", _jax_array)
     base = next((kind for each, kind in _BASES.items() if issubclass(cls, each)), None)
+    base = _MASKED if is_masked(cls) else base
     fields = record_fields(cls)
     if fields is not None:
         # A module of flax keeps what it last did beside its fields.
@@ -485,6 +543,7 @@ def _find(cls: Any) -> Kind:
         return _with_attributes(base or _ALONE, fields, more=more, but=computed_names(cls))
     if base is not None:
         return _with_attributes(base)
-    if cls.__eq__ is not object.__eq__ and issubclass(cls, Mapping):
+    has_own_eq = cls.__eq__ is not object.__eq__
+    if has_own_eq and issubclass(cls, Mapping) and not issubclass(cls, WEAK):
         return _with_attributes(_mapping("mapping"))
     return _OBJECT

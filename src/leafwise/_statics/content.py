@@ -19,13 +19,16 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from leafwise._objects.attributes import (
+    WEAK,
     attributes,
     attributes_flat,
     builtin_base,
     compares_by_identity,
     has_hidden_state,
     is_itself,
+    of_partial,
     record_fields,
+    registry_of,
 )
 from leafwise._objects.bytecode import Chain, chains_of
 from leafwise._objects.code import (
@@ -217,6 +220,8 @@ class ContentCanonicaliser(Canonicaliser):
 def _parts_of(value: Any) -> tuple[PartsReader, list[tuple[str, Any]]] | None:
     """Return how a guard reads the parts of a value, and the parts, if they can be found."""
     kind: Any = type(value)
+    if isinstance(value, WEAK):
+        return None
     if isinstance(value, dict):
         return items, [("items", part) for part in items(cast("Any", value))]
     if isinstance(value, list | tuple | set | frozenset | collections.deque):
@@ -250,8 +255,8 @@ def _hash(value: Any) -> tuple[Any, ...]:
 def _state(value: Any) -> tuple[Any, ...]:
     """Return the parts of an immutable value, which only ``object.__setattr__`` can change."""
     if isinstance(value, functools.partial):
-        parts = (value.func, value.args, *items(value.keywords))
-        return (*parts, *items(value.__dict__))
+        func, args, keywords = of_partial(value)
+        return func, args, *items(keywords), *items(value.__dict__)
     return attributes_flat(value)
 
 
@@ -274,10 +279,12 @@ _Content: TypeAlias = Any
 
 def _read_function(canon: _Content, value: types.FunctionType, path: str) -> None:
     facts = facts_of(value.__code__)
-    if facts.installed and is_importable(value):
+    is_dispatching = registry_of(value) is not None
+    if facts.installed and is_importable(value) and not is_dispatching:
         canon.push(ById(value))
         return
-    canon.numbered(value, lambda: _read_function_parts(canon, value, facts, path))
+    read_parts = _read_dispatching if is_dispatching else _read_function_parts
+    canon.numbered(value, lambda: read_parts(canon, value, facts, path))
 
 
 def _read_function_parts(
@@ -289,8 +296,7 @@ def _read_function_parts(
     if facts.rebinds and not facts.installed:
         reason = f"it assigns {facts.rebinds[0]!r} whenever it runs, so it never stays the same"
         canon.add_finding(findings.uncomparable(path, value, reason))
-    canon.push(id(types.FunctionType), facts.form)
-    canon.push(value.__name__, value.__qualname__, value.__module__)
+    _read_names(canon, value, facts)
     canon.guards_now.add_attributes(value)
     (canon.outer_guards if facts.installed else canon.guards_now).add_function(value)
     _read_globals(canon, value, facts, path)
@@ -312,6 +318,26 @@ def _read_function_parts(
     for name, item in sorted(vars(value).items()):
         canon.push(name)
         canonicalise(canon, item, f"{path}.{name}")
+
+
+def _read_names(canon: Canonicaliser, value: types.FunctionType, facts: CodeFacts) -> None:
+    canon.push(id(types.FunctionType), facts.form)
+    canon.push(value.__name__, value.__qualname__, value.__module__)
+
+
+def _read_dispatching(
+    canon: ContentCanonicaliser, value: types.FunctionType, facts: CodeFacts, path: str
+) -> None:
+    """Read a function of `functools.singledispatch`, whose closure is caches."""
+    _read_names(canon, value, facts)
+    canon.guards_now.add(lambda now: items(registry_of(now) or {}), value)
+    (step, registry), *attributes = kind_of(value).parts(value)
+    for cls, function in registry.items():
+        canonicalise(canon, cls, f"{path}{step}")
+        canonicalise(canon, function, f"{path}{step}[{cls.__qualname__}]")
+    for name, item in attributes:
+        canon.push(name)
+        canonicalise(canon, item, path + name)
 
 
 def _read_named(canon: Canonicaliser, named: Mapping[str, Any], path: str) -> None:
@@ -494,7 +520,8 @@ def _read_other(canon: _Content, value: Any, path: str) -> None:
     """Read a value of a type that is not in the table."""
     canon.kept.append(value)
     _read_classes(canon, value if isinstance(value, type) else type(value), path)
-    if isinstance(value, type | types.ModuleType | Enum | np.ufunc):
+    is_known = isinstance(value, type | types.ModuleType | Enum | np.ufunc)
+    if is_known or (canon.depth and isinstance(value, WEAK)):
         canon.push(ById(value))
     elif kind_of(value).name in ("array", "jax.Array") and canon.depth:
         _read_array(canon, value, path)

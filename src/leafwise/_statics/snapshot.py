@@ -14,7 +14,12 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._objects.attributes import MACHINERY, attributes, compares_by_identity
+from leafwise._objects.attributes import (
+    MACHINERY,
+    WEAK,
+    compares_by_identity,
+    stored_attributes,
+)
 from leafwise._objects.classes import module_of
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import ById
@@ -72,8 +77,12 @@ class Snapshot:
                 self.entries[where] = Entry(ById(item), item)
             else:
                 self._entered[id(item)] = item
-                content, parts = kind.read(item)
-                self.entries[where] = _entry(item, kind, content, parts)
+                try:
+                    content, parts = kind.read(item)
+                    self.entries[where] = _entry(item, kind, content, parts)
+                except Exception:  # noqa: BLE001  # of its own code, which no key asks here
+                    self.entries[where] = Entry(ById(item), item)
+                    continue
                 pending.extend((where + step, part) for step, part in parts)
 
     def change_since(
@@ -125,9 +134,10 @@ def _entry(value: Any, kind: Kind, content: tuple[Any, ...], parts: list[Part]) 
     return Entry(token, _text(value) if kind.name in ("array", "bytearray") else value)
 
 
-def _text(value: object) -> Verbatim:
-    """Return what can change in place as it is now."""
-    return Verbatim(shorten(value, 60))
+def _text(value: Any) -> Verbatim:
+    """Return what can change in place as it is now; a masked array would set its fill value."""
+    is_array = issubclass(type(value), np.ndarray)
+    return Verbatim(shorten(np.ndarray.view(value, np.ndarray) if is_array else value, 60))
 
 
 def _is_open(value: Any, kind: Kind) -> bool:
@@ -135,7 +145,7 @@ def _is_open(value: Any, kind: Kind) -> bool:
     cls = type(value)
     if issubclass(cls, np.ndarray | jax.Array):
         return kind.name == "array" and value.nbytes <= MOST_BYTES
-    if kind.name in ("identity", "reference"):
+    if kind.name in ("identity", "reference") or issubclass(cls, WEAK):
         return False
     closed = kind.name == "object" and module_of(cls).partition(".")[0] in _CLOSED
-    return not closed and (kind.name != "object" or bool(attributes(value)))
+    return not closed and (kind.name != "object" or bool(stored_attributes(value)))

@@ -1,0 +1,252 @@
+"""Reading a static value changes nothing in it, and what fills itself is no change."""
+
+import abc
+import functools
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import jax
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise.debug import check_statics
+
+pytestmark = pytest.mark.hazard
+
+
+@lw.pytree
+class P:
+    x: Any
+    s: lw.Static[Any]
+
+
+@lw.pytree
+class ByContent:
+    x: Any
+    s: Any = lw.static_field(by="content")
+
+
+class Box:
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+
+class Number(abc.ABC):  # noqa: B024  # others are registered with it
+    """A class that others are registered with."""
+
+
+def dispatching() -> Any:
+    """Return a function of `functools.singledispatch` that nothing has called yet."""
+
+    @functools.singledispatch
+    def choose(x: Any) -> Any:
+        return x
+
+    choose.register(int, lambda x: x + 1)
+    choose.register(Number, lambda x: x)
+    return choose
+
+
+def use(value: Any) -> None:
+    """Call a function so that it fills its caches."""
+    value(1)
+    Number.register(type("Other", (), {}))
+    value(2.0)
+
+
+@functools.singledispatch
+def importable(x: Any) -> Any:
+    """Return the argument."""
+    return x
+
+
+def over(value: Any) -> Callable[[Any], Any]:
+    return lambda x: value(x)
+
+
+@pytest.mark.parametrize("make", [dispatching, lambda: importable], ids=["local", "importable"])
+@pytest.mark.parametrize("cls", [P, ByContent])
+@pytest.mark.parametrize(
+    "place",
+    [lambda f: f, over, lambda f: functools.partial(f, 1)],
+    ids=["itself", "closure", "partial"],
+)
+def test_a_function_that_dispatches(cls: Any, place: Any, make: Any) -> None:
+    """It can be static; a call is no change of it, and another function for a type is."""
+    choose = make()
+    p = cls(1.0, place(choose))
+    structure = jax.tree.structure(p)
+    with check_statics():
+        use(choose)
+        assert jax.tree.structure(p) == structure
+        choose.register(type("New", (), {}), lambda x: 3 * x)
+        with pytest.raises(lw.errors.StaticMutatedError, match=rf"{cls.__name__}\.s.*registry"):
+            jax.tree.leaves(p)
+
+
+def test_a_function_that_dispatches_by_content() -> None:
+    """Two built alike are one program, whatever they were called with; others are not."""
+    first, second, other = dispatching(), dispatching(), dispatching()
+    use(second)
+    other.register(int, lambda x: x - 1)
+    keys = [jax.tree.structure(ByContent(1.0, over(each))) for each in (first, second, other)]
+    assert keys[0] == keys[1]
+    assert keys[0] != keys[2]
+
+
+def test_a_captured_function_that_dispatches() -> None:
+    """In a container that a program captures it is followed, its caches are not."""
+    table = [dispatching()]
+    run = lw.jit(lambda x: table[0](x), stale="raise")
+    assert run(1.0) == 1.0
+    use(table[0])
+    assert run(1.0) == 1.0
+    table[0].register(jax.core.Tracer, lambda x: 3 * x)
+    with pytest.raises(lw.errors.StaleCaptureError, match="registry"):
+        run(1.0)
+
+
+@pytest.mark.parametrize(
+    "make", [weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet]
+)
+@pytest.mark.parametrize("cls", [P, ByContent])
+def test_weak_containers(cls: Any, make: Any) -> None:
+    """An object or a function with one can be static, and what such a cache holds is no change."""
+    box, alive = Box(make()), Box(1)
+    held = box.v
+    for value in (box, lambda: box, lambda: held):
+        p = cls(1.0, value)
+        with check_statics():
+            structure = jax.tree.structure(p)
+            held.add(alive) if make is weakref.WeakSet else held.update({alive: alive})
+            assert jax.tree.structure(p) == structure
+            held.clear()
+
+
+class Odd(Mapping[str, Any]):
+    """A mapping whose keys are no view."""
+
+    def __init__(self, items: dict[str, Any], keys: Callable[[Any], Any]) -> None:
+        self._items, self._keys = items, keys
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def keys(self) -> Any:
+        return self._keys(self._items)
+
+
+def fail(_: Any) -> Any:
+    """Raise as code of the user's may."""
+    raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [iter, list, set, lambda _: None, fail],
+    ids=["iterator", "list", "set", "None", "raises"],
+)
+def test_mappings_with_odd_keys(keys: Any) -> None:
+    """An object that holds one can be static, and a change in it is named."""
+    items = {"a": 1}
+    p = P(1.0, Box(Odd(items, keys)))
+    with check_statics():
+        jax.tree.leaves(p)
+        items["a"] = 2
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.s\.v\['a'\] was 1, now 2"):
+            jax.tree.leaves(p)
+
+
+def test_an_object_that_holds_what_cannot_be_read() -> None:
+    """It can be static: its key does not ask."""
+
+    class Shut(Odd):
+        def items(self) -> Any:
+            raise RuntimeError
+
+    p = P(1.0, Box(Shut({}, fail)))
+    with check_statics():
+        assert jax.tree.leaves(p) == [1.0]
+
+
+class Units(np.ma.MaskedArray):  # type: ignore[type-arg]
+    """A masked array of the user's."""
+
+
+MASKED: dict[str, Callable[[], Any]] = {
+    "floats": lambda: np.ma.array([1.0, 2.0], mask=[True, False]),
+    "small integers": lambda: np.ma.array([1, 2], dtype="i1"),
+    "records": lambda: np.ma.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+    "subclass": lambda: np.ma.array([1.0]).view(Units),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_reading_a_masked_array(name: str) -> None:
+    """Its fill value is not set by reading it, and setting it by use is no change."""
+    array = MASKED[name]()
+    before = vars(array)["_fill_value"]  # that of records is there
+    p = P(1.0, Box(array))
+    run = lw.jit(lambda x: x * array.size, stale="raise")
+    with check_statics():
+        jax.tree.leaves(p)
+        run(1.0)
+        assert vars(array)["_fill_value"] is before
+        repr(array), array.fill_value, array[:1], array.filled()
+        assert vars(array)["_fill_value"] is not None
+        jax.tree.leaves(p)
+        run(1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda array: array.__setitem__(1, 5.0),
+        lambda array: array.__setitem__(1, np.ma.masked),
+        lambda array: setattr(array, "fill_value", 3.0),
+        lambda array: array.harden_mask(),
+    ],
+    ids=["item", "mask", "fill value", "hardness"],
+)
+def test_changes_of_a_masked_array(change: Any) -> None:
+    """Data, mask, fill value and hardness count."""
+    array = MASKED["floats"]()
+    p = P(1.0, Box(array))
+    with check_statics():
+        jax.tree.leaves(p)
+        change(array)
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.s\.v"):
+            jax.tree.leaves(p)
+
+
+def test_reading_computes_no_cached_property() -> None:
+    """What attrs computes when it is asked for is not asked for."""
+    asked: list[int] = []
+
+    @attrs.define(eq=False)
+    class Lazy:
+        a: int
+
+        @functools.cached_property
+        def twice(self) -> int:
+            asked.append(1)
+            return 2 * self.a
+
+    for cls in (ByContent, P):
+        lazy = Lazy(1)
+        p = cls(1.0, lazy)
+        with check_statics():
+            jax.tree.leaves(p)
+            assert asked == []
+    with check_statics():
+        assert lazy.twice == 2
+        assert jax.tree.leaves(p) == [1.0]
