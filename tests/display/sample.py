@@ -126,7 +126,8 @@ def usual() -> Report:
 
 def crowded(events: int = 5000, threads: int = 4, functions: int = 60) -> Report:
     """Return a report with much more than can be shown, each call of a line of its own."""
-    why = explained(*(reason(f"state.layers[{n}].{'x' * 300}") for n in range(40)))
+    paths = (f"state.layers[{n}].{'x' * 300}" for n in range(40))
+    why = explained(*(reason(path, fix=f"Fix {path}.") for path in paths))
     made = [
         event(
             "trace" if n % 2 else "compile",

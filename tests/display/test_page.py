@@ -174,7 +174,7 @@ def test_functions_are_cut_and_said_so() -> None:
 
 def test_function_row() -> None:
     """A function's row has name, place, counts and seconds; one of JAX itself has no place."""
-    eager = function("eager operations", eager=True, cache_hits=7)
+    eager = function("eager operations", eager=True, file="", cache_hits=7)
     text = said(page(report([], [function(), eager])))
     assert "train_step churn.py:12 3 4 4 0 250 ms 500 ms 1.50 s 2.25 s" in text
     assert "eager operations 3 4 4 7 250 ms" in text

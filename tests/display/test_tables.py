@@ -66,7 +66,8 @@ def test_summary_is_first() -> None:
     first = printed(usual()).splitlines()[0]
     assert first == (
         "examples/churn.py --fast: 1 function, 3 traces, 4 lowerings, 4 compilations; "
-        "1.80 s of 10.0 s lost"
+        "1.80 s of 10.0 s lost; "
+        "top causes: churn.py:40 another value of state.opt.lr, 2 retraces, 1.20 s"
     )
 
 
@@ -91,7 +92,9 @@ def test_piped_lines_are_whole() -> None:
     """Where the output is no terminal, a long reason is one line."""
     given = report([event(explanation=explained(reason(PATH, fix="word " * 40)))])
     for width in (80, 40):
-        (line,) = [line for line in printed(given, width).splitlines() if PATH in line]
+        (line,) = [
+            line for line in printed(given, width).splitlines() if line.startswith(f"  {PATH}")
+        ]
         assert line.startswith(f"  {PATH}: static: 0.1 -> 0.2. word")
         assert line.count("word") == 40
 
@@ -134,12 +137,14 @@ def test_nothing_jitted() -> None:
 
 
 def test_exit_and_warnings_are_last() -> None:
-    """After all else come how the program ended, if badly, and the warnings, line by line."""
+    """Last come how the program ended, if badly, the warnings, and what could be saved."""
     given = usual() | {"exit": "interrupted", "warnings": ["traced [b]often[/b]\n  use arrays"]}
-    assert printed(given).splitlines()[-3:] == [
+    assert printed(given).splitlines()[-5:] == [
         "the program ended: interrupted",
         "warning: traced [b]often[/b]",
         "    use arrays",
+        "retraced or recompiled: 1.20 s; first calls: 1",
+        "top causes: churn.py:40 another value of state.opt.lr, 2 retraces, 1.20 s",
     ]
     assert "the program ended" not in printed(usual())
 

@@ -111,7 +111,7 @@ def _static(reason: "Reason") -> str:
     if by != "content":  # else these are the first parts that differ
         path, one, other = first_difference(one, other)
     if by == "content" and _is_function(one) and _is_function(other):
-        fix: str | None = _ANOTHER_FUNCTION  # a rebuilt one of the same content is equal
+        fix: str | None = ANOTHER_FUNCTION  # a rebuilt one of the same content is equal
     else:
         fix = _static_fix(one, other)
     if by == "identity" and fix is not None and fix.startswith("fresh "):
@@ -120,14 +120,14 @@ def _static(reason: "Reason") -> str:
     return f"{fix or 'each new value is traced and compiled'}{where}."
 
 
-_ANOTHER_FUNCTION: Final = "another function: each has a program of its own"
+ANOTHER_FUNCTION: Final = "another function: each has a program of its own"
 
 
 def _static_fix(one: Any, other: Any) -> str | None:
     if _is_function(one) and _is_function(other):
         if _same_definition(one, other) or "<locals>" in getattr(other, "__qualname__", ""):
-            return _fresh_function(other)
-        return _ANOTHER_FUNCTION
+            return fresh_function(other)
+        return ANOTHER_FUNCTION
     if all(is_a(each, float) and math.isnan(each) for each in (one, other)):
         return "NaN is not equal to itself: keep one NaN object, or use None"
     if type(one) is not type(other):
@@ -162,13 +162,13 @@ def _is_function(value: Any) -> bool:
 
 
 def _same_definition(one: Any, other: Any) -> bool:
-    return _code(one) is not None and _code(one) == _code(other)
+    return definition_of(one) is not None and definition_of(one) == definition_of(other)
 
 
-def _code(value: Any) -> Any:
+def definition_of(value: Any) -> Any:
     """Return what all functions of one definition have in common; None if nothing is known."""
     if is_a(value, functools.partial):
-        return _code(value.func)
+        return definition_of(value.func)
     with contextlib.suppress(ValueError):  # wrappers of each other
         value = inspect.unwrap(value)
     code = getattr(value, "__code__", None)
@@ -177,7 +177,7 @@ def _code(value: Any) -> Any:
     return code.co_filename, code.co_firstlineno, code.co_qualname, code.co_code
 
 
-def _fresh_function(other: Any) -> str:
+def fresh_function(other: Any) -> str:
     if is_a(other, types.MethodType | BoundMethod):
         return "a method of another object: keep one object, or give its class an `__eq__`"
     if is_a(other, functools.partial):

@@ -11,8 +11,10 @@ from leafwise._display.repeats import (
     busy,
     covered,
     first_calls,
+    folded,
     reasons_of,
     repeats,
+    top_causes,
 )
 from leafwise._display.shape import ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
@@ -51,6 +53,8 @@ def page(report: Report) -> str:
     """
     again = repeats(report)
     body = [_headline(report, again)]
+    if causes := top_causes(report, again):
+        body.append(f"<p>{safe(causes)}</p>")
     if is_empty(report):
         body.append(f"<p>{NOTHING}</p>")
     else:
@@ -199,9 +203,10 @@ def _again(report: Report, again: list[Repeat]) -> str:
     parts = [f'<p class="faint">First calls, not listed: {first:,}.</p>'] if first else []
     if not again:
         return "\n".join(["<p>Nothing was retraced or recompiled.</p>", *parts])
-    for number, repeat in enumerate(again[:MOST_REPEATS], 1):
+    large, small = folded(report, again)
+    for number, repeat in enumerate(large[:MOST_REPEATS], 1):
         parts.append(_repeat(number, repeat))
-    rest = again[MOST_REPEATS:]
+    rest = large[MOST_REPEATS:] + small
     calls = count(sum(len(repeat.events) for repeat in rest), "call")
     took = duration(covered(part for repeat in rest for part in repeat.intervals))
     why = f" with {calls}, {took} in all: those above took the longest."
@@ -212,7 +217,8 @@ def _again(report: Report, again: list[Repeat]) -> str:
 def _repeat(number: int, repeat: Repeat) -> str:
     times = len(repeat.events)
     often = "" if times == 1 else f", {times:,} times"
-    what = f"{safe(repeat.outcome)} of {code(repeat.name)}{often}, {duration(repeat.seconds)}"
+    what = f"{safe(repeat.outcome)} of {code(repeat.name)}{repeat.what}{often}"
+    what += f", {duration(repeat.seconds)}"
     text = repeat.site["text"].strip() if repeat.site else ""
     source = f"<pre>{code(text)}</pre>\n" if text else ""
     within = repeat.site["function"] if repeat.site else ""
@@ -221,7 +227,7 @@ def _repeat(number: int, repeat: Repeat) -> str:
     return (
         f"<details{open_}>\n<summary><h3>{code(place(repeat.site))}</h3> "
         f'<span class="what">{what}{inside}</span></summary>\n\n'
-        f"{source}{_reasons(repeat.reasons)}\n</details>"
+        f"{source}{_reasons(repeat.joined())}\n</details>"
     )
 
 

@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias, TypeVar
 
-from leafwise._display.shape import EventRecord, ExplanationRecord, Report, SiteRecord
-from leafwise._display.words import is_repeat
+from leafwise._display.shape import CauseRecord, EventRecord, ExplanationRecord, Report, SiteRecord
+from leafwise._display.words import count, cut, duration, is_inner_trace, is_repeat, place
 
+_T = TypeVar("_T")
 Interval: TypeAlias = tuple[float, float]
 
 
@@ -35,31 +36,103 @@ class RepeatReason:
         counts = Counter(reversed(self.fixes))  # of equal counts the first wins
         return counts.most_common(1)[0][0]
 
+    @property
+    def cause(self) -> str:
+        """The reason in a few words: ``a new lambda each call``."""
+        for start, words in _CAUSES.items():
+            if self.fix.startswith(start):
+                return words.format(self.fix.removeprefix(start).partition(":")[0].strip())
+        return _KINDS.get(self.kind, f"{self.kind} of {{}}").format(self.path)
+
+
+_CAUSES: Final = {
+    "fresh ": "a new {}",
+    "A boolean mask": "a boolean mask",
+    "Each number of elements": "a result of another size each call",
+}
+_KINDS: Final = {
+    "static": "another value of {}",
+    "shape": "another shape of {}",
+    "dtype": "another dtype of {}",
+    "structure": "another structure of {}",
+}
+
 
 @dataclasses.dataclass(slots=True)
 class Repeat:
     """Calls on one line for which JAX did the same again, for the same reasons.
 
     Attributes:
-        name: The function that was called.
         outcome: What JAX did again: ``retrace``, ``recompile``.
+        eager: Whether that was outside any jitted function.
         site: The line.
         reasons: Why JAX did it again.
+        names: The functions or operations that were called, each once.
         events: The events that have the explanation.
         intervals: When JAX was busy with them, with the lowerings and compilations after a trace.
     """
 
-    name: str
     outcome: str
+    eager: bool
     site: SiteRecord | None
     reasons: list[RepeatReason]
+    names: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
     events: list[EventRecord] = dataclasses.field(default_factory=list["EventRecord"])
     intervals: list[Interval] = dataclasses.field(default_factory=list["Interval"])
+
+    @property
+    def name(self) -> str:
+        """What was called."""
+        first = next(iter(self.names), "")
+        return first if len(self.names) < 2 else f"{first} and {len(self.names) - 1} more"  # noqa: PLR2004  # one
+
+    @property
+    def what(self) -> str:
+        """What JAX did again, as words behind the name."""
+        return ", outside jit" if self.eager else ""
 
     @property
     def seconds(self) -> float:
         """How long JAX was busy with these calls."""
         return covered(self.intervals)
+
+    def add(self, event: EventRecord, reasons: list[RepeatReason]) -> None:
+        """Add a call."""
+        self.names[event["name"]] = None
+        self.events.append(event)
+        self.intervals.append(interval(event))
+        known = {(each.path, each.kind, each.unsound): each for each in self.reasons}
+        for other in reasons:
+            reason = known.get((other.path, other.kind, other.unsound))
+            if reason is None:
+                self.reasons.append(other)
+            elif reason is not other:
+                reason.values.update(other.values)
+                reason.fixes.extend(other.fixes)
+
+    @property
+    def cause(self) -> str:
+        """Why, in a few words."""
+        causes = dict.fromkeys(reason.cause for reason in self.joined())
+        first = next(iter(causes), "no reason found")
+        return f"{first} and {len(causes) - 1} more" if len(causes) > 1 else first
+
+    def joined(self) -> list[RepeatReason]:
+        """Return the reasons, one for all leaves that differ alike."""
+        found: dict[tuple[str, bool, str], list[RepeatReason]] = {}
+        for each in self.reasons:
+            found.setdefault((each.kind, each.unsound, each.fix), []).append(each)
+        return [_join(several) for several in found.values()]
+
+
+def _join(several: list[RepeatReason]) -> RepeatReason:
+    first = several[0]
+    if len(several) == 1:
+        return first
+    more = len(several) - 2
+    path = f"{first.path}, {several[1].path}{f' and {more:,} more' if more else ''}"
+    values = {pair: None for each in several for pair in each.values}
+    return RepeatReason(path, first.kind, first.fixes, first.unsound, values)
 
 
 def reasons_of(explanation: ExplanationRecord) -> list[RepeatReason]:
@@ -71,7 +144,7 @@ def reasons_of(explanation: ExplanationRecord) -> list[RepeatReason]:
     every = [
         (reason, False)
         for reason in explanation["reasons"]
-        if not (costs_more and reason["outcome"] == "dispatch")
+        if not (costs_more and (reason["outcome"] == "dispatch" or is_inner_trace(reason)))
     ]
     every += [(reason, True) for reason in explanation["unsound"]]
     return [
@@ -91,33 +164,105 @@ def repeats(report: Report) -> list[Repeat]:
     found: dict[Any, Repeat] = {}
     # By thread and function: whose lowerings and compilations come next; None for a first call.
     current: dict[tuple[str, str], Repeat | None] = {}
+    defined: set[tuple[str, str]] = set()
     for event in sorted(report["events"], key=lambda event: event["start"]):
         of = event["thread"], event["name"]
         explanation = event["explanation"]
-        if explanation is not None and is_repeat(event):
-            reasons = reasons_of(explanation)
-            new = Repeat(event["name"], explanation["outcome"], event["site"], reasons)
-            repeat = found.setdefault(_key(event, explanation, reasons), new)
-            repeat.events.append(event)
-            repeat.intervals.append(interval(event))
-            if repeat is not new:
-                for reason, other in zip(repeat.reasons, reasons, strict=True):
-                    reason.values.update(other.values)
-                    reason.fixes.extend(other.fixes)
-            current[of] = repeat
+        if explanation is not None and (is_repeat(event) or _is_recreated(event, defined)):
+            again = is_repeat(event)
+            reasons = reasons_of(explanation) if again else [_recreated(event)]
+            key = _key(event, explanation, reasons)
+            new = Repeat(explanation["outcome"], event["eager"], event["site"], reasons)
+            repeat = current[of] = found.setdefault(key, new)
+            repeat.add(event, reasons)
         elif explanation is not None or event["kind"] == "trace":
             current[of] = None
         elif (owner := current.get(of)) is not None:
             owner.intervals.append(interval(event))
-    return sorted(found.values(), key=lambda repeat: -repeat.seconds)
+    # A function that is jitted for two objects is not recreated all the time.
+    chosen = [each for each in found.values() if len(each.events) >= _fewest(each)]
+    return sorted(chosen, key=lambda repeat: -repeat.seconds)
+
+
+_RECREATED: Final = "function"
+
+
+def _fewest(repeat: Repeat) -> int:
+    kinds = [each.kind for each in repeat.reasons]
+    return 2 if kinds == [_RECREATED] else 1
+
+
+def _is_recreated(event: EventRecord, defined: set[tuple[str, str]]) -> bool:
+    """Return whether this is the first call of a function whose like was called before."""
+    where = event.get("defined", "")
+    if event["eager"] or not where:
+        return False
+    known = (event["name"], where) in defined
+    defined.add((event["name"], where))
+    first = event["explanation"] is not None and event["explanation"]["nearest"] is None
+    return known and first
+
+
+def _recreated(event: EventRecord) -> RepeatReason:
+    kind = "lambda" if event["name"] == "<lambda>" else "function"
+    fix = f"fresh {kind} each call: define it, and call `jax.jit`, once, outside the loop."
+    return RepeatReason(event["name"], _RECREATED, [fix], unsound=False, values={})
+
+
+def folded(report: Report, again: list[Repeat]) -> tuple[list[Repeat], list[Repeat]]:
+    """Return the repeats to show, and those too short for it: under 1 % each, and few in all."""
+    return split_small(again, lambda repeat: repeat.seconds, busy(report))
+
+
+def split_small(
+    ranked: list[_T], seconds: Callable[[_T], float], total: float
+) -> tuple[list[_T], list[_T]]:
+    """Split off the end of a list, which begins with the most seconds: what takes under 1 %."""
+    kept, left = len(ranked), _FOLDED * total
+    while kept and seconds(ranked[kept - 1]) < min(SMALL * total, left):
+        kept -= 1
+        left -= seconds(ranked[kept])
+    return ranked[:kept], ranked[kept:]
+
+
+_FOLDED: Final = 0.1
+"""The share of JAX's time that is folded at most."""
+SMALL: Final = 0.01
+"""The share of JAX's time below which something has no row of its own."""
+_MOST_CAUSES: Final = 3
+
+
+def causes_of(report: Report) -> list[CauseRecord]:
+    """Return what could be saved: why JAX did something again, the longest first."""
+    return [
+        {
+            "place": place(each.site),
+            "cause": each.cause,
+            "outcome": each.outcome,
+            "times": len(each.events),
+            "seconds": each.seconds,
+            "fixes": list(dict.fromkeys(reason.fix for reason in each.joined())),
+        }
+        for each in repeats(report)
+    ]
+
+
+def top_causes(report: Report, again: list[Repeat]) -> str:
+    """Return the causes that took longest, each with its line, as a text."""
+    parts = [
+        f"{place(each.site)} {cut(each.cause, 120)}, "
+        f"{count(len(each.events), cut(each.outcome, 80))}, {duration(each.seconds)}"
+        for each in folded(report, again)[0][:_MOST_CAUSES]
+    ]
+    return f"top causes: {'; '.join(parts)}" if parts else ""
 
 
 def first_calls(report: Report) -> int:
-    """Return how many functions were called for the first time."""
+    """Return how many jitted functions were called for the first time."""
     return sum(
         1
         for event in report["events"]
-        if event["explanation"] is not None and event["explanation"]["nearest"] is None
+        if event["explanation"] is not None and not is_repeat(event) and not event["eager"]
     )
 
 
@@ -145,8 +290,10 @@ def covered(intervals: Iterable[Interval]) -> float:
 
 def _key(
     event: EventRecord, explanation: ExplanationRecord, reasons: Iterable[RepeatReason]
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...] | None:
     site = event["site"]
     line = (site["file"], site["line"], site["text"]) if site else None
     differs = tuple((each.path, each.kind, each.unsound) for each in reasons)
+    if event["eager"]:  # a line runs several operations
+        return line
     return event["name"], explanation["outcome"], line, differs

@@ -17,7 +17,8 @@ class Seconds(TypedDict):
 class FunctionRecord(TypedDict):
     """What JAX did for one function in all.
 
-    The operations that JAX runs outside any jitted function are one record, with ``eager``.
+    The operations that JAX runs outside any jitted function have ``eager``: a record for each
+    line that made JAX compile again, and one without a place for all others.
     """
 
     name: str
@@ -66,7 +67,8 @@ class ExplanationRecord(TypedDict):
 class EventRecord(TypedDict):
     """One trace, lowering or compilation; ``start`` counts from the start of the program.
 
-    An explanation is on a trace, or on a lowering that had none.
+    An explanation is on a trace, or on a lowering that had none. ``defined`` is the line
+    where the function is defined, if that is known: ``train.py:12``.
     """
 
     kind: EventKindText
@@ -77,14 +79,26 @@ class EventRecord(TypedDict):
     thread: str
     site: SiteRecord | None
     explanation: ExplanationRecord | None
+    defined: NotRequired[str]
+
+
+class CauseRecord(TypedDict):
+    """What JAX did again at one line, how often, for how long, and why in a few words."""
+
+    place: str
+    cause: str
+    outcome: str
+    times: int
+    seconds: float
+    fixes: list[str]
 
 
 class Report(TypedDict):
     """What JAX did while a program ran.
 
     ``seconds`` is how long the program took, ``exit`` how it ended: ``"0"``, an error or
-    ``"interrupted"``. The functions come with the most seconds first, the events in order
-    of time; ``captures`` is there if they were asked for.
+    ``"interrupted"``. The functions and the causes come with the most seconds first, the
+    events in order of time; ``captures`` is there if they were asked for.
     """
 
     leafwise: str
@@ -96,6 +110,7 @@ class Report(TypedDict):
     functions: list[FunctionRecord]
     events: list[EventRecord]
     warnings: list[str]
+    causes: NotRequired[list[CauseRecord]]
     captures: NotRequired[list["CapturesRecord"]]
 
 

@@ -7,6 +7,7 @@ from leafwise._display.shape import (
     EventRecord,
     ExplanationRecord,
     FunctionRecord,
+    ReasonRecord,
     Report,
     SiteRecord,
 )
@@ -79,8 +80,8 @@ def place(site: SiteRecord | None) -> str:
 
 
 def home(function: FunctionRecord) -> str:
-    """Return where a function is defined; nothing for operations of JAX itself."""
-    if function["eager"] or not function["file"]:
+    """Return where a function is defined; of operations of JAX itself, who calls."""
+    if not function["file"]:
         return ""
     return f"{clean(function['file'])}:{function['line']}"
 
@@ -92,9 +93,23 @@ def lost(function: FunctionRecord) -> float:
 
 
 def is_repeat(event: EventRecord) -> bool:
-    """Return whether JAX did something again, with an explanation."""
-    explanation = event["explanation"]
-    return explanation is not None and explanation["nearest"] is not None
+    """Return whether JAX did something again, with an explanation.
+
+    What was traced inside another function, and is called on its own now, is a first call.
+    """
+    why = event["explanation"]
+    if why is None or why["nearest"] is None:
+        return False
+    acted = [each for each in why["reasons"] if each["outcome"] not in _CHEAP]
+    return not acted or why["unsound"] != [] or not all(map(is_inner_trace, acted))
+
+
+_CHEAP: Final = ("reuse", "dispatch")
+
+
+def is_inner_trace(reason: ReasonRecord) -> bool:
+    """Return whether a reason is only that the earlier call was traced inside another function."""
+    return reason["kind"] == "kind" and reason["before"] == "tracer"
 
 
 def is_empty(report: Report) -> bool:

@@ -89,6 +89,7 @@ class RunningCall(NamedTuple):
         kwargs: Its keyword arguments.
         frame: The Python frame that called.
         runs: Whether it is a call, and not `lower`, `trace` or `eval_shape`.
+        statics: Which arguments are static, by position and by name; empty where it is no call.
     """
 
     fun: Callable[..., Any]
@@ -96,6 +97,7 @@ class RunningCall(NamedTuple):
     kwargs: Mapping[str, Any]
     frame: types.FrameType | None
     runs: bool
+    statics: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
 
 
 _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
@@ -121,7 +123,11 @@ def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]
             if fun is None:
                 fun = getattr(found.get("jit_func"), "_fun", None)
             if fun is not None and "args" in found and "kwargs" in found:
-                yield RunningCall(fun, found["args"], found["kwargs"], frame.f_back, runs)
+                info = found.get("jit_info")
+                names = ("static_argnums", "static_argnames")
+                numbers, named = (tuple(getattr(info, each, None) or ()) for each in names)
+                call = found["args"], found["kwargs"], frame.f_back, runs
+                yield RunningCall(fun, *call, (numbers, named))
         frame = frame.f_back
 
 

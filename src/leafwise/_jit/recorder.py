@@ -15,6 +15,7 @@ from leafwise._compare.reasons import Outcome
 from leafwise._jax.compat import RunningCall, running_calls
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jit.callee import function_behind
+from leafwise._jit.eager import EagerLog
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import Cleanup
@@ -34,7 +35,8 @@ class Event:
         site: The line of the user's code that called; None if there is none.
         eager: Whether it is an operation of JAX itself, called outside any jitted function.
         cached: Whether the persistent compilation cache answered a compile.
-        explanation: Why it happened, for the first event of a program under `leafwise.jit`.
+        explanation: Why it happened, for the first event of a program under `leafwise.jit`, or
+            of an operation outside any jitted function.
         fun: The jitted function as it was written; None where it could not be seen.
     """
 
@@ -61,6 +63,7 @@ Watcher = Callable[[Event], None]
 
 _CLEANUP: Final = Cleanup(LOCK)
 _watchers: tuple[Watcher, ...] = ()
+_eager: EagerLog = EagerLog()
 _program_logs: int = 0
 
 
@@ -82,9 +85,10 @@ _HERE: Final = _InProgress()
 
 def watch_events(watcher: Watcher) -> None:
     """Call `watcher` with every event, on the thread where it happens, from now on."""
-    global _watchers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    global _watchers, _eager  # noqa: PLW0603  # replaced, never changed: other threads read them
     with LOCK:
         _listen(wanted=True)
+        _eager = _eager if _watchers else EagerLog()
         _watchers = (*_watchers, watcher)
 
 
@@ -141,7 +145,16 @@ def _on_event(raw: RawEvent) -> None:
         _report_nested()
         program, first = _lowered_or_compiled(raw, call, log)
     explanation = program.explanation if program is not None and first else None
-    notify(_watchers, _event(raw, call, log, explanation))
+    event = _event(raw, call, log, explanation)
+    if event.eager and _watchers and not _inside_a_log():
+        why = _eager.explain(raw.kind, raw.name, call, inspect.currentframe())
+        event = dataclasses.replace(event, explanation=why)
+    notify(_watchers, event)
+
+
+def _inside_a_log() -> bool:
+    """Return whether this is a part of a program that has a log."""
+    return any(hasattr(each.fun, "program_log") for each in running_calls())
 
 
 def _traced(

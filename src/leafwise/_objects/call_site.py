@@ -40,11 +40,18 @@ def short_file(file: str) -> str:
 
 def site_of(frame: types.FrameType | None) -> Site | None:
     """Return the innermost line of the user's code, from a frame outwards."""
+    frame = user_frame(frame)
+    if frame is None:
+        return None
+    return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+
+def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
+    """Return the innermost frame of the user's code, from a frame outwards."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package not in _CALLERS_FOR_OTHERS:
-            code = frame.f_code
-            return Site(code.co_filename, frame.f_lineno, code.co_qualname)
+            return frame
         frame = frame.f_back
     return None
 

@@ -1,0 +1,103 @@
+"""What the user called of JAX, where JAX compiles outside any jitted function."""
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+_JAX: Final = ("jax", "jaxlib")
+_WRAPPERS: Final = {"reraise_with_filtered_traceback", "op", "meth", "method", "<lambda>"}
+
+
+class EagerCall(NamedTuple):
+    """A call of JAX in the user's code.
+
+    Attributes:
+        place: The instructions from the user's line to here: equal if the same ran again.
+        name: The function of JAX that was called: ``while_loop``.
+        functions: The user's functions among its arguments, by parameter.
+        parameters: The simple parameters of the primitive that is compiled.
+        is_masked: Whether an array is indexed with a boolean mask.
+        is_unsized: Whether the function takes a ``size=`` that it was not given.
+    """
+
+    place: tuple[Any, ...]
+    name: str
+    functions: Mapping[str, Callable[..., Any]]
+    parameters: Mapping[str, Any]
+    is_masked: bool
+    is_unsized: bool
+
+
+def eager_call(
+    frame: types.FrameType | None, user: types.FrameType | None, compiled: Any
+) -> EagerCall:
+    """Return what the user's frame called.
+
+    Args:
+        frame: A frame in JAX, or below it.
+        user: The frame of the user's code that called.
+        compiled: The function that JAX compiles; None if it cannot be seen.
+    """
+    frames: list[types.FrameType] = []
+    while frame is not None:
+        frames.append(frame)
+        if frame is user:
+            break
+        frame = frame.f_back
+    inside = [each for each in frames if _package(each) in _JAX]
+    named = [each for each in inside if each.f_code.co_name not in _WRAPPERS]
+    called = named[-1] if named else None
+    found = {} if called is None else called.f_locals
+    return EagerCall(
+        place=tuple((id(each.f_code), each.f_lasti) for each in (*inside, *frames[-1:])),
+        name="" if called is None else called.f_code.co_name,
+        functions={} if called is None else dict(_functions(called)),
+        parameters=_parameters(compiled),
+        is_masked=any(_is_mask(each.f_locals) for each in named[-3:]),
+        is_unsized="size" in found and found["size"] is None,
+    )
+
+
+def _package(frame: types.FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _functions(frame: types.FrameType) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the user's functions among the arguments of a frame of JAX."""
+    code, found = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args and **kwargs
+    for name in (*code.co_varnames[:count], *code.co_freevars):
+        value = found.get(name)
+        several = value if isinstance(value, tuple | list) else (value,)
+        for place, each in enumerate(several):
+            if callable(each) and not isinstance(each, type) and _is_users(each):
+                yield (name if each is value else f"{name}[{place}]"), each
+
+
+def _is_users(value: Any) -> bool:
+    while hasattr(value, "func"):
+        value = value.func
+    package = str(getattr(value, "__module__", None)).partition(".")[0]
+    return hasattr(value, "__name__") and package not in _JAX
+
+
+def _parameters(compiled: Any) -> dict[str, Any]:
+    """Return the parameters of a primitive that are simple values."""
+    code: Any = getattr(compiled, "__code__", None)
+    if not hasattr(compiled, "_apply_primitive") or "params" not in code.co_freevars:
+        return {}
+    cell = compiled.__closure__[code.co_freevars.index("params")]
+    return {name: each for name, each in cell.cell_contents.items() if _is_simple(each)}
+
+
+def _is_simple(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_simple, value))
+    return value is None or type(value) in (float, str) or hasattr(value, "__index__")
+
+
+def _is_mask(found: Mapping[str, Any]) -> bool:
+    index = found.get("item", found.get("idx"))
+    several = index if isinstance(index, tuple) else (index,)
+    return any(str(getattr(each, "dtype", "")) == "bool" for each in several)
