@@ -89,14 +89,16 @@ def check_statics() -> Generator[None, None, None]:
     A key sees a function or a plain object as one identity, and trusts an object with
     its own ``==``. Changed in place, all of them leave a compiled program that answers
     for the old content. In this block each flatten compares what can be reached through
-    the statics (attributes, closures, defaults, partial arguments, receivers) with what
-    was there when the key was made.
+    the statics (attributes, containers, closures, defaults, partial arguments, receivers,
+    functions behind `jax.jit` and the like, weak references) with what was there when the key
+    was made.
 
     Outside such blocks there is no cost. It covers all threads, and can be nested. The
     environment variable ``LEAFWISE_CHECK_STATICS=1`` turns it on for a whole process.
 
-    Not looked into: more than 2,000 parts of one static, the content of numpy arrays of
-    more than 64 KiB, and the globals that a function reads.
+    Not looked into: arrays and other buffers of more than 64 KiB, all beyond the first 2,000
+    values that the statics of an instance lead to, the globals that a function reads, weak
+    containers and proxies, and objects of Python's, NumPy's and JAX's own classes.
 
     Raises:
         StaticMutatedError: (inside, when flattening) a static changed; the message

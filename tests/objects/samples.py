@@ -3,6 +3,7 @@
 Whoever folds over the table is tried on all of them: a new kind is one entry here.
 """
 
+import array
 import collections
 import dataclasses
 import datetime as dt
@@ -170,6 +171,11 @@ class Misleading(functools.partial[Any]):
     args = property(lambda _: ())  # type: ignore[assignment]
 
 
+def record(dtype: Any, item: Any) -> Any:
+    """Return a scalar of NumPy with a field."""
+    return np.array([(item,)], [("a", dtype)])[0]
+
+
 def cell(value: Any) -> Any:
     return types.CellType(value)
 
@@ -236,7 +242,23 @@ SAMPLES = [
         lambda: WHEN.replace(tzinfo=None),
         lambda: WHEN.timetz(),
     ),
-    sample("bytearray", lambda: bytearray(b"a"), lambda: bytearray(b"b"), lambda: b"a"),
+    sample("buffer", lambda: bytearray(b"a"), lambda: bytearray(b"b"), lambda: b"a"),
+    sample(
+        "buffer",
+        lambda: array.array("b", [1]),
+        lambda: array.array("B", [1]),
+        lambda: array.array("b", [2]),
+        lambda: array.array("b"),
+    ),
+    sample(
+        "buffer",
+        lambda: memoryview(b"ab"),
+        lambda: memoryview(b"ab").cast("b"),
+        lambda: memoryview(b"ab").cast("B", (1, 2)),
+        lambda: memoryview(b"ac"),
+    ),
+    sample("void", lambda: record("f4", 1), lambda: record("f4", 2), lambda: record("i4", 1)),
+    sample("void", lambda: record(object, 1), lambda: record(object, True)),
     sample("range", lambda: range(1), lambda: range(2)),
     sample("slice", lambda: slice(0, 1), lambda: slice(0, True), lambda: slice(0, 1, 1)),
     sample("tuple", lambda: (1, "a"), lambda: (True, "a"), lambda: [1, "a"], lambda: (1, "a", 1)),

@@ -104,8 +104,10 @@ def _by_parts(self: Fingerprinter, value: Any) -> Fingerprinted:
     cls, kind = type(value), kind_of(value)
     if kind.name in _SIZED:
         self.check_size(len(value), MOST_ITEMS)
-    if is_a(value, str | bytes | bytearray):
+    if is_a(value, str | bytes):
         self.check_size(len(value), MOST_BYTES)
+    if kind.name == "buffer":
+        self.check_size(memoryview(value).nbytes, MOST_BYTES)
     self.enter()
     content, found = kind.read(value)
     items = [item for _, item in found]
@@ -362,6 +364,7 @@ _KINDS: Final[Kinds] = (
     (Tracer, _tracer),
     (jax.Array, _jax_array),
     (np.ndarray, _numpy_array),
+    (np.void, _by_parts),  # its items can be assigned
     (np.generic, _generic),
     (np.dtype, _by_parts),
     (Enum, _enum),

@@ -9,6 +9,7 @@ No code of the user's runs, but that of a mapping which is not one of Python's, 
 behind which a class keeps its fields.
 """
 
+import array
 import collections
 import dataclasses
 import datetime as dt
@@ -146,6 +147,24 @@ def _number(value: np.generic) -> Content:
 
 
 _X87_MANTISSA: Final = 63
+
+
+def _record(value: np.void) -> Content:
+    data = () if value.dtype.hasobject else (value.tobytes(),)
+    return repr(value.dtype), *data
+
+
+def _record_items(value: np.void) -> list[Any]:
+    return [value.item()] if value.dtype.hasobject else []
+
+
+def _record_steps(value: np.void) -> list[str]:
+    return [".item()"] if value.dtype.hasobject else []
+
+
+def _buffer(value: Any) -> Content:
+    with memoryview(value) as view:
+        return view.format, view.shape, view.tobytes()
 
 
 def _dtype_values(value: np.dtype[Any]) -> list[Any]:
@@ -453,10 +472,15 @@ def _make_object(value: Any, _parts: Sequence[Any]) -> Any:
 
 # --------------------------------------------------------------------------- the table
 
+_target: Final[Any] = weakref.ReferenceType.__call__
+
 _BASES: Final[Mapping[type, Kind]] = {
+    np.void: Kind("void", _record, _record_items, _record_steps),  # its items can be assigned
     np.generic: _plain(_number),  # before the builtins that some scalars derive from
     # By the builtins' own methods: a subclass may have others.
-    bytearray: Kind("bytearray", lambda value: (bytes(memoryview(value)),)),
+    bytearray: Kind("buffer", lambda value: (bytes(memoryview(value)),)),
+    array.array: Kind("buffer", _buffer),
+    memoryview: Kind("buffer", _buffer),
     int: _plain(lambda value: (int.__int__(value),)),
     str: _plain(lambda value: (str.__str__(value),)),
     bytes: _plain(lambda value: (bytes.__getitem__(value, slice(None)),)),
@@ -484,7 +508,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     ),
     np.ndarray: Kind("array", _array, _array_values, _array_steps),
     weakref.ReferenceType: Kind(
-        "reference", values=lambda value: [value()], steps=lambda _: ["()"]
+        "reference", values=lambda value: [_target(value)], steps=lambda _: ["()"]
     ),
 }
 """The classes whose subclasses are read as they are, with the attributes that they add."""

@@ -6,6 +6,7 @@ Code of installed packages is assumed to find the same at all times, and a funct
 package has under a name is compared by identity. What cannot be compared is refused by its path.
 """
 
+import array
 import collections
 import functools
 import operator
@@ -561,7 +562,7 @@ def _content_readers() -> dict[type, CanonicalOf]:
         ),
         **dict.fromkeys(
             (
-                *(list, collections.deque, bytearray, set),
+                *(list, collections.deque, bytearray, array.array, set),
                 *(dict, collections.OrderedDict, collections.defaultdict, collections.Counter),
             ),
             _read_mutable,

@@ -18,9 +18,13 @@ from leafwise._objects.attributes import (
     MACHINERY,
     WEAK,
     compares_by_identity,
+    functions_in,
+    is_callable,
+    is_of_package,
+    own_attributes,
     stored_attributes,
 )
-from leafwise._objects.classes import module_of
+from leafwise._objects.classes import module_of, qualname_of
 from leafwise._objects.parts import Kind, Part, kind_of
 from leafwise._objects.stand_ins import ById
 from leafwise._objects.text import Verbatim, shorten
@@ -33,7 +37,7 @@ MOST_BYTES: Final = 1 << 16
 """Arrays up to this size are compared by content."""
 
 _CLOSED: Final = MACHINERY | {"jax", "jaxlib", "numpy", "builtins", "leafwise", "weakref"}
-"""Objects of these packages' own classes are not entered."""
+"""Objects of these packages' own classes are not entered, but for functions that they wrap."""
 
 
 class Entry(NamedTuple):
@@ -65,25 +69,30 @@ class Snapshot:
 
     def add(self, value: Any, path: str) -> None:
         """Add what can be reached from `value`, which stands at `path`."""
-        pending = deque([(path, value)])
+        pending = deque([(path, value, False)])
+        borrowed: set[int] = set()
         while pending and len(self.entries) < _MOST_ENTRIES:
-            where, item = pending.popleft()
-            kind = kind_of(item)
-            if issubclass(type(item), Tracer):
+            where, item, is_weak = pending.popleft()
+            if issubclass(type(item), Tracer) and not is_weak:
                 self.tracers.append((where, item))
-            elif _is_plain(item, kind):
-                self.entries[where] = Entry(_token(item, kind), item)
-            elif id(item) in self._entered or not _is_open(item, kind):
-                self.entries[where] = Entry(ById(item), item)
+                continue
+            kind = kind_of(item)
+            parts: list[Part] = []
+            if _is_plain(item, kind):
+                entry = Entry(_token(item, kind), item)
+            elif id(item) in self._entered:
+                entry = Entry(ById(item), item)
             else:
                 self._entered[id(item)] = item
-                try:
-                    content, parts = kind.read(item)
-                    self.entries[where] = _entry(item, kind, content, parts)
-                except Exception:  # noqa: BLE001  # of its own code, which no key asks here
-                    self.entries[where] = Entry(ById(item), item)
-                    continue
-                pending.extend((where + step, part) for step, part in parts)
+                entry, parts = _look_at(item, kind)
+            if is_weak:
+                borrowed.add(id(item))
+                entry = _without_the_object(entry, item, kind)
+            self.entries[where] = entry
+            is_weak = is_weak or kind.name == "reference"
+            pending.extend((where + step, part, is_weak) for step, part in parts)
+        for each in borrowed & self._entered.keys():
+            del self._entered[each]
 
     def change_since(
         self, before: "Snapshot", passed: Container[str] = ()
@@ -109,7 +118,7 @@ def _is_plain(value: Any, kind: Kind) -> bool:
 
 
 def _token(value: Any, kind: Kind) -> object:
-    return type(value), kind.content(value)
+    return ById(type(value)), kind.content(value)
 
 
 def _identity(value: Any) -> object:
@@ -119,7 +128,7 @@ def _identity(value: Any) -> object:
 
 def _entry(value: Any, kind: Kind, content: tuple[Any, ...], parts: list[Part]) -> Entry:
     """Return what an object is, apart from its parts."""
-    token = type(value), content
+    token = ById(type(value)), content
     if kind.name in ("set", "frozenset"):
         members = Counter(_identity(part) for _, part in parts)
         return Entry((token, frozenset(members.items())), _text(value))
@@ -130,8 +139,8 @@ def _entry(value: Any, kind: Kind, content: tuple[Any, ...], parts: list[Part]) 
         return Entry(token, Verbatim(f"{content[0]} items"))
     if kind.name == "object" and not compares_by_identity(type(value)):
         # It may fill caches; an object without an == of its own may not grow at all.
-        return Entry(type(value), value)
-    return Entry(token, _text(value) if kind.name in ("array", "bytearray") else value)
+        return Entry(ById(type(value)), value)
+    return Entry(token, _text(value) if kind.name in ("array", "buffer", "void") else value)
 
 
 def _text(value: Any) -> Verbatim:
@@ -140,12 +149,42 @@ def _text(value: Any) -> Verbatim:
     return Verbatim(shorten(np.ndarray.view(value, np.ndarray) if is_array else value, 60))
 
 
-def _is_open(value: Any, kind: Kind) -> bool:
-    """Return whether to look into a value: if its parts, or its bytes, are the user's."""
+def _look_at(value: Any, kind: Kind) -> tuple[Entry, list[Part]]:
+    """Return what an object is, and the parts of it that are the user's."""
+    itself = Entry(ById(value), value)
+    try:
+        if _is_closed(value, kind):
+            return itself, _functions_in(value)
+        content, parts = kind.read(value)
+        entry = itself if kind.name == "reference" else _entry(value, kind, content, parts)
+    except Exception:  # noqa: BLE001  # of its own code, which no key asks here
+        return itself, []
+    return entry, parts
+
+
+def _is_closed(value: Any, kind: Kind) -> bool:
     cls = type(value)
     if issubclass(cls, np.ndarray | jax.Array):
-        return kind.name == "array" and value.nbytes <= MOST_BYTES
-    if kind.name in ("identity", "reference") or issubclass(cls, WEAK):
-        return False
-    closed = kind.name == "object" and module_of(cls).partition(".")[0] in _CLOSED
-    return not closed and (kind.name != "object" or bool(stored_attributes(value)))
+        return kind.name != "array" or value.nbytes > MOST_BYTES
+    if kind.name == "buffer":
+        return memoryview(value).nbytes > MOST_BYTES
+    if kind.name != "object":
+        return kind.name == "identity"
+    is_package = module_of(cls).partition(".")[0] in _CLOSED
+    return is_package or issubclass(cls, WEAK) or not stored_attributes(value)
+
+
+def _functions_in(value: Any) -> list[Part]:
+    """Return the functions that `jax.jit`, `jax.custom_vjp` and the like were given."""
+    if not is_callable(value) or is_of_package(value):
+        return []
+    names = {id(item): name for name, item in reversed(own_attributes(value).items())}
+    return [(f".{names.get(id(each), '__wrapped__')}", each) for each in functions_in(value)]
+
+
+def _without_the_object(entry: Entry, value: Any, kind: Kind) -> Entry:
+    """Return an entry that does not keep alive what only a weak reference leads to."""
+    shown = entry.shown
+    if not (_is_plain(value, kind) or type(shown) is Verbatim):
+        shown = Verbatim(f"<{qualname_of(type(value))}>")
+    return Entry(hash(entry.token), shown)
