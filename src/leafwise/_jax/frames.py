@@ -1,7 +1,8 @@
 """The frames of JAX in the traceback of an error.
 
-JAX removes them before anybody can read them. `keep_frames` keeps them, and `hide_frames` removes
-them afterwards as JAX would have done it.
+JAX removes them before anybody can read them, and with them those of the files that `exclude_file`
+was given. `keep_frames` keeps them, and `hide_frames` removes them afterwards as JAX would have
+done it.
 """
 
 import threading
@@ -71,6 +72,14 @@ def hide_frames(error: BaseException) -> None:
     else:
         last.tb_next = shown
     error.add_note("-" * 20 + "\n" + internal[1]._simplified_tb_msg)  # noqa: SLF001  # JAX's own
+
+
+def exclude_file(file: str) -> None:
+    """Let JAX remove the frames of a file wherever it removes its own."""
+    internal = _tracebacks()
+    exclude = None if internal is None else getattr(internal[1], "register_exclusion", None)
+    if exclude is not None:
+        exclude(file)
 
 
 def _tracebacks() -> tuple[Any, Any] | None:

@@ -25,6 +25,7 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature, StaticArguments
 from leafwise._jax.compat import dispatch_entries, running_calls
+from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.programs import Program, ProgramLog
@@ -38,6 +39,8 @@ from leafwise._objects.text import got
 if TYPE_CHECKING:
     from leafwise._captures.captures import Captures
 
+
+exclude_file(__file__)  # an error in a function shows the frames that it has under `jax.jit`
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -420,7 +423,9 @@ def jit(
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
     _check_hash(fun)
-    return jit_with_log(fun, options, action)
+    jitted = jit_with_log(fun, options, action)
+    jitted._leafwise_log.warns = True  # noqa: SLF001  # as its author wrote `leafwise.jit`
+    return jitted
 
 
 def jit_with_log(

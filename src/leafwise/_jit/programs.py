@@ -97,6 +97,7 @@ class ProgramLog:
         name: Its name.
         programs: What was made for it, in order.
         guards: The checks of its captures, one for each jitted function that lives.
+        warns: Whether one cause that keeps coming back is warned of.
     """
 
     def __init__(self, callee: Callee) -> None:
@@ -104,6 +105,7 @@ class ProgramLog:
         self.name = callee.name
         self.programs: list[Program] = []
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.warns = False
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[str] = Counter()
         self._lock = new_lock()
@@ -212,7 +214,7 @@ class ProgramLog:
                 self._classes.update((id(cls), cls) for cls in program.classes)
         if program.signature is not None:
             found, site = program.explanation, program.site
-            storm.count(self._causes, self.name, program.signature, found, site)
+            storm.count(self._causes, self.name, program.signature, found, site, warns=self.warns)
 
     def traced(self) -> list[Program]:
         """Return the traces that JAX may take up again."""

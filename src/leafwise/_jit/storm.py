@@ -20,11 +20,11 @@ from leafwise.errors import RetraceStormWarning
 
 _USUAL: Final = 8
 _LOCK: Final = new_lock()
-_BY_CLASS: Final[ClassMap[Counter[str]]] = ClassMap()
-"""How often each field of a class has caused a trace, of whatever function."""
+_BY_CLASS: Final[dict[bool, ClassMap[Counter[str]]]] = {True: ClassMap(), False: ClassMap()}
+"""How often each field of a class has caused a trace, of whatever function that warns, or not."""
 
 WARNINGS: Final[list[str]] = []
-"""The texts of the warnings so far: at most one for each field and argument."""
+"""The texts so far: at most one for each field and argument."""
 
 
 def _from_environment() -> int | None:
@@ -124,7 +124,13 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
 
 
 def count(
-    counts: Counter[str], function: str, signature: Signature, found: Explanation, site: Site | None
+    counts: Counter[str],
+    function: str,
+    signature: Signature,
+    found: Explanation,
+    site: Site | None,
+    *,
+    warns: bool,
 ) -> None:
     """Count the causes of one trace, and warn of those that keep coming back.
 
@@ -134,6 +140,8 @@ def count(
         signature: The call that was traced.
         found: Why.
         site: The line that called.
+        warns: Whether there is a warning, or only its text in `WARNINGS`: under `leafwise explain`
+            a function that its author gave to `jax.jit` does not warn.
     """
     blocks = _blocks
     threshold = blocks[-1].traces if blocks else _PROCESS
@@ -146,7 +154,8 @@ def count(
         holder, _, name = reason.path.rpartition(".")
         cls = classes.get(holder)
         if cls is not None and name.isidentifier():
-            owner, counted = f"{cls.__qualname__}.{name}", _BY_CLASS.setdefault(cls, Counter)
+            owner = f"{cls.__qualname__}.{name}"
+            counted = _BY_CLASS[warns].setdefault(cls, Counter)
         else:
             owner, counted = f"{reason.path} of {function}", counts
         places[owner] = counted, owner, reason
@@ -160,7 +169,8 @@ def count(
             file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
             text = _message(owner, function, reason, counted[owner])
             WARNINGS.append(text)
-            warnings.warn_explicit(text, RetraceStormWarning, file, line)
+            if warns:
+                warnings.warn_explicit(text, RetraceStormWarning, file, line)
 
 
 def _message(owner: str, function: str, reason: Reason, times: int) -> str:

@@ -1,27 +1,27 @@
-"""Running a script, unchanged, with `jax.jit` under watch, and reporting what JAX did."""
+"""Running a script, as `python` would, in a process of its own; the report comes afterwards.
+
+This process keeps what the script's processes recorded, waits, and writes the report. It loads no
+JAX, and the script has no part in any of that: however it ends, its records are there.
+"""
 
 import contextlib
-import functools
-import importlib.util
-import platform
-import runpy
+import itertools
+import json
+import os
+import resource
+import select
+import signal
 import sys
+import tempfile
+import threading
 import time
-import traceback
-import types
-import zipfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import jax
+from typing import Any, Final, NamedTuple
 
 from leafwise._display import shape
-from leafwise._jit import storm
-from leafwise._jit.blocks import CaptureChecks, StaleAction, enter_block, leave_block
-from leafwise._jit.jit import jit_with_log
-from leafwise._jit.watch import watch
-from leafwise.cli import explain_records as records
+from leafwise.cli import explain_report, startup
 
 
 class Script(NamedTuple):
@@ -37,172 +37,174 @@ class Script(NamedTuple):
     arguments: Sequence[str]
     is_module: bool
 
+    @property
+    def command(self) -> list[str]:
+        """The command line behind ``python``."""
+        return [*(["-m"] if self.is_module else []), self.name, *self.arguments]
+
     def __str__(self) -> str:
         """Return the command line."""
-        return " ".join([*(["-m"] if self.is_module else []), self.name, *self.arguments])
-
-
-class Ended(NamedTuple):
-    """How a script ended.
-
-    Attributes:
-        code: Its exit code.
-        reason: The code, or the error, as text.
-    """
-
-    code: int
-    reason: str
+        return " ".join(self.command)
 
 
 def problem(target: Script) -> str | None:
     """Return why a target cannot be run, if that is known beforehand."""
-    if not target.is_module:
-        file = Path(target.name)
-        if file.is_dir() and not (file / "__main__.py").exists():
-            return f"there is no __main__.py in {target.name}"
-        return None if file.exists() else f"there is no file {target.name}"
-    try:
-        with _path_of(target):
-            found = importlib.util.find_spec(target.name)
-    except (ImportError, ValueError) as error:
-        return f"cannot find the module {target.name}: {error}"
-    return None if found is not None else f"there is no module {target.name}"
+    if target.is_module:
+        package = target.name.partition(".")[0]  # what is below it is found once that has run
+        found = PathFinder.find_spec(package, [str(Path.cwd()), *sys.path])
+        return None if found is not None else f"there is no module {target.name}"
+    file = Path(target.name)
+    if file.is_dir() and not (file / "__main__.py").exists():
+        return f"there is no __main__.py in {target.name}"
+    return None if file.exists() else f"there is no file {target.name}"
 
 
-def run(target: Script, version: str, *, captures: bool = False) -> tuple[shape.Report, Ended]:
-    """Run a script, with every `jax.jit` under watch.
+def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape.Report, int]:
+    """Run a script, and record every `jax.jit`.
 
     Args:
         target: What to run.
         version: The version of leafwise, for the report.
-        captures: Whether to check what its jitted functions capture, and to list it.
+        options: What the processes of the script find in ``options.json``.
 
     Returns:
-        The report, and how the script ended; it never raises what the script raised.
+        The report, and how the script ended: its exit code, or the number of the signal that
+        ended it, negative.
     """
-    already = len(storm.WARNINGS)
-    start = time.time()
-    block = CaptureChecks(StaleAction.IGNORE, warns_of_hidden=False) if captures else None
-    with watch() as log, _jit_replaced(block):
-        ended = _run(target)
-    seconds = time.time() - start
-    report: shape.Report = {
-        "leafwise": version,
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "program": str(target),
-        "seconds": seconds,
-        "exit": ended.reason,
-        "functions": records.functions(log.events),
-        "events": [records.event_record(event, start) for event in log.events],
-        "warnings": [*storm.WARNINGS[already:], *records.recreated(log.events)],
-    }
-    if block is not None:
-        report["captures"] = records.captures_records(log.events, block)
-    return report, ended
+    with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
+        package = Path(startup.__file__).parent.parent
+        text = startup.SITE.format(file=startup.__file__, folder=folder, package=str(package))
+        Path(folder, "sitecustomize.py").write_text(text, encoding="utf-8")
+        Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
+        # How this interpreter is kept to itself is not meant for the script.
+        given = [each for each in startup.options_of(sys.orig_argv) if each[0][1] not in "IEsSPi"]
+        command = [sys.executable, *itertools.chain(*given), *target.command]
+        began = time.time()
+        pid, code = _run(command, startup.watched(os.environ, folder))
+        seconds = time.time() - began
+        processes = explain_report.read(Path(folder))
+    report = explain_report.make_report(processes, pid, version, str(target), began)
+    errors = [
+        each for process in processes if process.pid == pid for each in process.every("error")
+    ]
+    report["seconds"] = seconds
+    report["exit"] = _reason(code, errors)
+    if all(process.pid != pid for process in processes):
+        text = "not watched: the script's own process, whose Python did not read PYTHONPATH"
+        report["warnings"].append(text)
+    return report, code
+
+
+def _reason(code: int, errors: Sequence[str]) -> str:
+    if code < 0:
+        return "interrupted" if -code == signal.SIGINT else signal.Signals(-code).name
+    return errors[-1] if code == 1 and errors else str(code)
+
+
+# ------------------------------------------------------------------------ the process
+
+_SIGNALS: Final = {
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+"""The signals that somebody may send to this process, and means the script."""
+
+
+def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, int]:
+    """Run a command, and pass on signals; return its process number and how it ended."""
+    ignored = {each for each in _SIGNALS if signal.getsignal(each) == signal.SIG_IGN}
+    waiting = {*(_SIGNALS - ignored), signal.SIGCHLD}
+    before = signal.signal(signal.SIGCHLD, _wake)  # else some systems drop it
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
+    try:
+        with _group_signals(waiting) as came_to_group:
+            pid = os.posix_spawn(
+                command[0],
+                command,
+                environment,
+                setsigmask=mask,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
+            )
+            while True:
+                ended, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+                if ended and os.WIFSTOPPED(status):  # so that a shell has the terminal
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                    os.kill(pid, signal.SIGCONT)
+                elif ended:
+                    return pid, os.waitstatus_to_exitcode(status)
+                else:
+                    number = signal.sigwait(waiting)
+                    if number != signal.SIGCHLD and not came_to_group(number):
+                        os.kill(pid, number)
+    finally:
+        while pending := signal.sigpending() & waiting:
+            signal.sigwait(pending)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGCHLD, before)
+
+
+def _wake(*_: object) -> None:
+    """Handle a signal, so that it is neither ignored nor the end of this process."""
 
 
 @contextlib.contextmanager
-def _jit_replaced(block: CaptureChecks | None) -> Generator[None, None, None]:
-    """Let `jax.jit` be `leafwise.jit`, until the block ends, and check captures if wanted."""
-    stale = None if block is None else StaleAction.IGNORE
-    original: Callable[..., Any] = jax.jit
+def _group_signals(waiting: set[signal.Signals]) -> Generator[Callable[[int], bool], None, None]:
+    """Yield what tells whether a signal came to the whole process group: Ctrl-C does.
 
-    @functools.wraps(original)
-    def watched(*args: Any, **options: Any) -> Any:
-        match args:
-            case ():
-                return functools.partial(watched, **options)
-            case (fun,) if callable(fun):
-                return jit_with_log(fun, options, stale)
-            case _:
-                return original(*args, **options)
-
-    namespace: Any = jax
-    namespace.jit = watched
-    if block is not None:
-        enter_block(block)
-    try:
-        yield
-    finally:
-        namespace.jit = original
-        if block is not None:
-            leave_block(block)
-
-
-@contextlib.contextmanager
-def _path_of(target: Script) -> Generator[None, None, None]:
-    """Let imports look where they do for a script, until the block ends."""
-    old = sys.path[:]
-    folder = Path.cwd() if target.is_module else Path(target.name).parent.resolve()
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path[:] = old
-
-
-def _run(target: Script) -> Ended:
-    """Run the script as Python would."""
-    old = sys.argv
-    sys.argv = [target.name, *target.arguments]
-    try:
-        with _path_of(target):
-            if target.is_module:
-                runpy.run_module(target.name, run_name="__main__", alter_sys=True)
-            else:
-                _run_file(Path(target.name).absolute())
-    except SystemExit as error:
-        return _exit(error)
-    except KeyboardInterrupt:
-        return Ended(130, "interrupted")
-    except BaseException as error:  # noqa: BLE001  # there is a report whatever it raised
-        _print_error(error)
-        return Ended(1, f"{type(error).__name__}: {error}")
-    finally:
-        sys.argv = old
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-    return Ended(0, "0")
-
-
-def _run_file(file: Path) -> None:
-    """Run a script.
-
-    Not by `runpy` where it is a plain file: that would set ``sys.argv[0]`` itself, or leave the
-    path in ``__file__`` relative.
+    The script has it then, and must not get it twice. A process in the same group that does
+    nothing else says which signals it gets; it ends with this one.
     """
-    if file.is_dir() or zipfile.is_zipfile(file):
-        runpy.run_path(str(file), run_name="__main__")
+    if "jax" in sys.modules or threading.active_count() > 1:  # this process is not to be forked
+        yield lambda _: False
         return
-    main, old = types.ModuleType("__main__"), sys.modules["__main__"]
-    main.__file__ = str(file)
-    code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
-    sys.modules["__main__"] = main
+    reading, writing = os.pipe()
+    waited_for, kept = os.pipe()
+    watcher = os.fork()
+    if not watcher:
+        try:
+            os.close(kept)
+            os.set_blocking(writing, False)
+            signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+            for each in _SIGNALS:
+                signal.signal(each, _wake)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, waiting)
+            os.read(waited_for, 1)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.close(waited_for)
+    seen: set[int] = set()
+
+    def came(number: int) -> bool:
+        while number not in seen and select.select([reading], [], [], _SECONDS)[0]:
+            seen.update(os.read(reading, 64))
+        is_known = number in seen
+        seen.discard(number)
+        return is_known
+
     try:
-        exec(code, main.__dict__)  # noqa: S102  # it is what the command is for
+        yield came
     finally:
-        sys.modules["__main__"] = old
+        os.close(kept)
+        os.waitpid(watcher, 0)
+        os.close(reading)
 
 
-def _exit(error: SystemExit) -> Ended:
-    """Return what Python makes of a `SystemExit`, printing its text as Python does."""
-    code = error.code
-    if code is None:
-        return Ended(0, "0")
-    if isinstance(code, int):
-        return Ended(code, str(code))
-    sys.stderr.write(f"{code}\n")
-    return Ended(1, str(code))
+_SECONDS: Final = 0.2
+"""How long it is waited for a signal to reach another process."""
 
 
-def _print_error(error: BaseException) -> None:
-    """Print an error as Python does, without the frames that run the script."""
-    frames = error.__traceback__
-    while frames is not None and _is_ours(frames.tb_frame.f_globals.get("__name__", "")):
-        frames = frames.tb_next
-    traceback.print_exception(error.with_traceback(frames))
-
-
-def _is_ours(module: str) -> bool:
-    return module in ("runpy", __name__) or module.startswith("importlib")
+def end_as(code: int) -> int:
+    """End this process by the signal that ended the script; return an exit code otherwise."""
+    if code >= 0:
+        return code
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset
+        signal.signal(-code, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
+    os.kill(os.getpid(), -code)
+    return 128 - code

@@ -129,21 +129,21 @@ def explain(options: argparse.Namespace) -> int:
     files = [name for name in (options.json, options.html, options.perfetto) if name]
     if problem := explain_script.problem(script) or _unwritable(files):
         return _refuse("explain", problem)
-    here = Path.cwd()  # the script may change it
-    report, ended = explain_script.run(script, leafwise.__version__, captures=options.captures)
+    wanted = {"captures": options.captures}
+    report, code = explain_script.run(script, leafwise.__version__, wanted)
     if options.json:
-        _write(here / options.json, json.dumps(report, indent=1))
+        _write(Path(options.json), json.dumps(report, indent=1))
     if options.html:
-        _write(here / options.html, page.page(report))
+        _write(Path(options.html), page.page(report))
     if options.perfetto:
-        _write(here / options.perfetto, json.dumps(perfetto.trace_events(report)))
+        _write(Path(options.perfetto), json.dumps(perfetto.trace_events(report)))
     try:
         with _any_character(sys.stdout):
             tables.print_report(report, Console())
             sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # rich turns the one into the other
         _discard_output()
-    return ended.code
+    return explain_script.end_as(code)
 
 
 def _refuse(command: str, problem: str) -> int:

@@ -1,0 +1,191 @@
+"""Recording what JAX does, and why, in a process of a script: one record for each event.
+
+A record is made while the event is there, and holds text and numbers only: nothing of the script
+lives longer, and whoever gets the records needs nothing of what they tell of.
+"""
+
+import atexit
+import contextlib
+import functools
+import inspect
+import itertools
+import json
+import os
+import platform
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+
+from leafwise._captures.captures import captures
+from leafwise._jax.events import EventKind, ignore_events
+from leafwise._jit import storm
+from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
+from leafwise._jit.inner_traces import code_id
+from leafwise._jit.jit import jit_with_log
+from leafwise._jit.recorder import Event, unwatch_events, watch_events
+
+Write: TypeAlias = Callable[..., None]
+"""What takes a record, as keyword arguments."""
+
+
+def start(folder: str, write_in: Callable[..., None]) -> None:
+    """Record all that JAX does in this process, in a file of a folder.
+
+    Args:
+        folder: Where the options of the command are, and where the records go.
+        write_in: Writes a record in a folder.
+    """
+    options = json.loads(Path(folder, "options.json").read_text(encoding="utf-8"))
+    write = functools.partial(write_in, folder)
+    write(jax=jax.__version__, python=platform.python_version())
+    atexit.register(_note_error, write, os.getpid())
+    Recorder(write, checks_captures=options["captures"]).start()
+
+
+def _note_error(write: Write, process: int) -> None:
+    """Note which error has ended the process: Python has printed it, and keeps it."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if error is not None and os.getpid() == process:
+        with contextlib.suppress(Exception):  # its text is the user's own code
+            write(error=f"{type(error).__name__}: {error}")
+
+
+class Recorder:
+    """Records events, and for the functions of `jax.jit` why they happened.
+
+    Args:
+        write: Takes each record, on the thread where it happened.
+        checks_captures: Whether to record what functions capture, and stale calls.
+    """
+
+    def __init__(self, write: Write, *, checks_captures: bool = False) -> None:
+        self._write = write
+        self._block = _Checks(write) if checks_captures else None
+        self._original: Callable[..., Any] = jax.jit
+        self._numbers: dict[int, tuple[Callable[[], Any], int]] = {}
+        self._count = itertools.count()
+        self._warned = len(storm.WARNINGS)
+
+    def start(self) -> None:
+        """Begin: from now on `jax.jit` makes functions that explain themselves."""
+        namespace: Any = jax
+        namespace.jit = self._watched_jit()
+        if self._block is not None:
+            enter_block(self._block)
+        watch_events(self._record)
+
+    def stop(self) -> None:
+        """End, and put `jax.jit` back."""
+        unwatch_events(self._record)
+        if self._block is not None:
+            leave_block(self._block)
+        namespace: Any = jax
+        namespace.jit = self._original
+
+    def _watched_jit(self) -> Callable[..., Any]:
+        stale = None if self._block is None else StaleAction.IGNORE
+        original = self._original
+
+        @functools.wraps(original)
+        def watched(*args: Any, **options: Any) -> Any:
+            match args:
+                case ():
+                    return functools.partial(watched, **options)
+                case (fun,) if callable(fun):
+                    return jit_with_log(fun, options, stale)
+                case _:
+                    return original(*args, **options)
+
+        return watched
+
+    def _record(self, event: Event) -> None:
+        """Record an event; what goes wrong here does not reach the script."""
+        try:
+            with ignore_events():
+                self._write(event=self._event(event))
+                self._write_captures(event)
+            texts = storm.WARNINGS[self._warned :]
+            self._warned += len(texts)
+            for text in texts:
+                self._write(warning=text)
+        except Exception as error:  # noqa: BLE001  # the user's own code, or a fault of ours
+            self._write(fault=f"{event.name}: {type(error).__name__}: {error}")
+
+    def _event(self, event: Event) -> dict[str, Any]:
+        site, why = event.site, event.explanation
+        file, line = ("", 0) if event.eager else _definition(event.fun)
+        return {
+            "kind": "cache hit" if event.cached else event.kind.value,
+            "name": event.name,
+            "eager": event.eager,
+            "start": event.time - event.seconds,
+            "seconds": event.seconds,
+            "thread": event.thread,
+            "site": None if site is None else {**site._asdict(), "text": site.text},
+            "explanation": None if why is None else why.as_dict(),
+            "fun": None if event.fun is None else self._number(event.fun),
+            "file": file,
+            "line": line,
+        }
+
+    def _number(self, fun: Any) -> int:
+        """Return the number of a function: another one than that of any other function."""
+        found = self._numbers.get(id(fun))
+        if found is None or found[0]() is not fun:
+            try:
+                alive: Callable[[], Any] = weakref.ref(fun)
+            except TypeError:
+                alive = functools.partial(_same, fun)
+            found = self._numbers[id(fun)] = alive, next(self._count)
+        return found[1]
+
+    def _write_captures(self, event: Event) -> None:
+        if self._block is None or event.fun is None or event.eager:
+            return
+        if event.kind is EventKind.TRACE:
+            found = captures(event.fun).as_dict()
+            owner = code_id(event.fun)
+            self._write(captures={**found, "function": event.name}, owner=owner)
+
+
+class _Checks(CaptureChecks):
+    """Records what is found stale."""
+
+    def __init__(self, write: Write) -> None:
+        super().__init__(StaleAction.IGNORE, warns_of_hidden=False)
+        self._write = write
+
+    def note(self, owner: int, found: list[StaleCapture]) -> None:
+        for each in found:
+            site = each.call
+            record = {
+                "name": each.name,
+                "reader": each.reader,
+                "line": each.line,
+                "before": each.before,
+                "after": each.after,
+                "call": f"{site.file}:{site.line}" if site is not None else "",
+            }
+            self._write(stale=record, owner=owner)
+
+
+def _same(fun: Any) -> Any:
+    return fun
+
+
+def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
+    """Return the file and line where a function is defined, as far as there is one."""
+    inner: Any = fun
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    code = getattr(inspect.unwrap(inner), "__code__", None) if inner is not None else None
+    if code is None:  # a callable object, such as a module, which may be a new one each call
+        code = getattr(inspect.unwrap(type(inner).__call__), "__code__", None)
+    # Of a function under `filter_jit` JAX sees what equinox makes of it.
+    if code is None or inner.__module__ == "equinox._jit":
+        return "", 0
+    return code.co_filename, code.co_firstlineno

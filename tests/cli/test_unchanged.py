@@ -1,0 +1,339 @@
+"""A script finds under `leafwise explain` what it finds under `python`, and ends as there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow  # processes of their own
+
+# Nothing is imported at first, so that `sys.modules` is what a script begins with.
+LOOKS = """
+import sys
+seen = {"modules": sorted(sys.modules), "path": sys.path[:], "argv": sys.argv[:]}
+import __main__, atexit, faulthandler, gc, io, json, os, signal, threading, warnings
+names = [n for n in dir(signal) if n.startswith("SIG") and n[3] != "_"]
+seen |= {
+    "orig_argv": sys.orig_argv[1:], "flags": repr(sys.flags), "options": sys.warnoptions,
+    "xoptions": sys._xoptions, "cache": sorted(sys.path_importer_cache),
+    "main": sorted(vars(__main__)), "name": __name__, "file": __file__, "spec": repr(__spec__),
+    "loader": type(__loader__).__name__, "is_main": sys.modules["__main__"] is __main__,
+    "environ": list(os.environ.items()), "cwd": os.getcwd(), "umask": os.umask(0o22),
+    "handlers": {n: str(signal.getsignal(getattr(signal, n))) for n in names
+                 if getattr(signal, n) not in (signal.SIGKILL, signal.SIGSTOP)},
+    "mask": [int(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
+    "filters": repr(warnings.filters), "shown": repr(warnings.showwarning.__module__),
+    "streams": [type(s).__name__ + s.encoding + s.errors + str(s.line_buffering)
+                for s in (sys.stdin, sys.stdout, sys.stderr)],
+    "hooks": [repr(h is d) for h, d in ((sys.excepthook, sys.__excepthook__),
+              (sys.displayhook, sys.__displayhook__),
+              (threading.excepthook, threading.__excepthook__))],
+    "trace": repr((sys.gettrace(), sys.getprofile(), threading.gettrace(), gc.callbacks)),
+    "recursion": sys.getrecursionlimit(), "depth": len(__import__("inspect").stack()),
+    "faults": faulthandler.is_enabled(), "threads": [t.name for t in threading.enumerate()],
+    "atexit": atexit._ncallbacks(), "files": sorted(os.listdir("/proc/self/fd")),
+    "group": os.getpgrp() == os.getpgid(os.getppid()), "session": os.getsid(0),
+    "line": sys.stdin.readline(),
+}
+del atexit, signal
+os.environ["JAX_ENABLE_X64"] = "1"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=3"
+warnings.simplefilter("error")
+import jax, functools
+import jax.numpy as jnp
+from jax._src import xla_bridge
+seen["started"] = xla_bridge.backends_are_initialized()
+seen["loader of jax"] = [type(jax.__loader__).__name__, type(jax.__spec__.loader).__name__]
+seen |= {"x64": str(jnp.ones(2).dtype), "devices": jax.device_count()}
+@functools.partial(jax.jit, static_argnums=0)
+def apply(fun, x): return fun(x)
+for n in range(12):
+    apply(lambda y: y * 2, 1.0)
+registries = [k for k, m in sys.modules.items() if "leafwise" in k or m is __main__]
+seen |= {
+    "after": repr(warnings.filters), "environ after": sorted(os.environ.items()),
+    "files after": sorted(os.listdir("/proc/self/fd")),
+    "threads after": [t.name for t in threading.enumerate()],
+    "registries": [k for k in registries if hasattr(sys.modules[k], "__warningregistry__")],
+}
+print(json.dumps(seen))
+sys.stderr.write("on stderr\\n")
+"""
+
+Done = subprocess.CompletedProcess[str]
+
+
+class Runner:
+    """Runs scripts in a folder of their own, by `python` and by `leafwise explain`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, script: str, name: str = "script.py") -> str:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(script), encoding="utf-8")
+        return name
+
+    def popen(self, *arguments: str, options: tuple[str, ...] = (), **more: Any) -> Any:
+        return subprocess.Popen(
+            [sys.executable, *options, *arguments],
+            cwd=self.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **more,
+        )
+
+    def run(self, *arguments: str, **more: Any) -> Done:
+        with self.popen(*arguments, **more) as process:
+            out, err = process.communicate("a line\n", timeout=300)
+        return Done(arguments, process.returncode, out, err)
+
+    def both(self, *arguments: str, **more: Any) -> tuple[Done, Done]:
+        plain = self.run(*arguments, **more)
+        return plain, self.explain(*arguments, **more)
+
+    def explain(self, *arguments: str, **more: Any) -> Done:
+        return self.run("-m", "leafwise", "explain", *arguments, **more)
+
+    def report(self, *arguments: str, **more: Any) -> tuple[Done, dict[str, Any]]:
+        done = self.explain("--json", "report.json", *arguments, **more)
+        return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Runner:
+    """A folder to run scripts in."""
+    return Runner(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        ((), {}),
+        pytest.param(
+            (
+                "-B",
+                "-Xutf8",
+                "-W",
+                "error::ResourceWarning",
+                "-u",
+                "-X",
+                "faulthandler",
+                "-b",
+                "-O",
+            ),
+            # Empty, unless it leads to leafwise.
+            {
+                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+                "PYTHONWARNINGS": "ignore::ImportWarning",
+            },
+            marks=pytest.mark.nightly,
+        ),
+    ],
+    ids=["plain", "options"],
+)
+def test_a_script_that_looks(
+    run: Runner, options: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    """Modules, paths, warnings, streams, handlers, environment and x64 are as with `python`."""
+    script = run.write(LOOKS, "folder/looks.py")
+    more = {"options": options, "env": {**os.environ, **environment}}
+    plain, explained = run.both(script, "one", "--two", "-m", **more)
+    assert plain.returncode == explained.returncode == 0, explained.stderr
+    assert explained.stderr == plain.stderr == "on stderr\n"
+    expected, found = (json.loads(done.stdout.splitlines()[0]) for done in (plain, explained))
+    assert found == expected
+    assert (found["x64"], found["devices"], found["started"]) == ("float64", 3, False)
+    assert not [name for name in found["modules"] if "leafwise" in name]
+    assert "fun of apply has caused 8 traces" in explained.stdout, "the storm is in the report"
+
+
+ENDS: dict[str, str] = {
+    "exit": "sys.exit(3)",
+    "text": "sys.exit('a text')",
+    "tuple": "sys.exit((1, 2))",
+    "error": "def inner():\n    raise ValueError('boom')\ninner()",
+    "group": "raise ExceptionGroup('several', [ValueError(1), KeyError(2)])",
+    "base": "raise BaseException('base')",
+    "hook": "sys.excepthook = lambda *a: print('hooked', a[0], flush=True)\n1 / 0",
+    "interrupt": "raise KeyboardInterrupt",
+    "quit at once": "os._exit(4)",
+    "abort": "os.abort()",
+    "killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "terminated": "os.kill(os.getpid(), signal.SIGTERM)",
+    "segfault": "import ctypes; ctypes.string_at(0)",
+    "atexit": "import atexit\nfor n in range(3): atexit.register(print, n)",
+    "thread": """
+        import threading, time
+        threading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()""",
+    "daemon": """
+        import threading
+        threading.Thread(target=threading.Event().wait, daemon=True).start()""",
+    "thread error": """
+        import threading
+        each = threading.Thread(target=lambda: 1 / 0); each.start(); each.join()""",
+    "closed": "sys.stdout.close()",
+    "flush": "sys.stdout.write('not flushed'); os.dup2(os.open('/dev/full', os.O_WRONLY), 1)",
+    "exec": "os.execv(sys.executable, [sys.executable, '-c', 'print(5); raise SystemExit(6)'])",
+    "recursion": "sys.setrecursionlimit(100)\ndef f(): f()\nf()",
+    "syntax": "exec('1 +')",
+    "jax error": "jax.jit(lambda x: x.nothing)(1.0)",
+    "warning": "import warnings; warnings.warn('look', stacklevel=1)",
+}
+
+
+def _ends() -> str:
+    """A script that ends in a way of its argument."""
+    cases = "\n".join(
+        f"if end == {name!r}:\n" + textwrap.indent(textwrap.dedent(body).strip(), "    ")
+        for name, body in ENDS.items()
+    )
+    return (
+        f"import os, signal, sys\nimport jax\nend = sys.argv[1]\njax.jit(lambda x: x)(1.0)\n{cases}"
+    )
+
+
+@pytest.mark.parametrize(
+    "end",
+    [pytest.param(name, marks=[] if name == "killed" else pytest.mark.nightly) for name in ENDS],
+)
+def test_each_way_to_end(run: Runner, end: str) -> None:
+    """Exit status, output and traceback are the script's own, and there is a report."""
+    script = run.write(_ends())
+    plain, explained = run.both(script, end)
+    assert explained.returncode == plain.returncode
+    assert explained.stderr == plain.stderr
+    assert explained.stdout.startswith(plain.stdout)
+    report = explained.stdout[len(plain.stdout) :]
+    assert "1 trace," in report or end == "jax error", report
+    if plain.returncode < 0 and end != "interrupt":
+        assert signal.Signals(-plain.returncode).name in report
+
+
+WAITS = """
+import jax, signal, sys, time
+jax.jit(lambda x: x)(1.0)
+times = []
+if "handle" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: times.append(1))
+try:
+    print("ready", flush=True)
+    for _ in range(60 if not times else 0):
+        time.sleep(0.5)
+        if times: break
+    time.sleep(0.5)
+except KeyboardInterrupt:
+    time.sleep(0.5)
+    print("interrupted")
+    sys.exit(7)
+print(len(times))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", ["to us", "to the group", "term", "term handled", "kill"])
+def test_signals(run: Runner, way: str) -> None:
+    """A signal from outside reaches the script once, whoever was meant, and the report comes."""
+    script = run.write(WAITS)
+    arguments = [script, *(["handle"] if way == "term handled" else [])]
+    command = ["-m", "leafwise", "explain", *arguments]
+    with run.popen(*command, start_new_session=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        if way == "to us":
+            process.send_signal(signal.SIGINT)
+        elif way == "to the group":
+            os.killpg(process.pid, signal.SIGINT)
+        elif way == "kill":
+            process.kill()
+        else:
+            process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=100)
+    assert err == ""
+    expected = {"term": -15, "term handled": 0, "kill": -9}.get(way, 7)
+    assert process.returncode == expected
+    if way != "kill":
+        assert "1 trace," in out
+    assert out.startswith({7: "interrupted\n", 0: "1\n"}.get(expected, ""))
+
+
+CHILDREN = """
+import multiprocessing, os, subprocess, sys
+import jax
+class Job:
+    pass
+def work(number, job=None):
+    step(float(number))
+    step(int(number))
+@jax.jit
+def step(x):
+    return x
+if __name__ == "__main__":
+    before = dict(os.environ)
+    for way in sys.argv[1:]:
+        if way in ("spawn", "forkserver", "fork"):
+            context = multiprocessing.get_context(way)
+            each = context.Process(target=work, args=(1, Job()), name=way)
+            each.start(); each.join(); print(way, each.exitcode)
+        elif way == "pool":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(work, [1, 2]))
+        elif way == "isolated":
+            shows = "import os; print(os.environ.get('PYTHONPATH'))"
+            env = {**os.environ, "PYTHONPATH": "x"}
+            print(subprocess.run([sys.executable, "-I", "-c", shows], env=env).returncode)
+        elif way == "shell":
+            os.system("python3 -c 1")
+        else:
+            command = [sys.executable, "child.py"]
+            more = {"env": {**os.environ, "MINE": "1"}} if way == "env" else {}
+            print(subprocess.run(command, close_fds=way != "posix_spawn", **more).returncode)
+    sys.stdout.flush()
+    subprocess.run(["env"])
+    assert dict(os.environ) == before
+"""
+CHILD = """
+import os, sys
+print(os.environ.get("PYTHONPATH"), os.environ.get("MINE"), sys.path[:2])
+import jax
+jax.jit(lambda child: child)(1.0)
+"""
+
+
+@pytest.mark.nightly
+def test_children(run: Runner) -> None:
+    """Processes that the script starts are in the report, and none finds anything of ours."""
+    script = run.write(CHILDREN)
+    run.write(CHILD, "child.py")
+    ways = "spawn", "forkserver", "fork", "pool", "subprocess", "posix_spawn", "env"
+    plain = run.run(script, *ways)
+    explained, report = run.report(script, *ways)
+    assert explained.returncode == plain.returncode == 0
+    lines = [line for line in plain.stdout.splitlines() if not line.startswith("_=")]
+    found = [line for line in explained.stdout.splitlines() if not line.startswith("_=")]
+    assert found[: len(lines)] == lines
+    counts = {each["name"]: each["traces"] for each in report["functions"]}
+    assert counts["<lambda>"] == 3
+    assert counts["step"] == 2 * 4, "the pool has one process"
+    assert report["warnings"] == []
+    assert len({each["thread"] for each in report["events"]}) >= 7
+
+
+@pytest.mark.nightly
+def test_children_that_cannot_be_watched(run: Runner) -> None:
+    """They are named, and find nothing of ours either."""
+    script = run.write(CHILDREN)
+    plain = run.run(script, "isolated", "shell")
+    explained, report = run.report(script, "isolated", "shell")
+    assert explained.stdout.splitlines()[:2] == plain.stdout.splitlines()[:2]
+    first, second = report["warnings"]
+    assert first.startswith(f"not watched: {sys.executable} -I -c")
+    assert second == "not watched: python3 -c 1"
