@@ -81,3 +81,13 @@ class Replaced:
 
 
 assert_type(Replaced(1).a, int)
+
+
+@lw.jit
+def padded(n: lw.Static[int], x: jax.Array) -> jax.Array:
+    return x.repeat(n)
+
+
+# The mark is nothing to type checkers.
+assert_type(padded(3, x), jax.Array)
+padded("3", x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -134,30 +134,76 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
     """
     if not isinstance(annotation, str):
         return annotation
-    value, unknown = _evaluate(cls, annotation, scopes)
-    if unknown and re.search(r"\bStatic\s*\[", annotation) and not has_mark(value):
+    value, unknown = _evaluate(annotation, _scopes(cls, scopes))
+    if _may_hide_mark(annotation, value, unknown):
+        instead = f"write `{name}: ... = lw.static_field()`"
+        raise DefinitionError(_unfound(f"{cls.__name__}.{name}", annotation, unknown, instead))
+    return value
+
+
+def _may_hide_mark(annotation: str, value: Any, unknown: list[str]) -> bool:
+    """Return whether a text says ``Static`` through a name that cannot be found."""
+    says = re.search(r"\bStatic\s*\[", annotation)
+    return bool(unknown and says and not has_mark(value))
+
+
+def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> str:
+    return (
+        f"{where}: cannot tell whether it is static, as {unknown[0]!r} "
+        f"in its annotation {annotation!r} cannot be found\n"
+        f"  fix: import it at the top of the module, or {instead}"
+    )
+
+
+def annotated_static(
+    where: str, annotation: Any, scopes: list[Mapping[str, Any]], *, known: bool
+) -> bool:
+    """Return whether the annotation of a parameter says ``Static``.
+
+    Args:
+        where: Function and parameter, as ``step(n)``.
+        annotation: The annotation.
+        scopes: The names that it can see.
+        known: Whether it is given as static by hand, so that it need not be readable.
+
+    Raises:
+        DefinitionError: It says so where that has no effect, or through a name that cannot be
+            found.
+    """
+    name = where.rpartition("(")[2].rstrip(")")
+    value, unknown = annotation, list[str]()
+    if isinstance(annotation, str):
+        value, unknown = _evaluate(annotation, scopes)
+    if known:
+        return has_mark(value)
+    if _may_hide_mark(str(annotation), value, unknown):
+        raise DefinitionError(_unfound(where, annotation, unknown, f"static_argnames={name!r}"))
+    if has_buried_mark(value):
         msg = (
-            f"{cls.__name__}.{name}: cannot tell whether it is static, as {unknown[0]!r} "
-            f"in its annotation {annotation!r} cannot be found\n"
-            f"  fix: import it at the top of the module, or write "
-            f"`{name}: ... = lw.static_field()`"
+            f"{where}: Static inside another type has no effect: {annotation}\n"
+            f"  fix: `{name}: lw.Static[{without_marks(value)}]`"
         )
         raise DefinitionError(msg)
-    return value
+    return has_mark(value)
 
 
 def resolve_known(cls: type, annotation: Any, scopes: list[Mapping[str, Any]]) -> Any:
     """Return an annotation, evaluated if it is a string whose names can all be found."""
     if not isinstance(annotation, str):
         return annotation
-    value, unknown = _evaluate(cls, annotation, scopes)
+    value, unknown = _evaluate(annotation, _scopes(cls, scopes))
     return annotation if unknown else value
 
 
-def _evaluate(cls: type, annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, list[str]]:
-    """Return what a string says, and the names in it that cannot be found."""
+def _scopes(cls: type, scopes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the names that annotations in the body of a class can see."""
     module = sys.modules.get(cls.__module__)
-    names = _Namespace([vars(cls), *scopes, vars(module) if module else {}, vars(builtins)])
+    return [vars(cls), *scopes, vars(module) if module else {}]
+
+
+def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, list[str]]:
+    """Return what a string says, and the names in it that cannot be found."""
+    names = _Namespace([*scopes, vars(builtins)])
     try:
         # With real builtins: subscripting a generic class imports.
         value = eval(annotation, {"__builtins__": vars(builtins)}, names)  # noqa: S307  # as typing

@@ -1,17 +1,20 @@
 """The differences between two calls outside their trees: configuration, arguments, devices."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import static_reason
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
-from leafwise._compare.signature import Signature
+from leafwise._compare.signature import Signature, value_of
 from leafwise._jax.compat import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise._trees.equality import jax_equal, same_entry
 from leafwise._trees.leaves import Leaf, LeafKind, device_order
+
+if TYPE_CHECKING:
+    from leafwise._classes.options import By
 
 
 def call_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
@@ -113,7 +116,7 @@ def _argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
 
 
 def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Reason]:
-    """Compare the static arguments as JAX does: with their types, then by ``==``."""
+    """Compare the static arguments as JAX does: with their types, then by ``==``, or by key."""
     earlier = dict(zip(before.root.names, before.root.values, strict=True))
     for path, value in zip(after.root.names, after.root.values, strict=True):
         mine = earlier.get(path, MISSING)
@@ -125,4 +128,6 @@ def _static_argument_reasons(before: Signature, after: Signature) -> Iterator[Re
             continue
         if path in earlier:
             equal = same_entry(mine, value) if type(mine) is type(value) else False
-            yield from static_reason(path, mine, value, equal=equal)
+            shown = value_of(value)
+            by: By | None = None if shown is value else "identity"
+            yield from static_reason(path, value_of(mine), shown, equal=equal, by=by)

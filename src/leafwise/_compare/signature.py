@@ -11,6 +11,7 @@ import jax
 from leafwise._jax.compat import Config, trace_config
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, shorten
+from leafwise._statics.key import StaticKey
 from leafwise._trees.equality import same_entry
 from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafRecorder, same_program
 from leafwise._trees.nodes import Node, TreeWalk
@@ -51,7 +52,7 @@ class Signature:
         for path, node in self._walk():
             if isinstance(node, Node):
                 pairs = zip(node.names, node.values, strict=True)
-                found.update((self.show(path + name), value) for name, value in pairs)
+                found.update((self.show(path + name), value_of(value)) for name, value in pairs)
         return MappingProxyType(found)
 
     @property
@@ -145,6 +146,23 @@ def signature(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ArgumentOwner:
+    """The `StaticOwner` of an argument that stands behind a key: its function, and its name."""
+
+    cls: type
+    static_names: tuple[str, ...]
+    note: str = ""
+    hash_node: None = None
+
+
+def value_of(argument: Any) -> Any:
+    """Return the value of a static argument, which may stand behind a key."""
+    if isinstance(argument, StaticKey) and isinstance(argument.owner, ArgumentOwner):
+        return argument.values[0]
+    return argument
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class StaticArguments:
     """Which arguments are static: by position, and by name."""
 
@@ -164,6 +182,11 @@ class StaticArguments:
             _as_tuple("static_argnums takes integers", numbers, int),
             _as_tuple("static_argnames takes names", names, str),
         )
+
+    def union(self, other: "StaticArguments") -> "StaticArguments":
+        """Return the static arguments of both."""
+        numbers = sorted({*self.numbers, *other.numbers})
+        return StaticArguments(tuple(numbers), tuple(sorted({*self.names, *other.names})))
 
     def resolved(self, count: int) -> frozenset[int]:
         """Return the positions in a call of `count` arguments, counted from the start."""

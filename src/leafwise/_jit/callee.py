@@ -11,6 +11,7 @@ import jax
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
+from leafwise._jit.static_parameters import StaticParameters
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 
@@ -25,6 +26,7 @@ class Callee:
         statics: The static arguments, by position and by name.
         placed: Whether a device was given, so that JAX moves the arguments.
         sharded: Whether shardings were given, which the arguments have to fit.
+        marked: The parameters that its signature marks as static, whose values JAX does not see.
     """
 
     name: str
@@ -32,11 +34,12 @@ class Callee:
     statics: StaticArguments
     placed: bool = False
     sharded: bool = False
+    marked: StaticParameters | None = None
 
     @property
-    def options(self) -> tuple[StaticArguments, bool, bool]:
+    def options(self) -> tuple[StaticArguments, bool, bool, StaticParameters | None]:
         """What it is besides the function."""
-        return self.statics, self.placed, self.sharded
+        return self.statics, self.placed, self.sharded, self.marked
 
     @property
     def fun(self) -> Callable[..., Any]:
@@ -70,6 +73,8 @@ class Callee:
         """Record a call of it, as the user wrote it; `abstract` if nothing is run."""
         if _is_filter_jit_call(self.fun, args):
             return _record_filter_jit(*args)
+        if self.marked is not None:
+            args, kwargs = self.marked.key(args, kwargs)
         labels = labels_of(self.fun, args, kwargs)
         return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
 

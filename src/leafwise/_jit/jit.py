@@ -31,6 +31,7 @@ from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_log, log_died
 from leafwise._jit.staleness import Guard, before_trace, changed_by_trace, fingerprint_log
+from leafwise._jit.static_parameters import StaticParameters, is_annotated, static_parameters
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod, JittedFunction
@@ -169,10 +170,30 @@ class StaleCheckedFunction(JittedFunction):
         self._leafwise_jax = made
         self._leafwise_log: ProgramLog = log
         self._leafwise_body = body
-        self.__call__ = made
+        self.set_call(made)
         self._leafwise_guard: Guard = Guard(self, made, log, stale)
         self.traces = Programs(log, Outcome.RETRACE)
         self.recompiles = Programs(log, Outcome.RECOMPILE)
+
+    def set_call(self, call: Callable[..., Any]) -> None:
+        """Let calls run this, with the arguments that JAX sees."""
+        marked = self._leafwise_log.callee.marked
+        self.__call__ = call if marked is None else marked.calling(call)
+
+    def _staged(self, name: str, args: Any, kwargs: Any) -> Any:
+        marked = self._leafwise_log.callee.marked
+        if marked is not None:
+            args, kwargs = marked.key(args, kwargs)
+        return getattr(self._leafwise_jax, name)(*args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        return self._staged("lower", args, kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        return self._staged("trace", args, kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        return self._staged("eval_shape", args, kwargs)
 
     @property
     def captures(self) -> "Captures":
@@ -262,8 +283,10 @@ class _TracedBody:
         """Run the user's function: JAX traces it."""
         __tracebackhide__ = True
         log, fun = self.program_log, self.callee.fun
+        marked = self.callee.marked
+        given, by_name = (args, kwargs) if marked is None else marked.values(args, kwargs)
         if getattr(jax.config, "jax_disable_jit", False):
-            return fun(*args, **kwargs)
+            return fun(*given, **by_name)
         call = next((each for each in running_calls() if each.fun is self), None)
         if call is not None and call.runs:
             seen, named = call.args, call.kwargs
@@ -272,7 +295,7 @@ class _TracedBody:
         program = log.new_program(Outcome.RETRACE, call, seen, named)
         began = before_trace(log, args, program.classes)
         start = time.perf_counter()
-        result = fun(*args, **kwargs)
+        result = fun(*given, **by_name)
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.
         current = fingerprint_log(log, args, program.classes)
@@ -326,7 +349,12 @@ def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> _Tra
     return _TracedBody(Callee(name_of(fun), lambda: fun, *options))
 
 
-def _traced_body_of(fun: Callable[..., Any], statics: StaticArguments, options: Any) -> _TracedBody:
+def _traced_body_of(
+    fun: Callable[..., Any],
+    statics: StaticArguments,
+    options: Any,
+    marked: StaticParameters | None,
+) -> _TracedBody:
     """Return what JAX traces in place of a function.
 
     JAX keeps what it made for a function as long as the function lives, so that a second
@@ -336,9 +364,13 @@ def _traced_body_of(fun: Callable[..., Any], statics: StaticArguments, options: 
     """
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
-    make = functools.partial(Callee, name_of(fun), statics=statics, placed=placed, sharded=sharded)
+    own = statics, placed, sharded, marked
+
+    def make(find: Callable[[], Any]) -> _TracedBody:
+        return _TracedBody(Callee(name_of(fun), find, *own))
+
     if not compares_by_identity(type(fun)):
-        made = _TracedBody(make(lambda: fun))
+        made = make(lambda: fun)
         with contextlib.suppress(Exception):  # an `==` or a hash of the user's
             first = _FIRST.setdefault(made, weakref.ref(made))()
             if first is not None and first is not made:
@@ -347,13 +379,12 @@ def _traced_body_of(fun: Callable[..., Any], statics: StaticArguments, options: 
     try:
         find = weakref.ref(fun)
     except TypeError:
-        return _TracedBody(make(lambda: fun))
+        return make(lambda: fun)
     with _LOCK:
         known = _SHARED.setdefault(fun, {})
-        key = statics, placed, sharded
-        if key not in known:
-            known[key] = _TracedBody(make(find))
-        return known[key]
+        if own not in known:
+            known[own] = make(find)
+        return known[own]
 
 
 @overload
@@ -378,6 +409,10 @@ def jit(
     (128 parts) by content. In `leafwise.debug.check_captures` larger ones are, too. Without
     captures that could change nothing runs per call.
 
+    A parameter annotated with `leafwise.Static` is a static argument, by position or name. Its
+    values are compared as those of a static field: ``(1,)`` and ``(True,)`` are two programs,
+    and a list or an array is refused.
+
     Args:
         fun: The function. Without it, a decorator is returned. A bound method of a pytree
             class takes its instance as an argument: methods of instances with equal keys and
@@ -396,6 +431,8 @@ def jit(
 
     Raises:
         TypeError: `fun` is not callable, or as `jax.jit` raises it.
+        DefinitionError: `leafwise.Static` is where it has no effect, or cannot be found.
+        StaticFieldError: (when called) a value of such a parameter cannot be static.
         ValueError: `stale` is none of the four.
         StaleCaptureError: (when called) a capture changed, and ``stale="raise"``.
 
@@ -417,19 +454,31 @@ def jit(
     action = checked_action(stale, "leafwise.jit")
     if fun is None:
         return functools.partial(jit, stale=stale, **options)
+    bound = fun.args if isinstance(fun, BoundMethod) else None
     if isinstance(fun, BoundMethod):
-        return BoundMethod(jit(fun.func, stale=stale, **_shifted_by_self(options)), *fun.args)
+        fun, options = fun.func, _shifted_by_self(options)
     if not callable(fun):
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
     _check_hash(fun)
-    jitted = jit_with_log(fun, options, action)
+    marked = None
+    if is_annotated(fun):
+        numbers, names = options.get("static_argnums"), options.get("static_argnames")
+        given = static_arguments(fun, numbers, names)
+        marked = static_parameters(fun, name_of(fun), given, depth=2)
+        if marked is not None:
+            given = given.union(marked.arguments)
+            options = {**options, "static_argnums": given.numbers, "static_argnames": given.names}
+    jitted = jit_with_log(fun, options, action, marked)
     jitted._leafwise_log.warns = True  # noqa: SLF001  # as its author wrote `leafwise.jit`
-    return jitted
+    return jitted if bound is None else BoundMethod(jitted, *bound)
 
 
 def jit_with_log(
-    fun: Callable[..., Any], options: dict[str, Any], stale: StaleAction | None = None
+    fun: Callable[..., Any],
+    options: dict[str, Any],
+    stale: StaleAction | None = None,
+    marked: StaticParameters | None = None,
 ) -> Any:
     """Return what `jax.jit` makes of a function, with a log of its programs.
 
@@ -438,11 +487,12 @@ def jit_with_log(
         options: The options of `jax.jit`.
         stale: What `jit` documents. None for JAX's own object, which has the log but no check
             of captures, and none of the further attributes.
+        marked: The parameters whose values JAX sees the keys of; they are among the options.
     """
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return _JAX_JIT(fun, **options)  # which raises
-    body = _traced_body_of(fun, static_arguments(fun, numbers, names), options)
+    body = _traced_body_of(fun, static_arguments(fun, numbers, names), options, marked)
     jitted: Any = _JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     if stale is not None:

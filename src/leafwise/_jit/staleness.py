@@ -170,7 +170,7 @@ class Guard:
     def _install(self, call: Callable[..., Any]) -> None:
         jitted: Any = self._find_jitted()
         if jitted is not None:
-            jitted.__call__ = call
+            jitted.set_call(call)
 
     def _fingerprint(self, args: Sequence[Any]) -> FingerprintedFunction | None:
         return _fingerprint(self._jax.__wrapped__, args, self._log.classes())

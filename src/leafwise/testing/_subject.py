@@ -15,6 +15,7 @@ from leafwise._compare.signature import Signature, labels_of, record
 from leafwise._jax.compat import static_options
 from leafwise._jax.events import count_events
 from leafwise._jit.callee import static_arguments
+from leafwise._jit.jit import StaleCheckedFunction
 from leafwise.errors import RetraceStormWarning
 
 _EQUINOX: Final = "equinox._jit"
@@ -58,6 +59,8 @@ class Subject:
     def signature(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] = MappingProxyType({})
     ) -> Signature:
+        if isinstance(self.jitted, StaleCheckedFunction):
+            return self.jitted.signature(*args, **kwargs)
         labels = labels_of(self.plain, args, kwargs)
         return record(args, kwargs, self._statics, filtered=self._filtered, labels=labels)
 
