@@ -21,7 +21,7 @@ from leafwise.testing.strategies._constructor import parameters_of
 
 from .asked import report_of
 
-ArrayTree = Union[jax.Array, Iterable["ArrayTree"], Mapping[Any, "ArrayTree"]]
+ArrayTree = Union[jax.Array, Iterable["ArrayTree"], Mapping[Any, "ArrayTree"]]  # noqa: UP007
 
 
 class Refusing:

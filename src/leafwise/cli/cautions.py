@@ -14,7 +14,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -25,12 +25,13 @@ from leafwise._classes.annotations import Unknown, resolve, without_marks
 from leafwise._jax.events import count_events
 from leafwise._trees.roles import duplicate, exchange, names_of, stored_value
 from leafwise.cli.changes import Builder, PartBuilder
-from leafwise.cli.records import Call, Caution, LawResult
+from leafwise.cli.records import Call, Caution, ClassReport, LawResult
 from leafwise.cli.targets import for_jit, is_own, library_of, public_name
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_leaf, format_static, short_repr, without_addresses
+from leafwise.testing._laws.keys import UNHASHABLE
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.same import lookalike_of
+from leafwise.testing._laws.same import lookalike_of, state_of
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._statics import twins
 
@@ -41,8 +42,9 @@ def cautions(builder: Builder, law: Law) -> list[Caution]:
     Returns:
         One caution a field, or one for the class; none if it could not be shown.
     """
+    library = library_of(builder.cls)
     try:
-        return list(SHOWN[law](builder))
+        return [dataclasses.replace(each, library=library) for each in SHOWN[law](builder)]
     except (Exception, SystemExit):  # noqa: BLE001  # user code: then there is nothing to show
         return []
 
@@ -68,12 +70,41 @@ def cautions_of_part(whole: Any, law: Law, result: LawResult) -> list[Caution]:
     shown = [] if part is None else cautions(PartBuilder(part), law)
     if not shown:
         field = result.path.rpartition(".")[2]
-        return [Caution(result.law, f"{name}.{field}", f"{note}\n{result.message}")]
+        message = f"{note}\n{result.message}"
+        return [Caution(result.law, f"{name}.{field}", message, library=library_of(owner))]
     prefix = name.removesuffix(owner.__name__)
     return [
         dataclasses.replace(each, path=prefix + each.path, message=f"{note}\n{each.message}")
         for each in shown
     ]
+
+
+CONVENTIONS: Final = (Law.STATIC_TYPES, Law.DISTINCT_CLASSES)
+"""Laws that JAX itself does not keep: no class of another library can be blamed for them."""
+
+
+def is_convention(result: LawResult) -> bool:
+    """Return whether a broken law is one that other libraries do not promise to keep."""
+    unhashable = result.law == str(Law.AUX_DATA_HASH) and UNHASHABLE in result.message
+    return unhashable or result.law in CONVENTIONS
+
+
+def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:
+    """Return a report without the warnings that say of a library what an earlier one has said.
+
+    Args:
+        report: The report.
+        known: The law and the library of each; added to.
+    """
+    kept: list[Caution] = []
+    for warning in report.warnings:
+        kind = warning.law, warning.library
+        is_of_field = warning.law not in CONVENTIONS and "." in warning.path
+        if is_of_field or kind not in known:
+            kept.append(warning)
+            if not is_of_field:
+                known.add(kind)
+    return dataclasses.replace(report, warnings=tuple(kept))
 
 
 # ------------------------------------------------------------------------ what shows them
@@ -148,15 +179,16 @@ def _confusion(name: str, one: Any, other: Any) -> Caution | None:
 def _mutable(builder: Builder) -> Iterator[Caution]:
     """Show statics that are changed in place, for which the old program answers."""
     for name in names_of(builder.base).static:
-        value = copy.deepcopy(getattr(builder.base, name))
-        change = _change_in_place(value)
-        if change is None:
+        whole = copy.deepcopy(getattr(builder.base, name))
+        found = next(_changes_inside(whole, operator.attrgetter(name), f"p.{name}"), None)
+        if found is None:
             continue
-        instance = exchange(builder.base, name, value)
-        made = f"p = {_with(instance, name, copy.copy(value))}"
+        value, get, where, change = found
+        instance = exchange(builder.base, name, whole)
+        made = f"p = {_with(instance, name, copy.deepcopy(whole))}"
 
-        def read(p: Any, name: str = name, change: _InPlaceChange = change) -> Any:
-            return jnp.asarray(change.read(getattr(p, name)))
+        def read(p: Any, get: _Get = get, change: _InPlaceChange = change) -> Any:
+            return jnp.asarray(change.read(get(p)))
 
         program = _program(read)
         first = program(instance)
@@ -168,8 +200,8 @@ def _mutable(builder: Builder) -> Iterator[Caution]:
                 f"{builder.cls.__name__}.{name}",
                 f"{library_of(builder.cls)} accepts a {type(value).__name__} as a static: once it "
                 f"has changed in place, the program for its old content still runs",
-                f"f = jax.jit(lambda p: jnp.asarray({change.reading.format(f'p.{name}')}))\n{made}",
-                (Call("f(p)", first), Call(f"p.{name}.{change.text}; f(p)", second)),
+                f"f = jax.jit(lambda p: jnp.asarray({change.reading.format(where)}))\n{made}",
+                (Call("f(p)", first), Call(f"{where}.{change.text}; f(p)", second)),
                 Call("the second call, recompiled", truth),
                 spelling(instance, name, freeze=True),
             )
@@ -189,6 +221,32 @@ _CHANGES: Final[dict[type, _InPlaceChange]] = {
     dict: _InPlaceChange("update(new=9)", operator.methodcaller("update", new=9)),
     set: _InPlaceChange("add('new')", operator.methodcaller("add", "new")),
 }
+
+
+_Get = Callable[[Any], Any]
+
+
+def _changes_inside(
+    value: Any, get: _Get, where: str, deepest: int = 5
+) -> Iterator[tuple[Any, _Get, str, _InPlaceChange]]:
+    """Yield what can be changed in place, in a static or inside it: the object, how it is read."""
+    change = _change_in_place(value)
+    if change is not None:
+        yield value, get, where, change
+    elif deepest and isinstance(value, tuple | Mapping):
+        for key, item in enumerate(value) if isinstance(value, tuple) else value.items():
+
+            def get_item(p: Any, key: Any = key) -> Any:
+                return get(p)[key]
+
+            yield from _changes_inside(item, get_item, f"{where}[{key!r}]", deepest - 1)
+    elif deepest and dataclasses.is_dataclass(value):
+        for name, item in state_of(value).items():
+
+            def get_field(p: Any, name: str = name) -> Any:
+                return getattr(get(p), name)
+
+            yield from _changes_inside(item, get_field, f"{where}.{name}", deepest - 1)
 
 
 def _change_in_place(value: Any) -> _InPlaceChange | None:

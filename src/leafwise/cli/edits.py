@@ -88,8 +88,9 @@ def _find_other(builder: Builder, name: str, wanted: Callable[[Any], bool]) -> A
 
 def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
     value = getattr(builder.base, name)
-    yield _other_static(builder, name, value)
-    for twin in twins(value):
+    other = _other_static(builder, name, value)
+    yield other
+    for twin in twins(value) if other.kind == "value" else ():
         made = builder.try_build({name: twin}) if builder.takes(name) else None
         if made is None:
             continue
@@ -113,8 +114,12 @@ def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
         edited: Any = exchange(builder.base, name, stored)
         return bool(base != jax.tree_util.tree_structure(edited))
 
+    kind = "value"
     try:
-        other = _find_other(builder, name, distinct)
+        try:
+            other = _find_other(builder, name, lambda each: distinct(each) and each != value)
+        except LookupError:  # those that == does not distinguish are of another type
+            kind, other = "type", _find_other(builder, name, distinct)
     except (CannotBuildError, StaticFieldError) as error:
         return FieldEdit(
             name, "value", without_addresses(str(error)).splitlines()[0], None, static=True
@@ -123,7 +128,7 @@ def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
         return FieldEdit(name, "value", "no other value was found", None, static=True)
     text = format_change(format_static(value), format_static(other))
     edited = exchange(builder.base, name, other)
-    return FieldEdit(name, "value", text, edited, static=True, must_retrace=True)
+    return FieldEdit(name, kind, text, edited, static=True, must_retrace=True)
 
 
 def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:

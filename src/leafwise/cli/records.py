@@ -113,6 +113,7 @@ class Caution:
         calls: Both calls, and what they returned.
         truth: The call that returns what the second one should have; None if it is plain.
         fix: The class in the spelling of leafwise, which does not have this fault.
+        library: The library whose classes have it.
     """
 
     law: str
@@ -122,6 +123,7 @@ class Caution:
     calls: tuple[Call, ...] = ()
     truth: Call | None = None
     fix: str = ""
+    library: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -191,7 +191,12 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
         return report.name, "-", "-", "-", Text("left out", "dim")
     changes = [row for row in report.tried if row.verdict.is_bad]
     laws = [result for result in report.laws if result.verdict.is_bad]
-    kept = sum(1 for result in report.laws if result.verdict is Verdict.OK)
+    warned = {warning.law for warning in report.warnings}
+    # What is said of the library, with another class, is not counted here again.
+    own = [
+        each for each in report.laws if each.verdict is not Verdict.WARNING or each.law in warned
+    ]
+    kept = sum(1 for result in own if result.verdict is Verdict.OK)
     parts = []
     if changes:
         parts.append((f"{count(len(changes), 'change')} wrong", "bold red"))
@@ -207,7 +212,7 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
     if report.warnings:
         parts.append((count(len(report.warnings), "warning"), "yellow"))
     result = Text(", ").join(Text(*part) for part in parts)
-    of_laws = f"{kept}/{len(report.laws)}" if report.laws else "-"
+    of_laws = f"{kept}/{len(own)}" if report.laws else "-"
     tried = str(len(report.tried)) if report.rows else "-"
     return report.name, str(len(report.fields)), tried, of_laws, result
 

@@ -21,7 +21,13 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 import leafwise
 from leafwise._trees.roles import field_order
 from leafwise.cli.baseline import Baseline
-from leafwise.cli.cautions import SHOWN, cautions, cautions_of_part
+from leafwise.cli.cautions import (
+    SHOWN,
+    cautions,
+    cautions_of_part,
+    is_convention,
+    once_a_library,
+)
 from leafwise.cli.changes import Builder
 from leafwise.cli.observe import check_fields, untraceable
 from leafwise.cli.records import (
@@ -52,9 +58,6 @@ SIGPIPE: Final = 13
 """What ends a program whose reader is gone; Windows has no such signal."""
 
 _LAWS: Final = {str(law): law for law in Law}
-_NOT_KEPT_BY_JAX: Final = (Law.STATIC_TYPES, Law.DISTINCT_CLASSES)
-"""Laws that JAX itself does not keep: no class of another library can be blamed for them."""
-
 _WIDTH: Final = 200
 
 
@@ -191,6 +194,7 @@ def run_checks(
     description = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), description, TimeElapsedColumn())
     reports: list[ClassReport] = []
+    told: set[tuple[str, str]] = set()
     shown = 0
     bar = Progress(*columns, console=console, transient=True, disable=not visible)
 
@@ -217,7 +221,7 @@ def run_checks(
                     bar.update(task, description=f"{where}: {step}")
 
                 bar.update(task, description=where)
-                report = check_class(target, chosen, show_step)
+                report = once_a_library(check_class(target, chosen, show_step), told)
                 stop.check()
                 add(report)
                 bar.advance(task)
@@ -397,8 +401,9 @@ def _cautions(builder: Builder, law: Law, result: LawResult) -> list[Caution]:
     shown = [] if own else cautions(builder, law)
     if not shown and result.verdict is Verdict.VIOLATION:
         shown = cautions_of_part(builder.base, law, result)
-        if not shown and not own and law in _NOT_KEPT_BY_JAX:
-            shown = [Caution(result.law, result.path, result.message)]
+        if not shown and not own and is_convention(result):
+            library = library_of(builder.cls)
+            shown = [Caution(result.law, result.path, result.message, library=library)]
     return shown
 
 

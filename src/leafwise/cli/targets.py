@@ -1,5 +1,6 @@
 """From a command-line target to the pytree classes in it."""
 
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -19,6 +20,8 @@ import jax
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
 from leafwise.testing.strategies import _objects
+from leafwise.testing.strategies._find import find
+from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import is_numeric
 
 
@@ -119,7 +122,7 @@ def _one(module: types.ModuleType, place: str, wanted: str) -> CheckTarget:
         names = ", ".join(target.cls.__qualname__ for target in _all(module, place))
         msg = f"{place}: it has no {wanted}; its pytree classes: {names or 'none'}"
         raise TargetError(msg)
-    if not is_node(value):
+    if not is_node(value) and not _registers_itself(value):
         msg = (
             f"{place}:{wanted}: not a pytree class: JAX treats its instances as leaves\n"
             f"  fix: decorate it with @lw.pytree, or register it with JAX"
@@ -139,6 +142,8 @@ def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
             continue
         home = str(value.__module__)
         own = home == module.__name__ or (is_package and home.startswith(f"{module.__name__}."))
+        if own and not is_node(value) and _calls_register(value):
+            _registers_itself(value)
         if is_concrete(value) and (own or registered_names(value) is not None):
             yield CheckTarget(value, f"{place}:{name}", is_namedtuple(value))
         if own:
@@ -378,6 +383,28 @@ def is_concrete(value: Any) -> bool:
     command line they are an error.
     """
     return is_node(value) and not is_abstract(value)
+
+
+def _registers_itself(value: Any) -> bool:
+    """Return whether a class is registered with the first instance, as those of distrax are."""
+    if not is_class(value) or is_abstract(value):
+        return False
+    cls: Any = value
+    with contextlib.suppress(Exception):  # the user's own code
+        cls.__new__(cls)
+    if not is_node(value):
+        with contextlib.suppress(Exception):
+            find(instances(value), lambda _: True)
+    return is_node(value)
+
+
+def _calls_register(cls: Any) -> bool:
+    """Return whether what makes an instance calls a function that registers something."""
+    makers = [vars(base).get(name) for base in cls.__mro__ for name in ("__new__", "__init__")]
+    makers += [vars(base).get("__call__") for base in type(cls).__mro__]  # of metaclasses
+    functions = [getattr(maker, "__func__", maker) for maker in makers]
+    codes = [each.__code__ for each in functions if isinstance(each, types.FunctionType)]
+    return any("register" in name for code in codes for name in code.co_names)
 
 
 def is_own(cls: type) -> bool:

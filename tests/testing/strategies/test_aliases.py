@@ -10,9 +10,9 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._annotations import strategy_for
 from leafwise.testing.strategies._constructor import FieldContext
+from leafwise.testing.strategies._find import find
 
 from .seeking import drawn
 from .test_annotations import of

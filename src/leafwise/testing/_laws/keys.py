@@ -18,6 +18,8 @@ from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit
 from leafwise.testing.strategies._edits import Edit, EditKind, make_edit, options_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
+UNHASHABLE: Final = "whose hash() raised"
+"""What is said of aux_data without a hash, which some libraries allow and JAX never asks for."""
 _MANY: Final = 4
 """How many equal hashes of distinct values are no coincidence."""
 
@@ -164,7 +166,7 @@ def aux_data_hash(case: Case) -> None:
     except Exception as error:  # noqa: BLE001  # the user's own code
         path, value = _unhashable_static(x, str(error))
         what = f"{short_repr(value)} ({type(value).__name__})" if path else short_repr(mine)
-        case.fail(path, f"{what}, whose hash() raised {error}", "aux_data with a hash")
+        case.fail(path, f"{what}, {UNHASHABLE} {error}", "aux_data with a hash")
     for path, other in _with_fresh_statics(x):
         its: Any = _REGISTRY.flatten_one_level(other)
         equal = bool(case.attempt("== of aux_data", operator.eq, mine, its[1], path=path))

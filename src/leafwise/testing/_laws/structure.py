@@ -17,6 +17,7 @@ from leafwise._trees.roles import Names, field_order, is_kept, names_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.same import difference, getters
+from leafwise.testing.strategies._constructor import parameters_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -286,6 +287,14 @@ def no_hidden_state(case: Case) -> None:
 
 def _check_declared(case: Case, x: Any, names: Names) -> None:
     """Compare how fields are declared with how they are flattened."""
+    for parameter in parameters_of(case.cls):
+        if isinstance(parameter.kind, dataclasses.Field) and parameter.name in names.dynamic:
+            got = (
+                "its annotation is a `dataclasses.Field`: `:` was written for `=`, so that the "
+                "field is dynamic"
+            )
+            fix = f"write the type: `{parameter.name}: ... = field(...)`"
+            case.fail(parameter.name, got, "a type, and the field as a default", fix=fix)
     if not dataclasses.is_dataclass(x):
         return
     for field in dataclasses.fields(x):

@@ -1,6 +1,7 @@
 """Values for the fields of a class, from annotations and defaults, through Hypothesis."""
 
 import collections.abc
+import dataclasses
 import inspect
 import re
 import sys
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from hypothesis import strategies as st
 
-from leafwise._classes.annotations import Unknown, named_by, resolve, resolve_known
+from leafwise._classes.annotations import Unknown, resolve, resolve_known
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies import _arguments, _containers, _objects, _scalars
 from leafwise.testing.strategies._arrays import Strategy, arrays
@@ -41,19 +42,14 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if origin in (Final, typing.ClassVar, typing.Required, typing.NotRequired):
         return strategy_for(typing.get_args(kind)[0], where, default)
     kind = _resolved(kind, where)
-    if typing.get_args(kind) or named_by(kind) is not None or typing.is_typeddict(kind):
-        where = where.part_of(kind)
+    where = where.part_of(kind)
     cls = origin_of(kind)
     inside = cls in where.above and where.varied  # its strategy may be the one that asks
     if not inside and (is_user_registered(kind) or is_user_registered(cls)):
         return _from_hypothesis(kind, where)
     for test, make in _RULES:
         if test(kind):
-            strategy = make(kind, where, strategy_for)
-            if where.varied and strategy.is_empty:
-                msg = f"{where}: there are no values of {_name_of(kind)}\n  fix: {where.fix()}"
-                raise CannotBuildError(msg)
-            return strategy
+            return _not_empty(make(kind, where, strategy_for), kind, where)
     if kind in (Any, object, EMPTY) or cls is collections.abc.Hashable:
         return _anything(kind, where, default)
     for test, make in _objects.OWN if where.varied else ():
@@ -86,6 +82,13 @@ def accepts_none(kind: Any) -> bool:
     return type(None) in typing.get_args(kind)
 
 
+def _not_empty(strategy: Strategy, kind: Any, where: FieldContext) -> Strategy:
+    if where.varied and strategy.is_empty:
+        msg = f"{where}: there are no values of {_name_of(kind)}\n  fix: {where.fix()}"
+        raise CannotBuildError(msg)
+    return strategy
+
+
 def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return what the metadata of ``Annotated`` asks for: a strategy, or limits."""
     inner: Any = kind.__origin__
@@ -109,6 +112,8 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
     """
     if kind is typing.Self:
         return where.home
+    if isinstance(kind, dataclasses.Field):  # of `x: field()`, where `x: int = field()` was meant
+        return Any
     if isinstance(kind, str | typing.ForwardRef):
         name = kind if isinstance(kind, str) else kind.__forward_arg__
         scopes: list[Any] = [{cls.__name__: cls} for cls in (where.home, *where.above)]

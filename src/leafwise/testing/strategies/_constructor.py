@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -72,8 +73,13 @@ def _signature(cls: Any) -> inspect.Signature:
         )
         raise CannotBuildError(msg) from error
     kinds = [parameter.kind for parameter in signature.parameters.values()]
-    if kinds and all(kind in _VARIADIC for kind in kinds) and dataclasses.is_dataclass(cls):
+    if not kinds or not all(kind in _VARIADIC for kind in kinds):
+        return signature
+    if dataclasses.is_dataclass(cls):
         return _signature_of_fields(cls)  # a decorator's wrapper hides the constructor
+    if isinstance(cls.__init__, types.FunctionType):
+        _, *others = inspect.signature(cls.__init__).parameters.values()
+        return inspect.Signature(others)  # a `__new__` that takes anything hides it
     return signature
 
 

@@ -1,0 +1,245 @@
+"""One fault is one verdict: what a library allows is told once of it, whatever the depth."""
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import pytest
+
+import leafwise as lw
+from leafwise.cli.cautions import once_a_library
+from leafwise.cli.records import ClassReport, Verdict
+from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.targets import CheckTarget
+from leafwise.testing import Law, LawViolation, check_pytree
+
+from .asked import report_of
+from .conftest import Outcome
+
+Write = Callable[..., str]
+Check = Callable[..., Outcome]
+
+
+def native(annotation: Any, *default: Any) -> Any:
+    """Return a class of JAX's own with one static field."""
+    made = dataclasses.field(default_factory=lambda: default[0]) if default else dataclasses.field()
+    cls = dataclasses.make_dataclass("Native", [("w", jax.Array), ("it", annotation, made)])
+    cls.__module__ = __name__
+    return jax.tree_util.register_dataclass(cls, ["w"], ["it"])
+
+
+def law_of(cls: type, law: Law, **options: Any) -> tuple[str, ClassReport]:
+    """Return how one law turned out."""
+    chosen = CheckOptions(laws=(law,), fields=False, examples=5, **options)
+    report = check_class(CheckTarget(cls, f"here:{cls.__name__}"), chosen)
+    return report.laws[0].verdict, report
+
+
+# -------------------------------------------------------------------- a change of type only
+
+
+class Mode(enum.IntEnum):
+    A = 0
+    B = 1
+
+
+class Words(enum.StrEnum):
+    X = "a"
+
+
+class Two(NamedTuple):
+    a: int
+    b: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [(int, Mode.A), (float, 0), (str, Words.X), (bool, 1), (complex, 2.0), (object, Mode.A)],
+)
+def test_a_default_that_is_equal_and_of_another_type(annotation: Any, default: Any) -> None:
+    """Another value is one that == tells from it; the change of type is a warning of its own."""
+    rows = {row.kind: row for row in report_of(native(annotation, default)).rows if row.static}
+    assert rows["value"].verdict is Verdict.OK
+    if "type" in rows:
+        assert rows["type"].verdict is Verdict.WARNING
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"), [(Literal[0, False], 0), (Literal["a"], Words.X)]
+)
+def test_a_field_with_no_value_but_equal_ones(annotation: Any, default: Any) -> None:
+    """What == does not distinguish is a change of type: of another library a warning."""
+    (row,) = [row for row in report_of(native(annotation, default)).tried if row.static]
+    assert (row.kind, row.verdict) == ("type", Verdict.WARNING)
+
+    @lw.pytree
+    class Own:
+        it: lw.Static[annotation] = default  # type: ignore[valid-type]  # of the parameter
+
+    (row,) = report_of(Own).tried
+    assert (row.kind, row.verdict) == ("type", Verdict.OK)
+
+
+# -------------------------------------------------------------------- what cannot be hashed
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]  # as that of a class with an own ==
+
+    def __init__(self, size: int = 3) -> None:
+        self.size = size
+
+    def __repr__(self) -> str:
+        return f"Unhashable({self.size})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unhashable) and self.size == other.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    parts: Any
+
+
+DEEP: list[Any] = [
+    [1], {"a": 1}, {1}, ([1], "a"), ({"a": ([1],)},), {"a": [1]}, [[1]], Holder([1]),
+    (Holder(({1},)),), Two([1], 2), Unhashable(), (Unhashable(),),  # type: ignore[arg-type]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", DEEP, ids=str)
+def test_what_changes_in_place_at_any_depth(value: Any) -> None:
+    """It is a warning at each depth, and both calls are shown."""
+    verdict, report = law_of(native(Any, value), Law.AUX_DATA_HASH)
+    assert (verdict, report.passed) == (Verdict.WARNING, True)
+    (warning,) = report.warnings
+    assert warning.path == "Native.it"
+    first, second = (call.result for call in warning.calls)
+    assert warning.truth is not None
+    assert first == second != warning.truth.result
+
+
+class OwnList:
+    """Its library puts a list of names into aux_data, as penzai does."""
+
+    def __init__(self, w: jax.Array) -> None:
+        self.w = w
+
+    def tree_flatten(self) -> Any:
+        return (self.w,), ["w"]
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> Any:
+        return cls(*children)
+
+
+class OtherList(OwnList):
+    pass
+
+
+class _Odd:
+    """Equal ones have two hashes."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Odd)
+
+    def __hash__(self) -> int:
+        type(self).count += 1
+        return self.count
+
+
+for each in (OwnList, OtherList):
+    jax.tree_util.register_pytree_node_class(each)
+
+
+def test_aux_data_of_the_library_itself() -> None:
+    """A list that it makes at each flatten is a warning, and of the library, not of a field."""
+    verdict, report = law_of(OwnList, Law.AUX_DATA_HASH)
+    assert (verdict, report.passed) == (Verdict.WARNING, True)
+    (warning,) = report.warnings
+    assert warning.path == "OwnList"
+    with pytest.raises(LawViolation):  # the law itself is what it was
+        check_pytree(OwnList, laws=["aux-data-hash"])
+    assert law_of(OwnList, Law.AUX_DATA_HASH, strict=True)[0] == Verdict.VIOLATION
+    program = jax.jit(lambda tree: tree)
+    assert isinstance(program(OwnList(jax.numpy.ones(3))), OwnList)  # JAX hashes no aux_data
+
+
+def test_what_makes_a_program_wrong_is_a_failure() -> None:
+    """Statics that are not in the treedef fail, and those that raise, and a hash that is wrong."""
+    assert law_of(native(_Odd, _Odd()), Law.AUX_DATA_HASH)[0] == Verdict.VIOLATION
+
+    class Lossy(OwnList):
+        def __init__(self, w: jax.Array, n: int = 2) -> None:
+            super().__init__(w)
+            self.n = n
+
+        def tree_flatten(self) -> Any:
+            return (self.w,), None
+
+    jax.tree_util.register_pytree_node_class(Lossy)
+    assert law_of(Lossy, Law.STATIC_VALUES)[0] == Verdict.VIOLATION
+
+    @dataclasses.dataclass
+    class Raising:
+        it: Any = dataclasses.field(default_factory=lambda: jax.numpy.ones(3))
+
+    jax.tree_util.register_dataclass(Raising, [], ["it"])
+    assert law_of(Raising, Law.TREEDEF_EQUALITY)[0] == Verdict.VIOLATION
+
+
+def test_once_a_library() -> None:
+    """Distinct classes and types of statics are told of the first class; lists of each field."""
+    known: set[tuple[str, str]] = set()
+    make = functools.partial(check_class, options=CheckOptions(fields=False, examples=3, laws=(
+        Law.STATIC_TYPES, Law.DISTINCT_CLASSES, Law.AUX_DATA_HASH)))  # fmt: skip
+    classes = [
+        native(int, 1),
+        native(list[int], [1]),
+        native(tuple[list[int], int], ([1], 2)),
+        OwnList,
+        OtherList,
+    ]
+    reports = [once_a_library(make(CheckTarget(cls, cls.__name__)), known) for cls in classes]
+    told = [[warning.law for warning in report.warnings] for report in reports]
+    assert told == [
+        ["static-types", "distinct-classes"], ["aux-data-hash"], ["aux-data-hash"],
+        ["aux-data-hash"], [],
+    ]  # fmt: skip
+    assert all(report.passed for report in reports)
+    assert [each.verdict for each in reports[2].laws] == ["warning"] * 3
+
+
+SOURCE = """
+import dataclasses
+from flax import struct
+
+@struct.dataclass
+class A:
+    n: int = struct.field(pytree_node=False, default=1)
+    m: int = struct.field(pytree_node=False, default=1)
+
+@struct.dataclass
+class B:
+    k: str = struct.field(pytree_node=False, default="a")
+
+@lw.pytree
+class C:
+    a: A
+"""
+
+
+def test_in_the_report(write: Write, check_all: Check) -> None:
+    """Each is printed and counted once, with the first class of its library."""
+    pytest.importorskip("flax")
+    names = [word for law in ("static-types", "distinct-classes") for word in ("--law", law)]
+    outcome = check_all(write(SOURCE), "--laws", *names, "--examples", "3")
+    assert outcome.code == 0
+    assert outcome.out.count("warning: law static-types") == 1
+    assert outcome.out.count("warning: law distinct-classes") == 1
+    assert outcome.out.rstrip().endswith("all as promised, 2 warnings")

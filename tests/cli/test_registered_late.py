@@ -1,0 +1,141 @@
+"""Classes that are registered when they are instantiated, and annotations that are no types."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+
+from leafwise.errors import LawViolation
+from leafwise.testing import check_pytree
+from leafwise.testing.strategies._constructor import parameters_of
+
+from .asked import kinds, report_of
+from .conftest import Outcome
+
+Write = Callable[..., str]
+Check = Callable[..., Outcome]
+
+SOURCE = """
+register = jax.tree_util.register_pytree_node
+
+class Jittable:
+    def __new__(cls, *args, **kwargs):
+        try:
+            jax.tree_util.register_pytree_node_class(cls)
+        except ValueError:
+            pass  # already registered
+        return object.__new__(cls)
+
+    def tree_flatten(self):
+        return tuple(vars(self).values()), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+class Categorical(Jittable):
+    def __init__(self, logits: jax.Array) -> None:
+        self.logits = logits
+
+class InInit:
+    known = False
+
+    def __init__(self, w: float) -> None:
+        if not InInit.known:
+            register(InInit, lambda s: ((s.w,), None), lambda _, c: InInit(*c))
+            InInit.known = True
+        self.w = w
+
+class Meta(type):
+    def __call__(cls, *args, **kwargs):
+        made = super().__call__(*args, **kwargs)
+        if not jax.tree_util.is_tree_node(cls):
+            register(cls, lambda s: ((s.w,), None), lambda _, c: cls(*c))
+        return made
+
+class OfMeta(metaclass=Meta):
+    def __init__(self, w: float) -> None:
+        self.w = w
+
+class Registry:
+    def __init__(self, name: str = "a") -> None:
+        print("made")
+        self.name = name
+
+class Leaf:
+    def __init__(self, name: str) -> None:
+        self.name = name
+"""
+
+
+def test_they_are_instantiated_first(write: Write, check: Check) -> None:
+    """Before it is said of a class that JAX treats its instances as leaves, one is made."""
+    file = write(SOURCE)
+    for name in ("Categorical", "InInit", "OfMeta"):
+        assert check(f"{file}:{name}").code == 0
+    for name in ("Registry", "Leaf", "Meta", "jax"):
+        outcome = check(f"{file}:{name}")
+        assert outcome.code == 2
+        assert "not a pytree class" in outcome.err
+
+
+def test_those_of_a_module(write: Write, check: Check) -> None:
+    """A module has those that call what registers them; no other class is instantiated."""
+    outcome = check(write(SOURCE, "late.py"), "--json")
+    assert outcome.code == 0
+    assert outcome.names == ["Jittable", "Categorical", "InInit", "OfMeta"]
+    assert "made" not in outcome.out + outcome.err
+
+
+def test_a_constructor_behind_one_that_takes_anything() -> None:
+    """What `__init__` takes counts, where `__new__` takes anything."""
+
+    class Made:
+        def __new__(cls, *_: Any, **__: Any) -> Any:
+            return object.__new__(cls)
+
+        def __init__(self, a: int, b: float = 2.0) -> None: ...
+
+    class Derived(Made):
+        def __init__(self, c: str) -> None:
+            super().__init__(1)
+            self.c = c
+
+    assert [each.name for each in parameters_of(Made)] == ["a", "b"]
+    assert [each.name for each in parameters_of(Derived)] == ["c"]
+
+
+def declared(cls: Any) -> Any:
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(cls))
+
+
+@declared
+class Static:
+    w: jax.Array
+    size: dataclasses.field(metadata={"static": True})  # type: ignore[valid-type]  # noqa: F821, RUF100
+
+
+@declared
+class Text:
+    size: "dataclasses.field(default=3)"  # type: ignore[valid-type]
+
+
+class Tuple(NamedTuple):
+    w: float
+    size: dataclasses.field()  # type: ignore[valid-type]
+
+
+@pytest.mark.parametrize("cls", [Static, Text, Tuple])
+def test_a_field_as_an_annotation(cls: type) -> None:
+    """It is named as what it is; the field is dynamic, and changed as one."""
+    with pytest.raises(LawViolation) as caught:
+        check_pytree(cls, laws=["no-hidden-state"])
+    assert caught.value.path == f"{cls.__name__}.size"
+    sentence = "`dataclasses.Field`: `:` was written for `=`, so that the field is dynamic"
+    assert sentence in str(caught.value)
+    report = report_of(cls)
+    assert not report.error
+    assert kinds(report, "size")["value"].change
+    assert not any(row.static for row in report.rows)
