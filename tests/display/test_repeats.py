@@ -88,6 +88,16 @@ def test_recreated_functions_are_repeats() -> None:
     assert found.cause == "a new lambda each call"
     assert "once, outside the loop" in found.reasons[0].fix
     assert "top causes: churn.py:40 a new lambda each call, 3 retraces" in printed(given)
+    assert "first calls: 1" in printed(given)
+
+
+def test_processes_have_functions_of_their_own() -> None:
+    """Workers of one pool that each jit a function do not recreate it."""
+    calls = [
+        call(float(n), FIRST, defined="a.py:3", thread=f"MainThread of process {n}")
+        for n in range(5)
+    ]
+    assert repeats(report([each for events in calls for each in events])) == []
 
 
 def test_two_objects_are_no_loop() -> None:

@@ -199,7 +199,7 @@ def _function(function: FunctionRecord) -> Iterable[str]:
 
 
 def _again(report: Report, again: list[Repeat]) -> str:
-    first = first_calls(report)
+    first = first_calls(report, again)
     parts = [f'<p class="faint">First calls, not listed: {first:,}.</p>'] if first else []
     if not again:
         return "\n".join(["<p>Nothing was retraced or recompiled.</p>", *parts])

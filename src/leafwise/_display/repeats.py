@@ -164,7 +164,7 @@ def repeats(report: Report) -> list[Repeat]:
     found: dict[Any, Repeat] = {}
     # By thread and function: whose lowerings and compilations come next; None for a first call.
     current: dict[tuple[str, str], Repeat | None] = {}
-    defined: set[tuple[str, str]] = set()
+    defined: set[tuple[str, str, str]] = set()
     for event in sorted(report["events"], key=lambda event: event["start"]):
         of = event["thread"], event["name"]
         explanation = event["explanation"]
@@ -180,25 +180,25 @@ def repeats(report: Report) -> list[Repeat]:
         elif (owner := current.get(of)) is not None:
             owner.intervals.append(interval(event))
     # A function that is jitted for two objects is not recreated all the time.
-    chosen = [each for each in found.values() if len(each.events) >= _fewest(each)]
+    chosen = [each for each in found.values() if len(each.events) > _is_of_recreated(each)]
     return sorted(chosen, key=lambda repeat: -repeat.seconds)
 
 
 _RECREATED: Final = "function"
 
 
-def _fewest(repeat: Repeat) -> int:
-    kinds = [each.kind for each in repeat.reasons]
-    return 2 if kinds == [_RECREATED] else 1
+def _is_of_recreated(repeat: Repeat) -> bool:
+    return [each.kind for each in repeat.reasons] == [_RECREATED]
 
 
-def _is_recreated(event: EventRecord, defined: set[tuple[str, str]]) -> bool:
+def _is_recreated(event: EventRecord, defined: set[tuple[str, str, str]]) -> bool:
     """Return whether this is the first call of a function whose like was called before."""
     where = event.get("defined", "")
     if event["eager"] or not where:
         return False
-    known = (event["name"], where) in defined
-    defined.add((event["name"], where))
+    process = event["thread"].partition(" of process ")[2]  # each has functions of its own
+    known = (event["name"], where, process) in defined
+    defined.add((event["name"], where, process))
     first = event["explanation"] is not None and event["explanation"]["nearest"] is None
     return known and first
 
@@ -257,13 +257,14 @@ def top_causes(report: Report, again: list[Repeat]) -> str:
     return f"top causes: {'; '.join(parts)}" if parts else ""
 
 
-def first_calls(report: Report) -> int:
-    """Return how many jitted functions were called for the first time."""
-    return sum(
+def first_calls(report: Report, again: list[Repeat]) -> int:
+    """Return how many jitted functions were called for the first time, recreated ones once."""
+    first = sum(
         1
         for event in report["events"]
         if event["explanation"] is not None and not is_repeat(event) and not event["eager"]
     )
+    return first - sum(len(each.events) for each in again if _is_of_recreated(each))
 
 
 def interval(event: EventRecord) -> Interval:

@@ -274,5 +274,5 @@ def _footer(report: Report, again: list[Repeat]) -> Text:
         parts.append(f"not shown: {count(calls, 'more retrace or recompilation', plural)}{why}")
     took = duration(covered(part for repeat in again for part in repeat.intervals))
     parts.append(f"retraced or recompiled: {took}" if again else "nothing retraced or recompiled")
-    parts.append(f"first calls: {first_calls(report):,}")
+    parts.append(f"first calls: {first_calls(report, again):,}")
     return Text("; ".join(parts))

@@ -5,9 +5,11 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from leafwise._display import shape
+from leafwise._display.functions import functions_of
+from leafwise._display.repeats import causes_of
 from leafwise._objects.call_site import short_file
 
 Record: TypeAlias = dict[str, Any]
@@ -56,7 +58,7 @@ def make_report(
         began: When it began, as `time.time` says it.
     """
     events = [
-        _of_process(event, process.pid, main)
+        _event(_of_process(event, process.pid, main), began)
         for process in processes
         for event in process.every("event")
     ]
@@ -70,10 +72,11 @@ def make_report(
         "program": program,
         "seconds": 0.0,
         "exit": "0",
-        "functions": functions(events),
-        "events": [_event(event, began) for event in events],
-        "warnings": [*dict.fromkeys(warnings), *recreated(events), *_unwatched(processes)],
+        "functions": functions_of(events),
+        "events": events,
+        "warnings": [*dict.fromkeys(warnings), *_unwatched(processes)],
     }
+    report["causes"] = causes_of(report)
     if captured := _captures(processes):
         report["captures"] = captured
     return report
@@ -87,15 +90,14 @@ def _installed(name: str) -> str:
 
 
 def _of_process(event: Record, pid: int, main: int) -> Record:
-    """Return an event whose paths are short, and whose thread and function say the process."""
+    """Return an event whose paths are short, and whose thread says the process."""
     site = event["site"]
     thread = event["thread"] if pid == main else f"{event['thread']} of process {pid}"
     return {
         **event,
         "thread": thread,
         "site": site and {**site, "file": short_file(site["file"])},
-        "file": event["file"] and short_file(event["file"]),
-        "fun": None if event["fun"] is None else (pid, event["fun"]),
+        "defined": f"{short_file(event['file'])}:{event['line']}" if event["file"] else "",
     }
 
 
@@ -109,74 +111,8 @@ def _event(event: Mapping[str, Any], began: float) -> shape.EventRecord:
         "thread": event["thread"],
         "site": event["site"],
         "explanation": event["explanation"],
+        "defined": event["defined"],
     }
-
-
-def functions(events: Iterable[Record]) -> list[shape.FunctionRecord]:
-    """Sum up the events of each function, the most seconds first."""
-    groups: dict[Any, list[Record]] = {}
-    for event in events:
-        known = (event["file"], event["line"]) if event["file"] else event["fun"]
-        key = None if event["eager"] else (event["name"], known)
-        groups.setdefault(key, []).append(event)
-    # An event of which JAX gave only the name belongs to the one function of that name.
-    for name, _ in [key for key in groups if key is not None and key[1] is None]:
-        same = [key for key in groups if key is not None and key[0] == name and key[1]]
-        if len(same) == 1:
-            groups[same[0]] += groups.pop((name, None))
-    found = [_function(each) for each in groups.values()]
-    return sorted(found, key=_total_seconds, reverse=True)
-
-
-def _total_seconds(function: shape.FunctionRecord) -> float:
-    seconds = function["seconds"]
-    return seconds["trace"] + seconds["lower"] + seconds["compile"]
-
-
-def _function(events: Sequence[Record]) -> shape.FunctionRecord:
-    first = events[0]
-    known = next((event for event in events if event["fun"] is not None), first)
-
-    def count(kind: str) -> int:
-        return sum(event["kind"] == kind for event in events)
-
-    def seconds(*kinds: str) -> float:
-        return float(sum(event["seconds"] for event in events if event["kind"] in kinds))
-
-    return {
-        "name": "eager operations" if first["eager"] else first["name"],
-        "file": known["file"],
-        "line": known["line"],
-        "eager": first["eager"],
-        "traces": count("trace"),
-        "lowerings": count("lowering"),
-        "compiles": count("compile"),
-        "cache_hits": count("cache hit"),
-        "seconds": {
-            "trace": seconds("trace"),
-            "lower": seconds("lowering"),
-            "compile": seconds("compile", "cache hit"),
-        },
-    }
-
-
-_OFTEN: Final = 3
-
-
-def recreated(events: Iterable[Record]) -> list[str]:
-    """Warn of functions that are recreated, a new one each call: JAX traces each of them."""
-    traced: dict[tuple[str, str, int, int], set[int]] = {}
-    for event in events:
-        if event["kind"] == "trace" and event["fun"] is not None and event["file"]:
-            process, number = event["fun"]  # each process has functions of its own
-            place = event["name"], event["file"], event["line"], process
-            traced.setdefault(place, set()).add(number)
-    return [
-        f"{name} ({file}:{line}) was recreated and jitted {len(funs)} times, and traced each time: "
-        "define it, and call jax.jit, once, outside the loop"
-        for (name, file, line, _), funs in traced.items()
-        if len(funs) >= _OFTEN
-    ]
 
 
 def _unwatched(processes: Sequence[Process]) -> list[str]:

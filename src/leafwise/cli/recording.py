@@ -8,12 +8,10 @@ import atexit
 import contextlib
 import functools
 import inspect
-import itertools
 import json
 import os
 import platform
 import sys
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -66,8 +64,6 @@ class Recorder:
         self._write = write
         self._block = _Checks(write) if checks_captures else None
         self._original: Callable[..., Any] = jax.jit
-        self._numbers: dict[int, tuple[Callable[[], Any], int]] = {}
-        self._count = itertools.count()
         self._warned = len(storm.WARNINGS)
 
     def start(self) -> None:
@@ -127,21 +123,9 @@ class Recorder:
             "thread": event.thread,
             "site": None if site is None else {**site._asdict(), "text": site.text},
             "explanation": None if why is None else why.as_dict(),
-            "fun": None if event.fun is None else self._number(event.fun),
             "file": file,
             "line": line,
         }
-
-    def _number(self, fun: Any) -> int:
-        """Return the number of a function: another one than that of any other function."""
-        found = self._numbers.get(id(fun))
-        if found is None or found[0]() is not fun:
-            try:
-                alive: Callable[[], Any] = weakref.ref(fun)
-            except TypeError:
-                alive = functools.partial(_same, fun)
-            found = self._numbers[id(fun)] = alive, next(self._count)
-        return found[1]
 
     def _write_captures(self, event: Event) -> None:
         if self._block is None or event.fun is None or event.eager:
@@ -171,10 +155,6 @@ class _Checks(CaptureChecks):
                 "call": f"{site.file}:{site.line}" if site is not None else "",
             }
             self._write(stale=record, owner=owner)
-
-
-def _same(fun: Any) -> Any:
-    return fun
 
 
 def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:

@@ -1,0 +1,91 @@
+"""A report on what a process recorded: rows, causes and totals."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from leafwise.cli.explain_report import Process, make_report
+from leafwise.cli.recording import Recorder
+
+WIDTH = 91
+
+
+@pytest.fixture
+def explained() -> "Explained":
+    """Returns the report on what a function does."""
+
+    def run(script: Callable[[], Any]) -> Any:
+        records: list[dict[str, Any]] = []
+
+        def write(**record: Any) -> None:
+            records.append(record)
+
+        recorder = Recorder(write)
+        recorder.start()
+        try:
+            script()
+        finally:
+            recorder.stop()
+        return make_report([Process(1, records)], 1, "0", "script.py", 0.0)
+
+    return run
+
+
+Explained = Callable[[Callable[[], Any]], Any]
+
+
+def test_a_loop_that_only_compiles(explained: Explained) -> None:
+    """Masks and fresh bodies outside jit are the causes, each with its line and its time."""
+
+    def script() -> None:
+        x = jnp.arange(float(WIDTH))
+        for n in range(1, 4):
+            x[x < n]
+            jax.lax.while_loop(lambda c: c < WIDTH, lambda c: c + 1, jnp.int32(0))
+
+    found = {each["cause"]: each for each in explained(script)["causes"]}
+    assert set(found) == {"a boolean mask", "a new lambda each call"}
+    assert found["a new lambda each call"]["times"] == 2
+    places = {each["place"].rpartition(":")[0] for each in found.values()}
+    assert all(each.endswith("test_explain_report.py") for each in places)
+    assert all(each["seconds"] > 0 for each in found.values())
+
+
+def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
+    """It is a cause and no warning."""
+
+    def script() -> None:
+        for _ in range(3):
+
+            def step(x: Any) -> Any:
+                return x + WIDTH
+
+            jax.jit(step)(1.0)
+
+    report = explained(script)
+    (cause,) = report["causes"]
+    assert (cause["cause"], cause["times"]) == ("a new function each call", 2)
+    assert not report["warnings"]
+    (row,) = (each for each in report["functions"] if not each["eager"])
+    assert (row["name"], row["compiles"]) == ("step", 3)
+
+
+def test_methods_of_several_objects_are_one_row(explained: Explained) -> None:
+    """A method is one function, whatever objects it is jitted for."""
+
+    class Model:
+        def __init__(self) -> None:
+            self.step = jax.jit(self.step_once)
+
+        def step_once(self, x: Any) -> Any:
+            return x * WIDTH
+
+    def script() -> None:
+        for model in (Model(), Model()):
+            model.step(1.0)
+
+    (row,) = (each for each in explained(script)["functions"] if not each["eager"])
+    assert (row["name"], row["traces"]) == ("step_once", 2)
