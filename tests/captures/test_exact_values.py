@@ -194,3 +194,49 @@ def test_a_change_in_place_is_stale(kind: str) -> None:
     change()
     with pytest.raises(lw.errors.StaleCaptureError):
         jitted(1.0)
+
+
+class EqualClasses(type):
+    """The class of classes that say that they are equal to all others."""
+
+    def __eq__(cls, other: object) -> bool:
+        return True
+
+    def __hash__(cls) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("metaclass", [type, EqualClasses])
+@pytest.mark.parametrize("name", ["One", "Other"])
+@pytest.mark.parametrize(
+    "inside",
+    [lambda c: c, lambda c: [c], lambda c: (c,), lambda c: {"a": c}, Held],
+    ids=["itself", "list", "tuple", "dict", "attribute"],
+)
+def test_an_object_of_another_class_is_stale(metaclass: Any, name: str, inside: Any) -> None:
+    """Also where the classes have one name, or their metaclass says that they are equal."""
+    one, other = metaclass("One", (), {}), metaclass(name, (), {})
+    value = inside(one())
+    jitted = jit(lambda x: (x, repr(value))[0], stale="raise")
+    for _ in range(2):
+        jitted(1.0)
+    value = inside(one())
+    jitted(1.0)
+    value = inside(other())
+    with pytest.raises(lw.errors.StaleCaptureError):
+        jitted(1.0)
+
+
+def test_a_partial_that_says_other_arguments() -> None:
+    """What it passes on counts, and not the attributes of its class."""
+
+    class Misleading(functools.partial[Any]):
+        args = property(lambda _: ())  # type: ignore[assignment]
+        keywords = property(lambda _: {})  # type: ignore[assignment]
+
+    value = [Misleading(max, 1)]
+    jitted = jit(lambda x: x * value[0](0), stale="raise")
+    assert jitted(1.0) == 1.0
+    value[0] = Misleading(max, 2)
+    with pytest.raises(lw.errors.StaleCaptureError):
+        jitted(1.0)

@@ -305,7 +305,7 @@ def _format_plain(form: Any) -> str:
             return shorten(np.frombuffer(data, np.dtype(kind))[0])
         case (_, np.dtype() as dtype, tuple() as shape, bytes() as data, *_):
             return _format_numpy(dtype, shape, data)
-        case ((str(), str() as name), str() as member):
+        case ((str(), str() as name, *_), str() as member):
             return f"{name}.{member}"
         case (str(), str() as name, *_):
             return name

@@ -280,7 +280,7 @@ def _reference(self: Fingerprinter, value: Any) -> Fingerprinted:
 
 def _class(self: Fingerprinter, value: type) -> Fingerprinted:
     """Fingerprint a class: its name, and the code of one of the user's."""
-    form = _class_form(value)
+    form = value.__module__, value.__qualname__
     if is_installed_module(value.__module__):
         return Fingerprinted(form, identity_check(value))
     codes: list[Any] = []
@@ -293,8 +293,10 @@ def _class(self: Fingerprinter, value: type) -> Fingerprinted:
     return Fingerprinted((*form, *codes), identity_check(value))
 
 
-def _class_form(kind: type) -> tuple[str, ...]:
-    return kind.__module__, kind.__qualname__
+def _class_form(kind: type) -> tuple[Any, ...]:
+    """Return the form of the type of a value: a class of the user's is equal to itself alone."""
+    name = kind.__module__, kind.__qualname__
+    return name if is_installed_module(kind.__module__) else (*name, ByWeakId(kind))
 
 
 def _object(self: Fingerprinter, value: Any) -> Fingerprinted:

@@ -58,7 +58,7 @@ def _summary(value: Any, above: tuple[int, ...]) -> Any:
     if isinstance(value, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
         return Verbatim(pformat(value))
     kind: type = type(value)
-    if id(value) in above or kind not in (list, tuple, dict):
+    if id(value) in above or kind not in {list, tuple, dict}:
         return value
     inside = (*above, id(value))
     if kind is dict:

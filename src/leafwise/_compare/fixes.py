@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def _unhashable(reason: "Reason") -> str:
     kind = type(reason.after)
-    if kind in (list, dict, set):
+    if kind in {list, dict, set}:
         return "A static argument needs a hash: pass a tuple, or use `leafwise.freeze`."
     return f"A static argument needs a hash: give {kind.__qualname__} `__eq__` and `__hash__`."
 

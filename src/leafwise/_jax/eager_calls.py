@@ -94,7 +94,7 @@ def _parameters(compiled: Any) -> dict[str, Any]:
 def _is_simple(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_simple, value))
-    return value is None or type(value) in (float, str) or hasattr(value, "__index__")
+    return value is None or type(value) in {float, str} or hasattr(value, "__index__")
 
 
 def _is_mask(found: Mapping[str, Any]) -> bool:
