@@ -32,7 +32,7 @@ from leafwise._objects.attributes import (
     is_itself,
     record_fields,
 )
-from leafwise._objects.frozen import FrozenMapping, StaticArray
+from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten
@@ -77,6 +77,47 @@ class Opaque:
         except Exception as error:
             finding = findings.eq_raises(self._path, self._value, error)
             raise static_field_error([InconsistentHashError], [finding]) from error
+
+
+class OpaqueTreedef(Opaque):
+    """A treedef, which compares the aux_data of its nodes by ``==``; here they are by their form.
+
+    They are read only where two treedefs are equal: construction meets the same one mostly.
+    """
+
+    __slots__ = ("_aux_form",)
+    __hash__ = Opaque.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, OpaqueTreedef) and super().__eq__(other)):
+            return False
+        return self._value is other._value or self.aux_form() == other.aux_form()
+
+    def aux_form(self) -> tuple[Any, ...]:
+        """Return the forms of the aux_data of all nodes, but of what no static could be."""
+        if not hasattr(self, "_aux_form"):
+            self._aux_form = tuple(map(_form_or_none, _aux_data_of(self._value)))
+        return self._aux_form
+
+
+def _aux_data_of(treedef: Any) -> list[Any]:
+    found: list[Any] = []
+    pending = [treedef]
+    while pending:
+        node = pending.pop()
+        found.append((node.node_data() or (None, None))[1])
+        pending.extend(node.children())
+    return [each for each in found if each is not None]
+
+
+def _form_or_none(value: Any) -> tuple[Any, ...] | None:
+    """Return the form of a value; None if it has none, so that its ``==`` has the last word."""
+    canon = Canonicaliser()
+    try:
+        canonicalise(canon, freeze(value), "")  # the keys of a dict come in a list
+    except Exception:  # noqa: BLE001  # the value's own code
+        return None
+    return canon.form if canon.accepts else None
 
 
 class Digest:
@@ -358,7 +399,8 @@ def _read_opaque(canon: Canonicaliser, value: Any, path: str) -> None:
     if compares_by_identity(cls):
         token: Any = (id(value), hash(value))  # identity, but its hash is watched
     else:
-        token = Opaque(value, hash(value), path)
+        kind = OpaqueTreedef if cls is jax.tree_util.PyTreeDef else Opaque
+        token = kind(value, hash(value), path)
 
     def read_own() -> None:
         canon.push(id(cls), token)
