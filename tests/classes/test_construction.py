@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import pytest
@@ -372,6 +373,53 @@ def test_a_field_that_leads_back() -> None:
     ):
         with pytest.raises(lw.errors.TreeError, match=rf"^Model\.act: {words}"):
             Model(1.0, method=method)
+
+
+@pytest.mark.hazard
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda self: (1, self),
+        lambda self: [self.twice],
+        lambda self: {"a": (self.twice, 2)},
+        lambda self: Wrapped([self]),
+        lambda self: Wrapped(self).called,
+    ],
+    ids=["tuple", "list", "dict", "instance", "method"],
+)
+def test_a_field_that_contains_a_way_back(way: Any) -> None:
+    """A container or another instance in between is looked through."""
+
+    @lw.pytree
+    class Model:
+        act: Any = None
+
+        def __post_init__(self) -> None:
+            self.act = way(self)
+
+        def twice(self) -> None: ...
+
+    with pytest.raises(lw.errors.TreeError, match=r"^Model\.act: it contains (its|the)"):
+        Model()
+
+
+@lw.pytree
+class Wrapped:
+    inside: Any
+    kind: lw.Static[int] = 2
+
+    def called(self) -> None: ...
+
+
+def test_vars_are_a_tree_of_the_fields() -> None:
+    """`vars` of an instance is compared leaf by leaf, as flax's users do; the key is no leaf."""
+    one, same, other = (vars(Wrapped(jnp.ones(2), kind)) for kind in (1, 1, True))
+    assert [path for path, _ in jax.tree.leaves_with_path(one)] == [
+        (jax.tree_util.DictKey("inside"),)
+    ]
+    assert jax.tree.structure(one) == jax.tree.structure(same) != jax.tree.structure(other)
+    chex.assert_trees_all_close(one, same)
+    assert jax.jit(lambda tree: tree)(one)["inside"].shape == (2,)
 
 
 def test_traceback_shows_generated_code() -> None:

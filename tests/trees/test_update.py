@@ -389,6 +389,8 @@ def test_a_class_is_no_instance() -> None:
     """A class has fields as well: it came back as it was."""
     with pytest.raises(TypeError, match="changes an instance, got the class Layer"):
         lw.replace(Layer, w=1.0)
+    with pytest.raises(TypeError, match=r"instance of a pytree class or dataclass, got 3 \(int\)"):
+        lw.replace(3, w=1.0)
 
 
 def test_registered_classes() -> None:

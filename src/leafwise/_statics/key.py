@@ -15,6 +15,8 @@ import weakref
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+import jax
+
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.locks import Cleanup, new_lock
@@ -302,6 +304,11 @@ def _forget_key(
             table.last = no_key
 
     cleanup(forget)
+
+
+# As an instance keeps its key in its `__dict__`, so that `vars` of it is a tree of its fields.
+for _kind in (StaticKey, OwnStaticKey):
+    jax.tree_util.register_pytree_node(_kind, lambda key: ((), key), lambda key, _: key)
 
 
 class KeyTable:

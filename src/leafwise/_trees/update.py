@@ -9,6 +9,7 @@ from leafwise._classes.instance import check_names
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.attributes import has_generated_init
 from leafwise._objects.classes import is_a, qualname_of
+from leafwise._objects.text import got
 from leafwise._trees.exchange import copy_with_parts, parts_of
 from leafwise._trees.paths import Steps, name_in
 from leafwise._trees.requests import (
@@ -136,6 +137,9 @@ def replace(obj: T, /, **changes: Any) -> T:
         msg = f"replace() changes an instance, got the class {qualname_of(obj)}"
         raise TypeError(msg)
     cls = type(obj)
+    if not dataclasses.is_dataclass(cls):
+        msg = f"replace() changes an instance of a pytree class or dataclass, got {got(obj)}"
+        raise TypeError(msg)
     changed: T
     if is_decorated(cls):
         changed = instance.replace(obj, **changes)
