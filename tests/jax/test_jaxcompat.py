@@ -191,4 +191,4 @@ def test_the_trace_under_a_checkpoint_is_dropped(jax_version: str) -> None:
         assert float(outer(1.0)) == expected
         outer.clear_cache()
         of_scaled.clear_cache()
-        compat.clear_derived_traces()
+        compat.forget_traces_of([])

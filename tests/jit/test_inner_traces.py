@@ -5,6 +5,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -76,10 +77,11 @@ def test_a_helper_that_was_traced_before(kind: str, held: str) -> None:
         first(ONES)
 
 
-def test_a_helper_that_only_jax_has_traced() -> None:
+@pytest.mark.parametrize("wrap", [jax.jit, eqx.filter_jit])
+def test_a_helper_that_only_jax_has_traced(wrap: Any) -> None:
     """What leafwise has not seen before counts as traced with other values."""
     value = 1.0
-    helper = jax.jit(lambda x: x * value)
+    helper = wrap(lambda x: x * value)
     helper(ONES)
     value = 3.0
     assert np.array_equal(jit(lambda x: helper(x))(ONES), [3, 3])
@@ -161,6 +163,46 @@ def test_a_helper_of_two_values() -> None:
     assert np.array_equal(helper(ONES), [2, 2])
     assert [str(each.outcome) for each in helper.traces] == ["retrace"] * 3
     assert "1.0 -> 2.0" in str(helper.traces[-1].explanation)
+
+
+class Stepper:
+    """Holds what JAX made of its own method."""
+
+    def __init__(self, wrap: Any = jax.jit) -> None:
+        self.step = wrap(self._step)
+
+    def _step(self, x: Any) -> Any:
+        return x * rate
+
+
+@functools.cache
+def build() -> Any:
+    return jax.jit(lambda x: x * rate)
+
+
+STEPPERS, IN_PARTS = [Stepper()], [Stepper(lambda step: jax.vmap(jax.jit(step)))]
+FILTERED = eqx.filter_jit(lambda x: x * rate)
+
+OUT_OF_REACH: dict[str, Callable[[Any], Any]] = {
+    "of equinox": FILTERED,
+    "made by a call": lambda x: build()(x),
+    "attribute of an item": lambda x: next(each.step(x) for each in STEPPERS),
+    "wrapped attribute of an item": lambda x: next(each.step(x) for each in IN_PARTS),
+}
+
+
+@pytest.mark.parametrize("kind", OUT_OF_REACH)
+def test_what_no_name_leads_to(kind: str) -> None:
+    """JAX's own cache knows which traces there are."""
+    global rate  # noqa: PLW0603  # what is tested
+    rate, call = 1.0, OUT_OF_REACH[kind]
+    jitted = jit(lambda x: call(x) + rate, stale="retrace")
+    assert jitted(ONES).tolist() == [2, 2]
+    rate = 2.0
+    assert jitted(ONES).tolist() == [4, 4]
+    assert jit(lambda x: call(x) + rate + 1, stale="raise")(ONES).tolist() == [5, 5]
+    rate = 3.0
+    assert jit(lambda x: call(x) + rate - 1, stale="raise")(ONES).tolist() == [5, 5]
 
 
 def test_what_did_not_change_stays() -> None:

@@ -1,5 +1,6 @@
 """What methods of the arguments read: the class is known once a call is traced."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -83,6 +84,17 @@ def scanned(net: Any, x: Any) -> Any:
     return jax.lax.scan(lambda carry, _: (net.scaled(carry), None), x, None, length=1)[0]
 
 
+def by_scale(x: Any) -> Any:
+    return x * scale
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """A static value that holds functions, at any depth."""
+
+    act: Any
+
+
 NET = Net(X)
 WAYS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "call": (lambda net, x: net(x), NET),
@@ -98,6 +110,12 @@ WAYS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "vmap": (lambda net, x: jax.vmap(net.scaled)(x), Net(jnp.float32(1))),
     "static field": (lambda net, x: net.rule(net.w * x), WithRule(X, Rule())),
     "of the class": (Net.scaled, NET),
+    "function in a static field": (lambda net, x: net.rule(x), WithRule(X, by_scale)),
+    "function deep in a static field": (
+        lambda net, x: net.rule[0].act["f"](x),
+        WithRule(X, (Settings(lw.FrozenMapping(f=functools.partial(by_scale))),)),
+    ),
+    "function in a pytree": (lambda f, x: f(x), jax.tree_util.Partial(by_scale)),
 }
 
 
@@ -119,6 +137,22 @@ def test_what_a_method_of_an_argument_reads(way: str) -> None:
     globals()["shift"] = 7.0  # which only code reads that nothing names
     assert retraced(net, X).tolist() == [3, 3]
     assert len(retraced.traces) == 2
+
+
+@pytest.mark.parametrize(
+    "given", [by_scale, functools.partial(by_scale), Settings(by_scale), Rule()]
+)
+def test_what_a_static_argument_reads(given: Any) -> None:
+    """A function that is handed over reads what it read when it was traced."""
+    call = lambda f, x: getattr(f, "act", f)(x)  # noqa: E731
+    strict = jit(lambda f, x: call(f, x), static_argnums=0, stale="raise")
+    retraced = jit(lambda x, *, f: call(f, x), static_argnames="f", stale="retrace")
+    assert (strict(given, X).tolist(), retraced(X, f=given).tolist()) == ([2, 2], [2, 2])
+    assert strict(lambda x: x, X).tolist() == [1, 1]
+    globals()["scale"] = 3.0
+    with pytest.raises(lw.errors.StaleCaptureError, match="captures `scale`"):
+        strict(given, X)
+    assert retraced(X, f=given).tolist() == [3, 3]
 
 
 def test_each_call_has_its_own_classes() -> None:

@@ -1,11 +1,13 @@
 """Where a trace can read a value, a change there is seen; where it did not read, it is not."""
 
+import enum
 import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -398,6 +400,69 @@ def registered_again() -> tuple[Any, Any, Any]:
     return lambda x: scaled(x), change, None
 
 
+class Slotted:
+    """An object without a dict."""
+
+    __slots__ = ("fn",)
+
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+
+
+class Chain:
+    """Calls what its items hold."""
+
+    def __init__(self, *layers: Any) -> None:
+        self.layers = layers
+
+    def __call__(self, x: Any) -> Any:
+        for each in self.layers:
+            x = each.fn(x)
+        return x
+
+
+class Act(enum.Enum):
+    """Members with methods."""
+
+    LINEAR = 1
+
+    def scaled(self, x: Any) -> Any:
+        return x * rate
+
+    @property
+    def rate(self) -> Any:
+        return rate
+
+
+rate = 1.0
+
+
+def by_rate(x: Any) -> Any:
+    return x * rate
+
+
+ITEMS = [Thing(fn=by_rate, nested=[Thing(fn=by_rate)])]
+SLOTTED, CHAINS = [Slotted(by_rate)], (Chain(*ITEMS),)
+HELD: dict[str, Callable[[Any], Any]] = {
+    "item of a list": lambda x: next(each.fn(x) for each in ITEMS),
+    "item of a dict": lambda x: next(each.fn(x) for each in {"a": ITEMS[0]}.values()),
+    "reduced": lambda x: functools.reduce(lambda y, each: each.fn(y), ITEMS, x),
+    "by a name that is made up": lambda x: getattr(ITEMS[0], "f" + "n")(x),
+    "deep in an item": lambda x: next(each.fn(x) for item in ITEMS for each in item.nested),
+    "slot": lambda x: next(each.fn(x) for each in SLOTTED),
+    "in an item that is called": lambda x: next(f(x) for f in CHAINS),
+    "in a sequence of equinox": eqx.nn.Sequential([eqx.nn.Lambda(by_rate)]),
+    "method of a member of an enum": Act.LINEAR.scaled,
+    "method of a member by name": lambda x: Act.LINEAR.scaled(x),
+    "property of a member": lambda x: x * Act.LINEAR.rate,
+}
+
+
+def held(kind: str) -> tuple[Any, Any, Any]:
+    globals()["rate"] = 1.0
+    return HELD[kind], lambda: globals().update(rate=2.0), None
+
+
 DISPATCHED: dict[str, Callable[[Any, Any], Any]] = {
     "an instance": lambda held, x: held.scaled(x),
     "a class method": lambda held, x: held.of_class(x),
@@ -537,6 +602,7 @@ CASES |= {
     for kind in DISPATCHED
     for how in ("a name", "an attribute", "a function registered later")
 }
+CASES |= {f"{kind}, held": functools.partial(held, kind) for kind in HELD}
 CASES["descriptor"] = lambda: of_a_descriptor(Scaled)
 CASES["data descriptor"] = lambda: of_a_descriptor(Set)
 

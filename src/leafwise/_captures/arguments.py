@@ -1,16 +1,40 @@
 """What is known of the arguments of functions on a walk over captures."""
 
+import collections
 import dataclasses
 import inspect
 import types
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from leafwise._captures.places import BoundIn, CapturedPlace
-from leafwise._objects.attributes import is_installed
+from leafwise._objects.attributes import hides, is_installed
 from leafwise._objects.bytecode import parameters
-from leafwise._objects.classes import is_a
-from leafwise._objects.code import function_in
+from leafwise._objects.classes import is_a, module_of
+from leafwise._objects.code import function_in, is_installed_module
 from leafwise._objects.methods import InheritedMethod, Method
+from leafwise._objects.parts import kind_of
+
+_MOST_SEARCHED: Final = 256
+
+
+def code_within(values: Iterable[Any]) -> list[Any]:
+    """Return the functions of the user's in static values, and classes, also of objects there."""
+    found: dict[int, Any] = {}
+    pending, met = collections.deque(values), dict[int, Any]()
+    while pending and len(met) < _MOST_SEARCHED:
+        value = pending.popleft()
+        if id(value) in met or hides(value):
+            continue
+        met[id(value)] = value
+        own = value if is_a(value, type) else type(value)
+        if not is_installed_module(module_of(own)):
+            found[id(own)] = own
+        if is_a(value, types.FunctionType):
+            found[id(value)] = value
+        elif kind_of(value).name not in ("plain", "identity"):
+            pending.extend(part for _, part in kind_of(value).parts(value))
+    return list(found.values())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

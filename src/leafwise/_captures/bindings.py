@@ -42,12 +42,12 @@ class Binding:
         return self.place.read()
 
 
-def bindings_of(fn: Callable[..., Any], classes: Iterable[type] = ()) -> tuple[Binding, ...]:
+def bindings_of(fn: Callable[..., Any], given: Iterable[Any] = ()) -> tuple[Binding, ...]:
     """Return everything that a function reads from outside its arguments.
 
     Args:
         fn: Anything callable.
-        classes: The classes of its arguments, if they are known.
+        given: The same.
 
     Returns:
         Each place once, in the order of first reads: those of `fn` itself, then those of the
@@ -56,17 +56,17 @@ def bindings_of(fn: Callable[..., Any], classes: Iterable[type] = ()) -> tuple[B
     Raises:
         TypeError: `fn` is not callable.
     """
-    return bindings_and_callables(fn, classes)[0]
+    return bindings_and_callables(fn, given)[0]
 
 
 def bindings_and_callables(
-    fn: Callable[..., Any], classes: Iterable[type] = ()
+    fn: Callable[..., Any], given: Iterable[Any] = ()
 ) -> tuple[tuple[Binding, ...], list[Any]]:
     """Return what `bindings_of` does, and everything callable on the way there.
 
     Args:
         fn: Anything callable.
-        classes: The classes of its arguments, whose methods it may call.
+        given: The classes of its arguments, whose methods it may call, and functions there.
 
     Raises:
         TypeError: `fn` is not callable.
@@ -75,7 +75,7 @@ def bindings_and_callables(
         msg = f"a function is wanted, got {got(fn)}"
         raise TypeError(msg)
     walk = CaptureWalk()
-    walk.start(fn, classes)
+    walk.start(fn, given)
     return tuple(_named(walk.found)), walk.entered()
 
 

@@ -222,11 +222,11 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
 
 
 def captures_with(
-    fn: Callable[..., Any], classes: Iterable[type] = (), *, large: int = _LARGE
+    fn: Callable[..., Any], given: Iterable[Any] = (), *, large: int = _LARGE
 ) -> Captures:
-    """Return `captures` of a function of whose arguments some classes are known."""
+    """Return `captures` of a function of whose arguments some classes and functions are known."""
     source_lines, treatments = SourceLines(), LeafTreatments()
-    bindings = [each for each in bindings_of(fn, classes) if not each.place.is_member]
+    bindings = [each for each in bindings_of(fn, given) if not each.place.is_member]
     found = [_capture(each, source_lines, treatments) for each in bindings]
     return Captures(found, function=name_of(fn), large=large)
 

@@ -95,13 +95,13 @@ class FingerprintedFunction(NamedTuple):
 
 
 def fingerprint_function(
-    fun: Callable[..., Any], classes: Iterable[type] = (), *, large: bool = False
+    fun: Callable[..., Any], given: Iterable[Any] = (), *, large: bool = False
 ) -> FingerprintedFunction:
     """Fingerprint all that a function captures.
 
     Args:
         fun: The function.
-        classes: The classes of its arguments, whose methods it may call.
+        given: The classes of its arguments, whose methods it may call, and functions there.
         large: Whether to compare the content of large values, too.
 
     Returns:
@@ -109,7 +109,7 @@ def fingerprint_function(
     """
     fingerprint: Fingerprint = {}
     probes: list[Probe] = []
-    bindings, callables = bindings_and_callables(fun, classes)
+    bindings, callables = bindings_and_callables(fun, given)
     for binding in bindings:
         if binding.is_written:  # a trace does not depend on its value
             continue

@@ -5,6 +5,7 @@ import functools
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any, Final, cast
 
 from leafwise._captures.arguments import (
@@ -14,6 +15,7 @@ from leafwise._captures.arguments import (
     Rest,
     ToEnter,
     assigned,
+    code_within,
     identity,
     passed_to,
 )
@@ -53,6 +55,7 @@ from leafwise._objects.attributes import (
     is_of_package,
     is_tree,
     of_partial,
+    stored_attributes,
     wrapped_by,
 )
 from leafwise._objects.bytecode import reads_of
@@ -113,10 +116,14 @@ class CaptureWalk:
         self._room = _MOST_ITEMS
         self._methods = WaitingMethods[ToEnter]()
         self._called: Counter[int] = Counter()
+        self._held: dict[int, Any] = {}
 
-    def start(self, fn: Callable[..., Any], classes: Iterable[type] = ()) -> None:
-        """Follow a function, and all that it leads to; of some classes, what it names of them."""
-        self._pending += [*(ToEnter(each, None, (each,)) for each in classes), ToEnter(fn, None)]
+    def start(self, fn: Callable[..., Any], given: Iterable[Any] = ()) -> None:
+        """Follow a function, and all that it leads to.
+
+        And the functions among its arguments, and what it names of the classes of others.
+        """
+        self._pending += [*map(_given, given), ToEnter(fn, None)]
         while self._pending and len(self._entered) < _MOST_ENTERED:
             self._visit(self._pending.pop())
             self._pending += reversed(self._next)
@@ -126,8 +133,17 @@ class CaptureWalk:
         """Return everything callable that was entered, each once."""
         return list({id(value): value for value in self._entered.values()}.values())
 
+    def _held_item(self, entry: ToEnter, place: CapturedPlace) -> None:
+        """Follow what an object holds that cannot be called, once."""
+        if id(entry.value) not in self._held:
+            self._held[id(entry.value)] = entry.value
+            self._follow(place, entry.value)
+
     def _visit(self, entry: ToEnter) -> None:
         value = entry.value
+        if entry.place is not None and not callable(value):
+            self._held_item(entry, entry.place)
+            return
         known = tuple(identity(each) for each in entry.args)
         named = tuple((name, identity(each)) for name, each in entry.kwargs)
         place = None if entry.place is None or is_a(value, types.FunctionType) else entry.place
@@ -347,6 +363,8 @@ class CaptureWalk:
         if not is_of_package(value):
             quiet = entry.quiet or wrapped is not None
             self._queue_closure(value, entry.place, wrapped, quiet=quiet)
+            if is_tree(value):  # a Sequential of flax
+                self._next += map(_given, code_within([value]))
 
     def _use_arguments(self, entry: ToEnter) -> None:
         """Add the arguments of a callable that is not entered."""
@@ -549,12 +567,23 @@ class CaptureWalk:
                     break
                 self._follow(place.then(Item(key)), item, quiet=quiet)
             return
-        if is_data(value):
+        is_member = is_a(value, Enum)
+        if is_data(value) and not is_member:
             return
         if callable(value):
             self._next.append(ToEnter(value, place, quiet=quiet))
-        if is_object(value) and not is_installed_module(type(value).__module__):
+        if (is_object(value) or is_member) and not is_installed_module(type(value).__module__):
             self._next.append(ToEnter(type(value), None, (type(value),)))
+            self._follow_attributes(place, value)
+        elif is_object(value) and not callable(value) and is_tree(value):  # a GraphDef of flax
+            self._next += map(_given, code_within([value]))
+
+    def _follow_attributes(self, place: CapturedPlace, value: Any) -> None:
+        """Enter what an object holds, once code names the attribute."""
+        for name, item in stored_attributes(value).items():
+            if not is_data(item) or type(item) in (list, tuple, dict):
+                entries = [ToEnter(item, place.then(name))]
+                self._next += self._methods.add(type(value), name, entries)
 
     def _add(
         self,
@@ -583,6 +612,10 @@ def first_parameter(function: object) -> str:
     code = getattr(function, "__code__", None)
     named = isinstance(code, types.CodeType) and code.co_argcount > 0
     return code.co_varnames[0] if named and code is not None else "self"
+
+
+def _given(value: Any) -> ToEnter:
+    return ToEnter(value, None, (value,) if is_a(value, type) else ())
 
 
 def _holds_data(value: Any) -> bool:

@@ -8,7 +8,7 @@ import contextlib
 import importlib
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -147,15 +147,34 @@ def static_options(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return tuple(numbers or ()), tuple(names or ())
 
 
-def clear_derived_traces() -> None:
-    """Clear what JAX keeps of functions under the name of another one that it has made of them.
+def traced_functions() -> list[Any] | None:
+    """Return the functions of whose calls inside others JAX keeps traces; None if unknown."""
+    found: dict[int, Any] = {}
+    try:
+        for cache in map(_cache, _TRACES) if _KNOWN else ():
+            for key in cache.cache_keys():
+                fun = key[0]()
+                if fun is not None:
+                    found[id(fun)] = fun
+    except (ImportError, AttributeError, IndexError, TypeError):
+        return None
+    return list(found.values()) if _KNOWN else None
 
+
+def forget_traces_of(functions: Iterable[Any]) -> None:
+    """Let JAX forget what it keeps of calls of some functions inside others, but no program.
+
+    And all that it keeps of any function under the name of another one that it has made of it.
     Where those caches cannot be reached, all of JAX's caches are cleared.
     """
     try:
         if _KNOWN:
-            for module, name in _DERIVED:
-                getattr(importlib.import_module(f"jax._src.{module}"), name).cache_clear()
+            traces = [_cache(each) for each in _TRACES]
+            for fun in functions:
+                for cache in traces:
+                    cache.evict_weakref(fun)
+            for each in _DERIVED:
+                _cache(each).cache_clear()
             return
     except (ImportError, AttributeError):
         pass
@@ -163,6 +182,15 @@ def clear_derived_traces() -> None:
     clear_caches()
 
 
+def _cache(where: tuple[str, str]) -> Any:
+    module, name = where
+    return getattr(importlib.import_module(f"jax._src.{module}"), name)
+
+
+_TRACES: Final = (
+    ("interpreters.partial_eval", "trace_to_jaxpr"),
+    ("pjit", "_infer_params_cached"),
+)
 _DERIVED: Final = (
     ("ad_checkpoint", "_trace_to_jaxpr"),
     ("lax.control_flow.loops", "_fori_body_fun"),

@@ -6,12 +6,11 @@ when they were last fingerprinted is kept here: before a trace, the traces of th
 have changed are forgotten.
 """
 
-import contextlib
 import functools
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 
@@ -19,18 +18,16 @@ from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, 
 from leafwise._captures.fingerprinter import ByWeakId
 from leafwise._captures.places import CapturedPlace
 from leafwise._captures.waiting_methods import names_in
-from leafwise._jax.compat import clear_derived_traces
+from leafwise._jax.compat import forget_traces_of, running_calls, traced_functions
 from leafwise._jit.callee import function_behind
 from leafwise._objects.attributes import (
+    functions_in,
     in_class,
     is_bound_method,
     is_installed,
-    is_object,
-    is_tree,
     wrapped_by,
 )
 from leafwise._objects.locks import new_lock
-from leafwise._objects.methods import JittedFunction
 
 _JAX_JIT: Final = jax.jit
 """JAX's own: `leafwise explain` replaces `jax.jit` with ours."""
@@ -38,17 +35,23 @@ _JAX_JIT: Final = jax.jit
 _MOST_PLACES: Final = 512
 """A function that has read more places than these, of so many instances, counts as new."""
 
-_Places: TypeAlias = dict[Any, tuple[CaptureState | None, Callable[[], Any] | None]]
-"""What a function found in each place when it was traced; None if not always the same."""
+_Places: TypeAlias = dict[Any, tuple[CaptureState, bool, Callable[[], Any] | None]]
+"""What a function found in each place when it was last traced; whether it was always that."""
 
 _LOCK: Final = new_lock()
 _KNOWN: Final[weakref.WeakKeyDictionary[Callable[..., Any], _Places]] = weakref.WeakKeyDictionary()
 
 
-def readers_to_forget(
+def forget_old_traces(
     current: FingerprintedFunction, fun: Callable[..., Any], *, traced: bool
-) -> list[Callable[..., Any]]:
-    """Return the functions whose traces may be of other values than the current ones.
+) -> set[int]:
+    """Let JAX forget the traces that may be of other values than the current ones.
+
+    Those of functions that are new, if one of them reads something, and of what wraps them:
+    others may have called them. If one of the functions that `fun` leads to finds other values
+    than before, or has other code: those of all functions but JAX's own, since what calls it
+    need not be known; but of functions under `lw.jit`, which check for themselves, those that
+    `fun` leads to. Never those of `fun` itself, nor of what is being traced around it.
 
     Args:
         current: The captures before `fun` is traced.
@@ -56,61 +59,80 @@ def readers_to_forget(
         traced: Whether JAX has kept earlier traces of it.
 
     Returns:
-        Those that are new, if one of them reads something: others may call it. Everything
-        callable that `fun` leads to, if one of the functions finds other values than before, or
-        has other code. Never `fun` itself. From here on they count as traced with the current
-        values.
+        The ids of those of these functions that `fun` leads to. From here on they count as traced
+        with the current values.
     """
-    new: dict[int, Callable[..., Any]] = {}
+    new, differs = _exchange_all(current, fun, traced=traced)
+    if not new and not differs:
+        return set()
+    around = {id(call.fun) for call in running_calls()}
+    others = [each for each in current.callables if each is not fun and not _is_of_package(each)]
+    called = set(map(id, others))
+    forgotten: dict[int, Any] = {}
+    for each in traced_functions() or ():
+        behind = _functions_behind(each)
+        own, is_ours = set(map(id, behind)), hasattr(type(each), "program_log")
+        if id(each) in around or (is_ours and any(one is fun for one in behind)):
+            continue
+        checks = is_ours and own.isdisjoint(called)
+        is_wrapper = type(each) is types.FunctionType and is_installed(each)
+        may_call = differs or (bool(new) and is_wrapper)  # equinox hands it the user's function
+        if not own.isdisjoint(new) or (may_call and not checks and not _is_of_jax(each)):
+            forgotten[id(each)] = each
+    forget_traces_of(forgotten.values())
+    return called if differs else new
+
+
+def _functions_behind(value: Any) -> list[Any]:
+    """Return the functions that run when one is called that JAX has traced; none if it is gone."""
+    try:
+        return [innermost(value), *map(innermost, functions_in(value))]
+    except Exception:  # noqa: BLE001  # an object of the user's, or one of which nothing is left
+        return []
+
+
+def _is_of_jax(value: Any) -> bool:
+    """Return whether it is a function of JAX itself, as `jnp.where` is, that calls no other."""
+    return type(value) is types.FunctionType and str(value.__module__).partition(".")[0] == "jax"
+
+
+def _exchange_all(
+    current: FingerprintedFunction, fun: Callable[..., Any], *, traced: bool
+) -> tuple[set[int], bool]:
+    """Note what all functions find; return the ids of new ones, and whether one finds others."""
+    new: set[int] = set()
     reads_something = differs = False
     with _LOCK:
-        for reader, key, now, owner, is_handed_on in _reads(current):
-            before = _exchange(reader, key, now, owner, own=traced and reader is fun)
-            if before is not _UNSEEN:
-                # What `fun` itself reads goes into its new trace; but an object it may have handed
-                # to a helper, as a static argument, which reads it unseen.
-                counts = reader is not fun or is_handed_on
-                differs = differs or (counts and (before is None or _differ(before, now)))
-            elif reader is fun:
-                continue
-            elif key[-1] not in (_ITSELF, _HANDED):
-                new[id(reader)] = reader
+        for reader, key, now, owner in _reads(current):
+            is_own = reader is fun
+            found = _exchange(reader, key, now, owner, keeps=traced and is_own)
+            if found is not None:
+                # What `fun` itself reads goes into its new trace, but what it calls may read it.
+                differs = differs or found.is_other or (found.is_mixed and not is_own)
+            elif not is_own and key[-1] not in (_ITSELF, _HANDED):
+                new.add(id(reader))
                 reads_something = reads_something or key[-1] != _CODE
-    if not differs:
-        return list(new.values()) if reads_something else []
-    return [each for each in current.callables if each is not fun and not _is_of_package(each)]
+    return new if reads_something else set(), differs
 
 
-def _reads(current: FingerprintedFunction) -> Iterator[tuple[Any, Any, CaptureState, Any, bool]]:
+def _reads(current: FingerprintedFunction) -> Iterator[tuple[Any, Any, CaptureState, Any]]:
     """Yield the functions that read something, the place, what is there, and what holds that.
 
-    And whether it may be handed to a helper as a static argument. The key of a place is the same
-    whatever is there.
+    The key of a place is the same whatever is there.
     """
     for probe in current.probes:
         place = probe.binding.place
         for reader in probe.binding.readers:
             if isinstance(reader, types.FunctionType | type):
                 key, now = (*place.key, place.steps), current.fingerprint[probe.key]
-                is_argument = _is_argument(reader, place)
-                if is_argument:
+                if _is_argument(reader, place):
                     key = (*key, _HANDED)
-                is_handed_on = not is_argument and _holds_object(probe.value)
-                yield reader, key, now, place.owner, is_handed_on
+                yield reader, key, now, place.owner
                 if callable(probe.value):  # of two of one code each has a closure of its own
-                    itself = _identity_of(probe.value)
-                    yield reader, (*key, _ITSELF), itself, place.owner, False
+                    yield reader, (*key, _ITSELF), _identity_of(probe.value), place.owner
     for each in current.callables:
         if isinstance(each, types.FunctionType) and not is_installed(each):
-            yield each, (_CODE,), _identity_of(each.__code__), each, False
-
-
-def _holds_object(value: Any, depth: int = 3) -> bool:
-    """Return whether a value is or contains an object that a static argument may be."""
-    if type(value) in (list, tuple, dict) and depth:
-        items: Iterable[Any] = value.values() if type(value) is dict else value
-        return any(_holds_object(item, depth - 1) for item in items)
-    return is_object(value) and not is_tree(value)
+            yield each, (_CODE,), _identity_of(each.__code__), each
 
 
 def _identity_of(value: Any) -> CaptureState:
@@ -134,21 +156,30 @@ def _is_of_package(value: Any) -> bool:
     )
 
 
-_UNSEEN: Final[Any] = object()
+class _Found(NamedTuple):
+    """How what a function found in a place compares to what it found there before."""
+
+    is_other: bool
+    is_mixed: bool
 
 
-def _exchange(reader: Any, key: Any, now: CaptureState, owner: Any, *, own: bool) -> Any:
-    """Replace what a function found in a place; return what it found before."""
+def _exchange(
+    reader: Any, key: Any, now: CaptureState, owner: Any, *, keeps: bool
+) -> _Found | None:
+    """Note what a function finds in a place; None if it is new there.
+
+    `keeps` says that JAX keeps its earlier traces: a function around would take up either.
+    """
     places = _KNOWN.setdefault(reader, {})
     if len(places) > _MOST_PLACES:
         places.clear()
-    before, find = places.get(key, (_UNSEEN, None))
-    if find is not None and find() is not owner:  # the key has the address of one that is gone
-        before = _UNSEEN
-    # Its own earlier traces stay: a function around would take up either.
-    mixed = own and before is not _UNSEEN and (before is None or _differ(before, now))
-    places[key] = None if mixed else now, _weak(owner)
-    return before
+    before, was_mixed, find = places.get(key, (None, False, None))
+    if before is None or (find is not None and find() is not owner):
+        places[key] = now, False, _weak(owner)  # the key may have the address of one that is gone
+        return None
+    is_other = _differ(before, now)
+    places[key] = now, keeps and (was_mixed or is_other), find
+    return _Found(is_other, was_mixed)
 
 
 def _weak(value: Any) -> Callable[[], Any] | None:
@@ -161,22 +192,6 @@ def _weak(value: Any) -> Callable[[], Any] | None:
 def _differ(before: CaptureState, now: CaptureState) -> bool:
     key = ("", "", "", 0)
     return bool(changed({key: before}, {key: now}))
-
-
-def forget_traces(readers: Iterable[Callable[..., Any]], current: FingerprintedFunction) -> None:
-    """Let JAX forget the traces of some functions, and of all that is there to call them."""
-    chosen = {id(each): each for each in readers}
-    clear_derived_traces()
-    around = [each for each in current.callables if id(innermost(each)) in chosen]
-    for value in {**chosen, **{id(each): each for each in around}}.values():
-        with contextlib.suppress(Exception):  # an object without a hash
-            jitted: Any = _JAX_JIT(value)
-            jitted.clear_cache()
-        clear: Any = getattr(type(value), "clear_cache", None)
-        # Of a function under `lw.jit` the guard retires the programs.
-        if clear is not None and not issubclass(type(value), JittedFunction):
-            with contextlib.suppress(Exception):  # a `clear_cache` of the user's own
-                clear(value)
 
 
 _DEEPEST: Final = 20

@@ -199,7 +199,7 @@ class StaleCheckedFunction(JittedFunction):
     def captures(self) -> "Captures":
         from leafwise._captures.captures import captures_with  # noqa: PLC0415  # few ask for it
 
-        return captures_with(self.__wrapped__, self._leafwise_log.classes())
+        return captures_with(self.__wrapped__, self._leafwise_log.given())
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         log = self._leafwise_log
@@ -293,19 +293,19 @@ class _TracedBody:
         else:  # lowered or traced ahead of time, perhaps from shapes alone
             seen, named = args, kwargs
         program = log.new_program(Outcome.RETRACE, call, seen, named)
-        began = before_trace(log, args, program.classes)
+        began = before_trace(log, args, program.given)
         start = time.perf_counter()
         result = fun(*given, **by_name)
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.
-        current = fingerprint_log(log, args, program.classes)
+        current = fingerprint_log(log, args, program.given)
         if current is not None:
             program.captured = current.fingerprint
             program.began = None if began is None else changed_by_trace(began, current)
         body_ran(log, program)
         if current is not None:
-            if len(log.classes()) > len(program.classes):  # other calls have other arguments
-                current = fingerprint_log(log, args, log.classes()) or current
+            if len(log.given()) > len(program.given):  # other calls have other arguments
+                current = fingerprint_log(log, args, log.given()) or current
             for guard in list(log.guards):
                 guard.traced(current)
         return result

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from leafwise._captures.arguments import code_within
 from leafwise._compare.explain import Explanation, nearest
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
@@ -18,8 +19,6 @@ from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._jit.nearby import NearbyPrograms
 from leafwise._objects.call_site import Site, site_of
-from leafwise._objects.classes import module_of
-from leafwise._objects.code import is_installed_module
 from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
@@ -68,13 +67,11 @@ class Program:
         return hash(self.signature)
 
     @cached_property
-    def classes(self) -> list[type]:
-        """The user's classes among the arguments."""
+    def given(self) -> list[Any]:
+        """The user's classes and functions among the arguments."""
         if self.signature is None:
             return []
-        found = [*self.signature.classes.values(), *map(type, self.signature.statics.values())]
-        own = {id(cls): cls for cls in found if not is_installed_module(module_of(cls))}
-        return list(own.values())
+        return code_within((*self.signature.classes.values(), *self.signature.statics.values()))
 
     @property
     def seconds(self) -> float:
@@ -84,6 +81,17 @@ class Program:
     def __str__(self) -> str:
         """Return the calling line, and the explanation."""
         return f"{self.site or 'called from no file'}\n{self.explanation}"
+
+
+_MOST_GIVEN: Final = 64
+
+
+def _reads_of(given: Any) -> Any:
+    """Return what functions that read the same places have in common."""
+    if isinstance(given, type):
+        return id(given)
+    held = (given.__code__, given.__closure__ or (), given.__defaults__ or ())
+    return tuple(map(id, (held[0], *held[1], *held[2])))
 
 
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
@@ -114,12 +122,17 @@ class ProgramLog:
     def _drop_live(self) -> None:
         """Begin anew with the programs that JAX has, which are none."""
         self._traced: list[Program] = []
-        self._classes: dict[int, type] = {}
+        self._given: dict[Any, Any] = {}
         self._nearby = NearbyPrograms()
 
-    def classes(self) -> list[type]:
-        """Return the user's classes among the arguments of all calls that JAX has traces of."""
-        return list(self._classes.values())
+    def given(self) -> list[Any]:
+        """Return what `Program.given` is of the calls that JAX has traces of.
+
+        All classes, and the latest functions: there may be a new lambda at each call.
+        """
+        found = list(self._given.values())
+        functions = [each for each in found if not isinstance(each, type)]
+        return [*(each for each in found if isinstance(each, type)), *functions[-_MOST_GIVEN:]]
 
     def explain(self, signature: Signature, *, retraced: bool = False) -> Explanation:
         """Explain a call against the programs in the log.
@@ -211,7 +224,7 @@ class ProgramLog:
             self.programs.append(program)
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
-                self._classes.update((id(cls), cls) for cls in program.classes)
+                self._given.update((_reads_of(each), each) for each in program.given)
         if program.signature is not None:
             found, site = program.explanation, program.site
             storm.count(self._causes, self.name, program.signature, found, site, warns=self.warns)

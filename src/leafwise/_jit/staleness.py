@@ -46,9 +46,8 @@ from leafwise._jit.callee import is_equinox
 from leafwise._jit.inner_traces import (
     capturing_function,
     code_id,
-    forget_traces,
+    forget_old_traces,
     innermost,
-    readers_to_forget,
 )
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.quick_check import quick_check
@@ -69,31 +68,28 @@ _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 
 
 def fingerprint_log(
-    log: ProgramLog, args: Sequence[Any], classes: Iterable[type]
+    log: ProgramLog, args: Sequence[Any], given: Iterable[Any]
 ) -> FingerprintedFunction | None:
     """Fingerprint the captures of the function of a log, if a guard wants to know."""
-    return _fingerprint(log.callee.fun, args, classes) if log.guards else None
+    return _fingerprint(log.callee.fun, args, given) if log.guards else None
 
 
 def before_trace(
-    log: ProgramLog, args: Sequence[Any], classes: Iterable[type]
+    log: ProgramLog, args: Sequence[Any], given: Iterable[Any]
 ) -> FingerprintedFunction | None:
     """Fingerprint the captures of a function before it is traced, if a guard wants to know.
 
     The traces that JAX has kept of the functions that it calls are forgotten, where they are of
     other values than these.
     """
-    current = fingerprint_log(log, args, classes)
+    current = fingerprint_log(log, args, given)
     if current is None or all(each.action is StaleAction.IGNORE for each in list(log.guards)):
         return current
     with contextlib.suppress(Exception):  # the user's own code: the trace must go on
         fun = innermost(log.callee.fun)
-        readers = readers_to_forget(current, fun, traced=bool(log.traced()))
-        if readers:
-            forget_traces(readers, current)
-            forgotten = set(map(id, readers))
-            for guard in followers():
-                guard.retire_if_of(forgotten)
+        forgotten = forget_old_traces(current, fun, traced=bool(log.traced()))
+        for guard in followers() if forgotten else ():
+            guard.retire_if_of(forgotten)
     return current
 
 
@@ -106,11 +102,11 @@ def changed_by_trace(
 
 
 def _fingerprint(
-    fun: Callable[..., Any], args: Sequence[Any], classes: Iterable[type]
+    fun: Callable[..., Any], args: Sequence[Any], given: Iterable[Any]
 ) -> FingerprintedFunction | None:
     try:
         large = current_block() is not None
-        return fingerprint_function(capturing_function(fun, args), classes, large=large)
+        return fingerprint_function(capturing_function(fun, args), given, large=large)
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
 
@@ -173,7 +169,7 @@ class Guard:
             jitted.set_call(call)
 
     def _fingerprint(self, args: Sequence[Any]) -> FingerprintedFunction | None:
-        return _fingerprint(self._jax.__wrapped__, args, self._log.classes())
+        return _fingerprint(self._jax.__wrapped__, args, self._log.given())
 
     def _recheck_always(self) -> Callable[..., Any]:
         def check(*args: Any, **kwargs: Any) -> Any:
@@ -388,7 +384,7 @@ class Guard:
         fun = self._log.callee.find()
         if fun is None or id(innermost(fun)) not in functions or not self._log.traced():
             return
-        current, found = _fingerprint(fun, (), self._log.classes()), list[StaleCapture]()
+        current, found = _fingerprint(fun, (), self._log.given()), list[StaleCapture]()
         for program in self._log.traced():
             keys = [] if current is None else _changed_since(program, current.fingerprint)
             if current is not None and keys:

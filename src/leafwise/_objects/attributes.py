@@ -337,9 +337,28 @@ def functions_in(value: Any) -> tuple[Any, ...]:
         return (value.__wrapped__,)
     parts = [wrapped_by(value), function_in(value)]
     for item in own_attributes(value).values():
-        parts += list(item.values()) if is_a(item, types.MappingProxyType) else [item]
+        parts += _items_in(item)
     found = {id(each): each for each in parts if each is not value and is_callable(each)}
     return tuple(found.values())
+
+
+_MOST_ITEMS: Final = 256
+
+
+def _items_in(value: Any) -> list[Any]:
+    """Return what is in a container, and in containers in it; else the value itself."""
+    found, pending = list[Any](), [value]
+    for _ in range(_MOST_ITEMS):  # it may contain itself
+        if not pending:
+            break
+        each = pending.pop()
+        if type(each) in (dict, types.MappingProxyType):
+            each = list(each.values())
+        if type(each) in (list, tuple):
+            pending += each[_MOST_ITEMS::-1]
+        else:
+            found.append(each)
+    return found
 
 
 def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
