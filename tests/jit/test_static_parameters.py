@@ -163,6 +163,10 @@ def test_refused_values() -> None:
         "  got: [1] (list)\n"
         "  fix: pass a tuple: `(1,)`"
     )
+    found = padded.explain([1], 1.0)  # type: ignore[arg-type]
+    assert found.outcome == "error"
+    assert "n: " in str(found)
+    assert "a list can change in place" in str(found)
     fix = "fix: leave lw.Static out, so that n is traced"
     with pytest.raises(lw.errors.ArrayInStaticError, match=rf"padded\.n: (.|\n)*{fix}$"):
         padded(jnp.ones(2), 1.0)  # type: ignore[arg-type]
@@ -200,6 +204,14 @@ def local(Size: Any) -> Any:  # noqa: N803
 def test_local_alias() -> None:
     """An annotation as text finds the names that the function statement sees."""
     assert local(lw.Static[int])(3).shape == (3,)
+
+
+def test_names_of_another_module() -> None:
+    """What the caller calls by the names of the function's module says nothing of that function."""
+    module: dict[str, Any] = {"Size": Any}
+    exec('def double(n: "Size"): return 2 * n', module)  # noqa: S102  # our own
+    Size = lw.Static[int]  # noqa: F841, N806
+    assert lw.jit(module["double"])(jnp.ones(2)).shape == (2,)
 
 
 def test_mutation_is_found() -> None:

@@ -65,6 +65,10 @@ class _FrameScope(Mapping[str, Any]):
     def __init__(self, frame: types.FrameType) -> None:
         self._frame = frame
 
+    def is_of(self, names: Mapping[str, Any]) -> bool:
+        """Return whether the code is in the module with these globals."""
+        return self._frame.f_globals is names
+
     def __getitem__(self, name: str) -> Any:
         """Return a local variable, and keep none of the others alive.
 
@@ -113,6 +117,19 @@ def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
             scopes.append(_FrameScope(frame))
         frame = frame.f_back
     return scopes
+
+
+def function_scopes(names: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:
+    """Return the names that the annotations of a function can see, from the code that jits it.
+
+    Args:
+        names: The globals of the function. What another module's code calls by these names is
+            nothing to it.
+        depth: How many frames up that code is.
+    """
+    scopes = caller_scopes(depth + 1)
+    frame: Any = scopes[0]
+    return [*scopes, names] if frame.is_of(names) else [names]
 
 
 def scopes_of(cls: type) -> list[Mapping[str, Any]]:

@@ -14,6 +14,7 @@ from leafwise._compare.signature import Signature, StaticArguments, labels_of, r
 from leafwise._jit.static_parameters import StaticParameters
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
+from leafwise.errors import StaticFieldError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +63,13 @@ class Callee:
             return None
         try:
             parameters.bind(*args, **kwargs)
+            if self.marked is not None:
+                self.marked.key(args, kwargs)
+        except StaticFieldError as error:
+            found = error.findings[0]
+            path = found.path.partition(".")[2]
+            words, cause = Verbatim(f"{found.got}: {found.reason}"), Cause.NO_SUCH_ARGUMENTS
+            return Reason(path, ReasonKind.INVALID, Outcome.ERROR, MISSING, words, cause)
         except TypeError as error:
             kind, words, cause = ReasonKind.ARGUMENTS, Verbatim(error), Cause.NO_SUCH_ARGUMENTS
             return Reason(self.name, kind, Outcome.ERROR, MISSING, words, cause)

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from leafwise._classes.annotations import annotated_static, caller_scopes
+from leafwise._classes.annotations import annotated_static, function_scopes
 from leafwise._classes.registry import is_checking
 from leafwise._compare.signature import ArgumentOwner, StaticArguments, value_of
 from leafwise._objects.attributes import in_class
@@ -117,7 +117,7 @@ def static_parameters(
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):  # some builtins have none
         return None
-    scopes = [*caller_scopes(depth + 1), getattr(_annotated(fun), "__globals__", {})]
+    scopes = function_scopes(getattr(_annotated(fun), "__globals__", {}), depth + 1)
     marked: list[Marked] = []
     for place, each in enumerate(parameters):
         is_known = each.name in given.names or place in given.numbers
