@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import jax
 import numpy as np
+import optax
 import pytest
 
 import leafwise as lw
@@ -225,6 +226,19 @@ def test_changes_of_a_masked_array(change: Any) -> None:
         jax.tree.leaves(p)
         change(array)
         with pytest.raises(lw.errors.StaticMutatedError, match=r"P\.s\.v"):
+            jax.tree.leaves(p)
+
+
+def test_a_package_turns_an_int_of_its_own_into_a_float() -> None:
+    """A schedule of optax does so at its first call, and the number is the same."""
+    schedule = optax.cosine_decay_schedule(1.0, 10)
+    p = P(1.0, schedule)
+    with check_statics():
+        schedule(1)
+        assert jax.tree.leaves(p) == [1.0]
+        cells = dict(zip(schedule.__code__.co_freevars, schedule.__closure__, strict=True))
+        cells["decay_steps"].cell_contents = 11.0
+        with pytest.raises(lw.errors.StaticMutatedError, match=r"was 10\.0, now 11\.0"):
             jax.tree.leaves(p)
 
 

@@ -19,12 +19,12 @@ import numpy as np
 from jax.core import Tracer
 
 from leafwise._captures.bindings import Binding, bindings_and_callables
-from leafwise._captures.fingerprint_kinds import fingerprint, int_as_float, names_written
+from leafwise._captures.fingerprint_kinds import fingerprint, names_written
 from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
 from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._objects.attributes import is_tree, of_partial
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import is_installed_module
+from leafwise._objects.code import int_as_float, is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, describe_array, shorten

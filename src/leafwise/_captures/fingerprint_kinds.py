@@ -48,7 +48,7 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import facts_of, function_in, is_installed_module
+from leafwise._objects.code import facts_of, function_in, int_as_float, is_installed_module
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
@@ -227,15 +227,6 @@ def names_written(code: types.CodeType) -> frozenset[str]:
 def _find_written(code: types.CodeType) -> frozenset[str]:
     stores = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
     return frozenset(stores.intersection(code.co_freevars))
-
-
-def int_as_float(value: Any) -> Any:
-    """Return an `int` as the `float` that code makes of a variable in place, as optax does."""
-    return float(value) if type(value) is int and abs(value) < _EXACT else value
-
-
-_EXACT: Final = 1 << 53
-"""Below this, distinct `int` values are distinct as `float`."""
 
 
 def _method(self: Fingerprinter, value: Any) -> Fingerprinted:

@@ -249,6 +249,15 @@ def own_bases(cls: type) -> list[type]:
     return [base for base in bases if not is_installed_module(module_of(base))]
 
 
+def int_as_float(value: Any) -> Any:
+    """Return an `int` as the `float` that code makes of a variable in place, as optax does."""
+    return float(value) if type(value) is int and abs(value) < _FLOATS_END else value
+
+
+_FLOATS_END: Final = 1 << 53
+"""Below this, distinct `int` values are distinct as `float`."""
+
+
 def is_importable(value: Any) -> bool:
     """Return whether the name of a function or class leads to it."""
     module, name = names_of(value)

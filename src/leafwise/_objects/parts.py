@@ -42,7 +42,7 @@ from leafwise._objects.attributes import (
     stored_attributes,
 )
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import computed_names, contents, facts_of
+from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING, ById
@@ -358,7 +358,11 @@ def _function(value: types.FunctionType) -> Content:
 def _function_values(value: types.FunctionType) -> list[Any]:
     if (registry := registry_of(value)) is not None:
         return [registry]
-    held = map(contents, value.__closure__ or ())
+    facts, held = facts_of(value.__code__), list(map(contents, value.__closure__ or ()))
+    if facts.installed and facts.rebinds:
+        names = value.__code__.co_freevars
+        pairs = zip(names, held, strict=True)
+        held = [int_as_float(item) if name in facts.rebinds else item for name, item in pairs]
     return [*held, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
 
 

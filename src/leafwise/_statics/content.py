@@ -38,6 +38,7 @@ from leafwise._objects.code import (
     facts_of,
     find_all,
     function_in,
+    int_as_float,
     is_importable,
     is_installed_module,
     own_bases,
@@ -366,17 +367,12 @@ def _read_cell(canon: _Content, cell: types.CellType, path: str) -> None:
 
 def _number_in(cell: types.CellType) -> tuple[Any, ...]:
     """Return the number in a cell, an int as the float it equals; empty for anything else."""
-    value = contents(cell)
-    exact = type(value) is float or (type(value) is int and abs(value) < _FLOATS_END)
-    return (float, struct.pack("d", value)) if exact else ()
+    value = int_as_float(contents(cell))
+    return (float, struct.pack("d", value)) if type(value) is float else ()
 
 
 def _in_a_tuple(cell: types.CellType) -> tuple[Any, ...]:
     return (contents(cell),)
-
-
-_FLOATS_END: Final = 1 << 53
-"""From here on there are ints that no float equals."""
 
 
 def _read_globals(
