@@ -1,17 +1,14 @@
 """The command ``leafwise``: its arguments.
 
-Only the standard library is imported here, so that ``leafwise --help`` answers at once. What
-runs a command needs JAX: `leafwise.cli.main` is imported once the command line makes sense.
+Only the standard library is imported here, and little of that, so that ``leafwise --help`` answers
+at once. `leafwise.cli.main` is imported once the command line makes sense.
 """
 
 import argparse
-import difflib
 import importlib
 import importlib.util
 import sys
-import tomllib
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -32,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="leafwise",
         description="Pytree dataclasses whose jit cache keys you can trust: their tools.",
     )
-    parser.add_argument("--version", action="version", version=metadata.version("leafwise"))
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = _add_check(commands)
     _add_explain(commands)
@@ -54,6 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.exit(2, f"leafwise check: {problem}\n")
     code: int = getattr(importlib.import_module("leafwise.cli.main"), command)(options)
     return code
+
+
+class _ShowVersion(argparse.Action):
+    """Prints the version, which takes longer to find than all else here."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib import metadata  # noqa: PLC0415
+
+        sys.stdout.write(f"{metadata.version('leafwise')}\n")
+        parser.exit()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -99,6 +106,8 @@ def _with_settings(
 
 def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
     """Return the table of the nearest project, from the working directory up, that has one."""
+    import tomllib  # noqa: PLC0415  # for `leafwise check` alone
+
     here = Path.cwd()
     for folder in (here, *here.parents):
         file = folder / "pyproject.toml"
@@ -125,6 +134,8 @@ def _arguments(check: _Parser, table: dict[str, Any], folder: Path) -> Iterator[
     names = [*check.options, "targets"]
     for name, given in table.items():
         if name not in names:
+            import difflib  # noqa: PLC0415  # for an error alone
+
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
             check.error(f"there is no {name!r}; {hint}")

@@ -628,9 +628,15 @@ import jax, leafwise as lw
 traces = []
 step = jax.jit(lambda p: [traces.append(1), p][1])
 step(1.0)
-for module in pkgutil.walk_packages(lw.__path__, "leafwise."):
-    if not module.name.startswith(("leafwise.interop", "leafwise.__main__")):
-        importlib.import_module(module.name)
+names = [module.name for module in pkgutil.iter_modules(lw.__path__, "leafwise.")]
+for name in names:  # not `walk_packages`, which imports packages of interop
+    if name not in ("leafwise.interop", "leafwise.__main__"):
+        names += [
+            module.name
+            for module in pkgutil.iter_modules(
+                getattr(importlib.import_module(name), "__path__", []), f"{name}."
+            )
+        ]
 print(lw.captures(lambda x: x * step), lw.jit(lambda x: x)(1.0))
 step(1.0)
 assert len(traces) == 1

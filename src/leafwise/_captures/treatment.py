@@ -3,7 +3,6 @@
 import collections
 import functools
 import types
-import warnings
 from collections.abc import Iterator
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
@@ -96,8 +95,8 @@ def _ask_jax(value: Any) -> Treatment:
     if is_a(value, jax.Array) and not is_a(value, Tracer) and value.is_deleted():
         return Treatment.CONSTANT
     try:
-        with ignore_events(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a number that overflows as a float32
+        # A number may overflow as a float32; `catch_warnings` would be seen by other threads.
+        with ignore_events(), np.errstate(all="ignore"):
             found = jax.make_jaxpr(functools.partial(_itself, value))().jaxpr.outvars[0]
     except Exception:  # noqa: BLE001  # JAX refuses it, so that only the trace can see it
         return Treatment.STATIC

@@ -3,7 +3,6 @@
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -83,6 +82,8 @@ def make_report(
 
 
 def _installed(name: str) -> str:
+    from importlib import metadata  # noqa: PLC0415  # where the script has not loaded JAX
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TextIO
 import leafwise
 
 if TYPE_CHECKING:
+    from leafwise._display.shape import Report
     from leafwise.cli.baseline import Baseline
     from leafwise.cli.report import Printer
     from leafwise.cli.run import CheckOptions, CheckRun, Interruption
@@ -120,9 +121,6 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
 
 def explain(options: argparse.Namespace) -> int:
     """Run a script, report what JAX did, write files, and return the script's exit code."""
-    from rich.console import Console  # noqa: PLC0415
-
-    from leafwise._display import page, perfetto, tables  # noqa: PLC0415
     from leafwise.cli import explain_script  # noqa: PLC0415
 
     script = explain_script.Script(options.target, options.arguments, options.module)
@@ -134,16 +132,29 @@ def explain(options: argparse.Namespace) -> int:
     if options.json:
         _write(Path(options.json), json.dumps(report, indent=1))
     if options.html:
+        from leafwise._display import page  # noqa: PLC0415
+
         _write(Path(options.html), page.page(report))
     if options.perfetto:
+        from leafwise._display import perfetto  # noqa: PLC0415
+
         _write(Path(options.perfetto), json.dumps(perfetto.trace_events(report)))
+    if sys.stdout is not None:  # `>&-`
+        _print_report(report)
+    return explain_script.end_as(code)
+
+
+def _print_report(report: "Report") -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    from leafwise._display import tables  # noqa: PLC0415
+
     try:
         with _any_character(sys.stdout):
             tables.print_report(report, Console())
             sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # rich turns the one into the other
         _discard_output()
-    return explain_script.end_as(code)
 
 
 def _refuse(command: str, problem: str) -> int:

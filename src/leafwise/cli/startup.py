@@ -151,10 +151,15 @@ class _Finder:
             find = None if finder is self else getattr(finder, "find_spec", None)
             found: ModuleSpec | None = None if find is None else find(name, path, target)
             if found is not None:
-                loader: Any = _Loader(found.loader, self.actions[name])
+                loader: Any = _Loader(found.loader, lambda: self._act(name))
                 found.loader = loader
                 return found
         return None
+
+    def _act(self, name: str) -> None:
+        action = self.actions.pop(name, None)
+        if action is not None:  # else it is loaded again
+            action()
 
 
 class _Loader:
