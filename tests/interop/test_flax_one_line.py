@@ -141,6 +141,25 @@ def test_local_names() -> None:
     assert not jax.tree.leaves([Local(1), Decorated(1)])
 
 
+def test_options() -> None:
+    """flax's `frozen=True` is taken; what would make another class than a pytree class is not."""
+
+    @struct.dataclass(frozen=True, order=True, slots=True)
+    class Ordered:
+        x: Any
+
+    assert Ordered(1) < Ordered(2)
+    assert Ordered(1).replace(x=3).x == 3  # type: ignore[attr-defined]
+    with pytest.raises(lw.errors.DefinitionError, match="no mutable pytree class"):
+        struct.dataclass(frozen=False)(type("Local", (), {}))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"^Local: unsafe_hash= is not an option"):
+        struct.dataclass(unsafe_hash=True)(type("Local", (), {}))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"^Local: match_args= is not an option"):
+
+        class Local(struct.PyTreeNode, match_args=False):  # type: ignore[call-arg]
+            x: Any
+
+
 def test_struct_alone() -> None:
     """It is a module to import from, as flax's is."""
     assert sys.modules["leafwise.interop.flax.struct"] is struct

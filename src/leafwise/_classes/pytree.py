@@ -114,6 +114,20 @@ def pytree(
         >>> Params(jax.numpy.zeros(3))
         Params(w=f32[3], act='relu')
     """
+    check_frozen(frozen=frozen)
+    options = PytreeOptions(kw_only, slots, order, repr, eq, init, many_statics, replace)
+    if cls is not None:
+        return typing.cast("C", decorate(cls, options, caller_scopes(2)))
+    # Not before: a decorator that is kept would keep the locals of whoever made it.
+    return lambda decorated: decorate(decorated, options, caller_scopes(2))
+
+
+def check_frozen(*, frozen: bool) -> None:
+    """Refuse ``frozen=False``.
+
+    Raises:
+        DefinitionError: It is asked for.
+    """
     if not frozen:
         msg = (
             "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
@@ -122,11 +136,6 @@ def pytree(
             "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
         )
         raise DefinitionError(msg)
-    options = PytreeOptions(kw_only, slots, order, repr, eq, init, many_statics, replace)
-    if cls is not None:
-        return typing.cast("C", decorate(cls, options, caller_scopes(2)))
-    # Not before: a decorator that is kept would keep the locals of whoever made it.
-    return lambda decorated: decorate(decorated, options, caller_scopes(2))
 
 
 def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
+    Literal,
     Self,
     TypedDict,
     TypeVar,
@@ -19,7 +20,7 @@ from typing import (
 from leafwise._classes import fields, instance
 from leafwise._classes.annotations import caller_scopes, scopes_of
 from leafwise._classes.fields import StaticFieldArguments, static_field
-from leafwise._classes.pytree import PytreeOptions, decorate
+from leafwise._classes.pytree import PytreeOptions, check_frozen, decorate
 from leafwise.interop.flax import make_serializable
 
 __all__ = ["PyTreeNode", "dataclass", "field"]
@@ -64,6 +65,7 @@ class Options(TypedDict, total=False):
     repr: bool
     eq: bool
     init: bool
+    frozen: Literal[True]
     many_statics: bool
 
 
@@ -117,6 +119,11 @@ def dataclass(cls: C | None = None, /, **options: Any) -> C | Callable[[C], C]:
 
 
 def _made(cls: C, options: dict[str, Any], scopes: list[Mapping[str, Any]]) -> C:
+    check_frozen(frozen=options.pop("frozen", True))
+    unknown = options.keys() - PytreeOptions.__dataclass_fields__.keys()
+    if unknown:
+        msg = f"{cls.__name__}: {min(unknown)}= is not an option of a pytree class"
+        raise TypeError(msg)
     made: C = decorate(cls, PytreeOptions(**options, replace=True), scopes)
     make_serializable(made)
     return made
