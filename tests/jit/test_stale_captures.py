@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 
 import leafwise as lw
 from leafwise._captures.fingerprint import MOST_CAPTURES
@@ -342,6 +343,53 @@ def test_what_is_written_is_no_read() -> None:
         quiet(function, jnp.ones(size))
     log.append(2)
     quiet(function, ONES)
+
+
+def keep(value: Any) -> None:
+    """Note a value, and read what there is already."""
+    log.append(float(value) + len(log))
+
+
+class Keeper:
+    """The same as an object."""
+
+    def __call__(self, value: Any) -> None:
+        keep(value)
+
+
+def noted_by_an_inner_function(x: Any) -> Any:
+    def note(value: Any) -> None:
+        keep(value)
+
+    jax.debug.callback(note, x.sum())
+    return x
+
+
+KEEPER = Keeper()
+ON_HOST: dict[str, Callable[[Any], Any]] = {
+    "lambda": lambda x: (jax.debug.callback(lambda value: keep(value), x.sum()), x)[1],
+    "inner function": noted_by_an_inner_function,
+    "function": lambda x: (jax.debug.callback(keep, x.sum()), x)[1],
+    "method": lambda x: (jax.debug.callback(log.append, x.sum()), x)[1],
+    "object": lambda x: (jax.debug.callback(KEEPER, x.sum()), x)[1],
+    "pure": lambda x: jax.pure_callback(lambda y: y + 0 * len(log), x, x),
+    "io": lambda x: io_callback(lambda y: (keep(0), y)[1], x, x),
+}
+
+
+@pytest.mark.parametrize("kind", ON_HOST)
+def test_what_the_host_reads_is_no_capture(kind: str) -> None:
+    """It is read again at each call; what the rest of the function reads is one."""
+    scale = 1.0
+    call = ON_HOST[kind]
+    jitted = jit(lambda x: call(x) * scale, stale="retrace")
+    for _ in range(3):
+        assert jitted(ONES).tolist() == [1, 1]
+        jax.effects_barrier()
+        log.append(1.0)
+    assert len(jitted.traces) == 1
+    scale = 2.0
+    assert jitted(ONES).tolist() == [2, 2]
 
 
 def test_a_call_that_is_traced_is_right() -> None:

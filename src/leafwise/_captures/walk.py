@@ -2,11 +2,14 @@
 
 import dataclasses
 import functools
+import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, cast
+
+import jax
 
 from leafwise._captures.arguments import (
     Argument,
@@ -185,8 +188,27 @@ class CaptureWalk:
         if entry.member is not None:
             self._add(entry.member, entry.member.owner, 0, is_written=False)
         self._next += self._methods.named(function.__code__)
-        for read in reads_of(function.__code__):
-            self._read(function, read, given)
+        reads = reads_of(function.__code__)
+        first = [
+            cast("Given", read.given).args[0]
+            for read in reads
+            if self._runs_on_host(function, read, given)
+        ]
+        on_host = {each.value for each in first if isinstance(each, Const)}
+        for read in reads:
+            if read.within is None or read.within not in on_host:
+                self._read(function, read, given)
+
+    def _runs_on_host(self, function: types.FunctionType, read: Read, given: Arguments) -> bool:
+        """Return whether a call has its first argument run on the host, again at each call."""
+        if read.usage is not Usage.CALLED or read.given is None or not read.given.args:
+            return False
+        place = self._place(function, read, given)
+        value: Any = place.read() if isinstance(place, CapturedPlace) else MISSING
+        for step in read.steps:
+            known = is_a(value, types.ModuleType) and isinstance(step, str)
+            value = vars(value).get(cast("str", step), MISSING) if known else MISSING
+        return any(value is each for each in _host_callbacks())
 
     def _read(self, function: types.FunctionType, read: Read, given: Arguments) -> None:
         """Follow one read of a function of the user's."""
@@ -212,6 +234,8 @@ class CaptureWalk:
         self, place: Argument, read: Read, function: types.FunctionType, given: Arguments
     ) -> None:
         passed = read.given or Given()
+        if self._runs_on_host(function, read, given):
+            passed = passed._replace(args=passed.args[1:])
         call = self._call(function, passed, given) if read.usage is Usage.CALLED else None
         if read.root is Root.SUPER:
             self._super(function, read, given, call)
@@ -616,6 +640,13 @@ def first_parameter(function: object) -> str:
 
 def _given(value: Any) -> ToEnter:
     return ToEnter(value, None, (value,) if is_a(value, type) else ())
+
+
+def _host_callbacks() -> tuple[Any, ...]:
+    """Return the functions of JAX that have another one run on the host, at each call."""
+    experimental = sys.modules.get("jax.experimental")
+    io_callback = getattr(experimental, "io_callback", MISSING)
+    return jax.debug.callback, jax.pure_callback, io_callback
 
 
 def _holds_data(value: Any) -> bool:

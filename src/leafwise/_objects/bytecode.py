@@ -378,8 +378,15 @@ class _BytecodeFollower:
             for read in reads_of(instruction.argval):
                 outer, given = self._outside(read), read.given or Given()
                 inner = [outer] if outer else map(self._outside, given.reads())
-                self.found += [(self._order, each) for each in inner if each]
+                code = instruction.argval
+                within = [dataclasses.replace(each, within=code) for each in inner if each]
+                self.found += [(self._order, each) for each in within]
         self.push(Const(instruction.argval))
+
+    def make_function(self, instruction: dis.Instruction) -> None:
+        made = self.pop()
+        self.use_top(-dis.stack_effect(instruction.opcode, instruction.arg))
+        self.push(made)
 
     def _outside(self, read: Read | Const | None) -> Any:
         """Return what an inner function reads as this one reads it; None for its own variables."""
@@ -455,7 +462,8 @@ class _BytecodeFollower:
         right, left = self.pop(), self.pop()
         if not isinstance(left, Ref):
             left, right = right, left
-        its = self._passed(right)
+        is_made = isinstance(right, Const) and isinstance(right.value, types.CodeType)
+        its = None if is_made else self._passed(right)
         if isinstance(left, Ref) and not left.ended and its is not None:
             self.use(left, Usage.IS, Given((its,)))
         else:
@@ -574,6 +582,7 @@ _HANDLERS: Final[dict[str, Callable[[_BytecodeFollower, dis.Instruction], None]]
     "STORE_FAST_LOAD_FAST": _BytecodeFollower.store_and_load,
     **dict.fromkeys(("LOAD_CONST", "LOAD_SMALL_INT"), _BytecodeFollower.load_const),
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), _BytecodeFollower.load_attr),
+    **dict.fromkeys(("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"), _BytecodeFollower.make_function),
     "LOAD_SUPER_ATTR": _BytecodeFollower.load_super_attr,
     "BINARY_SUBSCR": _BytecodeFollower.load_item,
     "CONTAINS_OP": _BytecodeFollower.contains,

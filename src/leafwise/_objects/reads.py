@@ -1,6 +1,7 @@
 """What a piece of code reads from outside itself: the records."""
 
 import dataclasses
+import types
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ Step = str | Item
 
 
 class Const(NamedTuple):
-    """A constant on the stack."""
+    """A constant on the stack; the code of an inner function stands for that function."""
 
     value: Any
 
@@ -80,6 +81,7 @@ class Read:
         line: The line; 0 if it is not known.
         usage: What is done with the value.
         given: What a call of it passes on; None if that is not known.
+        within: The code of the inner function that reads it; None if that is the code itself.
     """
 
     root: Root
@@ -88,3 +90,4 @@ class Read:
     line: int
     usage: Usage
     given: Given | None = None
+    within: types.CodeType | None = None
