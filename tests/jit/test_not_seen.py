@@ -3,10 +3,14 @@
 The list in `docs/how-to/captures.md` has these, and no others. Who solves one removes it here.
 """
 
+import abc
 import contextvars
 import enum
 import functools
+import importlib
 import os
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -133,12 +137,70 @@ def annotated_attribute_of_an_instance_made_inside() -> tuple[Any, Any]:
     return lambda x: Made().scaled(x), lambda: setattr(Made, "rate", 2.0)
 
 
+class Texted:
+    def __str__(self) -> str:
+        return str(made_up)
+
+
+class Base(abc.ABC):  # noqa: B024  # classes register with it
+    pass
+
+
+def text_of_an_object() -> tuple[Any, Any]:
+    globals()["made_up"], held = 1.0, Texted()
+    return lambda x: x * float(f"{held}"), lambda: globals().update(made_up=2.0)
+
+
+def builtin_that_is_shadowed() -> tuple[Any, Any]:
+    globals().pop("max", None)
+
+    def change() -> None:
+        globals()["max"] = lambda *_: 2.0
+
+    return lambda x: x * max(0.5, 1.0), change
+
+
+def class_that_registers_later() -> tuple[Any, Any]:
+    class Other:
+        pass
+
+    other = Other()
+    return lambda x: x * (2.0 if isinstance(other, Base) else 1.0), lambda: Base.register(Other)
+
+
+def module_by_its_name() -> tuple[Any, Any]:
+    module = sys.modules["leafwise_test_rates"] = types.ModuleType("leafwise_test_rates")
+    module.rate = 1.0  # type: ignore[attr-defined]
+    return (
+        lambda x: x * importlib.import_module("leafwise_test_" + "rates").rate,
+        lambda: setattr(module, "rate", 2.0),
+    )
+
+
+def code_in_a_text() -> tuple[Any, Any]:
+    globals()["made_up"] = 1.0
+    return lambda x: x * eval("made_up"), lambda: globals().update(made_up=2.0)  # noqa: S307
+
+
+def callback_under_another_name() -> tuple[Any, Any]:
+    double: Any = lambda x: x * made_up  # noqa: E731
+
+    def change() -> None:
+        nonlocal double
+        double = lambda x: x * 2  # noqa: E731
+
+    globals()["made_up"] = 1.0
+    return lambda x: jax.pure_callback(double, x, x), change
+
+
 UNSEEN: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
         *(name_that_is_made_up, its_own_code, context_variable, class_attribute_of_an_item),
         *(class_attribute_by_super, what_a_metaclass_has, partial_method, environment),
         *(attribute_of_an_enum_member, annotated_attribute_of_an_instance_made_inside),
+        *(text_of_an_object, builtin_that_is_shadowed, class_that_registers_later),
+        *(module_by_its_name, code_in_a_text, callback_under_another_name),
     )
 }
 
