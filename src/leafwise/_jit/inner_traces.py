@@ -12,8 +12,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import jax
-
 from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, changed
 from leafwise._captures.fingerprinter import ByWeakId
 from leafwise._captures.places import CapturedPlace
@@ -29,14 +27,12 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.locks import new_lock
 
-_JAX_JIT: Final = jax.jit
-"""JAX's own: `leafwise explain` replaces `jax.jit` with ours."""
-
 _MOST_PLACES: Final = 512
 """A function that has read more places than these, of so many instances, counts as new."""
 
 _Places: TypeAlias = dict[Any, tuple[CaptureState, bool, Callable[[], Any] | None]]
-"""What a function found in each place when it was last traced; whether it was always that."""
+"""What a function found in each place when it was last traced, whether JAX has traces with other
+values, too, and what holds the value."""
 
 _LOCK: Final = new_lock()
 _KNOWN: Final[weakref.WeakKeyDictionary[Callable[..., Any], _Places]] = weakref.WeakKeyDictionary()
