@@ -76,7 +76,7 @@ def test_few_are_compared(
         for number in range(150):
             before = len(counted)
             program = traced(log, *call(number))
-            assert len(counted) - before <= 4
+            assert len(counted) - before <= 6
             assert number == 0 or program.explanation.reasons
 
 
@@ -109,6 +109,16 @@ def test_several_leaves_at_once(log: ProgramLog) -> None:
         program = traced(log, 0, (np.zeros(70), np.zeros(80)), State(1.0, "a"))
     assert program.explanation.nearest == 0
     assert differing(program) == ["_[1][0]", "_[1][1]"]
+
+
+def test_the_most_equal_parts(log: ProgramLog) -> None:
+    """Where several parts differ from each program, that with the most equal ones is nearest."""
+    with lw.storm_guard(None):
+        for number in range(20):
+            weak = 1.0 if number % 2 else np.float32(1)
+            traced(log, 0, np.zeros(number), np.ones(number), weak, np.zeros(2))
+        program = traced(log, 0, np.zeros(50), np.ones(50), 1.0, np.zeros(2))
+    assert differing(program) == ["_[1]", "_[2]"]
 
 
 def test_retired_programs_are_not_near(log: ProgramLog) -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from leafwise._compare.reasons import Outcome, Reason, format_value
+from leafwise._compare.reasons import Outcome, Reason
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Differences, differences
 from leafwise._display.words import sentence_of
@@ -75,12 +75,13 @@ class Explanation:
 
 
 def _reason_as_dict(reason: Reason) -> dict[str, str]:
+    before, after = reason.words
     return {
         "path": reason.path,
         "kind": str(reason.kind),
         "outcome": str(reason.outcome),
-        "before": format_value(reason.before),
-        "after": format_value(reason.after),
+        "before": before,
+        "after": after,
         "fix": reason.fix,
     }
 

@@ -12,8 +12,10 @@ import types
 from enum import Enum, member
 from typing import TYPE_CHECKING, Any, Final
 
+import jax.numpy as jnp
+
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.classes import is_a
+from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leafwise._compare.reasons import Reason
+    from leafwise._trees.leaves import Leaf
 
 
 def _unhashable(reason: "Reason") -> str:
@@ -68,22 +71,56 @@ def _structure(reason: "Reason") -> str:
 
 
 def _dtype(reason: "Reason") -> str:
+    """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
     before, after = reason.details
     if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR}:
-        one, other = (getattr(each.stored, "__name__", each.stored) for each in (before, after))
-        return f"`{one}` and `{other}` are two dtypes: pass one type of number."
-    if after.kind is LeafKind.PYTHON_SCALAR:
-        return f"Convert to one dtype: `jnp.asarray(x, dtype='{before.dtype}')`."
-    return f"Convert to one dtype: `x.astype('{before.dtype}')`."
+        one, other = (each.stored.__name__ for each in (before, after))
+        is_wider = _common_dtype(before, after) == after.dtype
+        wide, which = (other, "the earlier call") if is_wider else (one, "this call")
+        return f"`{one}` and `{other}` are two dtypes: pass `{wide}(x)` in {which}."
+    try:
+        dtype = _common_dtype(before, after)
+        calls = [
+            f"`{_converted(each, dtype)}` in {which}"
+            for each, which in ((before, "the earlier call"), (after, "this call"))
+            if each.dtype != dtype or each.weak_type
+        ]
+    except (AttributeError, TypeError):  # such as that of keys
+        return "Keep one dtype: each has a program of its own."
+    return f"Convert to one dtype: {', and '.join(calls)}."
+
+
+def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
+    """Return the dtype that both calls can have; a weak one gives way."""
+    weak, other = (before, after) if before.weak_type else (after, before)
+    if weak.weak_type and not other.weak_type and _category(weak) <= _category(other):
+        return other.dtype
+    return jnp.promote_types(before.dtype, after.dtype)
+
+
+def _category(leaf: "Leaf") -> int:
+    kinds: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+    found = [place for place, kind in enumerate(kinds) if jnp.issubdtype(leaf.dtype, kind)]
+    return found[0] if found else len(kinds)
+
+
+def _converted(leaf: "Leaf", dtype: Any) -> str:
+    """Return code that makes a strongly typed array of a leaf."""
+    name = "bool_" if str(dtype) == "bool" else str(dtype)
+    getattr(jnp, name)  # raises where there is none
+    if leaf.shape:
+        return f"x.astype(jnp.{name})"
+    return f"jnp.{name}({_EXAMPLES.get(leaf.stored, 'x')})"
+
+
+_EXAMPLES: Final = {bool: "True", int: "0", float: "0.1", complex: "0j"}
 
 
 def _weak_type(reason: "Reason") -> str:
     before, after = reason.details
     weak = before if before.weak_type else after
-    value = "0.1" if weak.kind is LeafKind.PYTHON_SCALAR else "x"
-    array = f"`jnp.{weak.dtype}({value})`" if not weak.shape else f"`x.astype({weak.dtype})`"
     which = "the earlier call" if weak is before else "this call"
-    return f"weak type: pass {array} in {which}."
+    return f"weak type: pass `{_converted(weak, weak.dtype)}` in {which}."
 
 
 def _config(reason: "Reason") -> str:
@@ -99,7 +136,8 @@ def _unsound(reason: "Reason") -> str:
     _, one, other = first_difference(reason.before, reason.after)
     change = f"`{_short(other)}` is not `{_short(one)}`"
     if type(one) is not type(other):
-        change += f" ({_type_name(other)}, {_type_name(one)})"
+        names = distinct_names(type(one), type(other))
+        change += f" ({names[1]}, {names[0]})"
     return f"Shared, but unsound: {change}; the first one's program answers."
 
 
@@ -131,7 +169,9 @@ def _static_fix(one: Any, other: Any) -> str | None:
     if all(is_a(each, float) and math.isnan(each) for each in (one, other)):
         return "NaN is not equal to itself: keep one NaN object, or use None"
     if type(one) is not type(other):
-        got, was = (f"`{_short(each)}` ({_type_name(each)})" for each in (other, one))
+        names = distinct_names(type(one), type(other))
+        pairs = ((other, names[1]), (one, names[0]))
+        got, was = (f"`{_short(each)}` ({name})" for each, name in pairs)
         return f"differs by type: {got} is not {was}"
     if compares_by_identity(type(one)):
         name = _type_name(other)
@@ -187,6 +227,14 @@ def fresh_function(other: Any) -> str:
         return "fresh lambda each call: define it once"
     name = getattr(other, "__qualname__", name)
     return f"fresh function each call: `{name}` is recreated; create it once"
+
+
+def distinct_names(one: type, other: type) -> tuple[str, str]:
+    """Return the names of two classes; those of one name with their modules."""
+    if one.__qualname__ != other.__qualname__:
+        return one.__qualname__, other.__qualname__
+    mine, its = (f"{module_of(each)}.{each.__qualname__}" for each in (one, other))
+    return (mine, f"another {its}") if mine == its else (mine, its)
 
 
 def _short(value: Any) -> str:

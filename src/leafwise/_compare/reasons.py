@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import Cause, distinct_names
 from leafwise._objects.classes import is_a, qualname_of
 from leafwise._objects.describe import describe
 from leafwise._objects.stand_ins import MISSING
@@ -116,6 +116,13 @@ class Reason(_Facts):
         return self.cause if isinstance(self.cause, str) else self.cause.word(self)
 
     @property
+    def words(self) -> tuple[str, str]:
+        """Both values as text; classes of one name with their modules."""
+        if is_a(self.before, type) and is_a(self.after, type) and self.before is not self.after:
+            return distinct_names(self.before, self.after)
+        return format_value(self.before), format_value(self.after)
+
+    @property
     def rank(self) -> tuple[int, int]:
         """The position among other reasons: the lowest comes first."""
         return _RANKS[self.outcome, self.kind]
@@ -131,14 +138,14 @@ class Reason(_Facts):
         """Return one line: path, kind, what changed, and the fix."""
         line, fix = f"{self.path or 'the tree'}: {self.kind}", self.fix
         if not self.before is self.after is MISSING:
-            line += f": {format_value(self.before)} -> {format_value(self.after)}"
+            line += f": {' -> '.join(self.words)}"
         return f"{line}. {fix}" if fix else line
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values as text: another process may not find a function or a class."""
         before, after = (
-            value if value is MISSING else Verbatim(format_value(value))
-            for value in (self.before, self.after)
+            value if value is MISSING else Verbatim(word)
+            for value, word in zip((self.before, self.after), self.words, strict=True)
         )
         return Reason, (self.path, self.kind, self.outcome, before, after, self.fix)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from leafwise._compare.call_differences import call_reasons
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import Cause, distinct_names
 from leafwise._compare.leaf_differences import leaf_reasons, static_reason
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
@@ -199,6 +199,10 @@ class TreeComparison:
     def mismatch_reasons(self, path: str, mine: NodeOrIndex, its: NodeOrIndex) -> Iterator[Reason]:
         """Name two things of different kinds at one path."""
         words = Verbatim(_format_kind(self.before, mine)), Verbatim(_format_kind(self.after, its))
+        if isinstance(mine, Node) and isinstance(its, Node):
+            one, other = distinct_names(mine.cls, its.cls)
+            if words[0] == words[1]:
+                words = Verbatim(one), Verbatim(other)
         yield Reason(path, ReasonKind.STRUCTURE, Outcome.RETRACE, *words, Cause.STRUCTURE)
 
     def _compare_equal_trees(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:

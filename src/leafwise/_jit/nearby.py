@@ -1,14 +1,19 @@
 """Which earlier programs may be the nearest to a call, found without comparing it with each."""
 
+import heapq
 import itertools
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
 from leafwise._compare.signature import Signature
 from leafwise._trees.nodes import Node
 
-_MOST: Final = 4
+_MOST: Final = 6
 """With how many programs a retrace is compared: what that costs must not grow with the log."""
+
+_SEARCHED: Final = 64
+"""Among how many of the latest programs those with the most equal parts are looked for."""
 
 _LATEST: Final = 3
 """How many programs are kept for each part."""
@@ -21,13 +26,15 @@ class NearbyPrograms:
     """The programs of a log by the hashes of their parts: statics, leaves, configuration.
 
     The nearest one to a call most often differs in one part, in the leaves alone or in the
-    statics alone: these are found among all programs. Otherwise it shares a part that few have.
+    statics alone: these are found among all programs. Otherwise it is the latest one with the most
+    equal parts, or one that shares a part that few have.
     """
 
     def __init__(self) -> None:
         self._by_part: dict[int, list[int]] = {}
         self._by_all_but: dict[int, int] = {}
         self._count: dict[int, int] = {}
+        self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
 
     def add(self, index: int, signature: Signature) -> None:
         """Add a program, with its index in the log."""
@@ -37,6 +44,7 @@ class NearbyPrograms:
             latest.append(index)
             del latest[:-_LATEST]
             self._count[part] = self._count.get(part, 0) + 1
+        self._recent.append((index, frozenset((*statics, *leaves))))
         self._by_all_but.update(dict.fromkeys(_all_but(statics, leaves), index))
 
     def candidates(self, signature: Signature, count: int) -> list[int]:
@@ -44,14 +52,16 @@ class NearbyPrograms:
         if count <= _MOST:
             return list(range(count))
         statics, leaves = _parts(signature)
-        known = [part for part in (*statics, *leaves) if part in self._by_part]
-        rarest = sorted(known, key=self._count.__getitem__)
-        close = (
-            self._by_all_but[each] for each in _all_but(statics, leaves) if each in self._by_all_but
-        )
-        alike = (index for part in rarest for index in reversed(self._by_part[part]))
-        found = dict.fromkeys(itertools.islice(_once(itertools.chain(close, alike)), _MOST - 1))
-        return sorted({*found, count - 1})
+        but_one = self._by_all_but
+        close = (but_one[each] for each in _all_but(statics, leaves) if each in but_one)
+        parts = {*statics, *leaves}
+        recent = [(len(parts & each), index) for index, each in list(self._recent)]
+        alike = (index for _, index in heapq.nlargest(_MOST // 2, recent))
+        known = [part for part in parts if part in self._by_part]
+        rare = heapq.nsmallest(_MOST, known, key=self._count.__getitem__)
+        others = (index for part in rare for index in reversed(self._by_part[part]))
+        chosen = _once(itertools.chain(itertools.islice(_once(close), _MOST // 2), alike, others))
+        return sorted(itertools.islice(chosen, _MOST))
 
 
 def _once(indices: Iterator[int]) -> Iterator[int]:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import cause_of
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
@@ -180,6 +180,6 @@ def _message(owner: str, function: str, reason: Reason, times: int) -> str:
     cause = cause_of(*words) if static else f"changing {reason.kind}"
     return (
         f"{owner} has caused {times} traces, the last one of {function}: {cause}, now "
-        f"{format_value(reason.after)}. "
+        f"{reason.words[1]}. "
         f"{reason.fix}\n(path: {reason.path}; `with leafwise.storm_guard(None):` turns this off)"
     )

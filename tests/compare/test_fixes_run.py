@@ -1,0 +1,123 @@
+"""The fixes of reasons are code that runs, and after it there is one program."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+VALUES: dict[str, Any] = {
+    "Python int": 0,
+    "Python float": 0.5,
+    "bool": True,
+    "int32": jnp.int32(3),
+    "float32": jnp.float32(0.5),
+    "float16": jnp.float16(0.5),
+    "weak float": jnp.array(0.5),
+    "weak int": jnp.array(2),
+    "complex": jnp.complex64(1j),
+    "uint8": np.uint8(3),
+    "int32[2]": jnp.ones(2, jnp.int32),
+    "float32[2]": jnp.ones(2),
+    "bfloat16[2]": jnp.ones(2, jnp.bfloat16),
+    "weak float[2]": jnp.full(2, 0.5),
+    "bool[2]": jnp.ones(2, bool),
+}
+_SCALARS = [name for name in VALUES if "[" not in name]
+_ARRAYS = [name for name in VALUES if "[" in name]
+PAIRS = [
+    (one, other)
+    for names in (_SCALARS, _ARRAYS)
+    for one in names
+    for other in names
+    if one != other
+]
+
+
+def fixed(code: str, x: Any) -> Any:
+    """Run the code of a fix on the value that it is for."""
+    return eval(code, {"jnp": jnp, "x": x, "__builtins__": {"float": float, "int": int}})  # noqa: S307
+
+
+def test_of_dtypes_and_weak_types() -> None:
+    """The code of the fix makes one program of two, and no value narrower than it was."""
+    for one, other in PAIRS:
+        before, after = VALUES[one], VALUES[other]
+        found = lw.explain(lw.signature(before), lw.signature(after))
+        if found.outcome is not lw.types.Outcome.RETRACE:
+            continue
+        (reason,) = found.reasons
+        changed = {"earlier": before, "this": after}
+        for code, which in re.findall(r"`([^`]+)` in (?:the )?(earlier|this) call", reason.fix):
+            made = fixed(code, changed[which])
+            common = jnp.result_type(before, after)  # a Python number gives way
+            assert jnp.result_type(made) == common, (one, other, reason.fix)
+            changed[which] = made
+        same = lw.explain(*(lw.signature(each) for each in changed.values()))
+        assert same.outcome.severity < lw.types.Outcome.RECOMPILE.severity, (one, other, reason.fix)
+
+
+def test_int_then_float() -> None:
+    """An integer that becomes a float is to be a float in the earlier call."""
+    result = jnp.add(0, jnp.float32(0.5))
+    (reason,) = lw.explain(lw.signature(0), lw.signature(result)).reasons
+    assert reason.fix == "Convert to one dtype: `jnp.float32(0)` in the earlier call."
+    (reason,) = lw.explain(lw.signature(0), lw.signature(0.5)).reasons
+    assert reason.fix.endswith("pass `float(x)` in the earlier call.")
+    (reason,) = lw.explain(lw.signature(0.5), lw.signature(0)).reasons
+    assert reason.fix.endswith("pass `float(x)` in this call.")
+
+
+def test_keys_have_no_code() -> None:
+    """Where no conversion exists, none is offered."""
+    keys = [jax.random.key(0, impl=impl) for impl in ("threefry2x32", "rbg")]
+    (reason,) = lw.explain(*(lw.signature(each) for each in keys)).reasons
+    assert "`" not in reason.fix
+
+
+def state_class(module: str) -> Any:
+    namespace = {"__annotations__": {"w": Any}, "__module__": module, "__qualname__": "State"}
+    return lw.pytree(type("State", (), namespace))
+
+
+@pytest.fixture(scope="module")
+def states() -> tuple[Any, Any]:
+    """Instances of two classes of one name."""
+    return state_class("envs.acrobot")(1.0), state_class("envs.pendulum")(1.0)
+
+
+def test_classes_of_one_name(states: tuple[Any, Any]) -> None:
+    """Two classes of one name are named with their modules."""
+    (reason,) = lw.explain(*map(lw.signature, states)).reasons
+    for text in (str(reason), lw.explain(*map(lw.signature, states)).to_json()):
+        assert "envs.acrobot.State" in text
+        assert "envs.pendulum.State" in text
+    (difference,) = lw.diff(*states)
+    assert "envs.acrobot.State -> envs.pendulum.State" in str(difference)
+
+
+def test_classes_of_one_name_in_a_storm(states: tuple[Any, Any]) -> None:
+    """So they are in the warning of a storm."""
+
+    @lw.jit
+    def step(state: Any) -> Any:
+        return state.w
+
+    step.trace(states[0])
+    said = pytest.warns(lw.errors.RetraceStormWarning, match=r"envs\.pendulum\.")
+    with lw.storm_guard(1), said:
+        step.trace(states[1])
+
+
+def test_statics_of_one_name() -> None:
+    """Static values of two types of one name are told with their modules."""
+    one, other = (type("Mode", (int,), {"__module__": name})(1) for name in ("a", "b"))
+    (reason,) = lw.explain(
+        lw.signature(one, static_argnums=0), lw.signature(other, static_argnums=0)
+    ).reasons
+    assert "a.Mode" in reason.fix
+    assert "b.Mode" in reason.fix
