@@ -66,14 +66,16 @@ def forget_old_traces(
     called = set(map(id, others))
     forgotten: dict[int, Any] = {}
     for each in traced_functions() or ():
+        if id(each) in around or _is_of_jax(each):
+            continue
         behind = _functions_behind(each)
         own, is_ours = set(map(id, behind)), hasattr(type(each), "program_log")
-        if id(each) in around or (is_ours and any(one is fun for one in behind)):
+        if is_ours and any(one is fun for one in behind):
             continue
         checks = is_ours and own.isdisjoint(called)
         is_wrapper = type(each) is types.FunctionType and is_installed(each)
         may_call = differs or (bool(new) and is_wrapper)  # equinox hands it the user's function
-        if not own.isdisjoint(new) or (may_call and not checks and not _is_of_jax(each)):
+        if not own.isdisjoint(new) or (may_call and not checks):
             forgotten[id(each)] = each
     forget_traces_of(forgotten.values())
     return called if differs else new
