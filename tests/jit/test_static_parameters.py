@@ -39,6 +39,12 @@ class Config:
     sizes: tuple[Any, ...]
 
 
+@lw.pytree
+class Tagged:
+    w: Any
+    act: lw.Static[str] = "relu"
+
+
 class Called:
     def __call__(self, n: lw.Static[int], x: Any) -> jax.Array:
         return jnp.zeros(n) + x
@@ -65,6 +71,7 @@ CALLS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "partial": (lambda: lw.jit(functools.partial(positional, 3))(1.0, 4), (3, 4)),
     "partial by name": (lambda: lw.jit(functools.partial(positional, m=3))(1, 1.0), (1, 3)),
     "object": (lambda: lw.jit(Called())(3, 1.0), (3,)),
+    "class": (lambda: lw.jit(Tagged)(jnp.ones(3), act="tanh").w, (3,)),
     "method": (lambda: Net(1.0).wide(3), (3,)),
     "method by name": (lambda: Net(1.0).wide(x=2.0, n=3), (3,)),
     "jitted method": (lambda: lw.jit(Net(1.0).tall)(3), (3,)),

@@ -144,6 +144,8 @@ def _annotated(fun: Any) -> Any:
     """Return the function whose signature `inspect` reads."""
     while isinstance(fun, functools.partial):
         fun = fun.func
+    if isinstance(fun, type):
+        fun = vars(fun).get("__init__", fun)
     if not hasattr(fun, "__globals__") and not hasattr(fun, "__wrapped__"):
         fun = getattr(fun, "__func__", in_class(type(fun), "__call__"))
     return inspect.unwrap(fun)
