@@ -1,5 +1,6 @@
 """A report on what a process recorded: rows, causes and totals."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +18,13 @@ WIDTH = 91
 def explained() -> "Explained":
     """Returns the report on what a function does."""
 
-    def run(script: Callable[[], Any]) -> Any:
+    def run(script: Callable[[], Any], *, checks_captures: bool = False) -> Any:
         records: list[dict[str, Any]] = []
 
         def write(**record: Any) -> None:
             records.append(record)
 
-        recorder = Recorder(write)
+        recorder = Recorder(write, checks_captures=checks_captures)
         recorder.start()
         try:
             script()
@@ -34,7 +35,7 @@ def explained() -> "Explained":
     return run
 
 
-Explained = Callable[[Callable[[], Any]], Any]
+Explained = Callable[..., Any]
 
 
 def test_a_loop_that_only_compiles(explained: Explained) -> None:
@@ -89,3 +90,41 @@ def test_methods_of_several_objects_are_one_row(explained: Explained) -> None:
 
     (row,) = (each for each in explained(script)["functions"] if not each["eager"])
     assert (row["name"], row["traces"]) == ("step_once", 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """A dataclass, whose methods are generated."""
+
+    rate: float = 0.5
+    names: list[str] = dataclasses.field(default_factory=list[str])
+
+
+SCALE = 2.0
+
+
+def test_captures_are_of_the_users_code(explained: Explained) -> None:
+    """What generated methods and packages read has no row."""
+    chex: Any = pytest.importorskip("chex")
+    optax: Any = pytest.importorskip("optax")
+
+    @chex.dataclass
+    class State:
+        x: Any
+        steps: int = 0
+
+    def step(x: Any) -> Any:
+        state = State(x=x * SCALE * Settings().rate)
+        return optax.tree.scale(2.0, state)
+
+    def script() -> None:
+        jax.jit(step)(1.0)
+
+    report = explained(script, checks_captures=True)
+    (found,) = (each for each in report["captures"] if each["function"] == "step")
+    names = {each["name"] for each in found["captures"] if not each["of_package"]}
+    assert {"SCALE", "Settings", "State"} <= names
+    assert not [name for name in names if "dataclass" in name or name in ("cls", "steps", "names")]
+    assert not [each for each in found["captures"] if "__qualname__" in each["name"]]
+    assert "site-packages" not in str(found)
+    assert "<string>" not in str(found)

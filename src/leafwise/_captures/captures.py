@@ -23,7 +23,7 @@ from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import is_installed_module
+from leafwise._objects.code import is_installed_module, is_users_file
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
@@ -125,6 +125,11 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
         self.function = function
         self.large = large
         return self
+
+    def own(self) -> "Captures":
+        """Return what the user's own code reads, without that of packages and of generated code."""
+        found = (each for each in self if is_users_file(each.where.file))
+        return Captures(found, function=self.function, large=self.large)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load_captures, (tuple(self), self.function, self.large)

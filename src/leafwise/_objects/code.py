@@ -297,6 +297,14 @@ def is_installed_module(name: object) -> bool:
     return isinstance(file, str) and _is_installed_file(file)
 
 
+def is_users_file(file: str) -> bool:
+    """Return whether a file is the user's own: not of a package, and not generated for a class."""
+    return not (_is_installed_file(file) or file.startswith(_GENERATED))
+
+
+_GENERATED: Final = ("<string>", "<attrs ", "<leafwise ", "<__array_function__")
+
+
 @functools.lru_cache(maxsize=4096)
 def _is_installed_file(file: str) -> bool:
     return file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)

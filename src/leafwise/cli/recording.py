@@ -131,7 +131,7 @@ class Recorder:
         if self._block is None or event.fun is None or event.eager:
             return
         if event.kind is EventKind.TRACE:
-            found = captures(event.fun).as_dict()
+            found = captures(event.fun).own().as_dict()
             owner = code_id(event.fun)
             self._write(captures={**found, "function": event.name}, owner=owner)
 
