@@ -230,7 +230,7 @@ def _add_explain(commands: Any) -> None:
     explain = commands.add_parser(
         "explain",
         help="run a script and explain why JAX traced and compiled",
-        usage="%(prog)s [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        usage="%(prog)s [options] (SCRIPT | NOTEBOOK | -m MODULE) [ARGUMENT ...]",
         description=(
             "Runs a script unchanged, with every jax.jit under watch, and prints at the end "
             "what was traced and compiled, the line that called, and the reason."
@@ -244,5 +244,7 @@ def _add_explain(commands: Any) -> None:
     explain.add_argument("--json", metavar="FILE", help="write the report as JSON")
     explain.add_argument("--html", metavar="FILE", help="write the report as one HTML page")
     explain.add_argument("--perfetto", metavar="FILE", help="write Chrome trace events")
-    explain.add_argument("target", metavar="SCRIPT", help="the script, or the module after -m")
+    explain.add_argument(
+        "target", metavar="SCRIPT", help="the script or notebook, or the module after -m"
+    )
     explain.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")

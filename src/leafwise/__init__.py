@@ -79,6 +79,16 @@ def __getattr__(name: str) -> object:
     return found
 
 
+def load_ipython_extension(shell: object) -> None:
+    """Add the cell magic ``%%explain``: what ``%load_ext leafwise`` calls."""
+    importlib.import_module("leafwise.cli.magics").load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """Remove the cell magic: what ``%unload_ext leafwise`` calls."""
+    importlib.import_module("leafwise.cli.magics").unload(shell)
+
+
 def __dir__() -> list[str]:
     """Return all names, those that are not loaded yet included."""
     return sorted({*globals(), *_MODULES, *_SUBMODULES})

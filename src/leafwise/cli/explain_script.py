@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from leafwise._display import shape
-from leafwise.cli import explain_report, startup
+from leafwise.cli import explain_report, notebook, startup
 
 
 class Script(NamedTuple):
-    """A script or a module, with its arguments.
+    """A script, a notebook or a module, with its arguments.
 
     Attributes:
-        name: The path of the script, or the name of the module.
+        name: The path of the script or notebook, or the name of the module.
         arguments: What it finds in ``sys.argv`` behind its own name.
         is_module: Whether it is a module.
     """
@@ -38,13 +38,19 @@ class Script(NamedTuple):
     is_module: bool
 
     @property
+    def is_notebook(self) -> bool:
+        """Whether it is a notebook."""
+        return not self.is_module and self.name.endswith(".ipynb")
+
+    @property
     def command(self) -> list[str]:
         """The command line behind ``python``."""
-        return [*(["-m"] if self.is_module else []), self.name, *self.arguments]
+        runner = ["-m", notebook.__name__] if self.is_notebook else ["-m"] * self.is_module
+        return [*runner, self.name, *self.arguments]
 
     def __str__(self) -> str:
         """Return the command line."""
-        return " ".join(self.command)
+        return " ".join([*["-m"] * self.is_module, self.name, *self.arguments])
 
 
 def problem(target: Script) -> str | None:
@@ -56,7 +62,9 @@ def problem(target: Script) -> str | None:
     file = Path(target.name)
     if file.is_dir() and not (file / "__main__.py").exists():
         return f"there is no __main__.py in {target.name}"
-    return None if file.exists() else f"there is no file {target.name}"
+    if not file.exists():
+        return f"there is no file {target.name}"
+    return notebook.problem(file) if target.is_notebook else None
 
 
 def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape.Report, int]:

@@ -31,6 +31,9 @@ _VARIABLE = "PYTHONPATH"
 _ISOLATED = "IES"
 """The options with which Python does not read that variable, or does not run `site`."""
 
+_LIGHT = ("leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
+"""The modules of leafwise that do without JAX, and are imported in a script."""
+
 
 def options_of(command: "Sequence[str]") -> list[list[str]]:
     """Return the interpreter's own options of a command line, one by one, each with its value."""
@@ -139,7 +142,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: "Any" = None, target: "types.ModuleType | None" = None
     ) -> "ModuleSpec | None":
-        if name.startswith("leafwise.") and name != "leafwise.errors" and "jax" not in sys.modules:
+        if name.startswith("leafwise.") and name not in _LIGHT and "jax" not in sys.modules:
             # JAX first: what records is imported after it, and this module would be half done.
             try:  # noqa: SIM105  # `contextlib` is not there yet
                 __import__("jax")

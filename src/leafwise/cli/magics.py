@@ -1,0 +1,81 @@
+"""``%load_ext leafwise``: the cell magic ``%%explain`` of IPython and Jupyter."""
+
+import sys
+import time
+from typing import Any
+
+import leafwise
+from leafwise.cli.explain_report import Process, make_report
+from leafwise.cli.recording import Recorder
+
+_loaded: "list[Explainer]" = []
+
+
+def load(shell: Any) -> None:
+    """Add the magic, and follow every function that is given to `jax.jit` from now on."""
+    if not _loaded:
+        _loaded.append(Explainer(shell))
+        _loaded[0].recorder.start()
+    shell.register_magic_function(_loaded[0].explain, "cell", "explain")
+
+
+def unload(shell: Any) -> None:
+    """Remove the magic, and put `jax.jit` back."""
+    while _loaded:
+        _loaded.pop().recorder.stop()
+    shell.magics_manager.magics["cell"].pop("explain", None)
+
+
+class Explainer:
+    """The magic, with what JAX does while it runs a cell.
+
+    Attributes:
+        recorder: What records it.
+        records: The records of the cell that runs; None between cells.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.recorder = Recorder(self._write)
+        self.records: list[dict[str, Any]] | None = None
+
+    def _write(self, **record: Any) -> None:
+        if self.records is not None:
+            self.records.append(record)
+
+    def explain(self, line: str, cell: str) -> None:
+        """Run a cell, and say what JAX traced and compiled, and why."""
+        from rich.console import Console  # noqa: PLC0415
+
+        from leafwise._display import tables  # noqa: PLC0415
+
+        if line.strip():
+            msg = f"%%explain takes no arguments, got {line.strip()!r}"
+            raise ValueError(msg)
+        number = len(self.shell.user_ns["In"]) - 1
+        names: dict[str, int] = getattr(self.shell.compile, "_filename_map", {})
+        known = set(names)
+        self.records, began = [], time.time()
+        try:
+            # A line for that of the magic, so that the others have the numbers of the cell.
+            result = self.shell.run_cell(f"# %%explain\n{cell}", store_history=False)
+        finally:
+            records, self.records = self.records, None
+        # IPython takes what a magic runs for a cell of the next number.
+        names.update(dict.fromkeys(set(names) - known, number))
+        for record in records:
+            self._name_cells(record.get("event", {}))
+        processes = [Process(0, records)]
+        report = make_report(processes, 0, leafwise.__version__, f"In[{number}]", began)
+        report["seconds"] = time.time() - began
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None:
+            report["exit"] = f"{type(error).__name__}: {error}"
+        tables.print_report(report, Console(file=sys.stdout, force_jupyter=False))
+
+    def _name_cells(self, event: dict[str, Any]) -> None:
+        """Name the cells of an event as the notebook does: ``In[3]``."""
+        for place in (event, event.get("site") or {}):
+            known: Any = self.shell.compile.format_code_name(place.get("file", ""))
+            if known is not None:
+                place["file"] = known[1]

@@ -1,0 +1,119 @@
+"""Running the cells of a notebook, in order and in one namespace, as a script.
+
+By IPython if it is there, which knows magics; as plain Python otherwise. Each cell is a file of its
+own for tracebacks and reports: ``train.ipynb[3]`` is the cell that Jupyter numbers ``[3]`` when it
+runs all of them. It is run by ``python -m leafwise.cli.notebook``.
+"""
+
+import ast
+import functools
+import importlib.util
+import json
+import linecache
+import os
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def cells_of(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the code cells of a notebook that are not empty: their names and their source.
+
+    Raises:
+        ValueError: It is not a notebook of Python code.
+    """
+    try:
+        notebook: Any = json.loads(file.read_text(encoding="utf-8"))
+        metadata = notebook["metadata"]
+        cells: list[Any] = notebook["cells"]
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"{file} is not a notebook of format 4: {error!r}"
+        raise ValueError(msg) from error
+    spec = {**metadata.get("language_info", {}), **metadata.get("kernelspec", {})}
+    language = spec.get("language", spec.get("name", "python"))
+    if not language.startswith(("python", "ipython")):
+        msg = f"{file} is a notebook of {language}, not of Python"
+        raise ValueError(msg)
+    number = 0
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and source.strip():
+            number += 1
+            yield f"{file.resolve()}[{number}]", source
+
+
+def problem(file: Path) -> str | None:
+    """Return why a notebook cannot be run, if that is known beforehand."""
+    try:
+        cells = list(cells_of(file))
+    except ValueError as error:
+        return str(error)
+    if importlib.util.find_spec("IPython") is not None:
+        return None
+    for name, source in cells:
+        try:
+            compile(source, name, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            line = (error.text or "").strip()
+            where = f"{os.path.relpath(name)}:{error.lineno}"
+            return f"{where}: `{line}` is not plain Python; for magics: pip install ipython"
+    return None
+
+
+def main(arguments: list[str]) -> int:
+    """Run a notebook, in its folder as Jupyter does; return an exit code."""
+    file = Path(arguments[0]).resolve()
+    sys.argv[:] = arguments
+    os.chdir(file.parent)
+    sys.path[0] = str(file.parent)
+    run = _run_plain if importlib.util.find_spec("IPython") is None else _run_by_ipython
+    return run(list(cells_of(file)))
+
+
+def _run_by_ipython(cells: list[tuple[str, str]]) -> int:
+    from IPython.core.interactiveshell import InteractiveShell  # noqa: PLC0415
+    from traitlets.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    shell: Any = InteractiveShell.instance(config=config)
+    for name, source in cells:
+        shell.compile.get_code_name = functools.partial(_name_of, name)
+        result = shell.run_cell(source, store_history=True)
+        if isinstance(result.error_in_exec, SystemExit):
+            raise result.error_in_exec
+        if not result.success:
+            return 1
+    return 0
+
+
+def _name_of(name: str, *_: object) -> str:
+    return name
+
+
+def _run_plain(cells: list[tuple[str, str]]) -> int:
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    for name, source in cells:
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        try:
+            body = ast.parse(source, name).body
+            last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+            exec(compile(ast.Module(body, []), name, "exec"), vars(module))  # noqa: S102
+            if isinstance(last, ast.Expr):
+                code = compile(ast.Expression(last.value), name, "eval")
+                sys.displayhook(eval(code, vars(module)))  # noqa: S307
+        except Exception as error:  # noqa: BLE001  # as Python prints it, without this frame
+            sys.last_value = error
+            below = error.__traceback__
+            traceback.print_exception(error.with_traceback(below and below.tb_next))
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
