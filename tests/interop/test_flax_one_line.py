@@ -141,6 +141,34 @@ def test_local_names() -> None:
     assert not jax.tree.leaves([Local(1), Decorated(1)])
 
 
+@works("flax", "classes of both `struct` modules as bases and fields of each other")
+def test_half_of_a_package() -> None:
+    """Files that have been changed, and others, derive from each other and hold each other."""
+
+    @flax.struct.dataclass
+    class Old:
+        x: Any
+        size: int = flax.struct.field(pytree_node=False, default=1)
+
+    @struct.dataclass
+    class New(Old):
+        y: Any = 2.0
+
+    @flax.struct.dataclass
+    class Again(New):
+        z: Any = 3.0
+
+    class Holder(flax.struct.PyTreeNode):
+        state: New
+
+    for state, leaves in ((New(1.0), [1.0, 2.0]), (Again(1.0), [1.0, 2.0, 3.0])):
+        changed = state.replace(size=5)  # type: ignore[attr-defined]
+        assert (changed.size, type(changed)) == (5, type(state))
+        assert jax.tree.leaves(Holder(state)) == leaves
+        assert serialization.from_bytes(state, serialization.to_bytes(state)) == state
+    assert Holder(New(1.0)).replace(state=New(2.0)).state.x == 2.0
+
+
 def test_options() -> None:
     """flax's `frozen=True` is taken; what would make another class than a pytree class is not."""
 
