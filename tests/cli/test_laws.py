@@ -75,7 +75,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         given = {"cls": cls, "law": laws[0], "examples": settings.max_examples, "seed": seed}
         calls.append(given)
 
+    def note_all(cls: Any, *, laws: Any, **options: Any) -> set[Law]:
+        for law in laws:
+            note(cls, laws=[law], settings=options["settings"], seed=options["seed"])
+        return set()
+
     monkeypatch.setattr(laws_module, "check_pytree", note)
+    monkeypatch.setattr(laws_module, "broken_laws", note_all)
     return calls
 
 
@@ -199,6 +205,12 @@ def test_the_counterexample_is_small(write: Write, check_all: Check) -> None:
     assert result["message"].startswith("Lossy.n")
 
 
+def one_by_one(monkeypatch: pytest.MonkeyPatch, check: Callable[..., None]) -> None:
+    """Try each law with `check` alone, as what may be broken is."""
+    monkeypatch.setattr(laws_module, "broken_laws", lambda _, *, laws, **__: set(laws))
+    monkeypatch.setattr(laws_module, "check_pytree", check)
+
+
 class Crash:
     """What stands for `check_pytree`, and raises."""
 
@@ -216,7 +228,7 @@ class Crash:
 )
 def test_a_law_that_crashes(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a class raises is that law's error; the other laws are still tried."""
-    monkeypatch.setattr(laws_module, "check_pytree", Crash(error))
+    one_by_one(monkeypatch, Crash(error))
     report = check_class(CheckTarget(Own, "here:Own"), CheckOptions(fields=False))
     assert [result.verdict for result in report.laws] == [Verdict.ERROR] * len(Law)
     assert type(error).__name__ in report.laws[0].message
@@ -233,7 +245,7 @@ def test_instances_that_chance_does_not_find(monkeypatch: pytest.MonkeyPatch) ->
             raise CannotBuildError(msg)
         tried.append(find(cls, lambda _: True))
 
-    monkeypatch.setattr(laws_module, "check_pytree", check)
+    one_by_one(monkeypatch, check)
     report = check_class(
         CheckTarget(Own, "here:Own"), CheckOptions(fields=False, laws=(Law.COPIES,))
     )
@@ -402,7 +414,7 @@ def test_ctrl_c_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(laws_module, "check_pytree", interrupted)
+    one_by_one(monkeypatch, interrupted)
     targets = FoundTargets([CheckTarget(Own, "here:Own")], {}, [])
     found = run_checks(targets, CheckOptions(fields=False))
     assert (found.reports, found.total, found.interrupted) == ((), 1, True)
@@ -423,18 +435,24 @@ class HoldsHeavy:
     heavy: lw.Static[Heavy]
 
 
-def test_instances_that_take_long(
-    monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]]
-) -> None:
+@pytest.mark.slow
+def test_instances_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where others take long to make, each law is tried on the one instance, and says so."""
+    real = laws_module.broken_laws
+    tried: list[Any] = []
+
+    def note(given: Any, **options: Any) -> set[Law]:
+        tried.append(given)
+        return real(given, **options)
+
+    monkeypatch.setattr(laws_module, "broken_laws", note)
     chosen = CheckOptions(laws=(Law.COPIES, Law.NO_HIDDEN_STATE), fields=False)
     quick = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
-    assert [each["cls"] for each in asked] == [HoldsHeavy] * 2
+    assert tried == [HoldsHeavy]
     assert [law.message for law in quick.laws] == ["", ""]
-    asked.clear()
     monkeypatch.setattr(laws_module, "SLOW", 0.02)
     slow = check_class(CheckTarget(HoldsHeavy, "here"), chosen)
-    assert all(each["cls"] is not HoldsHeavy for each in asked)
+    assert [each is HoldsHeavy for each in tried] == [True, True, False]
     assert [law.message for law in slow.laws] == [
         "tried on one instance, as others take long to make"
     ] * 2

@@ -27,6 +27,7 @@ def check_fields(
         on_field: Is called with each field's name before it is changed.
     """
     names = names_of(builder.base)
+    programs = _Programs(for_jit(builder.base))
     for name in field_order(builder.base):
         if only and name not in only:
             continue
@@ -34,7 +35,7 @@ def check_fields(
         try:
             with while_changing(builder.cls, name):
                 for edit in edits_of(builder, name, names):
-                    yield observe(builder.base, edit)
+                    yield observe(builder.base, edit, programs)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
             static, verdict = name not in names.dynamic, verdict_of(error)
             yield CheckedRow(name, static, "", "", "", 0, 0, verdict, format_error(error))
@@ -67,22 +68,66 @@ def signature(tree: Any) -> tuple[Any, ...]:
     )
 
 
-def observe(base: Any, edit: FieldEdit) -> CheckedRow:
-    """Call a new jitted function with the instance and with the changed one."""
+class _Programs:
+    """Jitted functions that have their program for one instance, for all edits of it.
+
+    Args:
+        base: The instance.
+    """
+
+    def __init__(self, base: Any) -> None:
+        self._base = base
+        self._pure: Any = None
+        self._used: Any = None
+        self._field = ""
+        self._known: list[Any] = []
+
+    def for_edit(self, field: str, after: Any, *, retraces: bool) -> Any:
+        """Return a function that has no program for a signature unless it is the instance's.
+
+        Args:
+            field: The field that was changed: changes of two fields differ.
+            after: The signature.
+            retraces: Whether it is predicted to be another one.
+        """
+        if not retraces:
+            self._pure = self._pure or self._warm()
+            return self._pure
+        if field != self._field:
+            self._field, self._known = field, []
+        if self._used is None or after in self._known:
+            self._used, self._known = self._warm(), []
+        self._known.append(after)
+        return self._used
+
+    def forget(self) -> None:
+        """Start with new functions: something happened that was not predicted."""
+        self._pure = self._used = None
+
+    def _warm(self) -> Any:
+        program = _program()
+        _run(program, self._base)
+        return program
+
+
+def observe(base: Any, edit: FieldEdit, programs: _Programs) -> CheckedRow:
+    """Call a jitted function that knows the instance with the changed one."""
     if edit.edited is None or _is_hidden(base, edit):
         return CheckedRow(
             edit.field, edit.static, edit.kind, edit.change, "", 0, 0, Verdict.SKIPPED
         )
     with while_changing(type(base), edit.field):
         before, after = for_jit(base), for_jit(edit.edited)
-        retraces = signature(before) != signature(after)
-        program = _program()
-        _run(program, before)
+        its = signature(after)
+        retraces = signature(before) != its
+        program = programs.for_edit(edit.field, its, retraces=retraces)
         with count_events() as counts:
             result = _run(program, after)
         verdict, note = _judge(
             edit, after, result, counts.traces, counts.compiles, retraces=retraces
         )
+    if verdict is Verdict.MISMATCH:
+        programs.forget()
     if verdict is Verdict.VIOLATION and edit.static and edit.kind == "type":
         verdict = Verdict.VIOLATION if is_own(type(base)) else Verdict.WARNING
     return CheckedRow(

@@ -95,12 +95,12 @@ class Printer:
             padding=(0, 2, 0, 0),
             show_header=self._rows == 1,
         )
-        titles = ("fields", "changes", "laws")
-        left = self._console.width - sum(len(title) + 2 for title in titles) - _RESULT
+        titles = {"fields": 6, "changes": 7, "laws": 5}
+        left = self._console.width - sum(titles.values()) - 2 * len(titles) - _RESULT
         longest = max(map(len, [*self._names, "class"]))
         table.add_column("class", overflow="fold", width=min(longest, left))
-        for title in titles:
-            table.add_column(title, justify="right", no_wrap=True, width=len(title))
+        for title, width in titles.items():
+            table.add_column(title, justify="right", no_wrap=True, width=width)
         table.add_column("result", overflow="fold")
         table.add_row(Text(name), *numbers, result)
         self._console.print(table)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import functools
 import signal
 import sys
 import threading
@@ -41,9 +42,10 @@ from leafwise.cli.records import (
 )
 from leafwise.cli.targets import CheckTarget, FoundTargets, is_own, library_of, source_location
 from leafwise.errors import CannotBuildError, LawViolation
-from leafwise.testing._check import check_pytree
+from leafwise.testing._check import broken_laws, check_pytree
 from leafwise.testing._format import format_error, short_repr, without_addresses
 from leafwise.testing._laws.law import Law, unknown_law
+from leafwise.testing._laws.run import SlowInstancesError
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
 
@@ -361,11 +363,48 @@ def _try_laws(
 ) -> Iterator[LawResult]:
     if not options.laws:
         return
-    on_step("how long instances take")
-    alone = is_slow(builder.cls, options.seconds)
+    kept, alone = _kept_laws(builder, options, on_step)
     for law in options.laws:
-        on_step(f"law {law}")
-        yield check_law(builder.cls, law, builder.base, options, alone=alone)
+        if law in kept:
+            yield LawResult(str(law), Verdict.OK, message=_ALONE if alone else "")
+        else:
+            on_step(f"law {law}")
+            yield check_law(builder.cls, law, builder.base, options, alone=alone)
+
+
+_ALONE: Final = "tried on one instance, as others take long to make"
+
+
+def _kept_laws(
+    builder: Builder, options: CheckOptions, on_step: Callable[[str], None]
+) -> tuple[set[Law], bool]:
+    """Return the laws that no instance has broken, and whether only the one was tried.
+
+    The others are tried one by one.
+    """
+    try_laws = functools.partial(
+        broken_laws,
+        laws=options.laws,
+        settings=_settings(options),
+        seed=options.seed,
+        most_seconds=SLOW,
+        on_law=lambda law: on_step(f"law {law}"),
+    )
+    alone = False
+    try:
+        with time_limit(options.seconds):
+            try:
+                broken = try_laws(builder.cls)
+            except SlowInstancesError:
+                alone = True
+                broken = try_laws(st.just(builder.base))
+    except KeyboardInterrupt:
+        raise
+    except TooLong:
+        return set(), is_slow(builder.cls, options.seconds)
+    except BaseException:  # noqa: BLE001  # user code: one law is at fault, or the strategy
+        return set(), alone
+    return set(options.laws) - broken, alone
 
 
 def _with_warnings(report: ClassReport, builder: Builder, options: CheckOptions) -> ClassReport:
@@ -452,15 +491,8 @@ def check_law(
         options: How many instances are tried, the seed, and when to give up.
         alone: Whether it is tried on `instance` only: others take long to make.
     """
-    settings = hypothesis.settings(
-        max_examples=options.examples,
-        database=None,
-        deadline=None,
-        derandomize=False,  # the seed decides
-        print_blob=False,
-    )
-    one, seed = st.just(instance), options.seed
-    message = "tried on one instance, as others take long to make" if alone else ""
+    one, seed, settings = st.just(instance), options.seed, _settings(options)
+    message = _ALONE if alone else ""
     try:
         with time_limit(options.seconds):
             try:
@@ -480,6 +512,16 @@ def check_law(
         notes[:] = [note for note in notes if not note.strip().startswith(_HYPOTHESIS_NOTES)]
         return LawResult(str(law), verdict_of(error), message=format_error(error))
     return LawResult(str(law), Verdict.OK, message=message)
+
+
+def _settings(options: CheckOptions) -> hypothesis.settings:
+    return hypothesis.settings(
+        max_examples=options.examples,
+        database=None,
+        deadline=None,
+        derandomize=False,  # the seed decides
+        print_blob=False,
+    )
 
 
 _HYPOTHESIS_NOTES: Final = (

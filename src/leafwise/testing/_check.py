@@ -1,6 +1,5 @@
 """Checking the laws of one class."""
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -8,44 +7,29 @@ import hypothesis
 
 from leafwise._objects.text import got
 from leafwise.testing import _recompilation
-from leafwise.testing._laws import copies, keys, programs, structure
-from leafwise.testing._laws.case import Case
+from leafwise.testing._laws import copies, keys, programs, run, structure
 from leafwise.testing._laws.law import Law, unknown_law
-from leafwise.testing._laws.run import run_law, strategy_of
+from leafwise.testing._laws.run import LawTest, run_law, strategy_of
 
-
-@dataclasses.dataclass(frozen=True)
-class _Test:
-    """How a law is tested.
-
-    Attributes:
-        check: Raises `LawViolation` for a case.
-        share: What share of the examples it gets: those that compile are slow.
-    """
-
-    check: Callable[[Case], None]
-    share: float = 1.0
-
-
-_TESTS: Final[dict[Law, _Test]] = {
-    Law.ROUND_TRIP: _Test(structure.round_trip),
-    Law.ANY_LEAF: _Test(structure.any_leaf, 0.2),
-    Law.IDENTITY_MAP: _Test(structure.identity_map),
-    Law.NO_HIDDEN_STATE: _Test(structure.no_hidden_state),
-    Law.KEY_PATHS: _Test(structure.key_paths),
-    Law.STABLE_TREEDEF: _Test(structure.stable_treedef),
-    Law.REPLACE: _Test(structure.replace),
-    Law.POST_INIT: _Test(structure.post_init, 0.2),
-    Law.TREEDEF_EQUALITY: _Test(keys.treedef_equality),
-    Law.STATIC_VALUES: _Test(keys.static_values),
-    Law.STATIC_TYPES: _Test(keys.static_types),
-    Law.AUX_DATA_HASH: _Test(keys.aux_data_hash),
-    Law.DISTINCT_CLASSES: _Test(keys.distinct_classes, 0.2),
-    Law.COPIES: _Test(copies.copies),
-    Law.FRESH_PROCESS: _Test(copies.fresh_process, 0.2),
-    Law.TRANSFORMATIONS: _Test(programs.transformations, 0.1),
-    Law.NO_TRACER_LEAKS: _Test(programs.no_tracer_leaks, 0.02),
-    Law.RECOMPILATION: _Test(_recompilation.as_predicted, 0.1),
+_TESTS: Final[dict[Law, LawTest]] = {
+    Law.ROUND_TRIP: LawTest(structure.round_trip),
+    Law.ANY_LEAF: LawTest(structure.any_leaf, 0.2),
+    Law.IDENTITY_MAP: LawTest(structure.identity_map),
+    Law.NO_HIDDEN_STATE: LawTest(structure.no_hidden_state),
+    Law.KEY_PATHS: LawTest(structure.key_paths),
+    Law.STABLE_TREEDEF: LawTest(structure.stable_treedef),
+    Law.REPLACE: LawTest(structure.replace),
+    Law.POST_INIT: LawTest(structure.post_init, 0.2),
+    Law.TREEDEF_EQUALITY: LawTest(keys.treedef_equality, draws=True),
+    Law.STATIC_VALUES: LawTest(keys.static_values, draws=True),
+    Law.STATIC_TYPES: LawTest(keys.static_types, draws=True),
+    Law.AUX_DATA_HASH: LawTest(keys.aux_data_hash, draws=True),
+    Law.DISTINCT_CLASSES: LawTest(keys.distinct_classes, 0.2),
+    Law.COPIES: LawTest(copies.copies),
+    Law.FRESH_PROCESS: LawTest(copies.fresh_process, 0.2),
+    Law.TRANSFORMATIONS: LawTest(programs.transformations, 0.1),
+    Law.NO_TRACER_LEAKS: LawTest(programs.no_tracer_leaks, 0.02),
+    Law.RECOMPILATION: LawTest(_recompilation.as_predicted, 0.1, draws=True),
 }
 
 
@@ -93,6 +77,23 @@ def check_pytree(
     for law in (each for each in chosen if each not in left_out):
         test = _TESTS[law]
         run_law(law, strategy, test.check, settings=settings, seed=seed, share=test.share)
+
+
+def broken_laws(
+    strategy: Any,
+    laws: Iterable[Law],
+    *,
+    settings: hypothesis.settings,
+    seed: int,
+    most_seconds: float,
+    on_law: Callable[[Law], None],
+) -> set[Law]:
+    """Return the laws that may be broken, after trying all on the same instances."""
+    tests = {law: _TESTS[law] for law in laws}
+    drawn = strategy_of(strategy, "check_pytree")
+    return run.broken_laws(
+        tests, drawn, settings=settings, seed=seed, most_seconds=most_seconds, on_law=on_law
+    )
 
 
 def chosen_laws(option: str, laws: Any) -> list[Law]:

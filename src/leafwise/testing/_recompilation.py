@@ -41,8 +41,9 @@ def as_predicted(case: Case) -> None:
     options = options_of(edit_positions(x))
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
         return  # nothing can be changed, or a jitted function does not accept it
+    shared = probe()  # whose programs differ from kind to kind, if the leaves do
     for kind, positions in options.items():
-        subject = probe()
+        subject = shared if kind in _OF_LEAVES else probe()
         every = kind is EditKind.LEAF_VALUE
         for position, strategy in positions if every else [case.draw(st.sampled_from(positions))]:
             edit = make_edit(kind, position, case.draw(strategy))
@@ -54,6 +55,9 @@ def as_predicted(case: Case) -> None:
                 text = f"{edit.kind}: {edit.change}: JAX did a {seen}"
                 wanted = "no retrace, and no recompile, for another value of a leaf"
                 case.fail(edit.path, text, wanted, fix=_FIXES[Outcome.REUSE, True])
+
+
+_OF_LEAVES: Final = (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 
 
 def judge(

@@ -1,17 +1,17 @@
 """Laws of what goes into a transformation and comes out of it."""
 
-import operator
 from collections.abc import Callable
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from leafwise._trees.roles import Names, names_of
-from leafwise.testing._format import format_leaf
+from leafwise.testing._format import format_leaf, is_key
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.same import difference, same_leaf
-from leafwise.testing.strategies._leaves import is_numeric
+from leafwise.testing.strategies._leaves import is_numeric, put
 
 _TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
 
@@ -75,19 +75,19 @@ def _jit(function: Function, x: Any) -> Any:
 
 def _vmap(function: Function, x: Any) -> Any:
     mapped = jax.vmap(function)(_TREE_MAP(_twice, x))
-    return _TREE_MAP(operator.itemgetter(0), mapped)
+    return _TREE_MAP(_first, mapped)
 
 
 def _grad(function: Function, x: Any) -> Any:
     gradient: Any = jax.grad(_sum_of(function), allow_int=True)
-    return gradient(x)
+    return jax.jit(gradient)(x)
 
 
 def _scan(function: Function, x: Any) -> Any:
     def step(carry: Any, _: None) -> tuple[Any, None]:
         return function(carry), None
 
-    last, _ = jax.lax.scan(step, _TREE_MAP(jnp.asarray, x), None, length=2)
+    last, _ = jax.lax.scan(step, _TREE_MAP(_as_array, x), None, length=2)
     return last
 
 
@@ -114,8 +114,18 @@ def _same(leaf: Any) -> Any:
     return leaf
 
 
+def _as_array(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.Array) else put(leaf)
+
+
 def _twice(leaf: Any) -> Any:
-    return jnp.stack([jnp.asarray(leaf)] * 2)
+    if is_key(leaf):
+        return jnp.stack([leaf] * 2)
+    return put(np.stack([np.asarray(_as_array(leaf))] * 2))  # compiles nothing for each shape
+
+
+def _first(leaf: Any) -> Any:
+    return leaf[0] if is_key(leaf) else put(np.asarray(leaf)[0])
 
 
 def _sum_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

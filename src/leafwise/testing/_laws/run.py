@@ -1,6 +1,8 @@
 """Running a test with drawn instances, and reporting the smallest that fails."""
 
-from collections.abc import Callable
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import hypothesis
@@ -116,6 +118,95 @@ def run_law(
             raise
     if failed:
         raise _without_notes(failed[-1])  # the last one is the smallest
+
+
+@dataclasses.dataclass(frozen=True)
+class LawTest:
+    """How a law is tested.
+
+    Attributes:
+        check: Raises `LawViolation` for a case.
+        share: What share of the examples it gets: those that compile are slow.
+        draws: Whether it draws more than the instance.
+    """
+
+    check: Callable[[Case], None]
+    share: float = 1.0
+    draws: bool = False
+
+
+_FEW: Final = 5
+
+
+class SlowInstancesError(Exception):
+    """A few instances take long to make."""
+
+
+def broken_laws(
+    tests: Mapping[Law, LawTest],
+    strategy: "st.SearchStrategy[Any]",
+    *,
+    settings: hypothesis.settings,
+    seed: int,
+    most_seconds: float,
+    on_law: Callable[[Law], None] = lambda _: None,
+) -> set[Law]:
+    """Try laws on the same instances, which are drawn once.
+
+    Args:
+        tests: How each law is tested.
+        strategy: Where instances come from.
+        settings: Hypothesis' settings.
+        seed: Of the draws.
+        most_seconds: How long a few instances may take to make.
+        on_law: Is called with each law before it is tried.
+
+    Returns:
+        The laws whose tests have raised: `run_law` finds the smallest example of one law.
+
+    Raises:
+        SlowInstancesError: They take longer to make.
+    """
+    once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
+    whole = _settings_for(once, 1.0)
+    plain = {law: test for law, test in tests.items() if not test.draws}
+    left = {law: max(1, round(whole.max_examples * test.share)) for law, test in plain.items()}
+    broken: set[Law] = set()
+    pool: list[Any] = []
+    drawing = 0.0
+
+    def try_plain(instance: Any, data: st.DataObject) -> None:
+        for law, law_test in plain.items():
+            if law not in broken and left[law]:
+                on_law(law)
+                left[law] -= 1
+                try:
+                    law_test.check(Case(law, instance, data))
+                except Exception:  # noqa: BLE001  # the user's own code
+                    broken.add(law)
+
+    def test(data: st.DataObject) -> None:
+        nonlocal drawing
+        started = time.perf_counter()
+        instance = data.draw(strategy)
+        drawing += time.perf_counter() - started
+        if drawing > most_seconds and len(pool) < _FEW:
+            raise SlowInstancesError
+        Case(Law.ROUND_TRIP, instance, data).refuse_leaf()
+        pool.append(instance)
+        try_plain(instance, data)
+
+    with hypothesis.reporting.with_reporter(lambda _: None):
+        hypothesis.seed(seed)(whole(hypothesis.given(st.data())(test)))()
+    for law, law_test in tests.items():
+        if law_test.draws:
+            on_law(law)
+            drawn, share = st.sampled_from(pool), law_test.share
+            try:
+                run_law(law, drawn, law_test.check, settings=once, seed=seed, share=share)
+            except Exception:  # noqa: BLE001  # the user's own code
+                broken.add(law)
+    return broken
 
 
 def _without_notes(error: Exception) -> Exception:

@@ -21,6 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._constructor import FieldContext
+from leafwise.testing.strategies._leaves import put
 
 LENGTHS: Final = st.integers(1, 4)
 """The length of an axis that an annotation does not give."""
@@ -302,7 +303,7 @@ def _is_key_dtype(dtype: Any) -> bool:
 def on_device(array: Any) -> jax.Array:
     """Return a numpy array as a jax array, of the same dtype if JAX's settings have it."""
     wanted = jax.dtypes.canonicalize_dtype(array.dtype)
-    return jnp.asarray(array.astype(wanted, copy=False))
+    return put(array.astype(wanted, copy=False))
 
 
 @functools.lru_cache(maxsize=500)  # it takes longer to make than to draw from

@@ -20,6 +20,7 @@ from leafwise.testing.strategies._leaves import (
     other_shape,
     other_value,
     other_weak_type,
+    put,
 )
 from leafwise.testing.strategies._statics import twins
 
@@ -52,7 +53,7 @@ def leaf_values(leaf: Any) -> Strategy | None:
 
 def _refilled(leaf: Any, number: int) -> Any:
     elements = np.full(leaf.shape, number, leaf.dtype)
-    return jnp.asarray(elements) if isinstance(leaf, jax.Array) else elements
+    return put(elements) if isinstance(leaf, jax.Array) else elements
 
 
 def _numbers(kind: type) -> Strategy:
@@ -74,9 +75,9 @@ def leaf_shapes(leaf: Any) -> Strategy | None:
         return simplest
     shape, dtype = jax.typeof(leaf).shape, jax.typeof(leaf).dtype
     shapes = st.lists(st.integers(0, _LONGEST), max_size=3).map(tuple)
-    make: Any = jnp.ones if isinstance(leaf, jax.Array) else np.ones
+    place: Any = put if isinstance(leaf, jax.Array) else np.asarray
     others = shapes.filter(lambda other: other != shape)
-    return simplest | others.map(lambda other: make(other, dtype))
+    return simplest | others.map(lambda other: place(np.ones(other, dtype)))
 
 
 def leaf_dtypes(leaf: Any) -> Strategy | None:
@@ -86,7 +87,8 @@ def leaf_dtypes(leaf: Any) -> Strategy | None:
         return _just(simplest)
     aval = jax.typeof(leaf)
     names = [name for name in _DTYPES if jnp.dtype(name) != aval.dtype]
-    return st.just(simplest) | st.sampled_from(names).map(lambda name: jnp.ones(aval.shape, name))
+    dtypes = st.sampled_from(names).map(jnp.dtype)
+    return st.just(simplest) | dtypes.map(lambda dtype: put(np.ones(aval.shape, dtype)))
 
 
 def leaf_weak_types(leaf: Any) -> Strategy | None:

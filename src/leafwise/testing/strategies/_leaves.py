@@ -37,6 +37,15 @@ def has_unsortable_keys(tree: Any) -> bool:
     return level is not None and any(map(has_unsortable_keys, level[0]))
 
 
+def put(value: Any) -> jax.Array:
+    """Return a numpy array or a Python scalar on the device.
+
+    As `jnp.asarray` does, which compiles a program for each shape.
+    """
+    made: jax.Array = jax.device_put(value)
+    return made
+
+
 def other_value(leaf: Any) -> Any:
     """Return a leaf with other elements: 1 for zeros, 0 for all else; None if it has none.
 
@@ -54,11 +63,13 @@ def other_value(leaf: Any) -> Any:
     is_zero = np.asarray(leaf) == 0
     if isinstance(leaf, jax.Array) and leaf.weak_type:
         kind = type(_ONES[leaf.dtype.kind])
+        if leaf.ndim == 0 and (made := put(kind(is_zero))).dtype == leaf.dtype:
+            return _placed_like(leaf, made)
         return _placed_like(leaf, jnp.where(is_zero, kind(1), kind(0)))
     one = np.ones((), leaf.dtype)
     elements = np.where(is_zero, one, np.zeros_like(one))
     if isinstance(leaf, jax.Array):
-        return _placed_like(leaf, jnp.asarray(elements))
+        return _placed_like(leaf, put(elements))
     return elements[()] if isinstance(leaf, np.generic) else elements
 
 
@@ -77,7 +88,7 @@ def other_shape(leaf: Any) -> Any:
         keys = jnp.zeros((*shape, *data.shape[leaf.ndim :]), data.dtype)
         return _placed_like(leaf, jax.random.wrap_key_data(keys, impl=jax.random.key_impl(leaf)))
     aval = jax.typeof(leaf)
-    made = _weak(aval.dtype, shape) if aval.weak_type else jnp.ones(shape, aval.dtype)
+    made = _weak(aval.dtype, shape) if aval.weak_type else put(np.ones(shape, aval.dtype))
     return _placed_like(leaf, made)
 
 
@@ -88,9 +99,9 @@ def other_dtype(leaf: Any) -> Any:
     aval = jax.typeof(leaf)
     if aval.weak_type:
         other = int if aval.dtype.kind == "f" else float
-        return _placed_like(leaf, jnp.broadcast_to(jnp.asarray(other(1)), aval.shape))
+        return _placed_like(leaf, jnp.broadcast_to(put(other(1)), aval.shape))
     dtype = "int16" if aval.dtype != "int16" else "float16"
-    return _placed_like(leaf, jnp.ones(aval.shape, dtype))
+    return _placed_like(leaf, put(np.ones(aval.shape, dtype)))
 
 
 def other_weak_type(leaf: Any) -> Any:
@@ -103,7 +114,7 @@ def other_weak_type(leaf: Any) -> Any:
         return None if made is None else _placed_like(leaf, made)
     with np.errstate(over="ignore"):
         elements = np.asarray(leaf).astype(aval.dtype)
-    return _placed_like(leaf, jnp.asarray(elements))
+    return _placed_like(leaf, put(elements))
 
 
 _ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
@@ -114,7 +125,7 @@ def _weak(dtype: Any, shape: tuple[int, ...]) -> Any:
     one = _ONES.get(dtype.kind)
     if one is None:
         return None
-    made = jnp.broadcast_to(jnp.asarray(one), shape)
+    made = jnp.broadcast_to(put(one), shape)
     return made if made.dtype == dtype else None
 
 
