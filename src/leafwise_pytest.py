@@ -335,6 +335,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Count events for the test that runs; those of a check do not count."""
+    if "leafwise._jit.storm" in sys.modules:  # else nothing has been traced by `leafwise.jit`
+        importlib.import_module("leafwise._jit.storm").begin_test()
     recorder = item.config.stash[_RUN].recorder
     if recorder is None:
         return (yield)

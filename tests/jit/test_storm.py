@@ -106,6 +106,63 @@ def test_never_twice_for_one_field() -> None:
     assert storm(lambda n: [cls(1.0, n)], 12) == []
 
 
+def environment(_: int) -> tuple[Any, Any]:
+    """Return an environment and a state, both of classes of their own."""
+
+    @lw.pytree
+    class State:
+        x: jax.Array
+        n: int = lw.static_field(default=1)
+
+    class Environment:
+        def reset(self) -> None: ...
+
+    return Environment(), State(jnp.ones(_ + 1), _)
+
+
+@pytest.mark.slow
+def test_many_environments_are_no_storm() -> None:
+    """A program for each class, of nodes and of statics, is what there must be."""
+    made = [environment(number) for number in range(20)]
+    assert storm(lambda n: made[n][1], 20) == []
+    assert storm(lambda n: {"state": [made[n][1]], "size": jnp.ones(n)}, 20) == []
+    assert storm(lambda n: made[n][0], 20, lw.jit(lambda env: 0, static_argnums=0)) == []
+    for make in (lambda env: (env, env), lambda env: env.reset):
+        step = lw.jit(lambda env: 0, static_argnums=0)
+        assert storm(lambda n, make=make: make(made[n][0]), 20, step) == []
+
+
+@pytest.mark.slow
+def test_one_environment_with_many_values_is_a_storm() -> None:
+    """Its class is the same: only statics, sizes and lengths differ."""
+    env, state = environment(0)
+    states = [type(state)(jnp.ones(3), number) for number in range(20)]
+    assert len(storm(lambda n: states[n], 20)) == 1
+    jitted = lw.jit(lambda env: 0, static_argnums=0)
+    assert len(storm(lambda _: type(env)(), 20, jitted)) == 1
+    assert len(storm(lambda n: states[:1] * (n + 1), 20)) == 1
+    assert len(storm(lambda _: lambda: 0, 20, lw.jit(lambda act: 0, static_argnums=0))) == 1
+
+
+def test_functions_are_counted_apart() -> None:
+    """Seven traces of one function and seven of another are no storm."""
+    cls = define()
+    assert storm(lambda n: cls(1.0, n), 8) == []
+    assert storm(lambda n: [cls(1.0, n)], 8) == []
+
+
+def test_tests_are_counted_apart() -> None:
+    """Seven traces in one test and seven in another are no storm; eight in each are two."""
+    cls = define()
+    step = lw.jit(lambda layer: layer.w)
+    for start in (0, 100):
+        storm_module.begin_test()
+        assert storm(lambda n, start=start: cls(1.0, start + n), 7, step) == []
+    for start in (200, 300):
+        storm_module.begin_test()
+        assert len(storm(lambda n, start=start: cls(1.0, start + n), 9, step)) == 1
+
+
 def test_two_fields_are_counted_apart() -> None:
     """Seven traces by one field and seven by the other are no storm."""
     cls = define()

@@ -115,7 +115,7 @@ class ProgramLog:
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
         self._retired_for: tuple[int, list[Reason]] | None = None
-        self._causes: Counter[str] = Counter()
+        self._causes: Counter[Any] = Counter()
         self._lock = new_lock()
         self._drop_live()
 

@@ -20,8 +20,8 @@ from leafwise.errors import RetraceStormWarning
 
 _USUAL: Final = 8
 _LOCK: Final = new_lock()
-_BY_CLASS: Final[dict[bool, ClassMap[Counter[str]]]] = {True: ClassMap(), False: ClassMap()}
-"""How often each field of a class has caused a trace, of whatever function that warns, or not."""
+_WARNED: Final[dict[bool, ClassMap[Counter[Any]]]] = {True: ClassMap(), False: ClassMap()}
+"""The fields of each class that there was a warning of, for functions that warn, and others."""
 
 WARNINGS: Final[list[str]] = []
 """The texts so far: at most one for each field and argument."""
@@ -47,6 +47,10 @@ _blocks: "tuple[storm_guard, ...]" = ()
 
 class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is used like a function
     """Set after how many traces that one field or argument caused there is a warning, in a block.
+
+    They are counted for each function, and for arguments of the same classes: a function that is
+    called with many environments is traced for each of them, which is no storm. Under pytest they
+    are counted for each test.
 
     It covers all threads, and can be nested: the innermost block counts. What was counted before
     the block stays, and a field or argument that was warned of is not warned of again. Also a
@@ -124,7 +128,7 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
 
 
 def count(
-    counts: Counter[str],
+    counts: Counter[Any],
     function: str,
     signature: Signature,
     found: Explanation,
@@ -135,7 +139,7 @@ def count(
     """Count the causes of one trace, and warn of those that keep coming back.
 
     Args:
-        counts: How often each argument of this function has caused a trace so far.
+        counts: How often each field and argument has caused a trace of this function so far.
         function: Its name.
         signature: The call that was traced.
         found: Why.
@@ -149,28 +153,46 @@ def count(
         return
     causes = [reason for reason in found.reasons if reason.outcome is Outcome.RETRACE]
     classes = signature.classes if causes else {}
-    places: dict[str, tuple[Counter[str], str, Reason]] = {}
+    places: dict[str, tuple[type | None, Reason]] = {}
     for reason in reversed(causes):
         holder, _, name = reason.path.rpartition(".")
-        cls = classes.get(holder)
-        if cls is not None and name.isidentifier():
-            owner = f"{cls.__qualname__}.{name}"
-            counted = _BY_CLASS[warns].setdefault(cls, Counter)
-        else:
-            owner, counted = f"{reason.path} of {function}", counts
-        places[owner] = counted, owner, reason
-    for counted, owner, reason in places.values():
+        cls = classes.get(holder) if name.isidentifier() else None
+        owner = f"{reason.path} of {function}" if cls is None else f"{cls.__qualname__}.{name}"
+        places[owner] = cls, reason
+    # Twenty environments, one after the other, are twenty classes, as nodes or as statics: each
+    # needs a program of its own, and that is no storm.
+    nodes = frozenset(classes.values())
+    statics = frozenset(_kind(each.after) for each in causes if each.kind is ReasonKind.STATIC)
+    for owner, (cls, reason) in places.items():
+        kinds = _kind(reason.after) if reason.kind is ReasonKind.STATIC else statics
         with _LOCK:
-            counted[owner] += 1
-            warned = f"warned of {owner}"
-            reached = counted[owner] >= threshold and not counted[warned]
-            counted[warned] += reached
+            key = _test, owner, nodes, kinds
+            counts[key] += 1
+            warned = counts if cls is None else _WARNED[warns].setdefault(cls, Counter)
+            reached = counts[key] >= threshold and not warned[_test, owner]
+            warned[_test, owner] += reached
         if reached:
             file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
-            text = _message(owner, function, reason, counted[owner])
+            text = _message(owner, function, reason, counts[key])
             WARNINGS.append(text)
             if warns:
                 warnings.warn_explicit(text, RetraceStormWarning, file, line)
+
+
+def _kind(static: Any) -> Any:
+    """Return what two statics of one kind have in common: the classes in them."""
+    if type(static) is tuple:
+        return tuple(map(_kind, static))
+    return type(getattr(static, "__self__", static))  # a method is of its instance
+
+
+_test = 0
+
+
+def begin_test() -> None:
+    """Count from here: traces of other tests are no part of a storm."""
+    global _test  # noqa: PLW0603  # one number for the process
+    _test += 1
 
 
 def _message(owner: str, function: str, reason: Reason, times: int) -> str:
@@ -178,8 +200,8 @@ def _message(owner: str, function: str, reason: Reason, times: int) -> str:
     described = any(isinstance(word, Verbatim) for word in words)
     static = reason.kind is ReasonKind.STATIC and not described
     cause = cause_of(*words) if static else f"changing {reason.kind}"
+    of = "" if owner.endswith(f" of {function}") else f" of {function}"
     return (
-        f"{owner} has caused {times} traces, the last one of {function}: {cause}, now "
-        f"{reason.words[1]}. "
+        f"{owner} has caused {times} traces{of}: {cause}, now {reason.words[1]}. "
         f"{reason.fix}\n(path: {reason.path}; `with leafwise.storm_guard(None):` turns this off)"
     )

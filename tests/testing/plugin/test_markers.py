@@ -427,3 +427,26 @@ def test_stale_captures(project: Project) -> None:
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["E * captures `table?1?` *, which was 0.0 *"])
     result.stdout.fnmatch_lines(["*test_it.py::test_wrong: check_captures(stale='no'): *got 'no'*"])
+
+
+def test_storms_are_counted_for_each_test(project: Project) -> None:
+    """A suite with many sizes, a few in each test, is no storm, and a test with all of them is."""
+    result = project.test(
+        """
+        import leafwise as lw
+
+        own = lw.jit(lambda x: x)
+
+        @pytest.mark.parametrize("start", [1, 11, 21])
+        def test_some(start):
+            for size in range(start, start + 5):
+                own(jnp.ones(size))
+
+        def test_all():
+            for size in range(31, 41):
+                own(jnp.ones(size))
+        """,
+        "-Werror",
+    )
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*RetraceStormWarning: x of * has caused 8 traces*"])
