@@ -16,8 +16,10 @@ from leafwise.cli.run import CheckOptions, check_class
 from leafwise.cli.targets import CheckTarget
 from leafwise.errors import LawViolation
 from leafwise.testing import Law, check_pytree
+from leafwise.testing.strategies import instances
 from leafwise.testing.strategies._arguments import is_static
 from leafwise.testing.strategies._constructor import parameters_of
+from leafwise.testing.strategies._find import find
 
 from .asked import report_of
 
@@ -100,6 +102,20 @@ def test_a_type_that_cannot_be_constructed_without_a_default() -> None:
     assert report.error.startswith("Needs.it: ")
     assert report.unchecked
     assert not report.failed
+
+
+def test_a_default_factory_that_raises() -> None:
+    """The class is not checked, and its error is shown; what is given for it is drawn."""
+    cls = dataclasses.make_dataclass(
+        "Made", [("it", Refusing, dataclasses.field(default_factory=Refusing))]
+    )
+    jax.tree_util.register_dataclass(cls, [], ["it"])
+    assert "No constructor defined! 0" in report_of(cls).error
+    made = dataclasses.make_dataclass(
+        "Given",
+        [("w", float), ("it", int, dataclasses.field(default_factory=Refusing))],  # type: ignore[arg-type]
+    )
+    assert type(find(instances(made), lambda _: True).it) is int
 
 
 def test_statics_that_only_jax_knows() -> None:

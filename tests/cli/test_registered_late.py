@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 
+from leafwise._trees.roles import names_of
 from leafwise.errors import LawViolation
 from leafwise.testing import check_pytree
 from leafwise.testing.strategies._constructor import parameters_of
@@ -105,6 +106,53 @@ def test_a_constructor_behind_one_that_takes_anything() -> None:
 
     assert [each.name for each in parameters_of(Made)] == ["a", "b"]
     assert [each.name for each in parameters_of(Derived)] == ["c"]
+
+
+class Either:
+    """Its defaults do not fit together; numbers of Python are static, as with distrax."""
+
+    def __init__(
+        self, logits: jax.Array | None = None, probs: jax.Array | None = None, size: int = 3
+    ) -> None:
+        if (logits is None) == (probs is None):
+            msg = "one of both"
+            raise ValueError(msg)
+        self.logits, self.probs, self.size = logits, probs, size
+
+    def tree_flatten(self) -> Any:
+        leaves, structure = jax.tree.flatten(vars(self))
+        switch = tuple(type(leaf) not in (int, float) for leaf in leaves)
+        pairs = list(zip(leaves, switch, strict=True))
+        children = [leaf if is_data else None for leaf, is_data in pairs]
+        return children, (tuple(None if is_data else leaf for leaf, is_data in pairs), structure)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        made = object.__new__(cls)
+        both = zip(children, aux[0], strict=True)
+        leaves = [child if static is None else static for child, static in both]
+        vars(made).update(jax.tree.unflatten(aux[1], leaves))
+        return made
+
+
+jax.tree_util.register_pytree_node_class(Either)
+
+
+def test_defaults_that_do_not_fit_together() -> None:
+    """Then others are given; what is static by its value is changed as a static."""
+    report = report_of(Either)
+    assert report.passed, report
+    given = next(row.field for row in report.rows if row.kind == "shape")
+    assert given in ("logits", "probs")
+    assert (kinds(report, given)["value"].static, kinds(report, given)["value"].verdict) == (
+        False,
+        "ok",
+    )
+    assert (kinds(report, "size")["value"].static, kinds(report, "size")["value"].verdict) == (
+        True,
+        "ok",
+    )
+    assert names_of(Either(probs=jax.numpy.ones(3))).static == ("size",)
 
 
 def declared(cls: Any) -> Any:

@@ -112,7 +112,15 @@ def _is_dynamic(instance: Any, name: str) -> bool:
         leaves = jax.tree_util.tree_leaves(exchange(instance, name, sentinel))
     except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
         return _is_among_leaves(instance, name)
-    return any(leaf is sentinel for leaf in leaves)
+    times = sum(leaf is sentinel for leaf in leaves)
+    try:
+        own, whole = (
+            len(jax.tree_util.tree_leaves(x)) for x in (getattr(instance, name), instance)
+        )
+    except Exception:  # noqa: BLE001  # an instance that cannot be flattened, whose fields may be
+        return times > 0
+    # Distrax decides by the value: numbers of Python are static, arrays and `object()` are not.
+    return times > 0 and len(leaves) == whole + times * (1 - own)
 
 
 def _is_among_leaves(instance: Any, name: str) -> bool:

@@ -85,9 +85,25 @@ class Builder:
             self.arguments = {n: getattr(self.base, n) for n in names if hasattr(self.base, n)}
         else:
             required = [p for p in self.parameters if p.make_default is None]
-            drawn = st.fixed_dictionaries({p.name: self.strategy(p) for p in required})
-            self.arguments = self._find(drawn, self.try_build)
+            drawn = {p.name: self.strategy(p) for p in required}
+            try:
+                self.arguments = self._find(st.fixed_dictionaries(drawn), self.try_build)
+            except CannotBuildError:  # the defaults alone may not fit: one of two is to be given
+                others = self._known([p for p in self.parameters if p not in required])
+                if not others:
+                    raise
+                self.arguments = self._find(
+                    st.fixed_dictionaries(drawn, optional=others), self.try_build
+                )
             self.base = self.build({})
+
+    def _known(self, parameters: list[Parameter]) -> dict[str, Any]:
+        """Return the strategies of those parameters of which values are known."""
+        found: dict[str, Any] = {}
+        for parameter in parameters:
+            with contextlib.suppress(CannotBuildError):
+                found[parameter.name] = self.strategy(parameter)
+        return found
 
     def build(self, changes: dict[str, Any]) -> Any:
         """Construct an instance with some arguments changed."""

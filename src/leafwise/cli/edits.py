@@ -117,7 +117,7 @@ def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
     kind = "value"
     try:
         try:
-            other = _find_other(builder, name, lambda each: distinct(each) and each != value)
+            other = _find_other(builder, name, lambda each: distinct(each) and not _eq(value, each))
         except LookupError:  # those that == does not distinguish are of another type
             kind, other = "type", _find_other(builder, name, distinct)
     except (CannotBuildError, StaticFieldError) as error:
@@ -129,6 +129,14 @@ def _other_static(builder: Builder, name: str, value: Any) -> FieldEdit:
     text = format_change(format_static(value), format_static(other))
     edited = exchange(builder.base, name, other)
     return FieldEdit(name, kind, text, edited, static=True, must_retrace=True)
+
+
+def _eq(value: Any, other: Any) -> bool:
+    """Return whether two values are equal to ==."""
+    try:
+        return bool(value == other)
+    except Exception:  # noqa: BLE001  # a user's ==; arrays
+        return False
 
 
 def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:

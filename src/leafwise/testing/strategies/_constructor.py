@@ -32,7 +32,10 @@ class Parameter:
     @property
     def default(self) -> Any:
         """The default, a new one each time from a factory; `inspect.Parameter.empty` if none."""
-        return inspect.Parameter.empty if self.make_default is None else self.make_default()
+        try:
+            return inspect.Parameter.empty if self.make_default is None else self.make_default()
+        except Exception:  # noqa: BLE001  # a factory of the user's own: the constructor says so
+            return inspect.Parameter.empty
 
 
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

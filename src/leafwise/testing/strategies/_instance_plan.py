@@ -204,7 +204,7 @@ class InstancePlan:
             ):
                 raise
             if default is not None:
-                return default()
+                return slot.parameter.default
             if isinstance(error, hypothesis.errors.HypothesisException | CannotBuildError):
                 raise
             raise _RefusedError(error) from error
