@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = _add_check(commands)
     _add_explain(commands)
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = with_values(sys.argv[1:] if argv is None else argv)
     options = parser.parse_args(arguments)
     command: str = options.command
     if command == "check":
@@ -226,6 +226,17 @@ def _seconds(text: str) -> float:
     return number
 
 
+def with_values(argv: Sequence[str]) -> list[str]:
+    """Return the arguments with the value of ``--audit``, which would take the script for it."""
+    found = list(argv)
+    place = 1
+    while found[:1] == ["explain"] and place < len(found) and found[place].startswith("-"):
+        if found[place] == "--audit":
+            found[place] = "--audit=compare"
+        place += 2 if found[place] in ("--json", "--html", "--perfetto") else 1
+    return found
+
+
 def _add_explain(commands: Any) -> None:
     explain = commands.add_parser(
         "explain",
@@ -240,6 +251,14 @@ def _add_explain(commands: Any) -> None:
     explain.add_argument("-m", dest="module", action="store_true", help="run a module")
     explain.add_argument(
         "--captures", action="store_true", help="also check what the jitted functions capture"
+    )
+    explain.add_argument(
+        "--audit",
+        nargs="?",
+        const="compare",
+        choices=("compare", "replay"),
+        help="also compare each call with the program that answers it, types and all; "
+        "`--audit=replay` traces such a call afresh, and compares the results",
     )
     explain.add_argument("--json", metavar="FILE", help="write the report as JSON")
     explain.add_argument("--html", metavar="FILE", help="write the report as one HTML page")

@@ -19,6 +19,7 @@ from leafwise._display.repeats import (
 from leafwise._display.shape import ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
+    audit_lines,
     count,
     duration,
     home,
@@ -67,6 +68,8 @@ def page(report: Report) -> str:
         ]
         more = _more(len(found) - MOST_FUNCTIONS, "function")
         body.append(_section("Captures", "\n".join(tables[:MOST_FUNCTIONS]) + more))
+    if lines := audit_lines(report):
+        body.append(_section("Audit", "\n".join(f"<p>{safe(line)}</p>" for line in lines)))
     if report["warnings"]:
         texts = "\n".join(_warning(text) for text in report["warnings"])
         body.append(_section("Warnings", texts))

@@ -93,6 +93,22 @@ class CauseRecord(TypedDict):
     fixes: list[str]
 
 
+class WrongRecord(TypedDict):
+    """A call that was answered by a program made for another value, and how often."""
+
+    call: str
+    what: str
+    times: int
+
+
+class AuditRecord(TypedDict):
+    """How many calls were compared, in how many seconds, and what was found."""
+
+    calls: int
+    seconds: float
+    found: list[WrongRecord]
+
+
 class Report(TypedDict):
     """What JAX did while a program ran.
 
@@ -111,6 +127,7 @@ class Report(TypedDict):
     events: list[EventRecord]
     warnings: list[str]
     causes: NotRequired[list[CauseRecord]]
+    audit: NotRequired[AuditRecord]
     captures: NotRequired[list["CapturesRecord"]]
 
 

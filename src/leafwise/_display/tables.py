@@ -31,6 +31,7 @@ from leafwise._display.repeats import (
 from leafwise._display.shape import CapturesRecord, ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
+    audit_lines,
     count,
     cut,
     duration,
@@ -73,6 +74,8 @@ def print_report(report: Report, console: Console) -> None:
         console.print()
     for each in report.get("captures", [])[:MOST_FUNCTIONS]:
         _print_captures(each, console)
+    for line in audit_lines(report):
+        _print(Text(line), console)
     if report["exit"] != "0":
         ended = cut(report["exit"], _LONGEST)
         _print(Text.assemble(("the program ended: ", "bold red"), ended), console)

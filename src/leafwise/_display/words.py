@@ -139,3 +139,17 @@ _SENTENCES: Final = {
     "error": "the call raises",
     "unknown": "not decided by the arguments",
 }
+
+
+def audit_lines(report: Report) -> list[str]:
+    """Return what the audit found, a line each, and what it cost; nothing if there was none."""
+    audit = report.get("audit")
+    if audit is None:
+        return []
+    found = [
+        f"{clean(each['call'])}: {clean(each['what'])}"
+        + (f", {each['times']:,} times" if each["times"] > 1 else "")
+        for each in audit["found"]
+    ]
+    cost = f"audit: {count(audit['calls'], 'call')} compared in {duration(audit['seconds'])}"
+    return [*found, cost]

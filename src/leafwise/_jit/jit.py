@@ -240,7 +240,7 @@ def _load(made: Any, body: Any, stale: str) -> StaleCheckedFunction:
     return StaleCheckedFunction(made, body, StaleAction(stale))
 
 
-_JAX_JIT: Final = jax.jit
+JAX_JIT: Final = jax.jit
 """JAX's own: `leafwise explain` replaces `jax.jit` with ours."""
 
 R = TypeVar("R")
@@ -491,9 +491,9 @@ def jit_with_log(
     """
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
-        return _JAX_JIT(fun, **options)  # which raises
+        return JAX_JIT(fun, **options)  # which raises
     body = _traced_body_of(fun, static_arguments(fun, numbers, names), options, marked)
-    jitted: Any = _JAX_JIT(body, **options)
+    jitted: Any = JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     if stale is not None:
         return StaleCheckedFunction(jitted, body, stale)

@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -76,6 +77,8 @@ def make_report(
         "warnings": [*dict.fromkeys(warnings), *_unwatched(processes)],
     }
     report["causes"] = causes_of(report)
+    if audited := _audit(processes):
+        report["audit"] = audited
     if captured := _captures(processes):
         report["captures"] = captured
     return report
@@ -130,6 +133,25 @@ def _unwatched(processes: Sequence[Process]) -> list[str]:
             elif "fault" in record:
                 found.append(f"not recorded, of process {process.pid}: {record['fault']}")
     return list(dict.fromkeys(found))
+
+
+def _audit(processes: Sequence[Process]) -> shape.AuditRecord | None:
+    """Return what the audit found: each call site and value once, with how often."""
+    wrong = Counter(
+        (_short(found["call"]) or "line not known", found["what"])
+        for process in processes
+        for found in process.every("wrong")
+    )
+    totals = [each for process in processes for each in process.every("audited")]
+    if not (wrong or totals):
+        return None
+    return {
+        "calls": sum(each["calls"] for each in totals),
+        "seconds": float(sum(each["seconds"] for each in totals)),
+        "found": [
+            {"call": call, "what": what, "times": times} for (call, what), times in wrong.items()
+        ],
+    }
 
 
 def _captures(processes: Sequence[Process]) -> list[shape.CapturesRecord]:

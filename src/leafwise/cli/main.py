@@ -127,7 +127,7 @@ def explain(options: argparse.Namespace) -> int:
     files = [name for name in (options.json, options.html, options.perfetto) if name]
     if problem := explain_script.problem(script) or _unwritable(files):
         return _refuse("explain", problem)
-    wanted = {"captures": options.captures}
+    wanted = {"captures": options.captures, "audit": options.audit}
     report, code = explain_script.run(script, leafwise.__version__, wanted)
     if options.json:
         _write(Path(options.json), json.dumps(report, indent=1))

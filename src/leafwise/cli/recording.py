@@ -21,9 +21,10 @@ import jax
 from leafwise._captures.captures import captures
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jit import storm
+from leafwise._jit.audit import Audit, WrongProgram
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
 from leafwise._jit.inner_traces import code_id
-from leafwise._jit.jit import jit_with_log
+from leafwise._jit.jit import StaleCheckedFunction, jit_with_log
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 
 Write: TypeAlias = Callable[..., None]
@@ -41,7 +42,11 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
     write = functools.partial(write_in, folder)
     write(jax=jax.__version__, python=platform.python_version())
     atexit.register(_note_error, write, os.getpid())
-    Recorder(write, checks_captures=options["captures"]).start()
+    recorder = Recorder(
+        write, checks_captures=options["captures"], audit=options.get("audit") or ""
+    )
+    recorder.start()
+    atexit.register(recorder.note_audit, os.getpid())
 
 
 def _note_error(write: Write, process: int) -> None:
@@ -58,11 +63,15 @@ class Recorder:
     Args:
         write: Takes each record, on the thread where it happened.
         checks_captures: Whether to record what functions capture, and stale calls.
+        audit: Whether to compare each call with the program that answers it: ``"compare"``, or
+            ``"replay"`` to trace such a call afresh as well.
     """
 
-    def __init__(self, write: Write, *, checks_captures: bool = False) -> None:
+    def __init__(self, write: Write, *, checks_captures: bool = False, audit: str = "") -> None:
         self._write = write
-        self._block = _Checks(write) if checks_captures else None
+        self._audit = Audit(self._note_wrong, replays=audit == "replay") if audit else None
+        self._block = _Checks(write, self._audit) if checks_captures or audit else None
+        self._lists_captures = checks_captures
         self._original: Callable[..., Any] = jax.jit
         self._warned = len(storm.WARNINGS)
 
@@ -82,9 +91,19 @@ class Recorder:
         namespace: Any = jax
         namespace.jit = self._original
 
+    def _note_wrong(self, found: WrongProgram) -> None:
+        site = found.site
+        where = f"{site.file}:{site.line}" if site is not None else ""
+        self._write(wrong={"call": where, "what": str(found)})
+
+    def note_audit(self, process: int) -> None:
+        """Note how many calls were compared, and how long that took."""
+        if self._audit is not None and os.getpid() == process:
+            self._write(audited={"calls": self._audit.calls, "seconds": self._audit.seconds})
+
     def _watched_jit(self) -> Callable[..., Any]:
         stale = None if self._block is None else StaleAction.IGNORE
-        original = self._original
+        original, audit = self._original, self._audit
 
         @functools.wraps(original)
         def watched(*args: Any, **options: Any) -> Any:
@@ -92,7 +111,9 @@ class Recorder:
                 case ():
                     return functools.partial(watched, **options)
                 case (fun,) if callable(fun):
-                    return jit_with_log(fun, options, stale)
+                    made = jit_with_log(fun, options, stale)
+                    audited = audit is not None and isinstance(made, StaleCheckedFunction)
+                    return audit.function(made) if audit is not None and audited else made
                 case _:
                     return original(*args, **options)
 
@@ -128,7 +149,7 @@ class Recorder:
         }
 
     def _write_captures(self, event: Event) -> None:
-        if self._block is None or event.fun is None or event.eager:
+        if not self._lists_captures or event.fun is None or event.eager:
             return
         if event.kind is EventKind.TRACE:
             found = captures(event.fun).own().as_dict()
@@ -139,11 +160,14 @@ class Recorder:
 class _Checks(CaptureChecks):
     """Records what is found stale."""
 
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, audit: Audit | None) -> None:
         super().__init__(StaleAction.IGNORE, warns_of_hidden=False)
         self._write = write
+        self._audit = audit
 
     def note(self, owner: int, found: list[StaleCapture]) -> None:
+        if self._audit is not None:
+            self._audit.add_stale(found)
         for each in found:
             site = each.call
             record = {
