@@ -193,6 +193,7 @@ def test_what_makes_a_program_wrong_is_a_failure() -> None:
     assert law_of(Raising, Law.TREEDEF_EQUALITY)[0] == Verdict.VIOLATION
 
 
+@pytest.mark.slow
 def test_once_a_library() -> None:
     """Distinct classes and types of statics are told of the first class; lists of each field."""
     known: set[tuple[str, str]] = set()
@@ -234,6 +235,7 @@ class C:
 """
 
 
+@pytest.mark.slow
 def test_in_the_report(write: Write, check_all: Check) -> None:
     """Each is printed and counted once, with the first class of its library."""
     pytest.importorskip("flax")

@@ -138,6 +138,7 @@ class Either:
 jax.tree_util.register_pytree_node_class(Either)
 
 
+@pytest.mark.slow
 def test_defaults_that_do_not_fit_together() -> None:
     """Then others are given; what is static by its value is changed as a static."""
     report = report_of(Either)
