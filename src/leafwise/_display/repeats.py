@@ -42,6 +42,8 @@ class RepeatReason:
         for start, words in _CAUSES.items():
             if self.fix.startswith(start):
                 return words.format(self.fix.removeprefix(start).partition(":")[0].strip())
+        if self.path == self.kind:  # the argument of `jnp.ones`
+            return f"another {self.kind}"
         return _KINDS.get(self.kind, f"{self.kind} of {{}}").format(self.path)
 
 
