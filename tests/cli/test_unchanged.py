@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from leafwise.cli import startup
+
 pytestmark = pytest.mark.slow  # processes of their own
 
 # Nothing is imported at first, so that `sys.modules` is what a script begins with.
@@ -107,6 +109,30 @@ class Runner:
     def report(self, *arguments: str, **more: Any) -> tuple[Done, dict[str, Any]]:
         done = self.explain("--json", "report.json", *arguments, **more)
         return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("python -B a.py -O", "-B"),
+        ("python -OW error -Xdev -X utf8 -bb -m b -O", "-O -W+error -Xdev -X+utf8 -b -b"),
+        ("python -Ic pass -O", "-I"),
+        ("python --check-hash-based-pycs always -u - -O", "--check-hash-based-pycs+always -u"),
+        ("python", ""),
+    ],
+)
+def test_the_options_of_an_interpreter(command: str, options: str) -> None:
+    """Each is found, with its value, and none of what stands behind the script."""
+    expected = [each.split("+") for each in options.split()]
+    assert startup.options_of(command.split()) == expected
+
+
+def test_what_is_a_python(tmp_path: Path) -> None:
+    """The name of the program decides."""
+    yes = "python", "/usr/bin/python3", "python3.13t", sys.executable
+    (tmp_path / "python3").mkdir()
+    no = "pythonic", "python-config", "python3.txt", "pip", str(tmp_path / "python3"), ""
+    assert [each for each in (*yes, *no) if startup._is_python(each)] == list(yes)
 
 
 @pytest.fixture

@@ -56,6 +56,12 @@ def options_of(command: "Sequence[str]") -> list[list[str]]:
     return found
 
 
+def _is_python(program: str) -> bool:
+    """Return whether a program is a Python, by its name: ``/usr/bin/python3.13``."""
+    name = program.rpartition("/")[2].rstrip(".0123456789tw")
+    return program == sys.executable or (name == "python" and not os.path.isdir(program))  # noqa: PTH112
+
+
 def watched(environment: "Mapping[Any, Any]", folder: str) -> dict[str, str]:
     """Return an environment in which Python finds the folder first."""
     found = {os.fsdecode(key): os.fsdecode(value) for key, value in environment.items()}
@@ -223,12 +229,11 @@ class _Children:
         """Return the environment of a command: another one for a Python that can be watched."""
         try:
             command = [os.fsdecode(each) for each in words]
-            program = os.fsdecode(program)
-            is_python = program == sys.executable or program.rpartition("/")[2].startswith("python")
+            is_python = _is_python(os.fsdecode(program))
             isolated = any(option[1] in _ISOLATED for option, *_ in options_of(command))
             if is_python and not isolated:
                 return watched(os.environ if given is None else given, self.folder)
-            if is_python or any("python" in each for each in command):
+            if is_python or any(_is_python(word) for each in command for word in each.split()):
                 write(self.folder, unwatched=command)
         except Exception:  # noqa: BLE001, S110  # the call itself will say what is wrong with it
             pass
