@@ -1,11 +1,13 @@
 """Declarations and classes of other libraries: understood, or refused by name."""
 
+import copy
 import dataclasses
 import enum
 import re
 from typing import Any, NamedTuple, Protocol
 
 import attrs
+import cloudpickle
 import jax
 import pytest
 
@@ -173,6 +175,29 @@ def test_base_that_makes_dataclasses() -> None:
         "one of mujoco"
     )
     assert "subclass of _Maker is a dataclass and a pytree already, by mujoco" in refusal(Model)
+
+
+def test_pytree_class_beside_such_a_base() -> None:
+    """A class that such a base makes a pytree, next to one of leafwise, is one: brax has these."""
+
+    @lw.pytree
+    class Base:
+        def doubled(self) -> Any:
+            return jax.tree.map(lambda leaf: 2 * leaf, self)
+
+    class Contact(_Maker):
+        x: Any
+
+    class Both(Base, Contact):
+        y: Any
+
+    both = Both(1.0, 2.0)
+    assert both.doubled() == Both(2.0, 4.0)
+    assert jax.jit(Base.doubled)(both).y == 4.0
+    assert copy.copy(both) == copy.deepcopy(both) == both
+    assert cloudpickle.loads(cloudpickle.dumps(both)).y == 2.0
+    with pytest.raises(lw.errors.UndecoratedSubclassError):
+        type("Bare", (Base,), {})()
 
 
 def test_mixin_beside_a_decorator() -> None:

@@ -4,6 +4,8 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import jax
+
 from leafwise._classes.codegen import PENDING
 from leafwise._classes.spec import ClassSpec, is_decorated
 from leafwise._objects.methods import BoundMethod
@@ -161,7 +163,8 @@ def _guard(subclass: Any) -> None:
 
     @functools.wraps(written)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        check_decorated(type(self))
+        if not jax.tree_util.is_tree_node(type(self)):  # made one by another library's base
+            check_decorated(type(self))
         written(self, *args, **kwargs)
 
     setattr(__init__, WRITTEN, written if owner is subclass else None)

@@ -124,17 +124,26 @@ def field_values(self: Any) -> dict[str, Any]:  # not `asdict`, which copies
 
 
 def reduce_instance(self: Any) -> tuple[Any, ...]:
+    if not is_decorated(type(self)):  # a subclass that another library has made a pytree
+        return object.__new__, (type(self),), dict(vars(self))
     return rebuild, (type(self), field_values(self))
 
 
 def copy_instance(self: Any) -> Any:
+    if not is_decorated(type(self)):
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
     return rebuild(type(self), field_values(self))
 
 
 def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
-    spec = spec_of(type(self))
     made: Any = object.__new__(type(self))
     memo[id(self)] = made  # first: a child may refer to this instance
+    if not is_decorated(type(self)):
+        vars(made).update(copy.deepcopy(vars(self), memo))
+        return made
+    spec = spec_of(type(self))
     for name in spec.dynamic_names:
         object.__setattr__(made, name, copy.deepcopy(getattr(self, name), memo))
     object.__setattr__(made, KEY, current_key(spec, self))
