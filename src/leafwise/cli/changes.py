@@ -21,6 +21,8 @@ from leafwise.testing.strategies._objects import is_user_registered
 
 _MANY: Final = 2000
 """How many values to show to a constructor that has refused the usual number."""
+_TOGETHER: Final = 12
+"""Up to how many arguments are simplified together, which takes the square of their number."""
 _MOST_STEPS: Final = 20
 """How often a found value is simplified, if its constructor compiles each time."""
 
@@ -87,7 +89,8 @@ class Builder:
             required = [p for p in self.parameters if p.make_default is None]
             drawn = {p.name: self.strategy(p) for p in required}
             try:
-                self.arguments = self._find(st.fixed_dictionaries(drawn), self.try_build)
+                apart = self._find_apart(required) if len(required) > _TOGETHER else None
+                self.arguments = apart or self._find(st.fixed_dictionaries(drawn), self.try_build)
             except CannotBuildError:  # the defaults alone may not fit: one of two is to be given
                 others = self._known([p for p in self.parameters if p not in required])
                 if not others:
@@ -152,16 +155,27 @@ class Builder:
 
         return self.strategy(parameter), stored
 
+    def _find_apart(self, required: list[Parameter]) -> dict[str, Any] | None:
+        """Return the simplest argument of each parameter, if they fit together."""
+        found: dict[str, Any] = {}
+        try:
+            for parameter in required:
+                strategy = self.strategy(parameter)
+                try:
+                    found[parameter.name] = simplest(strategy, _is_filled, _TOGETHER)
+                except LookupError:
+                    found[parameter.name] = simplest(strategy, lambda _: True)
+        except LookupError:
+            return None
+        made = self.try_build(found)
+        return found if made is not None and _has_leaves(made) else None
+
     def _find(self, strategy: Any, build: Callable[[Any], Any]) -> Any:
         """Return what makes the simplest instance, with something in each field if possible."""
-        leaves: Any = jax.tree_util.tree_leaves
 
         def has_leaves(drawn: Any) -> bool:
             made = build(drawn)
-            if made is None:
-                return False
-            parts = (leaves(getattr(made, name)) for name in names_of(made).dynamic)
-            return all(any(map(is_numeric, part)) for part in parts)
+            return made is not None and _has_leaves(made)
 
         def is_built(drawn: Any) -> bool:
             return build(drawn) is not None
@@ -195,6 +209,15 @@ class Builder:
                     f"       hypothesis.strategies.register_type_strategy(...)"
                 )
                 raise CannotBuildError(msg) from error
+
+
+def _is_filled(value: Any) -> bool:
+    return any(map(is_numeric, jax.tree_util.tree_leaves(value)))
+
+
+def _has_leaves(made: Any) -> bool:
+    """Return whether there is a leaf in each dynamic field."""
+    return all(_is_filled(getattr(made, name)) for name in names_of(made).dynamic)
 
 
 class PartBuilder(Builder):

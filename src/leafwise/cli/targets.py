@@ -497,9 +497,13 @@ def for_jit(tree: Any) -> Any:
     Their functions and names are leaves, which `equinox.filter_jit` keeps away from JAX. A
     tree without modules is returned as it is.
     """
+    known: dict[int, bool] = {}  # by identity: a metaclass may compare classes as it likes
 
     def is_module(node: Any) -> bool:
-        return library_of(type(node)) == "equinox"
+        cls = type(node)
+        if id(cls) not in known:
+            known[id(cls)] = library_of(cls) == "equinox"
+        return known[id(cls)]
 
     def numeric_or_none(leaf: Any) -> Any:
         return leaf if is_numeric(leaf) else None

@@ -10,6 +10,7 @@ import hypothesis
 import jax
 from hypothesis import strategies as st
 
+from leafwise._objects.class_map import ClassMap
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
 from leafwise.errors import LeafwiseError
@@ -131,11 +132,21 @@ def _as_annotated(
 
 def _choices(holder: type, name: str) -> tuple[Any, ...]:
     """Return the values that ``Literal[...]`` allows for a parameter of a constructor."""
-    try:
-        kinds = [each.kind for each in parameters_of(holder) if each.name == name]
-    except Exception:  # noqa: BLE001  # an annotation of the user's that cannot be resolved
-        return ()
-    kind = kinds[0] if kinds else None
+    known = _LITERALS.get(holder)
+    if known is None:
+        try:
+            known = {each.name: _literals(each.kind) for each in parameters_of(holder)}
+        except Exception:  # noqa: BLE001  # an annotation of the user's that cannot be resolved
+            return ()
+        _LITERALS[holder] = known
+    return known.get(name, ())
+
+
+_LITERALS: Final[ClassMap[dict[str, tuple[Any, ...]]]] = ClassMap()
+"""The values that are listed for the parameters of each class: all are read at once."""
+
+
+def _literals(kind: Any) -> tuple[Any, ...]:
     while typing.get_origin(kind) in (typing.Annotated, typing.Final):
         kind = typing.get_args(kind)[0]
     return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()

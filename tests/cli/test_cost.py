@@ -1,0 +1,90 @@
+"""What a check costs, in what can be counted: compilations, constructions, processes."""
+
+from typing import Any
+
+import jax
+import pytest
+
+import leafwise as lw
+from leafwise._jax.events import count_events
+from leafwise.cli.changes import Builder
+from leafwise.cli.observe import check_fields
+from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.targets import CheckTarget
+from leafwise.testing._laws import other_process
+
+
+@lw.pytree
+class Three:
+    w: jax.Array
+    b: jax.Array
+    n: lw.Static[int] = 2
+
+
+@pytest.mark.slow
+def test_a_class_of_three_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laws share their instances and little is compiled: there are two classes and one process."""
+    started: list[Any] = []
+    real = other_process._start
+
+    def start() -> Any:
+        started.append(None)
+        return real()
+
+    monkeypatch.setattr(other_process, "_start", start)
+    other_process.PROCESS.close()
+    for _ in range(2):
+        with count_events() as counts:
+            report = check_class(CheckTarget(Three, "here:Three"), CheckOptions())
+        assert report.passed
+        assert counts.compiles < 60
+    assert len(started) == 1
+
+
+def wide(fields: int) -> tuple[Any, list[None]]:
+    """Return a class of many fields, and what grows with each construction."""
+    made: list[None] = []
+
+    def note(_: Any) -> None:
+        made.append(None)
+
+    kinds = {f"x{number}": jax.Array for number in range(fields)}
+    body = {"__annotations__": kinds, "__post_init__": note, "__module__": __name__}
+    return lw.pytree(type("Wide", (), body)), made
+
+
+def test_one_program_for_the_instance_that_is_changed() -> None:
+    """Each change compiles for itself alone: the instance as it was has one program for all."""
+    cls, _ = wide(6)
+    builder = Builder(cls)
+    with count_events() as counts:
+        rows = list(check_fields(builder))
+    assert {str(row.verdict) for row in rows} == {"ok"}
+    # The arrays that are weakly typed are made by a program of their own.
+    assert counts.compiles <= sum(row.compiles for row in rows) + 2 + 6
+
+
+@pytest.mark.slow
+def test_many_fields_are_simplified_one_by_one() -> None:
+    """Twice as many fields do not take four times as many constructions."""
+    counted: list[int] = []
+    for fields in (20, 40):
+        cls, made = wide(fields)
+        Builder(cls)
+        counted.append(len(made))
+    assert counted[1] <= 2 * counted[0] + 2
+
+
+def test_signatures_of_constructors_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edits of many statics read the constructor's parameters once."""
+    from leafwise.testing.strategies import _edit_positions, _edits
+
+    kinds = {f"s{number}": lw.Static[int] for number in range(20)}
+    cls = lw.pytree(type("Statics", (), {"__annotations__": kinds, "__module__": __name__}))
+    calls: list[Any] = []
+    real = _edits.parameters_of
+    monkeypatch.setattr(_edits, "parameters_of", lambda each: (calls.append(each), real(each))[1])
+    instance: Any = cls(*range(20))
+    for _ in range(3):
+        _edits.options_of(_edit_positions.edit_positions(instance))
+    assert calls == [cls]
