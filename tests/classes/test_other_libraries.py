@@ -152,6 +152,7 @@ class _Maker:
     """Makes each subclass a dataclass and a pytree, as mjx does."""
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         dataclasses.dataclass(frozen=True)(cls)
         jax.tree_util.register_dataclass(cls)
 
@@ -188,14 +189,18 @@ def test_pytree_class_beside_such_a_base() -> None:
     class Contact(_Maker):
         x: Any
 
-    class Both(Base, Contact):
+    class Before(Base, Contact):
         y: Any
 
-    both = Both(1.0, 2.0)
-    assert both.doubled() == Both(2.0, 4.0)
-    assert jax.jit(Base.doubled)(both).y == 4.0
-    assert copy.copy(both) == copy.deepcopy(both) == both
-    assert cloudpickle.loads(cloudpickle.dumps(both)).y == 2.0
+    class After(Contact, Base):
+        y: Any
+
+    for both in (Before, After):
+        made: Any = both(1.0, 2.0)
+        assert made.doubled() == both(2.0, 4.0)
+        assert jax.jit(Base.doubled)(made).y == 4.0
+        assert copy.copy(made) == copy.deepcopy(made) == made
+        assert cloudpickle.loads(cloudpickle.dumps(made)).y == 2.0
     with pytest.raises(lw.errors.UndecoratedSubclassError):
         type("Bare", (Base,), {})()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import jax
 
 from leafwise._classes.codegen import PENDING
+from leafwise._classes.refusals import maker_of
 from leafwise._classes.spec import ClassSpec, is_decorated
 from leafwise._objects.methods import BoundMethod
 from leafwise._statics.key import KEY, StaticKey, key_of, table_of
@@ -160,6 +161,8 @@ def _guard(subclass: Any) -> None:
     written = owner.__dict__["__init__"]
     if is_decorated(owner) or hasattr(written, WRITTEN):
         return
+    if owner is not subclass and maker_of(subclass) is not None:
+        return  # it will be a dataclass of another library, which would keep what we put here
 
     @functools.wraps(written)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name

@@ -66,7 +66,7 @@ def _made_otherwise(cls: Any) -> tuple[str, str] | None:
     if not is_node and not is_dataclass:
         return None
     by = next((each for each in _DECORATORS if each[0] <= vars(cls).keys()), None)
-    maker = _maker(cls)
+    maker = maker_of(cls)
     # A decorator's mark, on a class whose base has an `__init_subclass__` of somebody else.
     if maker is not None and (by is None or by[1].startswith(f"@{_library(maker)}.")):
         kinds = ["a dataclass"] * is_dataclass + ["a pytree"] * is_node
@@ -108,7 +108,7 @@ _DECORATORS: Final = (
 """What a decorator leaves in a class, what it is called, and what to do."""
 
 
-def _maker(cls: Any) -> Any:
+def maker_of(cls: Any) -> Any:
     """Return the base class of a library that makes each subclass what it is, or None."""
     own = ("builtins", "typing", _library(cls))
     for base in cls.__mro__[1:]:
