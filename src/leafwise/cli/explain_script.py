@@ -5,6 +5,7 @@ JAX, and the script has no part in any of that: however it ends, its records are
 """
 
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
@@ -16,7 +17,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -57,7 +57,14 @@ def problem(target: Script) -> str | None:
     """Return why a target cannot be run, if that is known beforehand."""
     if target.is_module:
         package = target.name.partition(".")[0]  # what is below it is found once that has run
-        found = PathFinder.find_spec(package, [str(Path.cwd()), *sys.path])
+        here = str(Path.cwd())
+        sys.path.insert(0, here)
+        try:
+            found = importlib.util.find_spec(package)
+        except ValueError as error:  # an empty name
+            return f"there is no module {target.name!r}: {error}"
+        finally:
+            sys.path.remove(here)
         return None if found is not None else f"there is no module {target.name}"
     file = Path(target.name)
     if file.is_dir() and not (file / "__main__.py").exists():
