@@ -1,6 +1,5 @@
 """Values for the fields of a class, from annotations and defaults, through Hypothesis."""
 
-import collections.abc
 import dataclasses
 import inspect
 import re
@@ -15,7 +14,7 @@ from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies import _arguments, _containers, _objects, _scalars
 from leafwise.testing.strategies._arrays import Strategy, arrays
 from leafwise.testing.strategies._constructor import FieldContext, Parameter, substitute
-from leafwise.testing.strategies._containers import NAMES
+from leafwise.testing.strategies._containers import NAMES, says_nothing
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._objects import is_user_registered
 from leafwise.testing.strategies._scalars import Rule, origin_of
@@ -50,7 +49,7 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     for test, make in _RULES:
         if test(kind):
             return _not_empty(make(kind, where, strategy_for), kind, where)
-    if kind in (Any, object, EMPTY) or cls is collections.abc.Hashable:
+    if says_nothing(kind):
         return _anything(kind, where, default)
     for test, make in _objects.OWN if where.varied else ():
         if test(kind):
@@ -151,7 +150,7 @@ def _homes_of_alias(reference: Any, text: str, where: FieldContext) -> list[Any]
 
 def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return a strategy for an annotation that says nothing: ``Any``, ``object``, ``Hashable``."""
-    hashable = origin_of(kind) is collections.abc.Hashable
+    hashable = kind not in (Any, object, EMPTY)
     if default is not EMPTY and isinstance(default, type):
         return st.just(default)  # which other class would do cannot be known
     if default is not EMPTY and default is not None and not hashable:

@@ -8,7 +8,7 @@ import inspect
 import operator
 import types
 import typing
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import jax
@@ -93,6 +93,10 @@ def _tuple(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
 
 
 def _sequence(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
+    parts = typing.get_args(_items(kind)[0]) if _items(kind) else ()
+    if origin_of(kind) in (Iterable, Iterator) and len(parts) == 2 and says_nothing(parts[0]):  # noqa: PLR2004
+        pairs = _mapping(types.GenericAlias(dict, parts), where, ask)
+        return pairs.map(lambda drawn: tuple(drawn.items()))
     (item,), sizes = _many(_items(kind) or [None], where, ask)
     if not _items(kind):
         item = _DIGITS
@@ -135,6 +139,16 @@ def _mapping(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
         return frozen
     # Of the two, only a dict is a node of a tree.
     return made if where.varied else frozen | made
+
+
+def says_nothing(kind: Any) -> bool:
+    """Return whether an annotation leaves open what a value is, except that it may have a hash."""
+    while isinstance(kind, TypeVar):
+        kind = kind.__bound__ or Any
+    cls = origin_of(kind)
+    is_protocol = isinstance(cls, type) and cls.__dict__.get("_is_protocol", False)
+    hashable = cls is Hashable or (is_protocol and Hashable in cls.__mro__)
+    return hashable or kind in (Any, object, inspect.Parameter.empty)
 
 
 def _with_keys_of_one_type(drawn: dict[Any, Any]) -> dict[Any, Any]:
@@ -222,7 +236,8 @@ RULES: Final[tuple[Rule, ...]] = (
     (is_origin(tuple), _tuple),
     (
         is_origin(
-            list, collections.deque, Sequence, collections.abc.MutableSequence, Collection, Iterable
+            *(list, collections.deque, collections.abc.MutableSequence),
+            *(Sequence, Collection, Iterable, Iterator),
         ),
         _sequence,
     ),
