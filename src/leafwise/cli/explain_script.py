@@ -9,9 +9,9 @@ import importlib.util
 import itertools
 import json
 import os
-import resource
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -118,19 +118,18 @@ def _reason(code: int, errors: Sequence[str]) -> str:
 
 # ------------------------------------------------------------------------ the process
 
-_SIGNALS: Final = {
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-}
+_NAMES: Final = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+_SIGNALS: Final = {each for each in signal.Signals if each.name in _NAMES}
 """The signals that somebody may send to this process, and means the script."""
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, int]:
     """Run a command, and pass on signals; return its process number and how it ended."""
+    if not hasattr(os, "posix_spawn"):  # Windows
+        process = subprocess.Popen(command, env=environment)  # noqa: S603  # as the user said it
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):  # the script has it, too
+                return process.pid, process.wait()
     ignored = {each for each in _SIGNALS if signal.getsignal(each) == signal.SIG_IGN}
     waiting = {*(_SIGNALS - ignored), signal.SIGCHLD}
     before = signal.signal(signal.SIGCHLD, _wake)  # else some systems drop it
@@ -217,6 +216,8 @@ def end_as(code: int) -> int:
     """End this process by the signal that ended the script; return an exit code otherwise."""
     if code >= 0:
         return code
+    import resource  # noqa: PLC0415  # not on Windows, where no signal ends a process
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset
         signal.signal(-code, signal.SIG_DFL)
