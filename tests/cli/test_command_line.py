@@ -213,7 +213,10 @@ finally:
         (["--help"], "usage: leafwise [-h] [--version] COMMAND"),
         (["--version"], lw.__version__),
         (["check", "--help"], "usage: leafwise check [-h] [--fields] [--laws]"),
-        (["explain", "--help"], "usage: leafwise explain [options] (SCRIPT | -m MODULE)"),
+        (
+            ["explain", "--help"],
+            "usage: leafwise explain [options] (SCRIPT | NOTEBOOK | -m",
+        ),
     ],
 )
 def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:

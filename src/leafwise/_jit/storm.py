@@ -1,6 +1,7 @@
 """One warning where one field or argument has caused trace after trace."""
 
 import os
+import types
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from leafwise._objects.call_site import Site
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import refuse_to_decorate
 from leafwise._objects.locks import new_lock
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import Verbatim, got
 from leafwise.errors import RetraceStormWarning
 
@@ -161,7 +163,7 @@ def count(
         places[owner] = cls, reason
     # Twenty environments, one after the other, are twenty classes, as nodes or as statics: each
     # needs a program of its own, and that is no storm.
-    nodes = frozenset(classes.values())
+    nodes = frozenset(map(id, classes.values()))
     statics = frozenset(_kind(each.after) for each in causes if each.kind is ReasonKind.STATIC)
     for owner, (cls, reason) in places.items():
         kinds = _kind(reason.after) if reason.kind is ReasonKind.STATIC else statics
@@ -179,11 +181,12 @@ def count(
                 warnings.warn_explicit(text, RetraceStormWarning, file, line)
 
 
-def _kind(static: Any) -> Any:
-    """Return what two statics of one kind have in common: the classes in them."""
-    if type(static) is tuple:
-        return tuple(map(_kind, static))
-    return type(getattr(static, "__self__", static))  # a method is of its instance
+def _kind(static: Any, depth: int = 3) -> Any:
+    """Return what two statics of one kind have in common: the ids of the classes in them."""
+    if type(static) is tuple and depth:
+        return tuple(_kind(item, depth - 1) for item in static)
+    is_method = type(static) in (types.MethodType, BoundMethod)
+    return id(type(static.__self__ if is_method else static))  # a method is of its instance
 
 
 _test = 0
