@@ -179,13 +179,13 @@ def test_a_named_tuple_that_is_asked_for(write: Write, check: Check) -> None:
 
 
 def test_what_a_package_shows(write: Write, check: Check) -> None:
-    """A package's own modules are its own: what its `__init__` imports from them counts."""
+    """What its `__init__` imports from the modules below is theirs, too, and counts once."""
     write(SOURCE, "shown_package/_inner.py")
     write(
         "from shown_package._inner import Native\nfrom typing import NamedTuple\n",
         "shown_package/__init__.py",
     )
-    assert check("shown_package", "--json").names == ["Native"]
+    assert check("shown_package", "--json").names == ["Native", "Hand", "State", "Record"]
 
 
 def test_odd_classes_in_a_module(write: Write, check: Check) -> None:

@@ -167,6 +167,7 @@ def report_with(
 ) -> tuple[ClassReport, LawResult]:
     """Check one law, which is broken."""
     monkeypatch.setattr("leafwise.cli.run.check_pytree", Broken(broken))
+    monkeypatch.setattr("leafwise.cli.run.broken_laws", lambda *_, laws, **__: set(laws))
     monkeypatch.setattr("leafwise.cli.run.is_slow", lambda *_: False)  # on a busy machine, too
     chosen = CheckOptions(laws=(broken,), fields=False, **options)
     report = check_class(CheckTarget(cls, f"here:{cls.__name__}"), chosen)
@@ -285,6 +286,7 @@ def test_a_fault_of_a_part_that_is_no_known_one(monkeypatch: pytest.MonkeyPatch)
         raise LawViolation(msg, str(laws[0]), "HoldsOthers.inner[0].k", Inner)
 
     monkeypatch.setattr("leafwise.cli.run.check_pytree", breaks)
+    monkeypatch.setattr("leafwise.cli.run.broken_laws", lambda *_, laws, **__: set(laws))
     for law in (Law.ROUND_TRIP, Law.COPIES):
         report = check_class(
             CheckTarget(HoldsOthers, "here"), CheckOptions(laws=(law,), fields=False)
