@@ -18,7 +18,7 @@ import types
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import jax
@@ -251,17 +251,35 @@ def plain_form(start: int, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """
     form: list[Any] = [start]
     for value in values:
-        kind = type(value)
-        mark = _FLAT.get(kind)
-        if mark is not None:
-            form += (mark, value)
-        elif kind is float:
-            form += _float_tokens(value)
-        elif kind is tuple and (tokens := _flat_tokens(value)) is not None:
-            form += tokens
-        else:
+        tokens = _plain_tokens(value, _DEEPEST)
+        if tokens is None:
             return None
+        form += tokens
     return tuple(form)
+
+
+_DEEPEST: Final = 20
+
+
+def _plain_tokens(value: Any, depth: int) -> Sequence[Any] | None:
+    kind = type(value)
+    mark = _FLAT.get(kind)
+    if mark is not None:
+        return mark, value
+    if kind is float:
+        return _float_tokens(value)
+    if kind is not tuple:
+        return None
+    flat = _flat_tokens(value)
+    if flat is not None or not depth:
+        return flat
+    nested: list[Any] = [id(tuple), (len(value),)]
+    for item in value:
+        tokens = _plain_tokens(item, depth - 1)
+        if tokens is None:
+            return None
+        nested += tokens
+    return nested
 
 
 def _read_plain(canon: Canonicaliser, value: Any, _path: str) -> None:
@@ -282,17 +300,18 @@ def _read_float(canon: Canonicaliser, value: float, _path: str) -> None:
 
 
 _FLAT: Final = {kind: id(kind) for kind in (int, str, bytes, bool, type(None))}
+_FLOAT: Final = id(float)
+_FLAT_OR_FLOAT: Final[dict[type, int]] = {**_FLAT, float: _FLOAT}
 
 
 def _flat_tokens(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the tokens of a tuple of plain values; None if it is not one."""
-    kinds = list(map(type, value))
-    rest = set(kinds) - _FLAT.keys()
-    if rest and not (
-        rest == {float} and all(_is_usual(item) for item in value if type(item) is float)
-    ):
+    kinds = list(map(_FLAT_OR_FLOAT.get, map(type, value)))
+    if None in kinds:
         return None
-    return id(tuple), ~len(value), *map(id, kinds), *value
+    if _FLOAT in kinds and not all(map(_is_usual, [x for x in value if type(x) is float])):
+        return None
+    return id(tuple), ~len(value), *kinds, *value
 
 
 def _read_tuple(canon: Canonicaliser, value: tuple[Any, ...], path: str) -> None:
