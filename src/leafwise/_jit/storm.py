@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import cause_of
@@ -185,8 +185,9 @@ def _kind(static: Any, depth: int = 3) -> Any:
     """Return what two statics of one kind have in common: the ids of the classes in them."""
     if type(static) is tuple and depth:
         return tuple(_kind(item, depth - 1) for item in static)
-    is_method = type(static) in (types.MethodType, BoundMethod)
-    return id(type(static.__self__ if is_method else static))  # a method is of its instance
+    if issubclass(type(static), types.MethodType | BoundMethod):  # a method is of its instance
+        static = cast("types.MethodType", static).__self__
+    return id(type(static))
 
 
 _test = 0
