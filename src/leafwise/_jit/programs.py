@@ -120,7 +120,7 @@ class ProgramLog:
         self._drop_live()
 
     def _drop_live(self) -> None:
-        """Begin anew with the programs that JAX has, which are none."""
+        """Start again with the programs that JAX has, which are none."""
         self._traced: list[Program] = []
         self._given: dict[Any, Any] = {}
         self._nearby = NearbyPrograms()
