@@ -21,6 +21,22 @@ import numpy as np
 import leafwise as lw
 """
 
+GOOD = """
+@lw.pytree
+class Good:
+    x: jax.Array
+    n: lw.Static[int] = 2
+"""
+
+NOT_BUILT = """
+class Opaque:
+    def __init__(self, *parts): raise ValueError("no")
+
+@lw.pytree
+class NotBuilt:
+    part: lw.Static[Opaque]
+"""
+
 _NUMBERS = itertools.count()
 
 
@@ -42,6 +58,19 @@ class Outcome:
     def names(self) -> list[str]:
         """The classes of the JSON output, without where they are from."""
         return [entry["name"].rpartition(":")[2] for entry in self.document["classes"]]
+
+
+class Scripts:
+    """Scripts in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, script: str, name: str = "script.py") -> str:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(script), encoding="utf-8")
+        return name
 
 
 @pytest.fixture(autouse=True)

@@ -14,26 +14,10 @@ import pytest
 
 import leafwise as lw
 
-from .conftest import Outcome
+from .conftest import GOOD, NOT_BUILT, Outcome
 
 Write = Callable[..., str]
 Check = Callable[..., Outcome]
-
-GOOD = """
-@lw.pytree
-class Good:
-    x: jax.Array
-    n: lw.Static[int] = 2
-"""
-
-NOT_BUILT = """
-class Opaque:
-    def __init__(self, *parts): raise ValueError("no")
-
-@lw.pytree
-class NotBuilt:
-    part: lw.Static[Opaque]
-"""
 
 # Without a package, every finder answers None.
 WITHOUT = """

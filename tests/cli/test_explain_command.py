@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,15 @@ import pytest
 from leafwise._jit import recorder
 from leafwise_cli import main
 
+from .conftest import Scripts
+
 pytestmark = pytest.mark.slow  # a process of its own for each script
 
 Done = subprocess.CompletedProcess[str]
 
 
-class Runner:
+class Runner(Scripts):
     """Runs scripts in a folder of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def write(self, script: str, name: str = "script.py") -> str:
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(textwrap.dedent(script), encoding="utf-8")
-        return name
 
     def command(self, *arguments: str, **environment: str) -> Done:
         return subprocess.run(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Outcome
+from .conftest import GOOD, NOT_BUILT, Outcome
 
 Write = Callable[..., str]
 Check = Callable[..., Outcome]
@@ -23,20 +23,6 @@ class Lossy:
     def tree_unflatten(cls, _, children):
         if getattr(children[1], "shape", ()): raise ValueError("no vectors")
         return cls(*children)
-"""
-GOOD = """
-@lw.pytree
-class Good:
-    x: jax.Array
-    n: lw.Static[int] = 2
-"""
-NOT_BUILT = """
-class Opaque:
-    def __init__(self, *parts): raise ValueError("no")
-
-@lw.pytree
-class NotBuilt:
-    part: lw.Static[Opaque]
 """
 LAWS = ("--law", "no-hidden-state", "--law", "key-paths", "--law", "post-init")
 

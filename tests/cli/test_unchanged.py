@@ -13,6 +13,8 @@ import pytest
 
 from leafwise.cli import startup
 
+from .conftest import Scripts
+
 pytestmark = pytest.mark.slow  # processes of their own
 
 # Nothing is imported at first, so that `sys.modules` is what a script begins with.
@@ -71,17 +73,8 @@ sys.stderr.write("on stderr\\n")
 Done = subprocess.CompletedProcess[str]
 
 
-class Runner:
+class Runner(Scripts):
     """Runs scripts in a folder of their own, by `python` and by `leafwise explain`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def write(self, script: str, name: str = "script.py") -> str:
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(textwrap.dedent(script), encoding="utf-8")
-        return name
 
     def popen(self, *arguments: str, options: tuple[str, ...] = (), **more: Any) -> Any:
         return subprocess.Popen(

@@ -19,6 +19,22 @@ class Plain:
 
 
 @lw.pytree
+class P:
+    """Fields as those of `Sound`, under a name that is short in messages."""
+
+    x: Any
+    s: lw.Static[Any]
+
+
+@lw.pytree
+class ByContent:
+    """Its static is compared by content."""
+
+    x: Any
+    s: Any = lw.static_field(by="content")
+
+
+@lw.pytree
 class Sound:
     """The same fields under leafwise."""
 

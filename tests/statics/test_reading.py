@@ -15,19 +15,9 @@ import pytest
 import leafwise as lw
 from leafwise.debug import check_statics
 
+from .judge import ByContent, P
+
 pytestmark = pytest.mark.hazard
-
-
-@lw.pytree
-class P:
-    x: Any
-    s: lw.Static[Any]
-
-
-@lw.pytree
-class ByContent:
-    x: Any
-    s: Any = lw.static_field(by="content")
 
 
 class Box:

@@ -9,21 +9,9 @@ from typing import Any, Self
 import jax
 import pytest
 
-import leafwise as lw
+from .judge import ByContent, P
 
 pytestmark = pytest.mark.hazard
-
-
-@lw.pytree
-class P:
-    x: Any
-    s: lw.Static[Any]
-
-
-@lw.pytree
-class ByContent:
-    x: Any
-    s: Any = lw.static_field(by="content")
 
 
 @dataclasses.dataclass(frozen=True)
