@@ -245,7 +245,7 @@ READS: dict[str, tuple[Any, dict[str, str]]] = {
     "getattr that raises": (lambda: DYNAMIC.anything, {"DYNAMIC": "static"}),
     "getattribute that raises": (lambda: SLY.anything, {"SLY": "static"}),
     "no attribute": (lambda: CONFIG.missing, {"CONFIG.missing": "static"}),
-    "no name": (lambda: missing, {"missing": "static"}),  # type: ignore[name-defined]  # noqa: F821
+    "no name": (lambda: missing, {"missing": "static"}),  # type: ignore[name-defined]  # noqa: F821  # what is tested
 }
 
 
@@ -420,7 +420,7 @@ def test_places_can_be_read_again() -> None:
     box = types.SimpleNamespace(inner={"w": 1.0})
 
     def fn(x: Any) -> Any:
-        return x * box.inner["w"] + late  # type: ignore[used-before-def]
+        return x * box.inner["w"] + late  # type: ignore[used-before-def]  # bound later on purpose
 
     by_name: dict[str, Binding] = {each.name: each for each in bindings_of(fn)}
     place = by_name["box.inner['w']"]
@@ -514,9 +514,9 @@ def test_what_is_not_callable_is_refused() -> None:
     """The message says what was wanted, and what it got."""
     for wrong in (3, None, (i for i in "ab"), Config()):
         with pytest.raises(TypeError, match=r"captures takes a function.*got"):
-            lw.captures(wrong)  # type: ignore[arg-type]
+            lw.captures(wrong)  # type: ignore[arg-type]  # what is refused
     with pytest.raises(TypeError, match="number of bytes, an int, got"):
-        lw.captures(rated, large=1.5)  # type: ignore[arg-type]
+        lw.captures(rated, large=1.5)  # type: ignore[arg-type]  # what is refused
 
 
 def test_odd_callables() -> None:

@@ -231,6 +231,7 @@ def test_a_partial_that_says_other_arguments() -> None:
     """What it passes on counts, and not the attributes of its class."""
 
     class Misleading(functools.partial[Any]):
+        # Other attributes than those of the base, which is what misleads.
         args = property(lambda _: ())  # type: ignore[assignment]
         keywords = property(lambda _: {})  # type: ignore[assignment]
 

@@ -771,7 +771,7 @@ def test_two_jits_of_one_function() -> None:
 
 
 class Scaling(Settings):
-    """An object whose methods and calls read what is outside of them."""
+    """An object whose methods and calls read what is outside them."""
 
     def method(self, x: Any) -> Any:
         return x * rate * self.rate

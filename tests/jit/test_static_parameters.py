@@ -222,7 +222,7 @@ def test_names_of_another_module() -> None:
 
 
 def test_mutation_is_found() -> None:
-    """Inside of `check_statics` a value that changed in place raises, as in a field."""
+    """Inside `check_statics` a value that changed in place raises, as in a field."""
 
     class Options:
         size = 1

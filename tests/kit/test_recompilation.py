@@ -169,7 +169,7 @@ def test_claims_that_cannot_be_tested() -> None:
 
 
 def test_bad_input() -> None:
-    """What is no class, no function or no path is refused at once."""
+    """What is not a class, a function or a path is refused at once."""
     with pytest.raises(TypeError, match=r"check_recompilation takes a class or a strategy"):
         check_recompilation(Params(jnp.ones(3), 1.0))
     with pytest.raises(TypeError, match=r"takes a function of one instance, got 3 \(int\)"):

@@ -56,7 +56,7 @@ class Part:
 
     def make(self, making: "Making") -> Any:
         """Return a copy; what is inside may be filled in later, as it may lead back here."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of part says how
 
     def slots(self) -> list[Slot]:
         """Return the chosen slots that this leads to, each once."""

@@ -37,7 +37,7 @@ class NamedCheck:
 
     def check_named(self, value: Any, where: str) -> object:
         """Check the value of the field `where`, which is ``Class.field``."""
-        raise NotImplementedError
+        raise NotImplementedError  # only what derives from this is called
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ class ClassReport:
         left_out: Why it was passed over, which is not a fault; empty if it was not.
         file: Where it is defined; empty if that is not known.
         line: The line in that file, or 0.
-        is_module: Whether it is no class, but a module that cannot be imported.
+        is_module: Whether it is a module that cannot be imported, and not a class.
         accepted: Whether `error` is in the baseline.
         identity: ``module:Class``, however it was named on the command line.
     """

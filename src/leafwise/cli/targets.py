@@ -70,7 +70,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
         texts: Modules, packages, ``module:Class``, files, ``file.py:Class``, or directories.
 
     Raises:
-        TargetError: A target cannot be imported, or there is no pytree class in any.
+        TargetError: A target cannot be imported, or none has a pytree class.
     """
     found: dict[int, CheckTarget] = {}  # by identity: a metaclass may compare classes as it likes
     unloaded: dict[str, str] = {}
