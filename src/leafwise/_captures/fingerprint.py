@@ -70,13 +70,13 @@ class Probe:
     Attributes:
         binding: The place.
         value: Its value.
-        fingerprinted: Its fingerprint; None if only its identity is compared.
+        fingerprinted: Its fingerprint.
         key: Its key in the fingerprint.
     """
 
     binding: Binding
     value: Any
-    fingerprinted: Fingerprinted | None
+    fingerprinted: Fingerprinted
     key: Key
 
 
@@ -121,6 +121,22 @@ def fingerprint_function(
     return FingerprintedFunction(fingerprint, probes, callables)
 
 
+def is_unchanged(found: FingerprintedFunction) -> bool:
+    """Return whether all captures are as they were fingerprinted; False if that cannot be told."""
+    try:
+        return len(found.probes) < MOST_CAPTURES and all(map(_is_same, found.probes))
+    except Exception:  # noqa: BLE001  # the user's own code
+        return False
+
+
+def _is_same(probe: Probe) -> bool:
+    value, known = _read(probe.binding), probe.fingerprinted
+    if known.same is None:
+        return value is probe.value
+    # Of what is large another item may be held, which leads to other captures.
+    return known.same(value) and not (known.is_cut and not is_a(value, jax.Array | np.ndarray))
+
+
 def _read(binding: Binding) -> Any:
     """Return the current value, also of an argument of a partial: its keywords can be assigned."""
     place = binding.place
@@ -153,7 +169,7 @@ def _key(binding: Binding, others: Fingerprint) -> Key:
 
 def _capture_state(
     binding: Binding, value: Any, *, large: bool
-) -> tuple[CaptureState, Fingerprinted | None]:
+) -> tuple[CaptureState, Fingerprinted]:
     """Return what a fingerprint keeps of a capture, and the fingerprint of its value."""
     if value is MISSING:
         return CaptureState((), (), "nothing", _line_of(binding), ""), Fingerprinted(())
@@ -236,9 +252,12 @@ def _differ(old: CaptureState, new: CaptureState) -> bool:
 
 def completed(old: Fingerprint, new: Fingerprint) -> Fingerprint:
     """Return an unchanged fingerprint with the forms of large values that a newer one has."""
-    return {
-        key: new[key] if entry.large is None and key in new else entry for key, entry in old.items()
+    larger = {
+        key: new[key]
+        for key, entry in old.items()
+        if entry.large is None and key in new and new[key].large is not None
     }
+    return {**old, **larger} if larger else old
 
 
 def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:

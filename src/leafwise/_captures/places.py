@@ -295,6 +295,8 @@ def as_used(place: CapturedPlace, read: Read) -> Read:
 
 def _as_asked(place: CapturedPlace, read: Read) -> Read:
     """Return ``config.get('rate')`` as the item of a dict; of anything else as a call."""
+    if not any(type(step) is Asked for step in read.steps):
+        return read
     steps: tuple[Step, ...] = ()
     for step in read.steps:
         if isinstance(step, Asked):

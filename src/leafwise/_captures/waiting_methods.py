@@ -2,15 +2,19 @@
 
 import types
 from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from leafwise._objects.attributes import functions_behind, in_class
 from leafwise._objects.bytecode import reads_of
+from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module, own_bases
 from leafwise._objects.reads import Usage
 
 T = TypeVar("T")
+
+_NAMES: Final[ClassMap[frozenset[str]]] = ClassMap()
+"""What `names_in` yields, by the code."""
 
 _MAKE_NAMES: Final = frozenset(
     {"getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "dir"}
@@ -37,11 +41,12 @@ class WaitingMethods(Generic[T]):
 
     def named(self, code: types.CodeType) -> list[T]:
         """Return the methods that waited for the names in some code."""
-        new = set(names_in(code)) - self._names - {"getattr"}  # unless by a name that is not known
+        named = _NAMES.setdefault(cast("Any", code), lambda: frozenset(names_in(code)))
+        new = named - self._names - {"getattr"}  # unless by a name that is not known
         self._names |= new
         new |= {each.name for each in reads_of(code) if each.name == "getattr"}
         if not self._all and not _MAKE_NAMES.isdisjoint(new):
-            self._all, new = True, set(self._waiting)
+            self._all, new = True, frozenset(self._waiting)
         return [each for name in sorted(new) for each in self._waiting.pop(name, ())]
 
 

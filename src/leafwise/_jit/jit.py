@@ -21,6 +21,7 @@ from typing import (
 
 import jax
 
+from leafwise._captures.fingerprint import is_unchanged
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature, StaticArguments
@@ -298,10 +299,13 @@ class _TracedBody:
         result = fun(*given, **by_name)
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.
-        current = fingerprint_log(log, args, program.given)
+        current = began
+        if began is None or not is_unchanged(began):
+            current = fingerprint_log(log, args, program.given)
         if current is not None:
+            current = log.shared(current)
             program.captured = current.fingerprint
-            program.began = None if began is None else changed_by_trace(began, current)
+            program.began = changed_by_trace(began, current)
         body_ran(log, program)
         if current is not None:
             if len(log.given()) > len(program.given):  # other calls have other arguments

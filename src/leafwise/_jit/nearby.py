@@ -25,9 +25,9 @@ _MOST_PARTS: Final = 64
 class NearbyPrograms:
     """The programs of a log by the hashes of their parts: statics, leaves, configuration.
 
-    The nearest one to a call most often differs in one part, in the leaves alone or in the
-    statics alone: these are found among all programs. Otherwise it is the latest one with the most
-    equal parts, or one that shares a part that few have.
+    The nearest one to a call most often differs in one part: these are found among all programs.
+    Otherwise it differs in the leaves alone or in the statics alone, is a late one with the most
+    equal parts, or shares a part that few have.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,8 @@ class NearbyPrograms:
             del latest[:-_LATEST]
             self._count[part] = self._count.get(part, 0) + 1
         self._recent.append((index, frozenset((*statics, *leaves))))
-        self._by_all_but.update(dict.fromkeys(_all_but(statics, leaves), index))
+        self._by_all_but.update(dict.fromkeys(_all_but_one(statics, leaves), index))
+        self._by_all_but.update(dict.fromkeys(_one_kind(statics, leaves), index))
 
     def candidates(self, signature: Signature, count: int) -> list[int]:
         """Return the indices of the programs to compare a call with, of so many, in order."""
@@ -53,14 +54,17 @@ class NearbyPrograms:
             return list(range(count))
         statics, leaves = _parts(signature)
         but_one = self._by_all_but
-        close = (but_one[each] for each in _all_but(statics, leaves) if each in but_one)
+        close = [but_one[each] for each in _all_but_one(statics, leaves) if each in but_one]
+        if close:
+            return sorted(itertools.islice(_once(iter(close)), _MOST))
+        close = [but_one[each] for each in _one_kind(statics, leaves) if each in but_one]
         parts = {*statics, *leaves}
         recent = [(len(parts & each), index) for index, each in list(self._recent)]
         alike = (index for _, index in heapq.nlargest(_MOST // 2, recent))
         known = [part for part in parts if part in self._by_part]
         rare = heapq.nsmallest(_MOST, known, key=self._count.__getitem__)
         others = (index for part in rare for index in reversed(self._by_part[part]))
-        chosen = _once(itertools.chain(itertools.islice(_once(close), _MOST // 2), alike, others))
+        chosen = _once(itertools.chain(close, alike, others))
         return sorted(itertools.islice(chosen, _MOST))
 
 
@@ -72,16 +76,18 @@ def _once(indices: Iterator[int]) -> Iterator[int]:
             yield index
 
 
-def _all_but(statics: list[int], leaves: list[int]) -> Iterator[int]:
-    """Yield the hash of all parts, and those without the leaves, the statics, and one part."""
-    of_statics, of_leaves = _joined(statics), _joined(leaves)
-    every = of_statics ^ of_leaves
+def _all_but_one(statics: list[int], leaves: list[int]) -> Iterator[int]:
+    """Yield the hash of all parts, and of all but one part, for each."""
+    every = _joined(statics) ^ _joined(leaves)
     yield every
     if len(statics) + len(leaves) <= _MOST_PARTS:
         for part in (*statics, *leaves):
             yield hash((every ^ part, "one"))
-    yield hash((of_statics, "statics"))
-    yield hash((of_leaves, "leaves"))
+
+
+def _one_kind(statics: list[int], leaves: list[int]) -> tuple[int, int]:
+    """Return the hash of the statics, and that of the leaves."""
+    return hash((_joined(statics), "statics")), hash((_joined(leaves), "leaves"))
 
 
 def _joined(parts: list[int]) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from leafwise._captures.arguments import code_within
+from leafwise._captures.fingerprint import FingerprintedFunction
 from leafwise._compare.explain import Explanation, nearest
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
@@ -232,6 +233,11 @@ class ProgramLog:
     def traced(self) -> list[Program]:
         """Return the traces that JAX may take up again."""
         return list(self._traced)
+
+    def shared(self, current: FingerprintedFunction) -> FingerprintedFunction:
+        """Return a fingerprint as the one object that the latest trace has, if it is equal."""
+        latest = self._traced[-1].captured if self._traced else None
+        return current._replace(fingerprint=latest) if latest == current.fingerprint else current
 
     def trace_of(self, index: int) -> Program:
         """Return the trace that a program was made from; the program itself if there is none."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 import jax
 
 from leafwise._captures.fingerprint import Probe, keywords_of
-from leafwise._captures.fingerprinter import ByWeakId
 from leafwise._captures.places import BoundIn, CapturedPlace, item_of
 from leafwise._objects.attributes import dict_of, in_class
 from leafwise._objects.code import is_installed_module
@@ -87,12 +86,9 @@ def _term(probe: Probe, names: dict[str, Any]) -> str:
         code = _named(names, "code", function.__code__)
         inside = "" if is_function else ".__wrapped__"
         return f"{ref}() is (found := {found}) and found{inside}.__code__ is {code}"
-    if probe.fingerprinted is None:
-        same: Any = ByWeakId(value).is_of
-    elif probe.fingerprinted.same is None:
+    same = probe.fingerprinted.same
+    if same is None:
         return f"{found} is {_named(names, 'value', value)}"
-    else:
-        same = probe.fingerprinted.same
     return f"{_named(names, 'same', same)}({found})"
 
 

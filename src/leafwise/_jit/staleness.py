@@ -94,9 +94,11 @@ def before_trace(
 
 
 def changed_by_trace(
-    began: FingerprintedFunction, ended: FingerprintedFunction
+    began: FingerprintedFunction | None, ended: FingerprintedFunction
 ) -> Fingerprint | None:
     """Return what a trace itself changed, as it was before; None if nothing."""
+    if began is None or began is ended:
+        return None
     keys = changed(began.fingerprint, ended.fingerprint)
     return {key: began.fingerprint[key] for key in keys} or None
 
@@ -136,6 +138,8 @@ class Guard:
         self._find_jitted = weakref.ref(jitted)  # which holds this
         self._current: Fingerprint = {}
         """The captures as they were last fingerprinted."""
+        self._installed_for: Fingerprint | None = None
+        """The captures of all programs, while the check of a call asks for them alone."""
         self._reported: Fingerprint = {}
         """Each capture as it was last reported stale: of one value there is one warning."""
         self._report_counts: Counter[Key] = Counter()
@@ -161,9 +165,11 @@ class Guard:
 
     def traced(self, current: FingerprintedFunction) -> None:
         """Check from now on whether the captures are as they were in a trace."""
-        self._check_against(current)
+        if self._installed_for is not current.fingerprint:
+            self._check_against(current)
 
-    def _install(self, call: Callable[..., Any]) -> None:
+    def _install(self, call: Callable[..., Any], captured: Fingerprint | None = None) -> None:
+        self._installed_for = captured
         jitted: Any = self._find_jitted()
         if jitted is not None:
             jitted.set_call(call)
@@ -195,7 +201,9 @@ class Guard:
             self._install(self._recheck_always())
         else:
             call = self._call_reporting if outdated else self._jax
-            self._install(quick_check(probes)(call, self._recheck))
+            is_settled = block is None and kinds.keys() == {(id(self._current), id(None))}
+            captured = self._current if is_settled else None
+            self._install(quick_check(probes)(call, self._recheck), captured)
         return outdated
 
     def _complete_fingerprints(self) -> None:

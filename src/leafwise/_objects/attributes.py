@@ -156,6 +156,8 @@ def in_class(cls: type, name: str) -> Any:
 def hides(value: Any) -> bool:
     """Return whether looking at an object in any way runs code of the user's."""
     cls = type(value)
+    if type(cls) is type and cls.__flags__ & _IMMUTABLE:
+        return False
     try:
         _ = hash(cls), cls == object  # noqa: E721  # as tables do: a metaclass may raise anything
     except Exception:  # noqa: BLE001  # of the metaclass, which is the user's
@@ -164,6 +166,9 @@ def hides(value: Any) -> bool:
     readers = (each.fget if is_a(each, property) else each for each in found)
     return any(is_a(each, types.FunctionType) and not is_installed(each) for each in readers)
 
+
+_IMMUTABLE: Final = 1 << 8
+"""The flag of a class written in C to which nothing can be assigned."""
 
 WEAK: Final = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 """Containers that lose items by themselves."""
