@@ -303,9 +303,9 @@ class _TracedBody:
         if began is None or not is_unchanged(began):
             current = fingerprint_log(log, args, program.given)
         if current is not None:
+            program.began = changed_by_trace(began, current)
             current = log.shared(current)
             program.captured = current.fingerprint
-            program.began = changed_by_trace(began, current)
         body_ran(log, program)
         if current is not None:
             if len(log.given()) > len(program.given):  # other calls have other arguments
