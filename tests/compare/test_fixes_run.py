@@ -121,3 +121,23 @@ def test_statics_of_one_name() -> None:
     ).reasons
     assert "a.Mode" in reason.fix
     assert "b.Mode" in reason.fix
+
+
+def test_numbers_of_operations_outside_jit() -> None:
+    """JAX makes numbers with a dtype of Python's: their fix is code, too."""
+    literals = pytest.importorskip("jax._src.literals", reason="a newer JAX has them")
+    numbers = (
+        literals.TypedInt(0, jnp.dtype("int32")),
+        literals.TypedFloat(0.5, jnp.dtype("float32")),
+    )
+    (reason,) = lw.explain(*(lw.signature(each) for each in numbers)).reasons
+    assert "`jnp.float32(x)` in the earlier call" in reason.fix
+
+
+def test_a_long_static() -> None:
+    """Of a static too long to be shown whole, the part that differs is shown."""
+    names = [(f"name{number}", number) for number in range(30)]
+    long = [(*names, ("train", each)) for each in (True, False)]
+    signatures = [lw.signature(each, static_argnums=0) for each in long]
+    (reason,) = lw.explain(*signatures).reasons
+    assert reason.fix.endswith("(at [30][1]: `True` -> `False`).")

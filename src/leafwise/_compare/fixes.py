@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.classes import is_a, module_of
+from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
@@ -73,8 +74,12 @@ def _structure(reason: "Reason") -> str:
 def _dtype(reason: "Reason") -> str:
     """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
     before, after = reason.details
-    if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR}:
-        one, other = (each.stored.__name__ for each in (before, after))
+    kinds = [each.stored for each in (before, after)]
+    # JAX's own Python scalars, which it makes of those in operations outside `jit`, have a dtype.
+    if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR} and all(
+        isinstance(kind, type) for kind in kinds
+    ):
+        one, other = (each.__name__ for each in kinds)
         is_wider = _common_dtype(before, after) == after.dtype
         wide, which = (other, "the earlier call") if is_wider else (one, "this call")
         return f"`{one}` and `{other}` are two dtypes: pass `{wide}(x)` in {which}."
@@ -155,6 +160,8 @@ def _static(reason: "Reason") -> str:
     if by == "identity" and fix is not None and fix.startswith("fresh "):
         fix += ', or declare the field `lw.static_field(by="content")`'
     where = f" (at {path})" if path else ""
+    if path and "..." in describe(reason.before):  # else the two texts may be one
+        where = f" (at {path}: `{_short(one)}` -> `{_short(other)}`)"
     return f"{fix or 'each new value is traced and compiled'}{where}."
 
 
