@@ -335,6 +335,8 @@ def package(write: Write, top: str) -> None:
         write(f"import sys; sys.ran = {aside!r}; raise SystemExit(7)", f"{top}/{aside}.py")
     write("raise RuntimeError('no display')", f"{top}/sub/broken.py")
     write("import no_such_extra.part", f"{top}/sub/extra.py")
+    write("", "shared_namespace/mine.py")  # as `google` is, of which many packages are a part
+    write("import shared_namespace.mine, shared_namespace.other", f"{top}/sub/other.py")
     write(f"import {top}.misspelt", f"{top}/sub/wrong.py")
 
 
@@ -354,8 +356,9 @@ def test_packages_with_what_is_below(write: Write, check: Check) -> None:
         "below_a.sub.deep:Deep",
     ]
     assert "RuntimeError: no display" in outcome.document["classes"][0]["error"]
-    (note,) = outcome.document["notes"]
+    note, other = outcome.document["notes"]
     assert note.startswith("below_a.sub.extra: importing it raised ModuleNotFoundError")
+    assert other.startswith("below_a.sub.other: importing it raised ModuleNotFoundError")
     text = check("below_a", "--allow-unchecked")
     assert text.code == 0
     assert "not checked importing it raised RuntimeError: no display" in text.out
@@ -379,6 +382,13 @@ def test_directories(write: Write, check: Check) -> None:
     assert names_of(outcome)[0] == "sources/below_b/sub/broken.py"
     assert "below_b.sub.deep" in sys.modules
     assert "sources/script.py:Only" in names_of(outcome)
+
+
+def test_a_directory_with_a_name_of_python(write: Write, check: Check) -> None:
+    """A folder named as a module of Python is meant where it exists, the module elsewhere."""
+    write(ONE, "colorsys/one.py")
+    assert names_of(check("colorsys", "--json")) == ["colorsys/one.py:Only"]
+    assert "no pytree class" in check("keyword").err
 
 
 def test_a_file_of_a_package(write: Write, check: Check) -> None:

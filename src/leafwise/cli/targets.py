@@ -247,7 +247,8 @@ def _is_elsewhere(error: BaseException, place: str) -> bool:
         return _is_elsewhere(behind, place)  # a package may say in its own words what is missing
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     top = (name or "").partition(".")[0]
-    if not top or top in sys.modules or top == place.partition(".")[0]:
+    known = getattr(sys.modules.get(top), "__file__", None)  # None, too: of `google.colab`
+    if not top or known or top == place.partition(".")[0]:
         return False
     return not any(Path(place, f"{top}{end}").exists() for end in ("", ".py"))
 
@@ -259,8 +260,8 @@ def _is_path(place: str) -> bool:
 
 def _is_package(name: str) -> bool:
     """Return whether a name is one of a package with an ``__init__``, and not only of a folder."""
-    if not name.isidentifier():
-        return False
+    if not name.isidentifier() or name in sys.stdlib_module_names:
+        return False  # nobody means `code` or `types` of Python by the name of a folder
     _look_here()
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None

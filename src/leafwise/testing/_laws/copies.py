@@ -109,7 +109,8 @@ def fresh_process(case: Case) -> None:
     if "__main__" in needed:
         return  # `__main__` is another module there
     paths = [folder for name in (module, *needed) for folder in folder_of(name)]
-    request = UnpickleRequest(list(dict.fromkeys(paths)), module, (first, second), names, aux)
+    paths = list(dict.fromkeys([*paths, *filter(None, sys.path)]))
+    request = UnpickleRequest(paths, module, (first, second), names, aux)
     try:
         answer = PROCESS.ask(request)
     except EOFError:

@@ -106,11 +106,16 @@ def _exchange(process: "subprocess.Popen[bytes]", request: UnpickleRequest) -> A
 
 def _start() -> "subprocess.Popen[bytes]":
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
-    paths = os.pathsep.join(path for path in sys.path if path)
+    # Paths of the user's modules come with the requests: their `code.py` is not for us to import.
+    paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     # On the processor alone: an accelerator may take one process at a time.
-    settings = {"PYTHONHASHSEED": seed, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}
+    settings = {
+        "PYTHONHASHSEED": seed,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "JAX_PLATFORMS": "cpu",
+    }
     return subprocess.Popen(  # our own program
-        [sys.executable, "-W", "ignore", "-m", "leafwise.testing._laws.other_process"],
+        [sys.executable, "-P", "-W", "ignore", "-m", "leafwise.testing._laws.other_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -145,7 +150,8 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _answer(request: UnpickleRequest) -> Answer:
-    sys.path += [path for path in request.paths if path not in sys.path]
+    # As in the process that asks, the paths of the user come first, and after JAX was imported.
+    sys.path[:0] = [path for path in request.paths if path not in sys.path]
     try:
         __import__(request.module)
     except BaseException as error:  # noqa: BLE001  # it may even call sys.exit
@@ -193,6 +199,8 @@ def main() -> None:
     """Answer requests; what user code prints goes elsewhere."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    import jax  # noqa: F401, PLC0415
+
     _serve(sys.stdin.buffer, answers)
 
 
