@@ -7,7 +7,7 @@ import gc
 import math
 import pickle
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.core
 import flax.struct
@@ -301,3 +301,28 @@ def test_a_mapping_of_a_library() -> None:
     found = drawn(strategies.instances(State))
     assert {type(each.params) for each in found} == {flax.core.FrozenDict}
     assert any(each.params for each in found)
+
+
+class AnyState(NamedTuple):
+    inner: NamedTuple
+
+
+def test_any_named_tuple() -> None:
+    """The annotation ``NamedTuple`` means any of them, as in the states of blackjax."""
+    for state in drawn(strategies.instances(AnyState), count=5):
+        inner: Any = state.inner
+        assert isinstance(inner, tuple)
+        assert len(jax.tree.leaves(inner)) == len(inner._fields)
+
+
+def test_a_mapping_that_is_a_tree() -> None:
+    """A mapping of a library is made of a dict, also if no types of its items are said."""
+    nnx = pytest.importorskip("flax.nnx")
+    holder = make_holder(nnx.State)
+    for value in drawn(strategies.instances(holder), count=5):
+        assert isinstance(value.state, nnx.State)
+        assert all(isinstance(key, str) for key in value.state)
+
+
+def make_holder(kind: Any) -> Any:
+    return lw.pytree(type("Holder", (), {"__annotations__": {"state": kind}}))

@@ -163,10 +163,17 @@ def _with_keys_of_one_type(drawn: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _is_own_mapping(kind: Any) -> bool:
-    """Return whether an alias is of a library's mapping, made from a dict as a rule."""
-    origin = origin_of(kind)
+    """Return whether it is a library's mapping, made from a dict as a rule: ``nnx.State``."""
+    origin: Any = origin_of(kind)
     is_mapping = issubclass_of(kind, Mapping) and not issubclass_of(kind, dict, FrozenMapping)
-    return is_mapping and bool(typing.get_args(kind)) and not inspect.isabstract(origin)
+    if not is_mapping or inspect.isabstract(origin):
+        return False
+    if typing.get_args(kind):
+        return True
+    try:
+        return jax.tree_util.is_tree_node(origin) and isinstance(origin({}), Mapping)
+    except Exception:  # noqa: BLE001  # its own constructor
+        return False
 
 
 def _typed_dict(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
@@ -220,6 +227,13 @@ def _tree(kind: Any, where: FieldContext, ask: Ask) -> Strategy:
     )
 
 
+class AnyNamedTuple(typing.NamedTuple):
+    """What is drawn for the annotation ``NamedTuple``, by which blackjax means any of them."""
+
+    first: jax.Array
+    second: jax.Array
+
+
 def _is_tree(kind: Any) -> bool:
     return type(kind).__name__ == "_MetaPyTree" and type(kind).__module__.startswith("jaxtyping")
 
@@ -233,6 +247,7 @@ RULES: Final[tuple[Rule, ...]] = (
     (_is_tree, _tree),
     (lambda kind: isinstance(kind, TypeVar), _type_variable),
     (is_origin(typing.Union, types.UnionType), _union),
+    (is_exactly(typing.NamedTuple), lambda _, where, ask: ask(AnyNamedTuple, where)),
     (is_origin(tuple), _tuple),
     (
         is_origin(
