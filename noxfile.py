@@ -74,11 +74,14 @@ QUICK = "(unit or hazard or message) and not (slow or nightly)"
 CHOSEN = {
     OLDEST: "(unit or hazard or message or oracle or transforms) and not (slow or nightly)",
     # Also of one alone. What is slow with other libraries is left to `downstream`.
-    NEWEST: "not (property or downstream or no_extras or bench or nightly or (interop and slow))",
+    NEWEST: (
+        "not (property or downstream or foreign or no_extras or bench or nightly "
+        "or (interop and slow))"
+    ),
 }
 BETWEEN = "(unit or message) and not (slow or nightly)"
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.
-ON_NEWEST = "interop or downstream or no_extras or examples or docs or bench"
+ON_NEWEST = "interop or downstream or foreign or no_extras or examples or docs or bench"
 
 
 def _floors(*names: str, groups: tuple[str, ...] = ()) -> list[str]:
@@ -157,16 +160,17 @@ def nightly(session: nox.Session) -> None:
     On the newest Python that is the other seeds of the planted faults, each example as a script,
     the benchmark's tests, and again what is fast, to hold it to its budget; on the others the
     properties, what is slow, and whatever else `tests` runs on the newest alone. Then come
-    `downstream` on both ends, and `minimums`. `-- --hypothesis-profile=thorough` takes hours.
+    `downstream` on both ends, `foreign` and `minimums`. `-- --hypothesis-profile=thorough` takes
+    hours.
     """
     python = str(session.python)
     if not session.posargs:
-        for check in (*(f"downstream-{end}" for end in ENDS), "minimums"):
+        for check in (*(f"downstream-{end}" for end in ENDS), "foreign", "minimums"):
             session.notify(check, posargs=[])
     _install(session, "test", pins=_pins(python))
     left_out = f"not {_chosen(python)} and not ({ON_NEWEST})"
     if python == NEWEST:
-        left_out = f"(nightly or bench or {QUICK}) and not (interop or downstream)"
+        left_out = f"(nightly or bench or {QUICK}) and not (interop or downstream or foreign)"
     arguments = ["--hold-budget", *(session.posargs or ["--hypothesis-profile=ci"])]
     session.run("pytest", *WORKERS, "-m", left_out, *arguments)
 
@@ -202,6 +206,17 @@ def downstream(session: nox.Session) -> None:
     if not arguments and len(found) == len(ENDS) > 1:
         write = ["--write"] if "--write-table" in session.posargs else []
         session.run("python", "tests/interop/table.py", *found, *write)
+
+
+@nox.session(python=NEWEST, default=False)
+def foreign(session: nox.Session) -> None:
+    """Try `leafwise check` and `explain` on pinned libraries that nobody here wrote.
+
+    What they say must be what tests/foreign/verdicts.py says, which plain JAX confirms.
+    `-- -k brax` tries one library.
+    """
+    _install(session, "foreign", project=".[cli]", pins=["pytest>=9", "pytest-xdist>=3.8"])
+    session.run("pytest", "-n", "2", "tests/foreign", *session.posargs)
 
 
 @nox.session(python=NEWEST, default=False)

@@ -75,6 +75,7 @@ KINDS = {
     ),
     "interop": "interop",
     "downstream": "downstream",
+    "foreign": "foreign",
     "examples": "examples",
     "docs": "docs",
     "bench": "bench",
