@@ -130,7 +130,7 @@ def test_an_error_of_ours(
         ("leafwise.cli.run.Builder", ()),
         # Where the laws cannot be tried together, each is tried alone.
         ("leafwise.cli.run.broken_laws leafwise.cli.run.check_pytree", ("--law", "copies")),
-        ("leafwise.cli.observe.observe", ("--field", "n")),
+        ("leafwise.cli.fields.observe", ("--field", "n")),
         ("leafwise.cli.run.check_fields", ("--field", "n")),
     ):
         with monkeypatch.context() as patch:

@@ -8,7 +8,7 @@ import pytest
 import leafwise as lw
 from leafwise._jax.events import count_events
 from leafwise.cli.changes import Builder
-from leafwise.cli.observe import check_fields
+from leafwise.cli.fields import check_fields
 from leafwise.cli.run import CheckOptions, check_class
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing._laws import other_process

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import leafwise as lw
-from leafwise.cli import edits as edits_module
+from leafwise._compare.reasons import Outcome
+from leafwise._trees.roles import field_order, names_of
+from leafwise.cli import fields
 from leafwise.cli.changes import Builder
-from leafwise.cli.edits import FieldEdit, edits
-from leafwise.cli.observe import signature
+from leafwise.cli.fields import edits_of
+from leafwise.testing._recompilation import promised
+from leafwise.testing.strategies import Edit, EditKind
 from leafwise.testing.strategies._statics import twins
 
 
@@ -123,11 +126,20 @@ def first_of_few(_strategy: Any, wanted: Callable[[Any], bool]) -> Any:
     raise LookupError
 
 
-def made(builder: Builder) -> list[FieldEdit]:
-    """Return the edits that were made."""
+def all_edits(builder: Builder) -> list[Edit[Any]]:
+    """Return the edits of all fields that can be made."""
+    names = names_of(builder.base)
+    found: list[Edit[Any]] = []
+    for name in field_order(builder.base):
+        found += [edit for edit in edits_of(builder, name, names) if isinstance(edit, Edit)]
+    return found
+
+
+def made(builder: Builder) -> list[Edit[Any]]:
+    """Return the edits, whose values are searched among a few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edits_module, "simplest", first_of_few)
-        return [edit for edit in edits(builder) if edit.edited is not None]
+        patch.setattr(fields, "simplest", first_of_few)
+        return all_edits(builder)
 
 
 @pytest.mark.slow
@@ -136,11 +148,11 @@ def test_an_edit_changes_its_field_alone(x: Any, s: Any, y: Any, t: Any) -> None
     """The field of an edit differs from before; no other field does."""
     builder = built(x, s, y, t)
     found = made(builder)
-    assert {edit.field for edit in found} == {"x", "s", "y", "t"}
+    assert {edit.path for edit in found} == {"x", "s", "y", "t"}
     for edit in found:
         for name in ("x", "s", "y", "t"):
             same = record(builder.base, name) == record(edit.edited, name)
-            assert same is (name != edit.field), (edit.field, edit.kind, edit.change, name)
+            assert same is (name != edit.path), (edit.path, edit.kind, edit.change, name)
 
 
 @given(leaf=LEAVES)
@@ -148,7 +160,7 @@ def test_an_edit_of_a_leaf_does_what_it_says(leaf: Any) -> None:
     """Of values, shape, dtype and weak type, an edit changes the one that it names."""
     builder = built(leaf, 0, 0, 0)
     for edit in made(builder):
-        if edit.field != "x":
+        if edit.path != "x":
             continue
         before, after = jax.typeof(leaf), jax.typeof(edit.edited.x)
         changed = {
@@ -158,7 +170,7 @@ def test_an_edit_of_a_leaf_does_what_it_says(leaf: Any) -> None:
         }
         expected = {kind: kind == edit.kind for kind in changed}
         assert changed == expected, (edit.kind, edit.change)
-        if edit.kind == "value":
+        if edit.kind is EditKind.LEAF_VALUE:
             assert type(edit.edited.x) is type(leaf) or isinstance(leaf, jax.Array)
             assert np.asarray(leaf).tobytes() != np.asarray(edit.edited.x).tobytes()
 
@@ -166,14 +178,13 @@ def test_an_edit_of_a_leaf_does_what_it_says(leaf: Any) -> None:
 @given(leaf=LEAVES)
 def test_a_number_has_all_edits(leaf: Any) -> None:
     """Every numeric leaf gets another value, shape and dtype; the promises fit the kinds."""
-    found = {edit.kind: edit for edit in made(built(leaf, 0, 0, 0)) if edit.field == "x"}
-    assert {"value", "shape", "dtype"} <= set(found)
+    found = {edit.kind: edit for edit in made(built(leaf, 0, 0, 0)) if edit.path == "x"}
+    assert {"leaf value", "shape", "dtype"} <= set(found)
     aval = jax.typeof(leaf)
     if aval.dtype in (jnp.float32, jnp.int32, jnp.complex64):
         assert "weak type" in found
     for kind, edit in found.items():
-        assert not edit.static
-        assert edit.must_retrace is (kind != "value")
+        assert promised(edit) is (Outcome.REUSE if kind == "leaf value" else Outcome.RETRACE)
         assert edit.change
 
 
@@ -181,8 +192,8 @@ def test_a_number_has_all_edits(leaf: Any) -> None:
 def test_an_array_without_elements_has_no_other_values(shape: tuple[int, ...]) -> None:
     """What has no elements is not said to get other ones."""
     assume(0 in shape)
-    found = {edit.kind for edit in made(built(jnp.zeros(shape), 0, 0, 0)) if edit.field == "x"}
-    assert "value" not in found
+    found = {edit.kind for edit in made(built(jnp.zeros(shape), 0, 0, 0)) if edit.path == "x"}
+    assert "leaf value" not in found
     assert {"shape", "dtype"} <= found
 
 
@@ -190,14 +201,16 @@ def test_an_array_without_elements_has_no_other_values(shape: tuple[int, ...]) -
 def test_a_static_edit_is_another_key(s: Any) -> None:
     """A static edit has another key, with the same leaves, and promises a retrace."""
     builder = built(1.0, s, 2, 0)
-    found = [edit for edit in made(builder) if edit.field == "s"]
-    assert [edit.kind for edit in found][:1] == ["value"]
+    found = [edit for edit in made(builder) if edit.path == "s"]
+    assert [edit.kind for edit in found][:1] == [EditKind.STATIC_VALUE]
     for edit in found:
-        assert edit.static
-        assert edit.must_retrace
-        before, after = signature(builder.base), signature(edit.edited)
-        assert before[0] != after[0]
-        assert before[1] == after[1]
+        assert edit.kind in (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
+        assert promised(edit) is Outcome.RETRACE
+        before, after = lw.signature(builder.base), lw.signature(edit.edited)
+        assert before.treedef != after.treedef
+        assert lw.explain(before, after).outcome is Outcome.RETRACE
+        leaves = [jax.typeof(leaf) for leaf in jax.tree.leaves(edit.edited)]
+        assert leaves == [jax.typeof(leaf) for leaf in jax.tree.leaves(builder.base)]
 
 
 NUMBERS = st.one_of(
@@ -262,7 +275,7 @@ def test_computed_fields_stay() -> None:
             self.zeros = jnp.zeros(self.n + 1)
 
     builder = Builder(Derived)
-    found = [edit.edited for edit in edits(builder) if edit.field == "n"]
+    found = [edit.edited for edit in all_edits(builder) if edit.path == "n"]
     assert len(found) == 2
     for edited in found:
         assert edited.twice == builder.base.twice
@@ -281,15 +294,16 @@ def test_words() -> None:
         n: lw.Static[int] = 2
         m: lw.Static[str] = "a"
 
-    assert [(edit.field, edit.kind, edit.change) for edit in edits(Builder(P))][:2] == [
-        ("x", "value", "float32[3], other elements"),
+    found = all_edits(Builder(P))
+    assert [(edit.path, edit.kind, edit.change) for edit in found][:2] == [
+        ("x", "leaf value", "float32[3], other elements"),
         ("x", "shape", "float32[3] -> float32[4]"),
     ]
-    words = {(edit.field, edit.kind): edit.change for edit in edits(Builder(P))}
+    words = {(edit.path, edit.kind): edit.change for edit in found}
     assert list(dict.fromkeys(field for field, _ in words)) == ["x", "y", "k", "o", "n", "m"]
-    assert words["y", "value"].startswith("2.0 -> ")
+    assert words["y", "leaf value"].startswith("2.0 -> ")
     assert words["k", "shape"] == "key<fry>[] -> key<fry>[2]"
-    assert words["o", "structure"] == "None -> float32[3]"
-    assert words["n", "value"] == "2 -> 0"
-    assert words["n", "type"] == "2 -> 2.0 (float)"
-    assert words["m", "type"] == "'a' -> 'a' (StrSubclass)"
+    assert words["o", "container"] == "None -> float32[3]"
+    assert words["n", "static value"] == "2 -> 0"
+    assert words["n", "static type"] == "2 -> 2.0 (float)"
+    assert words["m", "static type"] == "'a' -> 'a' (StrSubclass)"

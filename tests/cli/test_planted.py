@@ -13,7 +13,8 @@ from jax._src import monitoring  # the only place that lists the listeners
 
 import leafwise as lw
 from leafwise._classes import registry
-from leafwise.cli import edits, observe
+from leafwise.cli import fields
+from leafwise.testing import _subject
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Outcome
@@ -39,7 +40,7 @@ def test_a_prediction_that_is_blind(
     write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If all changes are predicted to reuse the program, each retrace is a mismatch."""
-    monkeypatch.setattr(observe, "signature", lambda tree: ())
+    monkeypatch.setattr(_subject, "explain", lambda before, _: lw.explain(before, before))
     outcome = check(write(SOURCE), "--json")
     assert outcome.code == 1
     rows = outcome.document["classes"][0]["rows"]
@@ -52,17 +53,18 @@ def test_a_prediction_that_is_blind(
 
 def test_a_prediction_that_is_jumpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """If all changes are predicted to retrace, the reuse is a mismatch."""
-    monkeypatch.setattr(observe, "signature", lambda tree: object())
+    retrace = lw.explain(lw.signature(1), lw.signature(1.0))
+    monkeypatch.setattr(_subject, "explain", lambda *_: retrace)
     seen = verdicts(report_of(Sound))
     assert {key for key, verdict in seen.items() if verdict == "mismatch"} == {("x", "value")}
 
 
 def test_jax_that_compiles_nothing() -> None:
-    """What JAX is seen to do counts: with jit disabled every predicted retrace is missing."""
+    """What JAX is seen to do counts: with jit disabled every promised retrace is missing."""
     with jax.disable_jit():
         seen = verdicts(report_of(Sound))
-    assert seen["n", "value"] == "mismatch"
-    assert seen["x", "shape"] == "mismatch"
+    assert seen["n", "value"] == "violation"
+    assert seen["x", "shape"] == "violation"
     assert seen["x", "value"] == "ok"
 
 
@@ -151,9 +153,9 @@ def test_a_broken_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     def same(value: Any) -> Any:
         yield Loud(value)
 
-    monkeypatch.setattr(edits, "twins", same)
+    monkeypatch.setattr(fields, "twins", same)
     assert kinds(report_of(Sound), "n")["type"].verdict == "ok"
-    monkeypatch.setattr(observe, "signature", lambda tree: jax.tree_util.tree_leaves(tree)[0].shape)
+    monkeypatch.setattr(_subject, "explain", lambda before, _: lw.explain(before, before))
     assert kinds(report_of(Sound), "n")["type"].verdict == "mismatch"
 
 

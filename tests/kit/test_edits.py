@@ -50,7 +50,7 @@ def test_every_kind_is_reachable(cls: Any, kind: EditKind) -> None:
 MINIMAL = {
     EditKind.LEAF_VALUE: "inner.w: leaf value: float32[3], other elements",
     EditKind.STATIC_VALUE: "inner.act: static value: 'relu' -> ''",
-    EditKind.STATIC_TYPE: "inner.act: static type: 'relu' -> StrSubclass('relu')",
+    EditKind.STATIC_TYPE: "inner.act: static type: 'relu' -> 'relu' (StrSubclass)",
     EditKind.SHAPE: "inner.lr: shape: 0.5 -> float32[2] weak",
     EditKind.DTYPE: "inner.lr: dtype: 0.5 -> int32[] weak 1",
     EditKind.WEAK_TYPE: "inner.w: weak type: float32[3] -> float32[3] weak",

@@ -17,7 +17,7 @@ import leafwise as lw
 from leafwise.testing import (
     CannotBuildError,
     LawViolation,
-    _recompilation,
+    _subject,
     check_pytree,
     check_recompilation,
     recompiles_only_on,
@@ -117,7 +117,7 @@ def test_a_leaf_in_the_key() -> None:
 @pytest.mark.slow
 def test_a_wrong_prediction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the oracle blind, the law would say so: it cannot pass by agreeing with itself."""
-    monkeypatch.setattr(_recompilation, "explain", lambda before, _: lw.explain(before, before))
+    monkeypatch.setattr(_subject, "explain", lambda before, _: lw.explain(before, before))
     with pytest.raises(LawViolation, match=r"as predicted, reuse"):
         check_pytree(params, laws=["recompilation"], settings=FEW)
 

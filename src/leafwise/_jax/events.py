@@ -142,13 +142,13 @@ class Counts:
 
 
 @contextlib.contextmanager
-def count_events() -> Generator[Counts, None, None]:
-    """Count the events of this thread, for all functions, until the block ends."""
+def count_events(name: str = "") -> Generator[Counts, None, None]:
+    """Count the events of this thread, of all functions or those of one name, in a block."""
     counts = Counts()
     thread = threading.get_ident()
 
     def count(event: RawEvent) -> None:
-        if threading.get_ident() == thread:
+        if threading.get_ident() == thread and event.name == (name or event.name):
             setattr(counts, f"{event.kind}s", getattr(counts, f"{event.kind}s") + 1)
 
     subscribe(count)

@@ -92,6 +92,8 @@ def is_kept(instance: Any, name: str) -> bool:
 
     A class that raises for an object in its place has it there.
     """
+    if is_decorated(type(instance)):
+        return name in names_of(instance).static
     sentinel = object()
     registry = jax.tree_util.default_registry
     try:

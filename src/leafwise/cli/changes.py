@@ -1,6 +1,7 @@
 """One instance of a class, and others like it."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from leafwise._classes.annotations import without_marks
 from leafwise._jax.events import count_events
 from leafwise._trees.roles import exchange, names_of, stored_value
-from leafwise.cli.targets import is_abstract
+from leafwise.cli.targets import for_jit, is_abstract
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error
+from leafwise.testing._subject import Probe
 from leafwise.testing.strategies._annotations import accepts_none, argument_for
 from leafwise.testing.strategies._constructor import FieldContext, Parameter, call, parameters_of
 from leafwise.testing.strategies._find import find
@@ -107,6 +109,11 @@ class Builder:
             with contextlib.suppress(CannotBuildError):
                 found[parameter.name] = self.strategy(parameter)
         return found
+
+    @functools.cached_property
+    def probe(self) -> Probe:
+        """Jitted functions that know the instance."""
+        return Probe(for_jit(self.base))
 
     def build(self, changes: dict[str, Any]) -> Any:
         """Construct an instance with some arguments changed."""

@@ -30,7 +30,7 @@ from leafwise.cli.cautions import (
     once_a_library,
 )
 from leafwise.cli.changes import Builder
-from leafwise.cli.observe import check_fields, untraceable
+from leafwise.cli.fields import check_fields, untraceable
 from leafwise.cli.records import (
     Caution,
     CheckedRow,
@@ -330,7 +330,7 @@ def _build(cls: type, seconds: float) -> tuple[Builder, str]:
     """Return what has an instance, and what is wrong with its leaves."""
     with time_limit(seconds):
         builder = Builder(cls)
-        return builder, untraceable(builder.base)
+        return builder, untraceable(builder)
 
 
 def _too_long(seconds: float) -> str:

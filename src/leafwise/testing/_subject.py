@@ -1,5 +1,9 @@
-"""A function under test: each call is watched, and its signature recorded."""
+"""Functions under test: what is predicted of a call, and what JAX is seen to do.
 
+A `Subject` is any function; a `Probe` is made for the edits of one instance.
+"""
+
+import dataclasses
 import functools
 import inspect
 import warnings
@@ -8,17 +12,54 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
 
+from leafwise._compare.explain import Explanation, explain
 from leafwise._compare.reasons import Outcome
-from leafwise._compare.signature import Signature, labels_of, record
+from leafwise._compare.signature import Signature, labels_of, record, signature
 from leafwise._jax.compat import static_options
-from leafwise._jax.events import count_events
+from leafwise._jax.events import Counts, count_events
 from leafwise._jit.callee import static_arguments
 from leafwise._jit.jit import StaleCheckedFunction
 from leafwise.errors import RetraceStormWarning
 
 _EQUINOX: Final = "equinox._jit"
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """What was predicted of a call, and what JAX did.
+
+    Attributes:
+        predicted: Against an earlier call.
+        counts: What JAX did.
+        structure: The treedef of the result, if it was looked at.
+        is_refused: Whether the call raised as predicted, or was not made for that reason.
+    """
+
+    predicted: Explanation
+    counts: Counts
+    structure: Any = None
+    is_refused: bool = False
+
+    @property
+    def expected(self) -> Outcome:
+        """What was predicted, as far as it can be seen: a dispatch is a reuse."""
+        outcome = self.predicted.outcome
+        return Outcome.REUSE if outcome is Outcome.DISPATCH else outcome
+
+    @property
+    def outcome(self) -> Outcome:
+        """What JAX did: a retrace, a recompile, or a reuse; or the error that was predicted."""
+        if self.is_refused:
+            return Outcome.ERROR
+        if self.counts.traces:
+            return Outcome.RETRACE
+        return Outcome.RECOMPILE if self.counts.lowerings or self.counts.compiles else Outcome.REUSE
+
+    @property
+    def is_as_predicted(self) -> bool:
+        """Whether JAX did what was predicted, as far as that was known."""
+        return self.expected in (self.outcome, Outcome.UNKNOWN)
 
 
 class Subject:
@@ -68,16 +109,18 @@ class Subject:
         """Compile the program for these arguments."""
         self._call(args)
 
-    def call(self, args: Sequence[Any]) -> Outcome:
-        """Call, and return what JAX did: a retrace, a recompile, or a reuse.
+    def observe(self, before: Sequence[Any], after: Sequence[Any]) -> Observation:
+        """Call with other arguments than those that it is warm for.
 
-        An exception of the function is not caught.
+        Where JAX is expected to refuse them, nothing is called. An exception of the function is
+        not caught.
         """
+        predicted = explain(self.signature(before), self.signature(after))
+        if predicted.outcome is Outcome.ERROR:
+            return Observation(predicted, Counts(), is_refused=True)
         with count_events() as counts:
-            self._call(args)
-        if counts.traces:
-            return Outcome.RETRACE
-        return Outcome.RECOMPILE if counts.lowerings or counts.compiles else Outcome.REUSE
+            self._call(after)
+        return Observation(predicted, counts)
 
     def _call(self, args: Sequence[Any]) -> None:
         with warnings.catch_warnings():
@@ -87,15 +130,96 @@ class Subject:
             wait(self.jitted(*args))
 
 
-def probe() -> Subject:
+def any_subject() -> Subject:
     """Return a new function, without programs, that uses all leaves of its argument."""
 
-    def everything(tree: Any) -> list[Any]:
+    def identity(tree: Any) -> Any:
+        return tree
+
+    return Subject(identity)
+
+
+class Probe:
+    """Jitted functions that have a program for an instance, for all edits of it.
+
+    Args:
+        base: The instance.
+    """
+
+    def __init__(self, base: Any) -> None:
+        self._base = base
+        self._before = signature(base)
+        self._functions: dict[str, _ProbeFunction] = {}
+        self._path = ""
+        self._known: list[Signature] = []
+        self._warm("whole")
+
+    def observe(self, path: str, edited: Any) -> Observation:
+        """Call a function that knows the instance, and not the edited one.
+
+        Args:
+            path: Where it was edited: edits at two paths have different signatures.
+            edited: The edited instance.
+        """
+        after = signature(edited)
+        predicted = explain(self._before, after)
+        function = self._function_for(path, after, predicted.outcome)
+        structure: Any = None
+        is_refused = False
+        with count_events(function.name) as counts:
+            try:
+                structure = function.call(edited)
+            except Exception:
+                if predicted.outcome is not Outcome.ERROR:
+                    raise
+                is_refused = True
+        seen = Observation(predicted, counts, structure, is_refused)
+        if not seen.is_as_predicted:
+            self._functions.clear()  # what they know now is not what was predicted
+        return seen
+
+    def _function_for(self, path: str, after: Signature, outcome: Outcome) -> "_ProbeFunction":
+        if outcome is not Outcome.RETRACE:
+            # One that never sees another structure; where it may compile, one that uses all leaves.
+            return self._warm("reused" if outcome is Outcome.REUSE else "whole")
+        if path != self._path:
+            self._path, self._known = path, []
+        if after in self._known:
+            self._functions.pop("retraced", None)
+            self._known = []
+        self._known.append(after)
+        return self._warm("retraced")
+
+    def _warm(self, role: str) -> "_ProbeFunction":
+        if role not in self._functions:
+            function = _ProbeFunction(whole=role == "whole")
+            function.call(self._base)
+            self._functions[role] = function
+        return self._functions[role]
+
+
+class _ProbeFunction:
+    """The identity, jitted; by default without its leaves, so that almost nothing is compiled.
+
+    JAX traces it again for whatever a program depends on. The structure of the result is the one
+    that the trace has found.
+    """
+
+    name: Final = "leafwise_probe"
+
+    def __init__(self, *, whole: bool) -> None:
+        self._structure: Any = None
+
+        def leafwise_probe(tree: Any) -> Any:
+            leaves, self._structure = jax.tree_util.tree_flatten(tree)
+            return leaves if whole else ()
+
+        self._jitted: Any = jax.jit(leafwise_probe)
+
+    def call(self, tree: Any) -> Any:
+        """Call it, and return the structure of what the identity would return."""
         leaves = jax.tree_util.tree_leaves(tree)
-        return [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in leaves]
-
-    return Subject(everything)
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(jax.typeof(leaf).dtype, jax.dtypes.prng_key)
+        wait: Any = jax.block_until_ready
+        wait(self._jitted(tree))
+        result: Any = jax.tree_util.tree_structure(self._structure.unflatten(leaves))
+        return result

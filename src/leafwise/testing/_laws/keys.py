@@ -100,7 +100,9 @@ def _static_pairs(case: Case, kinds: Iterable[EditKind]) -> Iterator[Edit[Any]]:
             if other is not None and fresh is not edit.after:
                 # The edited instance against one with an equal value, recreated.
                 before = edit.after
-                yield _Pair(edit.path, edit.kind, before, other.after, other.edited, edit.edited)
+                yield _Pair(
+                    edit.path, edit.kind, before, other.after, other.edited, fresh, edit.edited
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +121,7 @@ def _fresh(x: Any) -> Iterator[Edit[Any]]:
             edited = _put(position, fresh)
             if edited is not None:
                 kind = EditKind.STATIC_VALUE
-                yield _Pair(position.path, kind, position.value, fresh, edited, x)
+                yield _Pair(position.path, kind, position.value, fresh, edited, fresh, x)
 
 
 def _put(position: EditPosition, value: Any) -> Any:

@@ -18,6 +18,12 @@ from leafwise.testing._format import format_change, format_leaf, format_static, 
 from leafwise.testing.strategies import _changes
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, is_below
+from leafwise.testing.strategies._leaves import (
+    other_dtype,
+    other_shape,
+    other_value,
+    other_weak_type,
+)
 
 T = TypeVar("T")
 
@@ -53,6 +59,7 @@ class Edit(Generic[T]):
         before: What was there.
         after: What is there now.
         edited: The changed instance; the original is as it was.
+        given: What the class was given; a converter may store something else.
     """
 
     path: str
@@ -60,6 +67,7 @@ class Edit(Generic[T]):
     before: Any
     after: Any
     edited: T
+    given: Any = None
 
     def __str__(self) -> str:
         """Return one line: path, kind, and the change."""
@@ -68,10 +76,15 @@ class Edit(Generic[T]):
     @property
     def change(self) -> str:
         """The change as text: ``2 -> 3``."""
-        if self.kind in (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE):
+        if self.kind is EditKind.STATIC_TYPE:
+            kind = type(self.given)
+            text = f"{format_static(self.before)} -> {short_repr(self.given)} ({kind.__name__})"
+            same = type(self.after) is kind
+            return text if same else f"{text}, converted to {format_static(self.after)}"
+        if self.kind is EditKind.STATIC_VALUE:
             return format_change(_typed(self.before, self.after), _typed(self.after, self.before))
         if self.kind is EditKind.CONTAINER:
-            return format_change(short_repr(self.before), short_repr(self.after))
+            return format_change(format_leaf(self.before), format_leaf(self.after))
         before, after = format_leaf(self.before), format_leaf(self.after)
         if self.kind is EditKind.ARRAY_KIND:
             kinds = type(self.before).__name__, type(self.after).__name__
@@ -96,6 +109,13 @@ _CHANGES: Final[dict[EditKind, tuple[Role, _Change]]] = {
     EditKind.CONTAINER: (Role.CONTAINER, _changes.other_containers),
 }
 
+LEAF_EDITS: Final[dict[EditKind, Callable[[Any], Any]]] = {
+    EditKind.LEAF_VALUE: other_value,
+    EditKind.SHAPE: other_shape,
+    EditKind.DTYPE: other_dtype,
+    EditKind.WEAK_TYPE: other_weak_type,
+}
+"""The simplest other leaf of each kind, or None: what the strategies draw first."""
 
 Options = dict[EditKind, list[tuple[EditPosition, "st.SearchStrategy[Any]"]]]
 """By kind of edit, the positions where one can be made, and a strategy for what is put there."""
@@ -254,4 +274,4 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
             return None
         if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
             return None  # a converter changed its type
-    return Edit(position.path, kind, position.value, stored, edited)
+    return Edit(position.path, kind, position.value, stored, edited, new)

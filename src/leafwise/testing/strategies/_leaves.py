@@ -1,7 +1,7 @@
 """Other leaves: each differs from a leaf in one way only."""
 
 import collections
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import jax
@@ -125,22 +125,17 @@ _ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
 
 def _weak(dtype: Any, shape: tuple[int, ...]) -> Any:
     """Return an array that promotes like a Python scalar; None if none does of this dtype."""
-    one = _ONES.get(dtype.kind)
-    if one is None:
+    if not is_default_dtype(dtype):
         return None
-    made = jnp.broadcast_to(put(one), shape)
-    return made if made.dtype == dtype else None
+    return jnp.broadcast_to(put(_ONES[dtype.kind]), shape)
+
+
+def is_default_dtype(dtype: Any) -> bool:
+    """Return whether Python's numbers of a kind have this dtype."""
+    one = _ONES.get(dtype.kind)
+    return one is not None and jax.typeof(one).dtype == dtype
 
 
 def _placed_like(leaf: Any, changed: Any) -> Any:
     """Return an array where the leaf is: JAX compiles again for one committed elsewhere."""
     return jax.device_put(changed, leaf.sharding) if getattr(leaf, "committed", False) else changed
-
-
-LEAF_EDITS: Final[tuple[tuple[str, Callable[[Any], Any], bool], ...]] = (
-    ("value", other_value, False),
-    ("shape", other_shape, True),
-    ("dtype", other_dtype, True),
-    ("weak type", other_weak_type, True),
-)
-"""The kinds of changes of a leaf, how each is made, and whether it must retrace."""

@@ -1,29 +1,10 @@
-"""Static values that differ, or are equal and of another type."""
+"""Static values that are equal and of another type."""
 
 import enum
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-
-from leafwise._objects.describe import describe
-
-
-def is_distinct(a: Any, b: Any) -> bool | None:
-    """Return whether two static values differ, without asking the key that is under test.
-
-    Returns:
-        None if only the key can tell: their ``==`` and their reprs disagree.
-    """
-    if type(a) is not type(b):
-        return True
-    try:
-        equal = bool(a == b)
-    except Exception:  # noqa: BLE001  # a user's ==
-        return None
-    alike = describe(a) == describe(b)
-    # Equal and not alike: 0.0 and -0.0. Alike and not equal: NaN, partials of equal parts.
-    return not equal if equal is alike else None
 
 
 class StrSubclass(str):

@@ -1,0 +1,242 @@
+"""Each field changed alone: which edits are made, and the rows that tell of them."""
+
+import contextlib
+from collections.abc import Callable, Collection, Generator, Iterator
+from typing import Any, Final
+
+import jax
+
+from leafwise._compare.reasons import Outcome
+from leafwise._objects.text import got
+from leafwise._trees.equality import is_distinct, jax_equal
+from leafwise._trees.roles import Names, exchange, field_order, names_of, stored_value
+from leafwise.cli.changes import Builder, simplest
+from leafwise.cli.records import CheckedRow, Verdict, verdict_of
+from leafwise.cli.targets import for_jit, is_own
+from leafwise.errors import CannotBuildError, StaticFieldError
+from leafwise.testing._format import format_error, format_leaf, short_repr, without_addresses
+from leafwise.testing._recompilation import promised
+from leafwise.testing._subject import Observation, Probe
+from leafwise.testing.strategies._edits import LEAF_EDITS, Edit, EditKind
+from leafwise.testing.strategies._leaves import is_numeric
+from leafwise.testing.strategies._statics import twins
+
+FieldEdit = Edit[Any] | CheckedRow
+"""An edit of one field; a row, skipped, in place of one that cannot be made."""
+
+
+def check_fields(
+    builder: Builder, only: Collection[str] = (), on_field: Callable[[str], None] = lambda _: None
+) -> Iterator[CheckedRow]:
+    """Change each field alone, and count what JAX does.
+
+    Args:
+        builder: Has the instance.
+        only: The fields to change; empty for all.
+        on_field: Is called with each field's name before it is changed.
+    """
+    names = names_of(builder.base)
+    for name in field_order(builder.base):
+        if only and name not in only:
+            continue
+        on_field(name)
+        try:
+            with _while_changing(builder.cls, name):
+                for edit in edits_of(builder, name, names):
+                    yield edit if isinstance(edit, CheckedRow) else observe(builder, edit)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # user code: go on with the next
+            static, verdict = name not in names.dynamic, verdict_of(error)
+            yield CheckedRow(name, static, "", "", "", 0, 0, verdict, format_error(error))
+
+
+@contextlib.contextmanager
+def _while_changing(cls: type, name: str) -> Generator[None, None, None]:
+    """Note on an exception from the block which field was being changed."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"while {cls.__name__}.{name} was changed")
+        raise
+
+
+def untraceable(builder: Builder) -> str:
+    """Return what is wrong with leaves that no jitted function would take."""
+    try:
+        builder.probe  # noqa: B018  # its function is called
+    except Exception:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(for_jit(builder.base)):
+            try:
+                Probe(leaf)
+            except Exception:  # noqa: BLE001  # JAX has several for it
+                where = f"{builder.cls.__name__}{jax.tree_util.keystr(path)}"
+                return without_addresses(
+                    f"{where}: JAX cannot trace {got(leaf)}, so no jitted function takes the "
+                    f"class\n  fix: make the field static: lw.static_field()"
+                )
+        raise
+    return ""
+
+
+# ------------------------------------------------------------------------ the row of an edit
+
+
+_STATIC: Final = (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
+_LABELS: Final = {
+    EditKind.LEAF_VALUE: "value",
+    EditKind.STATIC_VALUE: "value",
+    EditKind.STATIC_TYPE: "type",
+    EditKind.CONTAINER: "structure",
+}
+
+
+def _skipped(name: str, kind: str, why: str, *, static: bool) -> CheckedRow:
+    return CheckedRow(name, static, kind, why, "", 0, 0, Verdict.SKIPPED)
+
+
+def observe(builder: Builder, edit: Edit[Any]) -> CheckedRow:
+    """Call a jitted function that knows the instance with the edited one."""
+    static, kind = edit.kind in _STATIC, _LABELS.get(edit.kind, str(edit.kind))
+    if _is_hidden(builder.base, edit):
+        return _skipped(edit.path, kind, edit.change, static=static)
+    edited = for_jit(edit.edited)
+    seen = builder.probe.observe(edit.path, edited)
+    verdict, note = _judge(edit, edited, seen)
+    if verdict is Verdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
+        verdict = Verdict.VIOLATION if is_own(builder.cls) else Verdict.WARNING
+    traces, compiles = seen.counts.traces, seen.counts.compiles
+    return CheckedRow(
+        edit.path, static, kind, edit.change, str(seen.expected), traces, compiles, verdict, note
+    )
+
+
+def _judge(edit: Edit[Any], edited: Any, seen: Observation) -> tuple[Verdict, str]:
+    if seen.outcome is Outcome.ERROR:
+        return Verdict.ERROR, str(seen.predicted)
+    if not seen.is_as_predicted or max(seen.counts.traces, seen.counts.compiles) > 1:
+        return Verdict.MISMATCH, f"predicted a {seen.expected}, and JAX did a {seen.outcome}"
+    if seen.structure != jax.tree_util.tree_structure(edited):
+        return Verdict.MISMATCH, "the result has other statics than the argument"
+    promise = promised(edit)
+    if promise not in (None, seen.outcome):
+        static, kind = edit.kind in _STATIC, _LABELS.get(edit.kind, str(edit.kind))
+        wanted = "a retrace" if promise is Outcome.RETRACE else "no retrace"
+        of = "static" if static else "dynamic"
+        return Verdict.VIOLATION, f"a {kind} change of a {of} field promises {wanted}"
+    return Verdict.OK, ""
+
+
+def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
+    """Return whether a change is one of leaves that `for_jit` takes away."""
+    if edit.kind is not EditKind.CONTAINER or for_jit(base) is base:
+        return False
+    values = (edit.before, edit.after)
+    return not all(is_numeric(leaf) for each in values for leaf in jax.tree_util.tree_leaves(each))
+
+
+# ------------------------------------------------------------------------ the edits of a field
+
+
+def edits_of(builder: Builder, name: str, names: Names) -> Iterator[FieldEdit]:
+    """Yield all edits of one field, of every kind that a program depends on.
+
+    A field that is neither a child nor in the aux_data is lost. If the constructor takes it, it
+    is changed as a static, which it should have been.
+    """
+    if name in names.dynamic:
+        yield from _dynamic_edits(builder, name)
+    elif name in names.static or builder.takes(name):
+        yield from _static_edits(builder, name)
+    else:
+        yield _skipped(name, "value", "computed, and in no program", static=True)
+
+
+def _edit(builder: Builder, name: str, kind: EditKind, value: Any, given: Any = None) -> Edit[Any]:
+    before = getattr(builder.base, name)
+    return Edit(name, kind, before, value, exchange(builder.base, name, value), given)
+
+
+def _find_other(builder: Builder, name: str, wanted: Callable[[Any], bool]) -> Any:
+    """Return a wanted value that the class stores in a field, other arguments unchanged.
+
+    Raises:
+        LookupError: None was found.
+        CannotBuildError: No values are known.
+    """
+    strategy, stored = builder.values_of(name)
+    drawn = simplest(strategy, lambda each: any(map(wanted, stored(each))))
+    return stored(drawn)[0]
+
+
+def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
+    other = _other_static(builder, name)
+    yield other
+    is_value = isinstance(other, CheckedRow) or other.kind is EditKind.STATIC_VALUE
+    for twin in twins(getattr(builder.base, name)) if is_value else ():
+        made = builder.try_build({name: twin}) if builder.takes(name) else None
+        if made is not None:
+            stored = stored_value(made, name, twin)
+            yield _edit(builder, name, EditKind.STATIC_TYPE, stored, twin)
+            return
+
+
+def _other_static(builder: Builder, name: str) -> FieldEdit:
+    value = getattr(builder.base, name)
+
+    def distinct(stored: Any) -> bool:
+        found = is_distinct(value, stored)
+        if found is not None:
+            return found
+        before: Any = jax.tree_util.tree_structure(builder.base)
+        edited: Any = exchange(builder.base, name, stored)
+        return bool(before != jax.tree_util.tree_structure(edited))
+
+    def other(stored: Any) -> bool:
+        return distinct(stored) and jax_equal(value, stored) is not True
+
+    try:
+        try:
+            found, kind = _find_other(builder, name, other), EditKind.STATIC_VALUE
+        except LookupError:  # those that == does not distinguish are of another type
+            found, kind = _find_other(builder, name, distinct), EditKind.STATIC_TYPE
+    except (CannotBuildError, StaticFieldError) as error:
+        why = without_addresses(str(error)).splitlines()[0]
+        return _skipped(name, "value", why, static=True)
+    except LookupError:
+        return _skipped(name, "value", "no other value was found", static=True)
+    return _edit(builder, name, kind, found, found)
+
+
+def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
+    leaves, structure = jax.tree_util.tree_flatten(getattr(builder.base, name))
+    index = next((i for i, leaf in enumerate(leaves) if is_numeric(leaf)), None)
+    if index is None:
+        yield _structure_edit(builder, name)
+        return
+    leaf = leaves[index]
+    for kind, other_leaf in LEAF_EDITS.items():
+        changed = other_leaf(leaf)
+        if changed is not None:
+            others = [*leaves[:index], changed, *leaves[index + 1 :]]
+            edited = exchange(builder.base, name, jax.tree_util.tree_unflatten(structure, others))
+            yield Edit(name, kind, leaf, changed, edited)
+        elif kind is EditKind.LEAF_VALUE:
+            yield _skipped(name, "value", f"{format_leaf(leaf)} has no elements", static=False)
+    if builder.may_be_none(name):
+        yield _structure_edit(builder, name)
+
+
+def _structure_edit(builder: Builder, name: str) -> FieldEdit:
+    """Return a change of a field's structure, such as from None to an array."""
+    value = getattr(builder.base, name)
+    before: Any = jax.tree_util.tree_structure(value)
+
+    def distinct(stored: Any) -> bool:
+        after: Any = jax.tree_util.tree_structure(stored)
+        return bool(before != after)
+
+    try:
+        other = _find_other(builder, name, distinct)
+    except (LookupError, CannotBuildError):
+        text = f"{short_repr(value)} has no leaf that could be changed"
+        return _skipped(name, "structure", text, static=False)
+    return _edit(builder, name, EditKind.CONTAINER, other)
