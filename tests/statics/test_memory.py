@@ -252,3 +252,17 @@ def test_threads_construct_and_flatten_different_statics() -> None:
         [thread.join(timeout=max(0.0, end - time.monotonic())) for thread in threads]
         assert not any(thread.is_alive() for thread in threads)
     assert wrong == []
+
+
+def test_the_latest_key_of_plain_values_is_kept() -> None:
+    """Instances that live for a moment find the key of the one before; older keys die."""
+    made = weakref.ref(getattr(P(1.0, (1, "a")), key.KEY))
+    gc.collect()
+    assert getattr(P(2.0, (1, "a")), key.KEY) is made()
+    for other in ((1, "b"), (True, "a"), (1.0, "a")):
+        assert getattr(P(2.0, other), key.KEY) is not made()
+    gc.collect()
+    assert made() is None
+    thing = weakref.ref(getattr(P(1.0, (Thing(),)), key.KEY))
+    gc.collect()
+    assert thing() is None

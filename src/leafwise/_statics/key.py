@@ -6,7 +6,8 @@ distinguishable though they are the same value (frozen dataclasses, partials, ob
 their own ``==``) get a key of their own, which compares by the interned `Token` of its
 value; `jax.tree.map` thus returns the very objects that went in.
 
-Nothing here keeps a key alive: the tables contain weak references, and numbers.
+The tables contain weak references, and numbers: of each class they keep one key alive, the latest
+of plain values, so that instances that live for a moment do not make it again and again.
 """
 
 import functools
@@ -71,10 +72,12 @@ class WeakEntry(weakref.ref[T]):
     table: Any
 
 
-def shrink_if_empty(table: dict[Any, Any]) -> None:
-    """Free the memory of a dict that is empty: without `clear` it keeps its largest size."""
-    if not table:
+def shrink(table: dict[Any, Any]) -> None:
+    """Free the memory of a dict of one item or none: without `clear` it keeps its largest size."""
+    if len(table) <= 1:
+        left = tuple(table.items())
         table.clear()
+        table.update(left)
 
 
 def no_key() -> None:
@@ -82,7 +85,7 @@ def no_key() -> None:
 
 
 def _forget_token(
-    entry: WeakEntry[Any], cleanup: Any = _CLEANUP, shrink_if_empty: Any = shrink_if_empty
+    entry: WeakEntry[Any], cleanup: Any = _CLEANUP, shrink: Any = shrink
 ) -> None:
     def forget() -> None:  # defaults, since globals are gone when the interpreter ends
         entries = entry.table.get(entry.position)
@@ -90,7 +93,7 @@ def _forget_token(
             entries[:] = [other for other in entries if other is not entry]
             if not entries:
                 del entry.table[entry.position]
-                shrink_if_empty(entry.table)
+                shrink(entry.table)
 
     cleanup(forget)
 
@@ -288,7 +291,7 @@ class OwnStaticKey(StaticKey):
 def _forget_key(
     entry: WeakEntry[StaticKey],
     cleanup: Any = _CLEANUP,
-    shrink_if_empty: Any = shrink_if_empty,
+    shrink: Any = shrink,
     no_key: Any = no_key,
 ) -> None:
     def forget() -> None:
@@ -296,10 +299,10 @@ def _forget_key(
         table: KeyTable = entry.table
         if table.known.get(ids) is entry:
             del table.known[ids]
-            shrink_if_empty(table.known)
+            shrink(table.known)
         if form is not None and table.plain.get(form) is entry:
             del table.plain[form]
-            shrink_if_empty(table.plain)
+            shrink(table.plain)
         if table.last is entry:
             table.last = no_key
 
@@ -323,16 +326,18 @@ class KeyTable:
         find_owner: Finds the owner if there is none yet; see `set_owner`.
         plain: The keys of plain values, by their form. Plain values refer to nothing else,
             so the table may keep them alive.
+        kept: The latest key of a few plain values, which lives without an instance.
         tokens: The other interned forms, by hash.
     """
 
-    __slots__ = ("_owner", "cls", "find_owner", "known", "last", "plain", "tokens")
+    __slots__ = ("_owner", "cls", "find_owner", "kept", "known", "last", "plain", "tokens")
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
         self.known: dict[tuple[int, ...], WeakEntry[StaticKey]] = {}
         self.last: Callable[[], StaticKey | None] = no_key
         self.plain: dict[tuple[Any, ...], WeakEntry[StaticKey]] = {}
+        self.kept: StaticKey | None = None
         self.tokens: dict[int, list[WeakEntry[Any]]] = {}
         self._owner: StaticOwner | None = None
         self.find_owner: Callable[[type], StaticOwner] = _refuse_unregistered
@@ -375,6 +380,7 @@ class KeyTable:
         entry.table, entry.position = self, (ids, form)
         if form is not None:  # first: it is what makes the key the only one of its form
             self.plain[form] = entry
+            self.kept = key if len(form) < _LONG else self.kept
         self.known[ids] = entry
         if key.fixed:
             self.last = entry
