@@ -311,7 +311,7 @@ class _TracedBody:
             if len(log.given()) > len(program.given):  # other calls have other arguments
                 current = fingerprint_log(log, args, log.given()) or current
             for guard in list(log.guards):
-                guard.traced(current)
+                guard.traced(current, len(args))
         return result
 
     def __eq__(self, other: object) -> bool:

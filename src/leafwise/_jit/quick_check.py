@@ -3,6 +3,7 @@
 Printed, it is a function of a few lines, one for each capture; `linecache` knows it.
 """
 
+import collections
 import functools
 import linecache
 import types
@@ -25,11 +26,13 @@ Check = Callable[..., Any]
 Make = Callable[[Callable[..., Any], Callable[..., Any]], Check]
 
 
-def quick_check(probes: Sequence[Probe]) -> Make:
+def quick_check(probes: Sequence[Probe], count: int) -> Make:
     """Return a function that makes the check of some captures.
 
     Args:
         probes: The captures, with their values now.
+        count: How many arguments most calls have, all by position: these are passed on as they
+            came, which is what makes a call fast.
 
     Returns:
         A function of two callables that returns the check: a function that passes its arguments
@@ -38,23 +41,40 @@ def quick_check(probes: Sequence[Probe]) -> Make:
     """
     names: dict[str, Any] = {}
     terms = [_term(probe, names) for probe in probes]
-    parameters = ", ".join(["call", "recheck", *names])
-    make = _compiled(parameters, tuple(terms))
-    return lambda call, recheck: make(call, recheck, *names.values())
+    parameters = ", ".join(["call", "recheck", "not_given", *names])
+    make = _compiled(parameters, tuple(terms), min(count, _MOST_PASSED_ON))
+    return lambda call, recheck: make(call, recheck, _NOT_GIVEN, *names.values())
+
+
+_MOST_PASSED_ON: Final = 8
+_NOT_GIVEN: Final = object()
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Check]:
-    first, *others = terms
+def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[..., Check]:
+    given = [f"arg_{number}" for number in range(count)]
+    defaults = [f"{name}=not_given" for name in given]
+    first = ", ".join([*defaults, "/", "*args", "**kwargs"] if given else ["*args", "**kwargs"])
+    all_given = f"not (args or kwargs or {given[-1]} is not_given)" if given else "False"
     lines = [
         f"def make({parameters}):",
-        "    def check(*args, **kwargs):",
+        f"    def check({first}):",
         "        __tracebackhide__ = True",
         "        try:",
-        f"            same = {first}",
-        *[f"            same = same and {each}" for each in others],
+        "            same = (",
+        *[f"                {'and ' * (place > 0)}{each}" for place, each in enumerate(terms)],
+        "            )",
         "        except Exception:",
         "            same = False",
+        f"        if same and {all_given}:",
+        f"            return call({', '.join(given)})",
+    ]
+    if given:
+        passed = ", ".join(given)
+        lines.append(
+            f"        args = (*[each for each in ({passed},) if each is not not_given], *args)"
+        )
+    lines += [
         "        if same:",
         "            return call(*args, **kwargs)",
         "        return recheck(args, kwargs)",
@@ -171,9 +191,16 @@ def _is_plain(value: Any, name: str) -> bool:
         return kind is types.ModuleType
     if isinstance(value, type):
         return kind is type and in_class(kind, name) is MISSING
-    if kind.__getattribute__ is not object.__getattribute__:
+    if kind.__getattribute__ not in (object.__getattribute__, tuple.__getattribute__):
         return False
     if name == "__class__":
         return True
     member = in_class(kind, name)
-    return isinstance(member, types.MemberDescriptorType) or not hasattr(type(member), "__get__")
+    return isinstance(member, _PLAIN) or not hasattr(type(member), "__get__")
+
+
+_PLAIN: Final = (
+    types.MemberDescriptorType,
+    type(collections.namedtuple("_Named", "field").field),  # noqa: PYI024  # for its type
+)
+"""The descriptors of slots, and of the fields of a named tuple."""

@@ -136,6 +136,7 @@ class Guard:
         self._jax = made
         self._log = log
         self._find_jitted = weakref.ref(jitted)  # which holds this
+        self._count = 0
         self._current: Fingerprint = {}
         """The captures as they were last fingerprinted."""
         self._installed_for: Fingerprint | None = None
@@ -163,8 +164,9 @@ class Guard:
         checks = current_block() is not None or self.stale is not StaleAction.IGNORE
         self._install(self._recheck_always() if traced and checks else self._jax)
 
-    def traced(self, current: FingerprintedFunction) -> None:
-        """Check from now on whether the captures are as they were in a trace."""
+    def traced(self, current: FingerprintedFunction, count: int) -> None:
+        """Check from now on whether the captures are as they were in a trace of so many `args`."""
+        self._count = count
         if self._installed_for is not current.fingerprint:
             self._check_against(current)
 
@@ -203,7 +205,7 @@ class Guard:
             call = self._call_reporting if outdated else self._jax
             is_settled = block is None and kinds.keys() == {(id(self._current), id(None))}
             captured = self._current if is_settled else None
-            self._install(quick_check(probes)(call, self._recheck), captured)
+            self._install(quick_check(probes, self._count)(call, self._recheck), captured)
         return outdated
 
     def _complete_fingerprints(self) -> None:
@@ -223,7 +225,7 @@ class Guard:
     def _recheck(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call, where some capture may not be the object that it was."""
         __tracebackhide__ = True
-        current = None
+        current, self._count = None, len(args)
         if not jax.config.jax_disable_jit:
             current = self._fingerprint(args)
         if current is None or not self._check_against(current):
