@@ -199,8 +199,6 @@ def _is_plain(value: Any, name: str) -> bool:
     return isinstance(member, _PLAIN) or not hasattr(type(member), "__get__")
 
 
-_PLAIN: Final = (
-    types.MemberDescriptorType,
-    type(collections.namedtuple("_Named", "field").field),  # noqa: PYI024  # for its type
-)
+_Named: Any = collections.namedtuple("_Named", "field")  # noqa: PYI024  # for the type of its field
+_PLAIN: Final = (types.MemberDescriptorType, type(_Named.field))
 """The descriptors of slots, and of the fields of a named tuple."""
