@@ -6,9 +6,20 @@ import dataclasses
 import datetime
 import enum
 import functools
+import numbers
 import pathlib
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
+import types
+import typing
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Reversible,
+    Sequence,
+)
 from collections.abc import Set as AbstractSet
 from typing import (
     Annotated,
@@ -46,6 +57,11 @@ class Color(enum.Enum):
 
 class Mode(enum.StrEnum):
     FAST = "fast"
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
 
 
 class Point(NamedTuple):
@@ -186,6 +202,20 @@ CASES: dict[Any, tuple[Callable[[Any], bool], list[Callable[[Any], bool]]]] = {
     collections.OrderedDict[str, int]: (is_type(collections.OrderedDict), []),
     collections.defaultdict[str, int]: (is_type(collections.defaultdict), []),
     collections.deque[int]: (is_type(collections.deque), [first(is_type(int))]),
+    collections.ChainMap: (is_type(collections.ChainMap), [lambda v: len(v) == 2]),
+    collections.ChainMap[str, jax.Array]: (
+        is_type(collections.ChainMap),
+        [lambda v: any(map(is_array(), v.values()))],
+    ),
+    collections.UserDict: (is_type(collections.UserDict), [lambda v: len(v) == 2]),
+    collections.UserList[int]: (is_type(collections.UserList), [first(is_type(int))]),
+    types.MappingProxyType[str, int]: (
+        is_type(types.MappingProxyType),
+        [lambda v: any(map(is_type(int), v.values()))],
+    ),
+    Reversible[int]: (is_type(tuple), [first(is_type(int))]),
+    numbers.Real: (lambda v: abs(v) <= 10, [lambda v: v < 0]),
+    Access: (is_type(Access), equals(Access.READ, Access.READ | Access.WRITE)),
     Point: (is_type(Point), [lambda v: v.y == 0.5, lambda v: v.y != 0.5]),
     Record: (lambda v: "x" in v, [lambda v: "note" in v, lambda v: "note" not in v]),
     Inner: (is_type(Inner), [lambda v: v.n == 2, lambda v: v.n == 5, lambda v: v.w.ndim == 2]),
@@ -357,3 +387,38 @@ def test_limits() -> None:
     values = drawn(of(Annotated[int, limits.Gt(3), limits.Lt(9)]))
     assert set(values) <= set(range(4, 9))
     assert len(set(values)) > 2
+
+
+def test_limits_of_sizes() -> None:
+    """Numbers stay small within their limits, and the items of limited lists are ours."""
+    limits = pytest.importorskip("annotated_types")
+    assert all(0 < value <= 100 for value in drawn(of(Annotated[int, limits.Gt(0)]), 20))
+    assert all(value > 1000 for value in drawn(of(Annotated[int, limits.Gt(1000)]), 20))
+    for value in drawn(of(Annotated[list[jax.Array], limits.Len(1, 2)]), 20):
+        assert len(value) in (1, 2)
+        assert all(map(is_array("float32", "int32", "bool"), value))
+
+
+class Wrapped(Generic[T]):
+    def __init__(self, it: T) -> None:
+        self.it = it
+
+
+st.register_type_strategy(
+    Wrapped, lambda kind: st.builds(Wrapped, st.from_type(typing.get_args(kind)[0]))
+)
+
+
+def test_a_registered_strategy_of_a_generic_class() -> None:
+    """It is given our values for the parts that Hypothesis does not know."""
+    assert_reaches(of(Wrapped[jax.Array]), lambda v: is_array("float32", ndim=2)(v.it), count=60)
+    assert all(type(v.it.w.ndim) is int for v in drawn(of(Wrapped[Inner]), 5))
+    assert all(type(v.it) is int for each in drawn(of(list[Wrapped[int]]), 5) for v in each)
+
+
+def test_an_enum_without_members() -> None:
+    """It has no values, which is said of the field."""
+    nothing: Any = enum.Enum("nothing", [])
+    with pytest.raises(lw.errors.CannotBuildError, match=r"Asked\.it: no values are known for"):
+        drawn(of(nothing))
+    assert all(type(value) is int for value in drawn(of(nothing | int), 5))

@@ -297,10 +297,12 @@ def test_a_mapping_of_a_library() -> None:
     @flax.struct.dataclass
     class State:
         params: flax.core.FrozenDict[str, float]
+        bare: flax.core.FrozenDict
 
     found = drawn(strategies.instances(State))
-    assert {type(each.params) for each in found} == {flax.core.FrozenDict}
-    assert any(each.params for each in found)
+    for name in ("params", "bare"):
+        assert {type(getattr(each, name)) for each in found} == {flax.core.FrozenDict}
+        assert any(getattr(each, name) for each in found)
 
 
 class AnyState(NamedTuple):

@@ -60,8 +60,16 @@ def parameters_of(cls: Any) -> list[Parameter]:
 
 def takes_any_name(cls: Any) -> bool:
     """Return whether a constructor takes ``**arguments``."""
-    parameters = _signature(cls).parameters.values()
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return inspect.Parameter.VAR_KEYWORD in _kinds_of(cls)
+
+
+def takes_any_arguments(cls: Any) -> bool:
+    """Return whether a constructor takes ``*arguments``."""
+    return inspect.Parameter.VAR_POSITIONAL in _kinds_of(cls)
+
+
+def _kinds_of(cls: Any) -> set[Any]:
+    return {parameter.kind for parameter in _signature(cls).parameters.values()}
 
 
 def _signature(cls: Any) -> inspect.Signature:
@@ -209,22 +217,22 @@ class FieldContext:
     def inside(
         self,
         cls: type,
-        name: str,
-        home: Any,
+        parameter: Parameter,
+        bindings: Mapping[Any, Any],
         *,
         static: bool = False,
         counts: bool = False,
-        bindings: Mapping[Any, Any] | None = None,
     ) -> "FieldContext":
         """Return the context of an argument of `cls`, an instance of which is wanted here."""
+        name = parameter.name
         return dataclasses.replace(
             self,
-            text=f"{self.text}.{name}" if self.text else f"{cls.__name__}.{name}",
-            home=home,
+            text=f"{self.text or cls.__name__}.{name}",
+            home=parameter.owner,
             above=(*self.above, cls),
             static=static,
             counts=counts,
-            bindings=bindings or {},
+            bindings=bindings,
             steps=(*self.steps, (cls.__name__, name)),
             as_key=False,
             around=(),

@@ -1,20 +1,24 @@
 """How an instance of one class is drawn: its arguments, until the constructor takes them."""
 
 import contextlib
-import contextvars
 import dataclasses
+import inspect
 import typing
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
 
 import hypothesis
 import hypothesis.errors
+import jax
 from hypothesis import strategies as st
 
+from leafwise._classes.annotations import has_mark
+from leafwise._classes.registry import registered_names, spec_of
+from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._objects.class_map import ClassMap
+from leafwise._trees.roles import prepared_by
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_error
-from leafwise.testing.strategies._arguments import ArgumentSlot, argument_for, is_field, is_static
 from leafwise.testing.strategies._arrays import (
     Dims,
     ImpossibleError,
@@ -31,16 +35,23 @@ from leafwise.testing.strategies._constructor import (
     parameters_of,
     substitute,
 )
-from leafwise.testing.strategies._scalars import origin_of
+from leafwise.testing.strategies._find import find
+from leafwise.testing.strategies._objects import origin_of
+
+Ask = Callable[..., Strategy]
+"""Returns the strategy of an annotation, for a field and perhaps with its default."""
 
 _ATTEMPTS: Final = 10
-"""How often one draw tries to make an instance."""
+"""How often one draw tries to make an instance, or a value that a field accepts."""
 
 _PATIENCE: Final = 200
 """After how many refusals a class that has accepted nothing is given up.
 
 Hypothesis gives up after fifty draws without naming a reason.
 """
+
+_TRIES: Final = 1000
+"""How many values to try on a converter or check, which are fast, outside a test."""
 
 _MORE: Final = st.integers()
 """Drawn with a refusal: otherwise Hypothesis could run out of values without a reason."""
@@ -59,6 +70,126 @@ class _RefusedError(Exception):
     def __init__(self, reason: BaseException) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+# --------------------------------------------------------------------------- one argument
+
+
+def argument_for(cls: Any, parameter: Parameter, where: FieldContext, ask: Ask) -> Strategy:
+    """Return a strategy for an argument that the field of its name does not refuse alone.
+
+    Raises:
+        CannotBuildError: Nothing is known of its annotation.
+    """
+    strategy = ask(parameter.kind, where, parameter.default)
+    field = prepared_by(cls, parameter.name)
+    if field is None or not field.options.prepares:
+        return strategy
+    prepare = field.prepare
+
+    def is_accepted(drawn: Any) -> bool:
+        try:
+            prepare(drawn)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # converters and checks
+            where.errors[:] = [error]
+            return False
+        return True
+
+    if where.varied:  # within a test, where every value that is tried is a part of its data
+        drawn = _accepted(strategy, is_accepted, where)
+        usual = _CANDIDATES.get(_bare(parameter.kind), ())
+        pool = list(filter(is_accepted, usual))
+        return drawn if len(pool) in (0, len(usual)) else st.sampled_from(pool) | drawn
+    try:  # first, since values for several picky fields are rarely drawn together
+        simplest = find(strategy, is_accepted, _TRIES)
+    except LookupError:
+        return strategy  # its constructor refuses it, with the better message
+    return st.just(simplest) | strategy.filter(is_accepted)
+
+
+@st.composite
+def _accepted(
+    draw: st.DrawFn, strategy: Strategy, is_accepted: Callable[[Any], bool], where: FieldContext
+) -> Any:
+    for _ in range(_ATTEMPTS):
+        value = draw(strategy)
+        if is_accepted(value):
+            return value
+    raise ImpossibleError from where.errors[0]
+
+
+def _bare(kind: Any) -> Any:
+    while typing.get_origin(kind) in (Annotated, Final):
+        kind = typing.get_args(kind)[0]
+    return kind if isinstance(kind, type) else None
+
+
+_CANDIDATES: Final[dict[Any, tuple[Any, ...]]] = {
+    int: (*range(101), *range(-1, -11, -1), 128, 256, 512, 1000, 1024),
+    float: (0.0, 0.5, 1.0, 0.1, 0.9, 0.01, 0.001, 2.0, 10.0, 100.0, 1000.0, -0.5, -1.0, -10.0),
+    str: (
+        *("a", "b", "abc", "x", "y", "name", "A", "ABC"),
+        *("relu", "gelu", "tanh", "sum", "mean", "max", "min", "none", "same", "valid"),
+        *("constant", "linear", "zeros", "ones", "float32", "adam", "sgd"),
+    ),
+}
+"""Values that picky fields are likely to accept one of."""
+
+
+def is_static(cls: Any, parameter: Parameter) -> bool:
+    """Return whether a parameter's field is static, as any library writes or flattens it."""
+    registered = registered_names(cls)
+    if registered is not None:
+        return parameter.name in registered[0]
+    if is_decorated(cls):
+        return parameter.name in spec_of(cls).static_names
+    kind = parameter.kind
+    marks = kind.__metadata__ if typing.get_origin(kind) is Annotated else ()
+    if has_mark(kind) or any("static" in str(mark).lower() for mark in marks):
+        return True  # `jax_dataclasses.Static[int]` is metadata, too
+    definition = getattr(cls, "__dataclass_fields__", {}).get(parameter.name)
+    with contextlib.suppress(ValueError):
+        if definition is not None and is_static_metadata(definition.metadata) is True:
+            return True
+    return _is_in_no_leaf(cls, parameter.name)
+
+
+def _is_in_no_leaf(cls: Any, name: str) -> bool:
+    """Return whether flatten puts an attribute into no leaf: of some classes only JAX knows."""
+    try:
+        made = object.__new__(cls)
+        for each in getattr(cls, "__dataclass_fields__", None) or inspect.signature(cls).parameters:
+            object.__setattr__(made, each, object())
+        leaves = jax.tree_util.tree_leaves(made)
+        return all(leaf is not made and leaf is not getattr(made, name) for leaf in leaves)
+    except Exception:  # noqa: BLE001  # a flatten of the user's own
+        return False
+
+
+def _is_field(cls: Any, name: str) -> bool:
+    """Return whether a parameter is declared as a field, or may be one."""
+    if dataclasses.is_dataclass(cls):
+        return name in {field.name for field in dataclasses.fields(cls)}
+    declared = getattr(cls, "__attrs_attrs__", None)
+    return declared is not None or hasattr(cls, "_fields")
+
+
+# --------------------------------------------------------------------------- all arguments
+
+
+@dataclasses.dataclass(frozen=True)
+class ArgumentSlot:
+    """One argument of a constructor, and where it comes from.
+
+    Attributes:
+        parameter: The parameter; its annotation has no type variables that stand for something.
+        strategy: Its values; None if it keeps its default.
+        given: Whether the user gave the strategy.
+    """
+
+    parameter: Parameter
+    strategy: Strategy | None
+    given: bool = False
 
 
 class InstancePlan:
@@ -80,52 +211,40 @@ class InstancePlan:
     """
 
     def __init__(
-        self,
-        kind: Any,
-        where: FieldContext,
-        ask: Callable[..., Any],
-        overrides: Mapping[str, Any] | None = None,
+        self, kind: Any, where: FieldContext, ask: Ask, overrides: Mapping[str, Any] | None = None
     ) -> None:
         self.cls: Any = origin_of(kind)
         self.where = where
         self.parameters = parameters_of(self.cls)
         self._overrides = dict(overrides or {})
-        self._ask = ask
         bound = bindings_of(kind)
-        self.slots = [self._slot(each, bound.get(each.owner, {})) for each in self.parameters]
+        self.slots = [self._slot(each, bound.get(each.owner, {}), ask) for each in self.parameters]
         known = {parameter.name for parameter in self.parameters}
         for name, strategy in self._overrides.items():
             if name not in known:  # one of **arguments
                 extra = Parameter(name, Any, self.cls, None, by_name=True)
-                self.slots.append(ArgumentSlot(extra, Any, strategy, given=True))
+                self.slots.append(ArgumentSlot(extra, strategy, given=True))
 
-    def _slot(self, parameter: Parameter, bindings: Mapping[Any, Any]) -> ArgumentSlot:
-        kind = substitute(parameter.kind, bindings)
+    def _slot(self, parameter: Parameter, bindings: Mapping[Any, Any], ask: Ask) -> ArgumentSlot:
+        parameter = dataclasses.replace(parameter, kind=substitute(parameter.kind, bindings))
         override = self._overrides.get(parameter.name)
         if override is not None and override is not ...:
-            return ArgumentSlot(parameter, kind, override, given=True)
+            return ArgumentSlot(parameter, override, given=True)
         static = self.where.varied and is_static(self.cls, parameter)
-        place = self.where.inside(
-            self.cls,
-            parameter.name,
-            parameter.owner,
-            static=static,
-            counts=static or not is_field(self.cls, parameter.name),
-            bindings=bindings,
-        )
-        parameter = dataclasses.replace(parameter, kind=kind)
+        counts = static or not _is_field(self.cls, parameter.name)
+        where = self.where.inside(self.cls, parameter, bindings, static=static, counts=counts)
         if override is ...:
             parameter = dataclasses.replace(parameter, make_default=None)
         default = parameter.make_default
         try:
-            strategy = argument_for(self.cls, parameter, place, self._ask)
+            strategy = argument_for(self.cls, parameter, where, ask)
         except CannotBuildError:
             if default is None:
                 raise
-            return ArgumentSlot(parameter, kind, None)
+            return ArgumentSlot(parameter, None)
         if default is not None and not self.where.varied:
             strategy = st.builds(default) | strategy
-        return ArgumentSlot(parameter, kind, strategy)
+        return ArgumentSlot(parameter, strategy)
 
     def strategy(self) -> Strategy:
         """Return a strategy for the instances."""
@@ -144,11 +263,11 @@ class InstancePlan:
             except _RefusedError as refused:
                 self.where.errors[:] = [refused.reason]
             else:
-                self._note(0)
+                self._count(0)
                 return made
         if self.where.varied:
             draw(_MORE)
-            if self._note(attempts) >= _PATIENCE:
+            if self._count(attempts) >= _PATIENCE:
                 self._give_up(self.where.errors[0])
         return hypothesis.reject()
 
@@ -156,8 +275,9 @@ class InstancePlan:
         try:
             with own_dims() as dims:
                 arguments = self._arguments(draw, dims)
-        except ImpossibleError as impossible:
-            raise _RefusedError(_reason(impossible)) from None
+        except ImpossibleError as impossible:  # shown: what does not fit, or what a check raised
+            reason = impossible if str(impossible) else impossible.__cause__
+            raise _RefusedError(reason or impossible) from None
         try:
             return call(self.cls, self.parameters, arguments)
         except hypothesis.errors.UnsatisfiedAssumption:
@@ -169,48 +289,47 @@ class InstancePlan:
         """Draw the arguments, those first that decide how long named axes are."""
         found: dict[str, Any] = {}
 
-        def put(slot: ArgumentSlot, value: Any) -> None:
-            found[slot.name] = dims.values[slot.name] = value
-            bind(dims, slot.kind, value)
+        def put(parameter: Parameter, value: Any) -> None:
+            found[parameter.name] = dims.values[parameter.name] = value
+            bind(dims, parameter.kind, value)
 
-        rest: list[ArgumentSlot] = []
-        for slot in self.slots:
-            if slot.given and slot.strategy is not None:
-                put(slot, draw(slot.strategy))
-            else:
-                rest.append(slot)
         drawn: list[ArgumentSlot] = []
-        for slot in rest:
-            default = slot.parameter.make_default
-            free = default is not None and self.where.varied
-            if slot.strategy is not None and (not free or draw(st.booleans())):
+        for slot in sorted(self.slots, key=lambda slot: not slot.given):
+            parameter, default = slot.parameter, slot.parameter.make_default
+            if slot.given and slot.strategy is not None:
+                put(parameter, draw(slot.strategy))
+                continue
+            is_free = default is not None and self.where.varied
+            if slot.strategy is not None and (not is_free or draw(_EITHER)):
                 drawn.append(slot)
-            elif default is not None and _has_axes(slot.kind):
-                put(slot, default())
-        for slot in sorted(drawn, key=lambda slot: needs_values(slot.kind)):
-            put(slot, self._drawn_or_default(draw, slot))
+            elif default is not None and _has_axes(parameter.kind):
+                put(parameter, default())
+        for slot in sorted(drawn, key=lambda slot: needs_values(slot.parameter.kind)):
+            put(slot.parameter, self._drawn_or_default(draw, slot))
         return found
 
     def _drawn_or_default(self, draw: st.DrawFn, slot: ArgumentSlot) -> Any:
         """Draw an argument; its default, if it has one, where its type cannot be constructed."""
-        default = slot.parameter.make_default
         try:
             return None if slot.strategy is None else draw(slot.strategy)
         except ImpossibleError:
             raise  # another attempt may fit
         except (Exception, SystemExit) as error:
-            if isinstance(error, hypothesis.errors.HypothesisException) and not isinstance(
-                error, hypothesis.errors.UnsatisfiedAssumption | hypothesis.errors.InvalidArgument
-            ):
+            by_hypothesis = isinstance(error, hypothesis.errors.HypothesisException)
+            no_value = (
+                hypothesis.errors.UnsatisfiedAssumption,
+                hypothesis.errors.InvalidArgument,
+            )
+            if by_hypothesis and not isinstance(error, no_value):
                 raise
-            if default is not None:
+            if slot.parameter.make_default is not None:
                 return slot.parameter.default
-            if isinstance(error, hypothesis.errors.HypothesisException | CannotBuildError):
+            if by_hypothesis or isinstance(error, CannotBuildError):
                 raise
             raise _RefusedError(error) from error
 
-    def _note(self, refused: int) -> int:
-        """Note refusals, none for an instance that was made, and return how many there were."""
+    def _count(self, refused: int) -> int:
+        """Count refusals, none for an instance that was made, and return how many there were."""
         known = _REFUSALS.get(self.cls)
         if known is None:
             if not refused:
@@ -225,14 +344,15 @@ class InstancePlan:
     def _give_up(self, error: BaseException) -> None:
         name = self.cls.__name__
         wanted = f"{self.where}: " if self.where.text else ""
-        reason = f"; {_format_reason(error)}"
-        names = [slot.name for slot in self.slots if slot.parameter.make_default is None]
-        names = names or [slot.name for slot in self.slots]
+        is_ours = isinstance(error, ImpossibleError)
+        reason = str(error) if is_ours else f"the last error was {format_error(error)}"
+        names = [each.parameter.name for each in self.slots if each.parameter.make_default is None]
+        names = names or [each.parameter.name for each in self.slots]
         override = self.where.nested(
             f"instances({', '.join([name, *(f'{each}=...' for each in names)])})"
         )
         msg = (
-            f"{wanted}{name}: no drawn values made an instance{reason}\n"
+            f"{wanted}{name}: no drawn values made an instance; {reason}\n"
             f"  fix: give strategies for fields that must fit: `{override}`, or, next to the "
             f"class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
@@ -240,15 +360,7 @@ class InstancePlan:
         raise CannotBuildError(msg) from error
 
 
-def _reason(impossible: ImpossibleError) -> BaseException:
-    """Return the error to show: what a check raised, or what does not fit."""
-    return impossible if str(impossible) else impossible.__cause__ or impossible
-
-
-def _format_reason(error: BaseException) -> str:
-    if isinstance(error, ImpossibleError):
-        return str(error)
-    return f"the last error was {format_error(error)}"
+_EITHER: Final = st.booleans()
 
 
 def _has_axes(kind: Any) -> bool:
@@ -258,19 +370,3 @@ def _has_axes(kind: Any) -> bool:
 @st.composite
 def _drawn(draw: st.DrawFn, plan: InstancePlan) -> Any:
     return plan.draw(draw)
-
-
-_ACTIVE: Final[contextvars.ContextVar[tuple[int, ...]]] = contextvars.ContextVar(
-    "_ACTIVE", default=()
-)
-
-
-@contextlib.contextmanager
-def drawing(owner: object) -> Generator[bool, None, None]:
-    """Yield whether the strategy of `owner` was already being drawn from."""
-    active = _ACTIVE.get()
-    token = _ACTIVE.set((*active, id(owner)))
-    try:
-        yield id(owner) in active
-    finally:
-        _ACTIVE.reset(token)

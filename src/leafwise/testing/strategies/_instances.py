@@ -1,5 +1,6 @@
 """Instances of any class, from its annotations."""
 
+import contextvars
 import difflib
 import inspect
 import types
@@ -12,7 +13,7 @@ from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._annotations import strategy_for
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import FieldContext, parameters_of, takes_any_name
-from leafwise.testing.strategies._instance_plan import InstancePlan, drawing
+from leafwise.testing.strategies._instance_plan import InstancePlan
 from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 
 
@@ -64,14 +65,33 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
             msg += f": write instances({type(cls).__name__})"
         raise TypeError(msg)
     _check(origin, overrides)
-    planned = _Planned(cls, overrides)
+    from_fields: list[Strategy] = []  # made when it is first drawn from
 
-    def draw_one(draw: st.DrawFn, cls: Any, /, **overrides: Any) -> Any:  # noqa: ARG001  # its repr
-        return draw(planned.strategy)
+    def draw_one(draw: st.DrawFn, cls: Any, /, **overrides: Any) -> Any:
+        registered = is_user_registered(origin)
+        active = _ACTIVE.get()
+        # Drawn from again, this is the strategy that is registered.
+        if registered and not overrides and not any(each is from_fields for each in active):
+            token = _ACTIVE.set((*active, from_fields))
+            try:
+                return draw(st.from_type(cls))
+            finally:
+                _ACTIVE.reset(token)
+        if not from_fields:
+            where = FieldContext("", origin, varied=True)
+            by_fields = bool(overrides) or registered
+            plan = InstancePlan(cls, where, strategy_for, overrides) if by_fields else None
+            from_fields.append(plan.strategy() if plan else strategy_for(cls, where))
+        return draw(from_fields[0])
 
     draw_one.__name__ = draw_one.__qualname__ = "instances"  # what a strategy's repr begins with
     return st.composite(draw_one)(cls, **overrides)
 
+
+_ACTIVE: Final[contextvars.ContextVar[tuple[object, ...]]] = contextvars.ContextVar(
+    "_ACTIVE", default=()
+)
+"""The strategies of registered classes that are being drawn from."""
 
 _NO_CLASSES: Final[tuple[Any, ...]] = (types.UnionType, typing.Union)
 
@@ -113,39 +133,3 @@ def _unknown(cls: Any, name: str, known: list[str]) -> str:
     hint = " or ".join(map(repr, near)) if near else ""
     hint = f"; did you mean {hint}?" if hint else f"; it takes {', '.join(known) or 'nothing'}"
     return f"{start}the constructor of {cls.__name__} takes no {name!r}{hint}"
-
-
-class _Planned:
-    """The strategy of a class, built when it is first drawn from."""
-
-    def __init__(self, cls: Any, overrides: dict[str, Any]) -> None:
-        self.cls = cls
-        self.origin = typing.get_origin(cls) or cls
-        self.overrides = overrides
-        self._from_fields: Strategy | None = None
-
-    @property
-    def strategy(self) -> Strategy:
-        return _drawn(self)
-
-    def draw(self, draw: st.DrawFn) -> Any:
-        """Draw an instance."""
-        registered = is_user_registered(self.origin)
-        if registered and not self.overrides:
-            with drawing(self) as again:
-                if not again:  # otherwise this is the registered strategy
-                    return draw(st.from_type(self.cls))
-        if self._from_fields is None:
-            where = FieldContext("", self.origin, varied=True)
-            if self.overrides or registered:
-                self._from_fields = InstancePlan(
-                    self.cls, where, strategy_for, self.overrides
-                ).strategy()
-            else:
-                self._from_fields = strategy_for(self.cls, where)
-        return draw(self._from_fields)
-
-
-@st.composite
-def _drawn(draw: st.DrawFn, planned: _Planned) -> Any:
-    return planned.draw(draw)
