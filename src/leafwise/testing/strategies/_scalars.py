@@ -1,8 +1,10 @@
 """Strategies for values without parts that Hypothesis draws otherwise than JAX takes them."""
 
 import numbers
+import operator
 import pathlib
 import typing
+from collections.abc import Callable
 from typing import Any, Final
 
 import jax
@@ -31,16 +33,17 @@ def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
     """
     if hasattr(kind, "array_type"):
         return jaxtyped_values(kind, where)
+    if kind in (int, numbers.Integral):
+        return _integers(where)
+    known: Strategy | None = entry_of(_KNOWN, kind)
     cls = origin_of(kind)
-    known: Any = entry_of(_KNOWN, kind)
     if known is None and isinstance(cls, type):
-        makers = (make for base, make in _BY_BASE if issubclass(cls, base))
-        known = next(makers, None)
-    made: Strategy | None = known(kind, where) if callable(known) else known
-    return made
+        make = next((make for base, make in _BY_BASE if issubclass(cls, base)), None)
+        return make and make(kind, where)
+    return known
 
 
-def _integers(_kind: Any, where: FieldContext) -> Strategy:
+def _integers(where: FieldContext) -> Strategy:
     if not where.varied:
         return st.integers(0, 100)
     return _COUNTS if where.counts else st.integers(0, 5) | st.integers(-100, 100)
@@ -69,12 +72,16 @@ def _static_arrays(_kind: Any, where: FieldContext) -> Strategy:
     return (arrays(numpy=True) if where.varied else alike()).map(StaticArray)
 
 
-_BY_BASE: Final[tuple[tuple[Any, Any], ...]] = (
+def _paths(kind: Any, _where: FieldContext) -> Strategy:
+    return st.sampled_from(["a", "b/c", "/d"]).map(kind)
+
+
+_BY_BASE: Final[tuple[tuple[Any, Callable[[Any, FieldContext], Strategy]], ...]] = (
     (StaticArray, _static_arrays),
     ((jax.Array, np.ndarray), array_values),
     (np.dtype, _dtypes),
     (np.generic, _numpy_scalars),
-    (pathlib.PurePath, lambda kind, _: st.sampled_from(["a", "b/c", "/d"]).map(kind)),
+    (pathlib.PurePath, _paths),
 )
 
 
@@ -84,16 +91,21 @@ def _mesh() -> Any:
 
 _SPEC: Final[Any] = jax.sharding.PartitionSpec
 _SPECS: Final = st.sampled_from([_SPEC(), _SPEC(None), _SPEC("x"), _SPEC(None, "x")])
-_SHARDINGS: Final = st.builds(lambda: jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+_DEVICES: Final[Strategy] = st.builds(jax.devices).map(operator.itemgetter(0))
+_SHARDINGS: Final = _DEVICES.map(jax.sharding.SingleDeviceSharding)
 
-_KNOWN: Final[dict[Any, Any]] = {
+
+def _complex(imaginary: float, real: float) -> complex:
+    return complex(real, imaginary)
+
+
+_KNOWN: Final[dict[Any, Strategy]] = {
     None: st.none(),
-    **dict.fromkeys((int, numbers.Integral), _integers),
     **dict.fromkeys((float, numbers.Real), FLOATS),
     # 1+0j is simpler than 1j, as it is drawn first.
     **dict.fromkeys(
         (complex, numbers.Complex, numbers.Number),
-        st.builds(lambda imaginary, real: complex(real, imaginary), FLOATS, FLOATS),
+        st.builds(_complex, FLOATS, FLOATS),
     ),
     **dict.fromkeys((str, typing.LiteralString), _TEXTS),
     range: st.builds(range, st.integers(0, 5), st.integers(0, 5)),
@@ -104,7 +116,7 @@ _KNOWN: Final[dict[Any, Any]] = {
     jax.sharding.Mesh: st.builds(_mesh),
     jax.sharding.NamedSharding: st.builds(jax.sharding.NamedSharding, st.builds(_mesh), _SPECS),
     **dict.fromkeys((jax.sharding.Sharding, jax.sharding.SingleDeviceSharding), _SHARDINGS),
-    jax.Device: st.builds(lambda: jax.devices()[0]),
+    jax.Device: _DEVICES,
     jax.ShapeDtypeStruct: st.builds(
         jax.ShapeDtypeStruct, st.lists(st.integers(1, 3), max_size=2).map(tuple), _DTYPES
     ),
@@ -112,4 +124,4 @@ _KNOWN: Final[dict[Any, Any]] = {
         jax.tree_util.tree_structure
     ),
 }
-"""Strategies of annotations, or what makes them."""
+"""Strategies by annotation."""
