@@ -380,3 +380,29 @@ def test_the_environment_variable(setting: str | None, expected: str, tmp_path: 
     assert ("'nonsense' is not a number of traces: 8 is used" in done.stderr) is (
         setting == "nonsense"
     )
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_many_programs_of_many_statics(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where JAX searches among many programs, the option that spares it is named, once."""
+    monkeypatch.setattr(storm_module, "_MANY", 12)
+
+    @lw.pytree(many_statics=many)
+    class Sweep:
+        w: Any
+        rate: int = lw.static_field(default=0)
+
+    found = storm(lambda number: Sweep(1.0, number), 20)
+    assert [each.partition(":")[0] for each in found] == (["8"] if many else ["8", "12"])
+    if not many:
+        assert "step was traced 12 times for statics of" in found[1]
+        assert "Sweep alone" in found[1]
+        assert "many_statics=True" in found[1]
+
+
+def test_programs_that_differ_in_more_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where shapes differ as well, JAX's own hash tells the programs apart."""
+    monkeypatch.setattr(storm_module, "_MANY", 12)
+    layer = define()
+    found = storm(lambda number: layer(jnp.ones(number + 1), number), 15)
+    assert not [each for each in found if "many_statics" in each]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, Final, TypeVar, cast
 
+from leafwise._classes.spec import MARK
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import cause_of
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
@@ -26,7 +27,7 @@ _WARNED: Final[dict[bool, ClassMap[Counter[Any]]]] = {True: ClassMap(), False: C
 """The fields of each class that there was a warning of, for functions that warn, and others."""
 
 WARNINGS: Final[list[str]] = []
-"""The texts so far: at most one for each field and argument."""
+"""The texts so far: at most one for each field and argument, and for each function."""
 
 
 def _from_environment() -> int | None:
@@ -74,7 +75,8 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
 
     Warns:
         RetraceStormWarning: (inside, while tracing) once for each field of a class, and for
-            each argument of a function.
+            each argument of a function; and once for a function that has 100 programs which
+            differ in statics alone, of a class without ``many_statics``.
         RuntimeWarning: It was called, and neither entered nor used as a decorator.
 
     Example:
@@ -174,11 +176,36 @@ def count(
             reached = counts[key] >= threshold and not warned[_test, owner]
             warned[_test, owner] += reached
         if reached:
-            file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
-            text = _message(owner, function, reason, counts[key])
-            WARNINGS.append(text)
-            if warns:
-                warnings.warn_explicit(text, RetraceStormWarning, file, line)
+            _warn(_message(owner, function, reason, counts[key]), site, warns=warns)
+    if causes and all(each.kind is ReasonKind.STATIC for each in causes):
+        searched = {cls for cls, _ in places.values() if cls is not None and _is_searched(cls)}
+        with _LOCK:
+            counts[_test, nodes] += bool(searched)
+            reached = bool(searched) and counts[_test, nodes] == _MANY
+        if reached:
+            names = sorted(cls.__qualname__ for cls in searched)
+            _warn(_MESSAGE_OF_MANY.format(function, _MANY, " and ".join(names)), site, warns=warns)
+
+
+def _is_searched(cls: type) -> bool:
+    """Return whether JAX finds a class by comparing its statics with those of each program."""
+    mark = vars(cls).get(MARK)
+    return mark is not None and not mark[1]
+
+
+_MANY: Final = 100
+_MESSAGE_OF_MANY: Final = (
+    "{} was traced {} times for statics of {} alone: a call searches for its program among all of "
+    "them. @leafwise.pytree(many_statics=True) lets JAX find it at once.\n"
+    "(`with leafwise.storm_guard(None):` turns this off)"
+)
+
+
+def _warn(text: str, site: Site | None, *, warns: bool) -> None:
+    file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
+    WARNINGS.append(text)
+    if warns:
+        warnings.warn_explicit(text, RetraceStormWarning, file, line)
 
 
 def _kind(static: Any, depth: int = 3) -> Any:

@@ -84,9 +84,7 @@ def no_key() -> None:
     """Be what `KeyTable.last` is before there is a key."""
 
 
-def _forget_token(
-    entry: WeakEntry[Any], cleanup: Any = _CLEANUP, shrink: Any = shrink
-) -> None:
+def _forget_token(entry: WeakEntry[Any], cleanup: Any = _CLEANUP, shrink: Any = shrink) -> None:
     def forget() -> None:  # defaults, since globals are gone when the interpreter ends
         entries = entry.table.get(entry.position)
         if entries is not None:
