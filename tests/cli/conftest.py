@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import itertools
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from leafwise.cli.explain_report import Process, make_report
+from leafwise.cli.recording import Recorder
 from leafwise_cli import main
 
 HEADER = """\
@@ -127,3 +130,25 @@ def check(leafwise: Callable[..., Outcome]) -> Callable[..., Outcome]:
 def check_all(leafwise: Callable[..., Outcome]) -> Callable[..., Outcome]:
     """Run `leafwise check` in this process."""
     return lambda *arguments: leafwise("check", *arguments)
+
+
+@pytest.fixture
+def explained() -> Callable[..., Any]:
+    """Returns the report on what a function does."""
+
+    def run(script: Callable[[], Any], **options: Any) -> Any:
+        records: list[dict[str, Any]] = []
+
+        def write(**record: Any) -> None:
+            records.append(record)
+
+        recorder = Recorder(write, **options)
+        recorder.start()
+        try:
+            script()
+        finally:
+            recorder.note_audit(os.getpid())
+            recorder.stop()
+        return make_report([Process(1, records)], 1, "0", "script.py", 0.0)
+
+    return run

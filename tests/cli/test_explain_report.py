@@ -1,8 +1,6 @@
 """A report on what a process recorded: rows, causes and totals."""
 
 import dataclasses
-import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,32 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise_cli
-from leafwise.cli.explain_report import Process, make_report
-from leafwise.cli.recording import Recorder
 
 WIDTH = 91
-
-
-@pytest.fixture
-def explained() -> "Explained":
-    """Returns the report on what a function does."""
-
-    def run(script: Callable[[], Any], **options: Any) -> Any:
-        records: list[dict[str, Any]] = []
-
-        def write(**record: Any) -> None:
-            records.append(record)
-
-        recorder = Recorder(write, **options)
-        recorder.start()
-        try:
-            script()
-        finally:
-            recorder.note_audit(os.getpid())
-            recorder.stop()
-        return make_report([Process(1, records)], 1, "0", "script.py", 0.0)
-
-    return run
 
 
 Explained = Callable[..., Any]
@@ -132,123 +106,6 @@ def test_captures_are_of_the_users_code(explained: Explained) -> None:
     assert not [each for each in found["captures"] if "__qualname__" in each["name"]]
     assert "site-packages" not in str(found)
     assert "<string>" not in str(found)
-
-
-# The audit.
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Config:
-    """A class of JAX's own, whose statics are compared by `==`."""
-
-    w: Any
-    flag: Any = dataclasses.field(default=True, metadata={"static": True})
-    shift: Any = dataclasses.field(default=0.0, metadata={"static": True})
-
-
-def audited(explained: Explained, script: Callable[[], Any], audit: str = "compare") -> Any:
-    report = explained(script, audit=audit)
-    assert "captures" not in report
-    return report["audit"]
-
-
-def test_the_audit_names_both_values(explained: Explained) -> None:
-    """Each call that a program of another value answered is named, with its line, each time."""
-
-    def script() -> None:
-        @jax.jit
-        def step(config: Config, x: Any, *, mode: Any = 1) -> Any:
-            return config.w + config.shift
-
-        w = jnp.ones(2)
-        step(Config(w), 1.0)
-        for _ in range(3):
-            step(Config(w, flag=1), 1.0)
-            step(Config(w), 2.0)
-        step(Config(w, shift=-0.0), 1.0)
-        step(Config(w, flag=1.0), w)
-
-    audit = audited(explained, script)
-    said = {each["what"]: each for each in audit["found"]}
-    assert list(said) == [
-        "step answered for `config.flag=True`, but got `1` (int)",
-        "step answered for `config.shift=0.0`, but got `-0.0` (float)",
-    ]
-    assert [each["times"] for each in said.values()] == [3, 1]
-    assert all("test_explain_report.py:" in each["call"] for each in said.values())
-    assert audit["calls"] == 9
-    assert audit["seconds"] > 0
-
-
-def test_a_clean_program_is_silent(explained: Explained) -> None:
-    """Nothing is found where each value has a program, statics, lists, keys and numbers alike."""
-
-    def script() -> None:
-        @functools.partial(jax.jit, static_argnames=("mode", "act"))
-        def step(config: Any, x: Any, mode: Any = None, act: Any = None) -> Any:
-            return config.w
-
-        config = Config(jnp.ones(3), flag=(1, "a"))
-        for _ in range(3):
-            for mode in (1, None, True, (1, 2)):
-                step(config, {"a": [1.0, None]}, mode=mode)
-            step(config, {"a": [jnp.ones(2), 3]}, act=jnp.sin)
-            step(dataclasses.replace(config, flag=(1, "b")), {"b": 1})
-
-    assert audited(explained, script)["found"] == []
-
-
-rate = 0.5
-
-
-def test_the_audit_finds_stale_captures(explained: Explained) -> None:
-    """A captured global that changed is named with the lines that assign it and both calls."""
-
-    def script() -> None:
-        global rate  # noqa: PLW0603  # what the audit is to find
-
-        @jax.jit
-        def scaled(x: Any) -> Any:
-            return x * rate
-
-        scaled(1.0)
-        rate = 0.25
-        try:
-            scaled(1.0)
-        finally:
-            rate = 0.5
-
-    (found,) = audited(explained, script)["found"]
-    assert "scaled answered for `rate=0.5`, which is 0.25 now" in found["what"]
-    assert found["what"].count("test_explain_report.py:") == 4
-    assert "; the call before it was at" in found["what"]
-
-
-def test_a_replay_decides(explained: Explained) -> None:
-    """A fresh trace of the call says whether the answer is wrong; nothing else of it is seen."""
-
-    def script() -> None:
-        @jax.jit
-        def halved(config: Config, x: Any) -> Any:
-            return jnp.asarray(x) // config.flag
-
-        @jax.jit
-        def unread(config: Config, x: Any) -> Any:
-            return config.w * x
-
-        for flag in (2, 2.0):
-            halved(Config(1.0, flag), 3)
-            unread(Config(1.0, flag), 3)
-
-    audit = audited(explained, script, "replay")
-    halved, unread = (each["what"] for each in audit["found"])
-    assert "; wrong answer: " in halved
-    assert unread.endswith("; the answer is right")
-    (row,) = (
-        each for each in explained(script, audit="replay")["functions"] if each["name"] == "halved"
-    )
-    assert row["traces"] == 1
 
 
 def test_the_script_behind_the_option_is_the_script() -> None:

@@ -13,7 +13,7 @@ from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import StaticKey
 from leafwise._trees.equality import same_entry
-from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafRecorder, same_program
+from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, same_program
 from leafwise._trees.nodes import Node, TreeWalk
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -53,6 +53,21 @@ class Signature:
             if isinstance(node, Node):
                 pairs = zip(node.names, node.values, strict=True)
                 found.update((self.show(path + name), value_of(value)) for name, value in pairs)
+        return MappingProxyType(found)
+
+    @property
+    def all_statics(self) -> Mapping[str, Any]:
+        """The same, with static leaves, and the aux_data of nodes without named statics."""
+        found = dict(self.statics)
+        for path, node in self._walk():
+            if isinstance(node, int):
+                leaf = self.leaf_records[node]
+                if leaf.kind is LeafKind.STATIC:
+                    found[self.show(path)] = leaf.value
+            elif node.data:
+                found.update((self.show(path + name), value) for name, value in node.data.items())
+            elif not (node.names or node.aux is None or issubclass(node.cls, dict | tuple)):
+                found[self.show(path)] = node.aux
         return MappingProxyType(found)
 
     @property

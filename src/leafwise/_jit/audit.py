@@ -1,37 +1,41 @@
 """Comparing each call of a jitted function with the program that answers it, types and all.
 
-JAX compares statics by ``==``: a program that was made for ``True`` answers for ``1``. What a call
-is made of is looked up by the identity of its statics; it is recorded and compared as in a trace
-only where that is new.
+JAX compares statics by ``==``, and as they are now: a program that was made for ``True`` answers
+for ``1``, and that of a list for what it has become. What a call is made of is looked up
+(`CallKeys`); it is recorded and compared as in a trace only where that is new.
 """
 
-import dis
+import contextlib
 import functools
 import inspect
-import sys
 import threading
 import time
-import types
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-import jax
-from jax.tree_util import PyTreeDef
-
-from leafwise._compare.diff import diff
-from leafwise._compare.reasons import Outcome, Reason
+from leafwise._compare.diff import compare
+from leafwise._compare.explain import Explanation
+from leafwise._compare.fixes import distinct_names
+from leafwise._compare.reasons import Outcome, ReasonKind
+from leafwise._compare.signature import Signature, StaticArguments
 from leafwise._jax.events import ignore_events
+from leafwise._jax.exchanges import Exchange
+from leafwise._jax.frames import exclude_file
+from leafwise._jit.assignments import assignments
 from leafwise._jit.blocks import StaleCapture
-from leafwise._jit.jit import JAX_JIT, StaleCheckedFunction
-from leafwise._jit.programs import ProgramLog
+from leafwise._jit.call_keys import CallKeys, Content
+from leafwise._jit.callee import Callee, name_of, static_arguments
+from leafwise._jit.jit import StaleCheckedFunction
+from leafwise._jit.programs import Program, ProgramLog
+from leafwise._jit.replay import Replay
 from leafwise._objects.call_site import Site, short_file, site_of, user_frame
-from leafwise._objects.code import is_users_file
 from leafwise._objects.text import Verbatim, shorten
 
+exclude_file(__file__)  # an error shows the frames that it has without the audit
+
 _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
-_PLAIN: Final = frozenset({int, str, bool, bytes, type(None)})
-_MOST_KNOWN: Final = 4096
+_MOST_KNOWN: Final = 1024
 
 
 class WrongProgram(NamedTuple):
@@ -52,108 +56,168 @@ class WrongProgram(NamedTuple):
         return f"{self.text}{self.replayed}"
 
 
+_Bodies: TypeAlias = dict[StaticArguments, tuple[Callable[..., Any], ProgramLog]]
+
+
+class _Here(threading.local):
+    """What is audited on one thread.
+
+    Attributes:
+        call: The innermost call that is being made.
+        recorded: The last call that was of a new kind.
+        replays: Whether a call is being replayed, in which nothing is jitted or compared.
+        cost: How many calls were compared, and the seconds; None if none so far.
+    """
+
+    call: "_Call | None" = None
+    recorded: Signature | None = None
+    replays: bool = False
+    cost: "list[Any] | None" = None
+
+
 class Audit:
     """Compares the calls of all functions that it is given.
 
     Args:
         note: Takes what was answered by another program, in each such call.
         replays: Whether to trace such a call afresh, and to compare the results.
-
-    Attributes:
-        calls: How many calls were compared.
-        seconds: How long that took.
     """
 
     def __init__(self, note: Callable[[WrongProgram], None], *, replays: bool = False) -> None:
         self.note = note
         self.replays = replays
-        self.calls = 0
-        self.seconds = 0.0
-        self._here = threading.local()
+        self.here = _Here()
+        self._costs: list[list[Any]] = []
+        self._bodies: weakref.WeakKeyDictionary[Any, _Bodies] = weakref.WeakKeyDictionary()
+
+    @property
+    def calls(self) -> int:
+        """How many calls were compared."""
+        return sum(calls for calls, _ in self._costs)
+
+    @property
+    def seconds(self) -> float:
+        """How long that took."""
+        return float(sum(seconds for _, seconds in self._costs))
+
+    def add_cost(self, seconds: float) -> None:
+        """Note that a call was compared."""
+        cost = self.here.cost
+        if cost is None:
+            cost = self.here.cost = [0, 0.0]
+            self._costs.append(cost)
+        cost[0] += 1
+        cost[1] += seconds
 
     def function(self, jitted: StaleCheckedFunction) -> "AuditedFunction":
         """Return a jitted function, each call of which is compared."""
         return AuditedFunction(jitted, self)
 
-    def call(self, calls: "_Calls", inner: Callable[[], Any]) -> Any:
-        """Make a call; what it captured and finds stale is noted in `add_stale`."""
-        before: _Calls | None = getattr(self._here, "calls", None)
-        self._here.calls = calls
+    def mapped(self, pmap: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `jax.pmap` with functions whose calls are compared."""
+
+        @functools.wraps(pmap)
+        def watched(fun: Any, *args: Any, **options: Any) -> Any:
+            if not callable(fun):
+                return pmap(fun, *args, **options)
+            body, log = self._mapped_body(fun, options.get("static_broadcasted_argnums"))
+            calls = _Calls(self, log)
+            made = calls.inner = pmap(body, *args, **options)
+
+            @functools.wraps(made)
+            def mapped(*args: Any, **kwargs: Any) -> Any:
+                return calls.call(*args, **kwargs)
+
+            mapped.__wrapped__ = fun
+            return mapped
+
+        return watched
+
+    def _mapped_body(self, fun: Any, numbers: Any) -> tuple[Callable[..., Any], ProgramLog]:
+        """Return what is traced in place of a function: always the same, as JAX goes by it.
+
+        It does not keep the function alive.
+        """
         try:
-            return inner()
-        finally:
-            self._here.calls = before
+            find: Callable[[], Any] = weakref.ref(fun)
+            known = self._bodies.setdefault(fun, {})
+        except TypeError:
+            find, known = (lambda: fun), {}
+        statics = static_arguments(fun, numbers, None)
+        if (found := known.get(statics)) is not None:
+            return found
+        log = ProgramLog(Callee(name_of(fun), find, statics))
+
+        @functools.wraps(fun)
+        def body(*args: Any, **kwargs: Any) -> Any:
+            call, signature = self.here.call, self.here.recorded
+            result = log.callee.fun(*args, **kwargs)
+            if call is not None and call.calls.log is log:
+                program = Program(Outcome.RETRACE, signature, Explanation(Outcome.RETRACE), None)
+                log.keys.note(program, None)
+                log.add(program)
+            return result
+
+        del body.__dict__["__wrapped__"]
+        with contextlib.suppress(TypeError, ValueError):
+            body.__dict__["__signature__"] = inspect.signature(fun)
+        found = known[statics] = body, log
+        return found
 
     def add_stale(self, found: Iterable[StaleCapture]) -> None:
         """Add captures for whose old values the call that is being made is answered."""
-        calls: _Calls | None = getattr(self._here, "calls", None)
+        call = self.here.call
         for each in found:
             changed = f", which is {each.after} now"
             if lines := assignments(each.name, each.line.rpartition(":")[0]):
                 changed += f" (assigned at {', '.join(lines)})"
-            if calls is not None and calls.previous is not None:
-                changed += f"; the call before it was at {_format(calls.previous)}"
-            text = f"{each.function} answered for `{each.name}={each.before}`{changed}"
-            if calls is None:
-                self.note(WrongProgram(text, each.call))
+            if call is not None and call.previous is not None:
+                changed += f"; the call before it was at {call.previous}"
+            wrong = WrongProgram(
+                f"{each.function} answered for `{each.name}={each.before}`{changed}", each.call
+            )
+            if call is None:
+                self.note(wrong)
             else:
-                calls.found.append(WrongProgram(text, each.call))
+                call.add(wrong)
 
-
-def _format(site: Site) -> str:
-    return f"{short_file(site.file)}:{site.line}"
-
-
-@functools.lru_cache(maxsize=256)
-def assignments(name: str, reader: str) -> tuple[str, ...]:
-    """Return the lines of the user's code that assign a name, an attribute, or a key.
-
-    Args:
-        name: As the code spells it: ``rate``, ``config.rate``, ``config['rate']``.
-        reader: The file of the code that reads it: only there a name alone is the same variable.
-    """
-    last = name.rpartition(".")[2]
-    start, bracket, rest = last.partition("[")
-    key = rest.rstrip("]").strip("'\"") if bracket else None
-    is_variable = not bracket and "." not in name
-    found: list[str] = []
-    for file in [reader] if is_variable else _users_files():
+    def add_exchange(self, found: Exchange) -> None:
+        """Note classes and statics that `cond` or a loop has exchanged, if it has."""
+        if self.here.replays or _is_same(found.before, found.after):
+            return
         try:
-            todo = [compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)]
-        except (OSError, SyntaxError, ValueError):
-            continue
-        while todo:
-            code = todo.pop()
-            todo += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-            stores = _stores(code, is_item=bool(bracket), is_variable=is_variable)
-            before, line = None, 0
-            for each in dis.get_instructions(code):
-                if each.positions is not None and each.positions.lineno is not None:
-                    line = each.positions.lineno
-                wanted = str(before) == key if bracket else each.argval == start
-                if each.opname in stores and wanted:
-                    found.append(f"{short_file(file)}:{line}")
-                before = each.argval
-    return tuple(dict.fromkeys(sorted(found)))[:_MOST_LINES]
+            with ignore_events():
+                label = "out" if found.names else "carry"
+                reasons = compare(label, found.make_before(), found.make_after())
+        except Exception:  # noqa: BLE001  # code of the user's classes
+            return
+        site = site_of(inspect.currentframe())
+        one, other = found.names or ("", "its body")
+        of = f" of {one}" if one else ""
+        for reason in reasons:
+            if reason.kind in (ReasonKind.STATIC, ReasonKind.CLASS, ReasonKind.STRUCTURE):
+                before, after = _words(reason.before, reason.after)
+                answered = f"{found.operation} answered for `{reason.path}={before}`{of}"
+                self.note(WrongProgram(f"{answered}, but {other} returned {after}", site))
 
 
-def _stores(code: types.CodeType, *, is_item: bool, is_variable: bool) -> tuple[str, ...]:
-    """Return the instructions that assign what is looked for, in one piece of code."""
-    if is_item:
-        return ("STORE_SUBSCR",)
-    is_module = code.co_name == "<module>"
-    if is_variable:
-        return ("STORE_GLOBAL", "STORE_DEREF", *(["STORE_NAME"] if is_module else []))
-    # A class is filled by its body; `module.rate` by the module.
-    return ("STORE_ATTR", "STORE_GLOBAL", "STORE_NAME")
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two treedefs are the same, classes and types of statics included."""
+    mine, its = one.node_data(), other.node_data()
+    if mine is None or its is None:
+        return mine is its
+    if mine[0] is not its[0] or not _is_same_static(mine[1], its[1]):
+        return False
+    pairs = zip(one.children(), other.children(), strict=True)
+    return all(_is_same(before, after) for before, after in pairs)
 
 
-_MOST_LINES: Final = 8
-
-
-def _users_files() -> list[str]:
-    files = [getattr(each, "__file__", None) for each in list(sys.modules.values())]
-    return [each for each in files if isinstance(each, str) and is_users_file(each)]
+def _is_same_static(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is type(other) and type(one) in (tuple, list) and len(one) == len(other):
+        return all(map(_is_same_static, one, other))
+    return type(one) is type(other) and type(one) in (int, bool, str, bytes) and one == other
 
 
 class AuditedFunction(StaleCheckedFunction):
@@ -177,154 +241,145 @@ class AuditedFunction(StaleCheckedFunction):
         self._leafwise_calls.inner = call
 
 
+class _Call:
+    """One call that is being made, and what was found wrong with its answer."""
+
+    __slots__ = ("_replay", "args", "calls", "found", "kwargs")
+
+    def __init__(self, calls: "_Calls", args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.calls = calls
+        self.args = args
+        self.kwargs = kwargs
+        self.found: list[WrongProgram] = []
+        self._replay: Replay | None = None
+
+    @property
+    def previous(self) -> str | None:
+        """The line of the last call before it."""
+        found = self.calls.previous
+        return None if found is None else f"{short_file(found[0])}:{found[1]}"
+
+    def add(self, wrong: WrongProgram) -> None:
+        """Add what its program was made for; the first time, before it is made, replay it."""
+        audit = self.calls.audit
+        self.found.append(wrong)
+        if audit.replays and self._replay is None:
+            audit.here.replays = True
+            try:
+                self._replay = Replay(self.calls.log.callee, self.args, self.kwargs)
+            finally:
+                audit.here.replays = False
+
+    def report(self, result: Any) -> None:
+        """Note all that was found, once the call has returned."""
+        replayed = "" if self._replay is None else self._replay.compared(result)
+        for each in self.found:
+            self.calls.audit.note(each._replace(replayed=replayed))
+
+
+class _Wrong(NamedTuple):
+    """A static for another value of which a program was made."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+class _Known(NamedTuple):
+    """What was found of calls of one key, and what has to live as long."""
+
+    wrong: tuple[_Wrong, ...]
+    kept: list[Any]
+
+
 class _Calls:
     """The calls of one function: what is known of those with the same statics and avals."""
 
     def __init__(self, audit: Audit, log: ProgramLog) -> None:
         self.inner: Any = None
-        self.found: list[WrongProgram] = []
-        self.previous: Site | None = None
-        self._audit = audit
-        self._log = log
-        self._known: dict[Any, tuple[Any, tuple[Reason, ...]]] = {}
+        self.audit = audit
+        self.log = log
+        self.previous: tuple[str, int] | None = None
+        if log.keys is None:
+            log.keys = CallKeys(log.callee)
+        self._keys: CallKeys = log.keys
+        self._known: dict[Any, _Known] = {}
         self._programs = 0
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compare a call, and make it."""
         __tracebackhide__ = True
-        audit, start, self.found = self._audit, time.perf_counter(), []
-        frame = user_frame(inspect.currentframe())
+        audit = self.audit
+        here = audit.here
+        if here.replays:  # JAX would take up what it has traced for another value
+            return self.log.callee.fun(*args, **kwargs)
+        start = time.perf_counter()
+        call = _Call(self, args, kwargs)
+        frame = inspect.currentframe()
         try:
-            self._compare(args, kwargs, frame)
+            wrong = self._compare(args, kwargs)
         except Exception:  # noqa: BLE001  # code of the values' own classes: the call says it better
-            self._known.clear()
-        audit.calls += 1
-        audit.seconds += time.perf_counter() - start
-        result = audit.call(self, functools.partial(self.inner, *args, **kwargs))
-        self.previous = site_of(frame)
-        found, self.found = self.found, []
-        if found:
-            replayed = self._replay(args, kwargs, result) if audit.replays else ""
-            for each in found:
-                audit.note(each._replace(replayed=replayed))
+            wrong = ()
+        frame = user_frame(frame)
+        around, here.call = here.call, call
+        audit.add_cost(time.perf_counter() - start)
+        try:
+            for each in wrong:
+                before, after = _words(each.before, each.after)
+                text = f"{self.log.name} answered for `{each.path}={before}`, but got {after}"
+                call.add(WrongProgram(text, site_of(frame)))
+            result = self.inner(*args, **kwargs)
+        finally:
+            here.call = around
+        if frame is not None:
+            self.previous = frame.f_code.co_filename, frame.f_lineno
+        if call.found:
+            call.report(result)
         return result
 
-    def _replay(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> str:
-        """Return what a fresh trace of a call says of its result."""
-        callee = self._log.callee
-
-        def fresh(*args: Any, **kwargs: Any) -> Any:
-            return callee.fun(*args, **kwargs)
-
-        statics = callee.statics
-        try:
-            with ignore_events():
-                jitted: Any = JAX_JIT(
-                    fresh, static_argnums=statics.numbers, static_argnames=statics.names
-                )
-                different = diff(result, jitted(*args, **kwargs), values=True)
-        except Exception as error:  # noqa: BLE001  # donated arguments, or the user's own code
-            return f"; not replayed: {type(error).__name__}"
-        if not different:
-            return "; the answer is right"
-        return f"; wrong answer: {shorten(Verbatim(different[0]), 120)}"
-
-    def _compare(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], frame: types.FrameType | None
-    ) -> None:
-        log = self._log
+    def _compare(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Wrong, ...]:
+        log = self.log
         if len(log.programs) != self._programs or len(self._known) > _MOST_KNOWN:
             self._known.clear()  # another program may answer now
             self._programs = len(log.programs)
-        statics = log.callee.statics
-        key = _Key()
-        numbers = statics.resolved(len(args))
-        key.add_call(args, kwargs, numbers, statics.names)
-        found = self._known.get(parts := tuple(key.parts))
+        key = self._keys.key(args, kwargs)
+        found = self._known.get(key.parts)
         if found is None:
-            explained = log.explain(log.callee.record(args, kwargs))
-            answered = explained.nearest is not None and explained.outcome in _ANSWERED
-            found = key.kept, explained.unsound if answered else ()
-            self._known[parts] = found
-        for reason in found[1]:
-            before, after = _words(reason)
-            text = f"{log.name} answered for `{reason.path}={before}`, but got {after}"
-            self.found.append(WrongProgram(text, site_of(frame)))
+            found = self._known[key.parts] = _Known(self._wrong(args, kwargs), key.kept)
+        return found.wrong
+
+    def _wrong(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Wrong, ...]:
+        log = self.log
+        signature = self.audit.here.recorded = log.callee.record(args, kwargs)
+        explained = log.explain(signature)
+        if explained.nearest is None or explained.outcome not in _ANSWERED:
+            return ()
+        then: Mapping[str, Content] = log.trace_of(explained.nearest).contents or {}
+        now = self._keys.contents(signature)
+        changed = [
+            _Wrong(path, then[path].value, content.value)
+            for path, content in now.items()
+            if path in then and then[path].differs(content)
+        ]
+        seen = [each.path for each in changed]
+        unsound = [
+            _Wrong(each.path, each.before, each.after)
+            for each in explained.unsound
+            if not (
+                any(path.startswith(each.path) for path in seen)
+                or (each.path in then and then[each.path].is_plain and each.path in now)
+            )
+        ]
+        return (*changed, *unsound)
 
 
-def _words(reason: Reason) -> tuple[str, str]:
-    before, after = (
-        str(each) if isinstance(each, Verbatim) else shorten(each, 60)
-        for each in (reason.before, reason.after)
+def _words(before: Any, after: Any) -> tuple[str, str]:
+    if isinstance(before, type) and isinstance(after, type):
+        before, after = map(Verbatim, distinct_names(before, after))
+    one, other = (
+        str(each) if isinstance(each, Verbatim) else shorten(each, 60) for each in (before, after)
     )
-    one, other = type(reason.before).__qualname__, type(reason.after).__qualname__
-    return before if before != after else f"{before} ({one})", f"`{after}` ({other})"
-
-
-class _Key:
-    """What a call is made of, by identity where values are not plain: fast to make and to compare.
-
-    Attributes:
-        parts: Types, avals and identities.
-        kept: The objects whose identities are among them, which must live as long.
-    """
-
-    def __init__(self) -> None:
-        self.parts: list[Any] = []
-        self.kept: list[Any] = []
-
-    def add_call(
-        self,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        numbers: frozenset[int],
-        names: Sequence[str],
-    ) -> None:
-        """Add the arguments of a call."""
-        dynamic: list[Any] = []
-        for place, each in enumerate(args):
-            if place in numbers:
-                self._add_value(each)
-            else:
-                dynamic.append(each)
-        for name in sorted(kwargs):
-            self.parts.append(name)
-            if name in names:
-                self._add_value(kwargs[name])
-            else:
-                dynamic.append(kwargs[name])
-        leaves, treedef = jax.tree.flatten(dynamic)
-        self._add_treedef(treedef)
-        for leaf in leaves:
-            aval = getattr(leaf, "aval", None)
-            if aval is None:
-                dtype, shape = getattr(leaf, "dtype", None), getattr(leaf, "shape", None)
-                aval = type(leaf), dtype, shape
-            self.parts.append(aval)
-
-    def _add_treedef(self, treedef: Any) -> None:
-        todo = [treedef]
-        while todo:
-            node = todo.pop()
-            data = node.node_data()
-            if data is not None:
-                self.parts.append(data[0])
-                self._add_value(data[1])
-                todo += node.children()
-
-    def _add_value(self, value: Any) -> None:
-        kind = type(value)
-        self.parts.append(kind)
-        if kind in _PLAIN:
-            self.parts.append(value)
-        elif kind is float:
-            self.parts.append(value.hex())  # 0.0 is not -0.0
-        elif kind in (tuple, list):
-            self.parts.append(len(value))
-            for each in value:
-                self._add_value(each)
-        elif kind is PyTreeDef:
-            self._add_treedef(value)
-        else:
-            self.parts.append(id(value))
-            self.kept.append(value)
+    if isinstance(before, Verbatim) or isinstance(after, Verbatim):
+        return one, f"`{other}`"
+    kinds = type(before).__qualname__, type(after).__qualname__
+    return one if one != other else f"{one} ({kinds[0]})", f"`{other}` ({kinds[1]})"

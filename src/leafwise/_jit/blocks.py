@@ -88,11 +88,24 @@ class CaptureChecks:
         stale: What was found stale: all of it, also where it is a warning or an error.
         not_compared: The captures in which changes cannot be seen, each with the reason.
         warns_of_hidden: Whether those are warned about, once each.
+        observes: Whether nothing is warned of, and each function does what its own ``stale=``
+            says.
+        reports_all: Whether each stale call of functions that ignore it is noted, and not just
+            the first one of each value.
     """
 
-    def __init__(self, action: StaleAction, *, warns_of_hidden: bool = True) -> None:
+    def __init__(
+        self,
+        action: StaleAction,
+        *,
+        warns_of_hidden: bool = True,
+        observes: bool = False,
+        reports_all: bool = False,
+    ) -> None:
         self.action = action
         self.warns_of_hidden = warns_of_hidden
+        self.observes = observes
+        self.reports_all = reports_all
         self.stale: list[StaleCapture] = []
         self.not_compared: dict[str, str] = {}
         self._owners: list[int] = []

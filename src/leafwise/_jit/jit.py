@@ -238,7 +238,18 @@ def _load(made: Any, body: Any, stale: str) -> StaleCheckedFunction:
     """Unpickle: JAX drops the attributes."""
     functools.update_wrapper(made, body)
     made.__wrapped__ = body.callee.fun
-    return StaleCheckedFunction(made, body, StaleAction(stale))
+    return _checked(made, body, StaleAction(stale))
+
+
+AROUND: Final[list[Callable[[StaleCheckedFunction], StaleCheckedFunction]]] = []
+"""What `leafwise explain --audit` makes of each jitted function."""
+
+
+def _checked(made: Any, body: Any, stale: StaleAction) -> StaleCheckedFunction:
+    found = StaleCheckedFunction(made, body, stale)
+    for around in AROUND:
+        found = around(found)
+    return found
 
 
 JAX_JIT: Final = jax.jit
@@ -306,6 +317,8 @@ class _TracedBody:
             program.began = changed_by_trace(began, current)
             current = log.shared(current)
             program.captured = current.fingerprint
+        if log.keys is not None:
+            log.keys.note(program, current)
         body_ran(log, program)
         if current is not None:
             if len(log.given()) > len(program.given):  # other calls have other arguments
@@ -500,7 +513,7 @@ def jit_with_log(
     jitted: Any = JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     if stale is not None:
-        return StaleCheckedFunction(jitted, body, stale)
+        return _checked(jitted, body, stale)
     jitted.clear_cache = functools.partial(_clear_cache, weakref.ref(jitted), body.program_log)
     return jitted
 

@@ -45,6 +45,7 @@ class Program:
         live: Whether JAX still has it, as far as `leafwise` has not let go of it.
         captured: What the function captured when it was traced; None if it was not fingerprinted.
         began: The same before the trace, of what the trace itself changed.
+        contents: What its statics were after the trace, by path; None if nobody asked.
     """
 
     outcome: Outcome
@@ -61,6 +62,7 @@ class Program:
     live: bool = True
     captured: Any = dataclasses.field(default=None, repr=False)
     began: Any = dataclasses.field(default=None, repr=False)
+    contents: Any = dataclasses.field(default=None, repr=False)
 
     @cached_property
     def place(self) -> int:
@@ -107,6 +109,7 @@ class ProgramLog:
         programs: What was made for it, in order.
         guards: The checks of its captures, one for each jitted function that lives.
         warns: Whether one cause that keeps coming back is warned of.
+        keys: What keeps the contents of statics with each program; None if nobody asked.
     """
 
     def __init__(self, callee: Callee) -> None:
@@ -115,6 +118,7 @@ class ProgramLog:
         self.programs: list[Program] = []
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
+        self.keys: Any = None
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[Any] = Counter()
         self._lock = new_lock()

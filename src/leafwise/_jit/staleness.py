@@ -154,7 +154,7 @@ class Guard:
     def action(self) -> StaleAction:
         """What happens to a stale call now."""
         block = current_block()
-        return self.stale if block is None else block.action
+        return self.stale if block is None or block.observes else block.action
 
     # What a call runs.
 
@@ -300,7 +300,10 @@ class Guard:
         return [key for key in unreported if not self._is_given_up(key)]
 
     def _reports_always(self) -> bool:
-        return self.action in (StaleAction.RAISE, StaleAction.RETRACE)
+        block, action = current_block(), self.action
+        if action is StaleAction.IGNORE:
+            return block is not None and block.reports_all
+        return action in (StaleAction.RAISE, StaleAction.RETRACE)
 
     def _is_given_up(self, key: Key) -> bool:
         """Return whether a capture changes all the time, and was reported often enough."""

@@ -137,11 +137,11 @@ def _unwatched(processes: Sequence[Process]) -> list[str]:
 
 def _audit(processes: Sequence[Process]) -> shape.AuditRecord | None:
     """Return what the audit found: each call site and value once, with how often."""
-    wrong = Counter(
-        (_short(found["call"]) or "line not known", found["what"])
-        for process in processes
-        for found in process.every("wrong")
-    )
+    wrong = Counter[tuple[str, str]]()
+    for process in processes:
+        last = {(found["call"], found["what"]): found["times"] for found in process.every("wrong")}
+        for (call, what), times in last.items():
+            wrong[_short(call) or "line not known", what] += times
     totals = [each for process in processes for each in process.every("audited")]
     if not (wrong or totals):
         return None

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,11 +21,12 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._jax.events import EventKind, ignore_events
+from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit import storm
 from leafwise._jit.audit import Audit, WrongProgram
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
 from leafwise._jit.inner_traces import code_id
-from leafwise._jit.jit import StaleCheckedFunction, jit_with_log
+from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 
 Write: TypeAlias = Callable[..., None]
@@ -70,10 +72,14 @@ class Recorder:
     def __init__(self, write: Write, *, checks_captures: bool = False, audit: str = "") -> None:
         self._write = write
         self._audit = Audit(self._note_wrong, replays=audit == "replay") if audit else None
-        self._block = _Checks(write, self._audit) if checks_captures or audit else None
+        lists = write if checks_captures else None
+        self._block = _Checks(lists, self._audit) if checks_captures or audit else None
+        self._wrong: Counter[tuple[str, str]] = Counter()
         self._lists_captures = checks_captures
         self._original: Callable[..., Any] = jax.jit
+        self._pmap: Callable[..., Any] = jax.pmap
         self._warned = len(storm.WARNINGS)
+        self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begin: from now on `jax.jit` makes functions that explain themselves."""
@@ -81,6 +87,10 @@ class Recorder:
         namespace.jit = self._watched_jit()
         if self._block is not None:
             enter_block(self._block)
+        if self._audit is not None:
+            AROUND.append(self._audit.function)
+            namespace.pmap = self._audit.mapped(self._pmap)
+            self._unwatch = watch_exchanges(self._audit.add_exchange)
         watch_events(self._record)
 
     def stop(self) -> None:
@@ -88,22 +98,33 @@ class Recorder:
         unwatch_events(self._record)
         if self._block is not None:
             leave_block(self._block)
+        self._unwatch()
+        AROUND.clear()
         namespace: Any = jax
-        namespace.jit = self._original
+        namespace.jit, namespace.pmap = self._original, self._pmap
 
     def _note_wrong(self, found: WrongProgram) -> None:
         site = found.site
-        where = f"{site.file}:{site.line}" if site is not None else ""
-        self._write(wrong={"call": where, "what": str(found)})
+        key = f"{site.file}:{site.line}" if site is not None else "", str(found)
+        self._wrong[key] += 1
+        times = self._wrong[key]
+        if times & (times - 1) == 0:  # in a loop it is the same call again
+            self._write_wrong(key)
+
+    def _write_wrong(self, key: tuple[str, str]) -> None:
+        self._write(wrong={"call": key[0], "what": key[1], "times": self._wrong[key]})
 
     def note_audit(self, process: int) -> None:
-        """Note how many calls were compared, and how long that took."""
+        """Note how many calls were compared, how long that took, and how often what was wrong."""
         if self._audit is not None and os.getpid() == process:
+            for key, times in self._wrong.items():
+                if times & (times - 1):
+                    self._write_wrong(key)
             self._write(audited={"calls": self._audit.calls, "seconds": self._audit.seconds})
 
     def _watched_jit(self) -> Callable[..., Any]:
         stale = None if self._block is None else StaleAction.IGNORE
-        original, audit = self._original, self._audit
+        original = self._original
 
         @functools.wraps(original)
         def watched(*args: Any, **options: Any) -> Any:
@@ -111,9 +132,7 @@ class Recorder:
                 case ():
                     return functools.partial(watched, **options)
                 case (fun,) if callable(fun):
-                    made = jit_with_log(fun, options, stale)
-                    audited = audit is not None and isinstance(made, StaleCheckedFunction)
-                    return audit.function(made) if audit is not None and audited else made
+                    return jit_with_log(fun, options, stale)
                 case _:
                     return original(*args, **options)
 
@@ -160,15 +179,21 @@ class Recorder:
 class _Checks(CaptureChecks):
     """Records what is found stale."""
 
-    def __init__(self, write: Write, audit: Audit | None) -> None:
-        super().__init__(StaleAction.IGNORE, warns_of_hidden=False)
+    def __init__(self, write: Write | None, audit: Audit | None) -> None:
+        super().__init__(
+            StaleAction.IGNORE,
+            warns_of_hidden=False,
+            observes=True,
+            reports_all=audit is not None,
+        )
         self._write = write
         self._audit = audit
+        self._written: set[Any] = set()
 
     def note(self, owner: int, found: list[StaleCapture]) -> None:
         if self._audit is not None:
             self._audit.add_stale(found)
-        for each in found:
+        for each in found if self._write is not None else ():
             site = each.call
             record = {
                 "name": each.name,
@@ -178,7 +203,9 @@ class _Checks(CaptureChecks):
                 "after": each.after,
                 "call": f"{site.file}:{site.line}" if site is not None else "",
             }
-            self._write(stale=record, owner=owner)
+            if (key := (owner, *record.values())) not in self._written and self._write is not None:
+                self._written.add(key)
+                self._write(stale=record, owner=owner)
 
 
 def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:

@@ -1,0 +1,571 @@
+"""`leafwise explain --audit` names each call that was answered by a program of another value."""
+
+import collections
+import dataclasses
+import enum
+import functools
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import leafwise as lw
+from leafwise._jit.assignments import assignments
+
+Explained = Callable[..., Any]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Config:
+    """A class of JAX's own, whose statics are compared by `==`."""
+
+    w: Any
+    flag: Any = dataclasses.field(default=True, metadata={"static": True})
+    shift: Any = dataclasses.field(default=0.0, metadata={"static": True})
+
+
+def audited(explained: Explained, script: Callable[[], Any], audit: str = "compare") -> Any:
+    report = explained(script, audit=audit)
+    assert "captures" not in report
+    return report["audit"]
+
+
+def test_the_audit_names_both_values(explained: Explained) -> None:
+    """Each call that a program of another value answered is named, with its line, each time."""
+
+    def script() -> None:
+        @jax.jit
+        def step(config: Config, x: Any, *, mode: Any = 1) -> Any:
+            return config.w + config.shift
+
+        w = jnp.ones(2)
+        step(Config(w), 1.0)
+        for _ in range(3):
+            step(Config(w, flag=1), 1.0)
+            step(Config(w), 2.0)
+        step(Config(w, shift=-0.0), 1.0)
+        step(Config(w, flag=1.0), w)
+
+    audit = audited(explained, script)
+    said = {each["what"]: each for each in audit["found"]}
+    assert list(said) == [
+        "step answered for `config.flag=True`, but got `1` (int)",
+        "step answered for `config.shift=0.0`, but got `-0.0` (float)",
+    ]
+    assert [each["times"] for each in said.values()] == [3, 1]
+    assert all("test_audit.py:" in each["call"] for each in said.values())
+    assert audit["calls"] == 9
+    assert audit["seconds"] > 0
+
+
+def test_a_clean_program_is_silent(explained: Explained) -> None:
+    """Nothing is found where each value has a program, statics, lists, keys and numbers alike."""
+
+    def script() -> None:
+        @functools.partial(jax.jit, static_argnames=("mode", "act"))
+        def step(config: Any, x: Any, mode: Any = None, act: Any = None) -> Any:
+            return config.w
+
+        config = Config(jnp.ones(3), flag=(1, "a"))
+        for _ in range(3):
+            for mode in (1, None, True, (1, 2)):
+                step(config, {"a": [1.0, None]}, mode=mode)
+            step(config, {"a": [jnp.ones(2), 3]}, act=jnp.sin)
+            step(dataclasses.replace(config, flag=(1, "b")), {"b": 1})
+
+    assert audited(explained, script)["found"] == []
+
+
+rate = 0.5
+
+
+def test_the_audit_finds_stale_captures(explained: Explained) -> None:
+    """A captured global that changed is named with the lines that assign it and both calls."""
+
+    def script() -> None:
+        global rate  # noqa: PLW0603  # what the audit is to find
+
+        @jax.jit
+        def scaled(x: Any) -> Any:
+            return x * rate
+
+        scaled(1.0)
+        rate = 0.25
+        try:
+            scaled(1.0)
+        finally:
+            rate = 0.5
+
+    (found,) = audited(explained, script)["found"]
+    assert "scaled answered for `rate=0.5`, which is 0.25 now" in found["what"]
+    assert found["what"].count("test_audit.py:") == 4
+    assert "; the call before it was at" in found["what"]
+
+
+def test_a_replay_decides(explained: Explained) -> None:
+    """A fresh trace of the call says whether the answer is wrong; nothing else of it is seen."""
+
+    def script() -> None:
+        @jax.jit
+        def halved(config: Config, x: Any) -> Any:
+            return jnp.asarray(x) // config.flag
+
+        @jax.jit
+        def unread(config: Config, x: Any) -> Any:
+            return config.w * x
+
+        for flag in (2, 2.0):
+            halved(Config(1.0, flag), 3)
+            unread(Config(1.0, flag), 3)
+
+    audit = audited(explained, script, "replay")
+    halved, unread = (each["what"] for each in audit["found"])
+    assert "; wrong answer: " in halved
+    assert unread.endswith("; the answer is right")
+    (row,) = (
+        each for each in explained(script, audit="replay")["functions"] if each["name"] == "halved"
+    )
+    assert row["traces"] == 1
+
+
+# What is found.
+
+
+class Mode(enum.IntEnum):
+    """Equal to its value."""
+
+    A = 0
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Other:
+    """A class that treedefs take for `Config`."""
+
+    w: Any
+    flag: Any = dataclasses.field(default=True, metadata={"static": True})
+    shift: Any = dataclasses.field(default=0.0, metadata={"static": True})
+
+
+class Setting:
+    """An object that is its attributes, and is compared by identity."""
+
+    def __init__(self, k: Any) -> None:
+        self.k = k
+        self.unread = 0
+
+
+class Loose(Setting):
+    """All are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Loose
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def said(explained: Explained, script: Callable[[], Any], audit: str = "compare") -> list[str]:
+    """Return what the audit says of a script, in order."""
+    return [each["what"] for each in explained(script, audit=audit)["audit"]["found"]]
+
+
+def of(name: str, before: str, after: str) -> str:
+    return f"{name} answered for `{before}`, but got {after}"
+
+
+WRONG = "; wrong answer: the tree: value: "
+
+
+def test_statics_that_are_changed_in_place(explained: Explained) -> None:
+    """What a program was made for is what its statics were then, whatever they are now."""
+
+    def script() -> None:
+        for value, change in (
+            ([1, 2], lambda value: value.append(3)),
+            ({"k": 1}, lambda value: value.update(k=5)),
+            (collections.deque([1]), lambda value: value.append(2)),
+            ((1, [2]), lambda value: value[1].append(3)),
+        ):
+            config = Config(1.0, value)
+            read = jax.jit(lambda config: config.w)
+            read(config)
+            read(config)
+            change(value)
+            read(config)
+
+    assert said(explained, script) == [
+        of("<lambda>", "config.flag=[1, 2]", "`[1, 2, 3]`"),
+        of("<lambda>", "config.flag['k']=1", "`5` (int)"),
+        of("<lambda>", "config.flag=deque([1])", "`deque([1, 2])`"),
+        of("<lambda>", "config.flag[1]=[2]", "`[2, 3]`"),
+    ]
+
+
+def test_objects_that_are_changed(explained: Explained) -> None:
+    """An object counts as it was, and only in what the function reads of it."""
+
+    def script() -> None:
+        @functools.partial(jax.jit, static_argnums=0)
+        def scaled(setting: Any, x: Any) -> Any:
+            return x * setting.k
+
+        for kind in (Setting, Loose):
+            setting = kind(1)
+            for _ in range(2):
+                scaled(setting, 1.0)
+                setting.unread += 1
+            setting.k = 2
+            scaled(setting, 1.0)
+        scaled(Loose(3), 1.0)
+        scaled(Loose(1), 1.0)
+        setting = Setting(np.ones(2))
+        scaled(setting, 1.0)
+        setting.k[0] = 7
+        scaled(setting, 1.0)
+
+    assert said(explained, script) == [
+        of("scaled", "setting.k=1", "`2` (int)"),
+        of("scaled", "setting.k=1", "`3` (int)"),
+        of("scaled", "setting.k=float64[2] [1.0, 1.0]", "`float64[2] [7.0, 1.0]`"),
+    ]
+
+
+def test_a_method_that_is_jitted(explained: Explained) -> None:
+    """Of `self` counts what the method and those that it calls read."""
+
+    def script() -> None:
+        class Trainer:
+            def __init__(self) -> None:
+                self.rate, self.calls, self.config = 0.1, 0, {"a": 1}
+
+            @functools.partial(jax.jit, static_argnums=0)
+            def step(self, x: Any) -> Any:
+                return self.shifted(x) * self.rate
+
+            def shifted(self, x: Any) -> Any:
+                return x + self.config["a"]
+
+            def run(self) -> None:
+                self.calls += 1
+                self.step(1.0)
+
+        trainer = Trainer()
+        trainer.run()
+        trainer.run()
+        trainer.rate = 0.5
+        trainer.run()
+        trainer.rate = 0.1
+        trainer.config["a"] = 3
+        trainer.run()
+
+    assert said(explained, script, "replay") == [
+        of("step", "self.rate=0.1", "`0.5` (float)")
+        + "; wrong answer: the tree: value: 0.2 -> 1.0",
+        of("step", "self.config['a']=1", "`3` (int)")
+        + "; wrong answer: the tree: value: 0.2 -> 0.4",
+    ]
+
+
+def test_what_branches_and_loops_exchange(explained: Explained) -> None:
+    """Classes and statics that JAX takes for one another are named, and the result is JAX's."""
+    results: list[Any] = []
+
+    def script() -> None:
+        one, lax = Config(1.0, 1), jax.lax
+        results.append(lax.cond(False, lambda: one, lambda: Other(2.0, 1)))
+        lax.cond(True, lambda: one, lambda: Config(1.0, True))
+        lax.switch(1, [lambda: one, lambda: one, lambda: Config(1.0, 1.0)])
+        lax.cond(True, lambda: Config(1.0, Mode.A), lambda: Config(1.0, 0))
+        lax.scan(lambda c, x: (Other(c.w + x, 1), None), one, jnp.ones(2))
+        lax.while_loop(lambda c: c.w < 1, lambda c: Config(c.w, True), one)
+        lax.fori_loop(0, 2, lambda _, c: Config(c.w, 1.0), one)
+        jax.jit(lambda x: lax.cond(x > 0, lambda: one, lambda: Config(1.0, True)))(1.0)
+
+    found = said(explained, script)
+    assert [each.replace(" of true_fun", "") for each in found] == [
+        "cond answered for `out=Config`, but false_fun returned `Other`",
+        "cond answered for `out.flag=1`, but false_fun returned `True` (bool)",
+        "switch answered for `out.flag=1` of branch 0, but branch2 returned `1.0` (float)",
+        "cond answered for `out.flag=<Mode.A: 0>`, but false_fun returned `0` (int)",
+        "scan answered for `carry=Config`, but its body returned `Other`",
+        "while_loop answered for `carry.flag=1`, but its body returned `True` (bool)",
+        "fori_loop answered for `carry.flag=1`, but its body returned `1.0` (float)",
+        "cond answered for `out.flag=1`, but false_fun returned `True` (bool)",
+    ]
+    assert type(results[0]) is Config  # of JAX's own
+
+
+@flax.struct.dataclass
+class Struct:
+    """A class of flax."""
+
+    w: Any
+    n: Any = flax.struct.field(pytree_node=False)
+
+
+class Module(eqx.Module):
+    """A class of equinox."""
+
+    w: Any
+    n: Any = eqx.field(static=True)
+
+
+@pytest.mark.slow
+def test_every_library_is_audited(explained: Explained) -> None:
+    """Functions of `filter_jit`, `nnx.jit`, `lw.jit` and `jax.pmap` are compared, too."""
+
+    class Net(nnx.Module):
+        def __init__(self) -> None:
+            self.n: Any = 2
+
+    def script() -> None:
+        filtered = eqx.filter_jit(lambda module, by: module.w * by)
+        listed = [1]
+        for n, by in ((1, 2), (True, 2), (1, 2.0), (listed, 2), (listed, 2)):
+            filtered(Module(1.0, n), by)
+            listed.append(2) if n is listed else None
+        net, called = Net(), nnx.jit(lambda net, x: x * net.n)
+        called(net, 1.0)
+        net.n = 2.0
+        called(net, 1.0)
+        ours, mapped = lw.jit(lambda s: s.w), jax.pmap(lambda s: s.w)
+        for n in (1, True):
+            ours(Struct(1.0, n))
+            mapped(Struct(jnp.ones(1), n))
+
+    assert said(explained, script) == [
+        of("<lambda>", "module.n=1", "`True` (bool)"),
+        of("<lambda>", "by=2", "`2.0` (float)"),
+        of("<lambda>", "module.n=[1]", "`[1, 2]`"),
+        of("<lambda>", "net._graphdef.attributes[2][1].value=2", "`2.0` (float)"),
+        of("<lambda>", "s.n=1", "`True` (bool)"),
+        of("<lambda>", "s.n=1", "`True` (bool)"),
+    ]
+
+
+def test_each_stale_call_is_counted(explained: Explained) -> None:
+    """A capture that changes a dozen times is named each time, and each call counts."""
+
+    def script() -> None:
+        setting = types.SimpleNamespace(pace_=0)
+        read = jax.jit(lambda x: x * setting.pace_)
+        read(1.0)
+        for k in range(12):
+            setting.pace_ = k
+            read(1.0)
+            read(1.0)
+
+    audit = audited(explained, script)
+    assert len(audit["found"]) > 11
+    assert sum(each["times"] for each in audit["found"]) == 22
+
+
+def test_a_retrace_that_was_asked_for_happens(explained: Explained) -> None:
+    """`lw.jit(stale="retrace")` retraces under the audit as it does without."""
+    results: list[float] = []
+
+    def script() -> None:
+        setting = Setting(1.0)
+        read = lw.jit(lambda x: x * setting.k, stale="retrace")
+        for k in (1.0, 2.0):
+            setting.k = k
+            results.append(float(read(1.0)))
+
+    assert said(explained, script) == []
+    assert results == [1.0, 2.0]
+
+
+# What is silent.
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_clean_programs_are_silent(explained: Explained) -> None:
+    """Nothing is found in training loops of other libraries, nor in threads and transforms."""
+
+    class Net(nnx.Module):
+        def __init__(self) -> None:
+            self.lin, self.act = nnx.Linear(2, 2, rngs=nnx.Rngs(0)), nnx.relu
+            self.norm = nnx.BatchNorm(2, rngs=nnx.Rngs(0))
+
+        def __call__(self, x: Any) -> Any:
+            return self.norm(self.act(self.lin(x)))
+
+    def script() -> None:
+        class Agent:
+            def __init__(self) -> None:
+                self.count, self.log, self.w, self.opt = 0, [0.0], jnp.ones(2), optax.adam(0.1)
+                self.memo: dict[str, int] = {}
+
+            @functools.cached_property
+            def scale(self) -> float:
+                return 2.0
+
+            @functools.partial(jax.jit, static_argnums=0)
+            def step(self, w: Any, state: Any) -> Any:
+                self.memo["traced"] = 1
+                return self.opt.update(w * self.scale, state, w)
+
+        net, x = Net(), jnp.ones((3, 2))
+        optimizer = nnx.Optimizer(net, optax.sgd(0.1), wrt=nnx.Param)
+
+        @nnx.jit
+        def train(net: Any, optimizer: Any) -> Any:
+            loss, grads = nnx.value_and_grad(lambda net: net(x).sum())(net)
+            optimizer.update(net, grads)
+            return loss
+
+        agent, filtered = Agent(), eqx.filter_jit(lambda module, x: module.w * x)
+        state = agent.opt.init(agent.w)
+        point = collections.namedtuple("point", "a b")  # noqa: PYI024
+        added = jax.jit(lambda p: p.a + p.b)
+        for n in range(3):
+            train(net, optimizer)
+            agent.step(agent.w, state)
+            agent.count += 1
+            agent.log.append(float(agent.scale))
+            filtered(Module(jnp.ones(2), ("a", n % 2)), 1.0)
+            added(point(jax.random.split(jax.random.key(n))[0, None].shape[0], np.ones(2)))
+        jax.vmap(lambda a: added(point(a, 1.0)))(x)
+        jax.grad(lambda a: added(point(a, 1.0)))(1.0)
+        threads = [threading.Thread(target=added, args=(point(1.0, n),)) for n in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        jax.lax.scan(lambda c, t: ((c[0] + t, c[1]), None), (0.0, {"a": x}), jnp.ones(2))
+        jax.lax.cond(True, lambda: (optax.EmptyState(), x), lambda: (optax.EmptyState(), x))
+
+    assert said(explained, script) == []
+
+
+# The replay.
+
+
+@pytest.mark.slow
+def test_a_replay_changes_nothing(explained: Explained, capsys: pytest.CaptureFixture[str]) -> None:
+    """A call that donates, prints, calls back, or is traced has its effects once."""
+    ran: list[int] = []
+    kept: dict[str, Any] = {}
+
+    def script() -> None:
+        @functools.partial(jax.jit, donate_argnums=0)
+        def donated(config: Any) -> Any:
+            return config.w if config.flag is True else config.w * 3
+
+        @jax.jit
+        def prints(config: Any) -> Any:
+            print("traced")  # noqa: T201
+            return config.w
+
+        @jax.jit
+        def counts(config: Any) -> Any:
+            ran.append(1)
+            return config.w
+
+        @jax.jit
+        def calls_back(config: Any) -> Any:
+            jax.debug.print("called {}", config.w)
+            return config.w
+
+        @jax.jit
+        def fails(config: Any) -> Any:
+            if config.flag is not True:
+                raise ValueError
+            return config.w
+
+        @jax.jit
+        def quiet(config: Any) -> Any:
+            return config.w / config.w * config.flag
+
+        @jax.jit
+        def inner(config: Any) -> Any:
+            return quiet(config) + jax.random.normal(jax.random.key(0))
+
+        for flag in (True, 1):
+            kept["donated"] = donated(Config(jnp.ones(2), flag))
+            for fun in (prints, counts, calls_back, fails, inner):
+                fun(Config(1.0, flag))
+            inner(Config(jnp.float32(0), flag))  # NaN
+            jax.vmap(lambda w, flag=flag: quiet(Config(w, flag)))(jnp.ones(2))
+        jax.effects_barrier()
+
+    found = said(explained, script, "replay")
+    ends = [each.partition("; ")[2].partition(" at ")[0] for each in found]
+    assert ends == [
+        "wrong answer: the tree: value: 1.0",
+        "not replayed: " + ends[1].partition(": ")[2],
+        "not replayed: " + ends[2].partition(": ")[2],
+        "not replayed: it calls back",
+        "not replayed: ValueError",
+        "the answer is right",
+        "the answer is right",
+        "not replayed: it is a part of another trace",
+    ]
+    assert ends[1].endswith("prints uses print")
+    assert ends[2].endswith("counts changes ran")
+    assert ran == [1]
+    assert np.asarray(kept["donated"]).tolist() == [1.0, 1.0]
+    assert capsys.readouterr().out.count("traced") == 1
+
+
+def test_a_replay_traces_what_is_called_inside(explained: Explained) -> None:
+    """JAX's trace of an inner function for the other value does not make the answer right."""
+
+    def script() -> None:
+        inner = jax.jit(lambda config: jnp.asarray(3) // config.flag)
+        outer = jax.jit(lambda config: inner(config))
+        outer(Config(1.0, 2))
+        outer(Config(1.0, 2.0))
+
+    assert "; wrong answer: " in said(explained, script, "replay")[0]
+
+
+# Where a name is assigned.
+
+
+def test_the_lines_that_assign(tmp_path: Any) -> None:
+    """They are of the same variable, attribute or item, or change it in place."""
+    file = tmp_path / "settings.py"
+    file.write_text(
+        "pace_, items = 1, [1]\n"
+        "config.pace_ = 2\n"
+        "def f():\n"
+        "    global pace_\n"
+        "    pace_ = 3\n"
+        "    items[0] += 4\n"
+        "    local = pace_ = 5\n"
+        "def g(pace_):\n"
+        "    pace_ = 6\n"
+        "    items.append(7)\n"
+        "config['n']['k'] = 8\n"
+        "table['k'] = other[0] = 9\n"
+        "class C:\n"
+        "    pace_: int = 10\n"
+        "    def bump(self): self.pace_ *= 11\n"
+        "unrelated.pace_ = 12\n"
+    )
+
+    def lines(name: str) -> list[int]:
+        found = assignments(name, str(file))
+        return [int(each.rpartition(":")[2]) for each in found if "settings.py" in each]
+
+    assert lines("pace_") == [1, 5, 7]
+    assert lines("items") == [1, 6, 10]
+    assert lines("items[0]") == [6, 10]
+    assert lines("config.pace_") == [2, 14, 15]
+    assert lines("config['n']['k']") == [11]
+    assert lines("table['k']") == [12]
+    assert lines("settings.pace_") == [1, 5, 7, 14, 15]
+    assert lines("not a name") == []
