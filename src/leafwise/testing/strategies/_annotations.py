@@ -2,6 +2,7 @@
 
 import collections
 import collections.abc
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -87,7 +88,7 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
             return make(kind, where)
     if says_nothing(kind):
         return _anything(kind, where, default)
-    if where.varied and is_made_in_python(kind):
+    if is_made_in_python(kind):
         return _instances(kind, where)
     return _from_hypothesis(kind, where)
 
@@ -128,7 +129,7 @@ def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
     if strategies:
         return strategies[-1]
     limits = [each for each in remarks if type(each).__module__.startswith("annotated_types")]
-    if limits and where.varied and (typing.get_args(inner) or is_registered(inner)):
+    if limits and (typing.get_args(inner) or is_registered(inner)):
         return _limited(inner, limits, where)
     return strategy_for(inner, where, default)
 
@@ -163,10 +164,9 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
     if isinstance(kind, Unknown):
         msg = (
             f"{where}: its annotation cannot be resolved at run time\n"
-            f"  fix: import what it names at the top of the module, not for type checkers only"
+            f"  fix: import what it names at the top of the module, not for type checkers only; or "
+            f"{where.fix()}"
         )
-        if where.varied:
-            msg += f"; or {where.fix()}"
         raise CannotBuildError(msg)
     return kind
 
@@ -363,12 +363,11 @@ def _typed_dict(kind: Any, where: FieldContext) -> Strategy:
     needed: dict[str, Strategy] = {}
     free: dict[str, Strategy] = {}
     for name, part in fields.items():
-        is_needed = name in kind.__required_keys__
-        try:
-            (needed if is_needed else free)[name] = strategy_for(part, where)
-        except CannotBuildError as error:
-            if is_needed or not (where.varied or isinstance(error, EndlessError)):
-                raise
+        if name in kind.__required_keys__:
+            needed[name] = strategy_for(part, where)
+            continue
+        with contextlib.suppress(CannotBuildError):
+            free[name] = strategy_for(part, where)
     return _of_one_scope(st.fixed_dictionaries(needed, optional=free))
 
 

@@ -230,7 +230,7 @@ class InstancePlan:
         override = self._overrides.get(parameter.name)
         if override is not None and override is not ...:
             return ArgumentSlot(parameter, override, given=True)
-        static = self.where.varied and is_static(self.cls, parameter)
+        static = is_static(self.cls, parameter)
         counts = static or not _is_field(self.cls, parameter.name)
         where = self.where.inside(self.cls, parameter, bindings, static=static, counts=counts)
         if override is ...:
@@ -256,8 +256,7 @@ class InstancePlan:
         Raises:
             CannotBuildError: The class has refused all of very many arguments.
         """
-        attempts = _ATTEMPTS if self.where.varied else 1
-        for _ in range(attempts):
+        for _ in range(_ATTEMPTS):
             try:
                 made = self._attempt(draw)
             except _RefusedError as refused:
@@ -265,10 +264,9 @@ class InstancePlan:
             else:
                 self._count(0)
                 return made
-        if self.where.varied:
-            draw(_MORE)
-            if self._count(attempts) >= _PATIENCE:
-                self._give_up(self.where.errors[0])
+        draw(_MORE)
+        if self._count(_ATTEMPTS) >= _PATIENCE:
+            self._give_up(self.where.errors[0])
         return hypothesis.reject()
 
     def _attempt(self, draw: st.DrawFn) -> Any:
