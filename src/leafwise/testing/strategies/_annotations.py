@@ -29,7 +29,7 @@ from leafwise.testing.strategies._constructor import (
     FieldContext,
     Parameter,
     substitute,
-    takes_any_arguments,
+    takes_more,
 )
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._objects import (
@@ -349,7 +349,8 @@ def _is_mapping(kind: Any) -> bool:
         return False
     if issubclass(origin, dict) or origin in (Mapping, collections.abc.MutableMapping):
         return True
-    says_what = is_made_in_python(origin) and not takes_any_arguments(origin)
+    many = inspect.Parameter.VAR_POSITIONAL
+    says_what = is_made_in_python(origin) and not takes_more(origin, many)
     return not inspect.isabstract(origin) and (bool(typing.get_args(kind)) or not says_what)
 
 

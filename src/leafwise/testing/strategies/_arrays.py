@@ -359,18 +359,21 @@ def _keys(shape: tuple[int, ...], seed: int) -> Any:
     return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(first))
 
 
-def alike(shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = "float32") -> Strategy:
-    """Return a strategy for numpy arrays of one shape and dtype, each of one number."""
-    return st.integers(0, 2).map(lambda number: np.full(shape, number, jnp.dtype(dtype)))
+def alike(
+    shape: tuple[int, ...] = (_DIMENSION,), dtype: Any = "float32", *, numpy: bool = True
+) -> Strategy:
+    """Return a strategy for arrays of one shape and dtype, each of one number."""
+    made = st.integers(0, 2).map(lambda number: np.full(shape, number, jnp.dtype(dtype)))
+    return made if numpy else made.map(jnp.asarray)
 
 
 def array_values(kind: Any, where: FieldContext) -> Strategy:
     """Return a strategy for arrays whose annotation gives at most dtype and number of axes."""
     numpy = (typing.get_origin(kind) or kind) is np.ndarray
     if not where.varied:
-        return alike() if numpy else alike().map(jnp.asarray)
+        return alike(numpy=numpy)
     shape: Strategy | None = None
-    dtype = None
+    dtype: Any = None
     said = typing.get_args(kind)  # np.ndarray[shape, np.dtype[scalar]]
     if len(said) > 1:
         lengths = typing.get_args(said[0])
@@ -408,10 +411,13 @@ def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
     said = getattr(kind, "dtypes", None)
     listed = said if isinstance(said, tuple | list) else ()  # else any dtype will do
     names = [each for each in listed if isinstance(each, str)] or [*_PREFERRED[:-1], *_RARE]
-    if not where.varied:
-        return _jaxtyped_alike(kind, names, numpy=numpy)
     if names == ["prng_key"]:
-        return shapes_of(kind).flatmap(keys)
+        return shapes_of(kind).flatmap(keys) if where.varied else keys()
+    if not where.varied:
+        lengths = [axis.length for axis in axes_of(kind) if not axis.variadic]
+        shape = tuple(_DIMENSION if length is None else length for length in lengths)
+        dtype = next((name for name in ("float32", "int32") if name in names), names[0])
+        return alike(shape, dtype, numpy=numpy)
     usual = [name for name in _PREFERRED if name in names and name != "prng_key"][:1]
     rare = [name for name in _RARE if name in names]
     if numpy or jax.config.jax_enable_x64:
@@ -427,16 +433,3 @@ def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
         raise CannotBuildError(msg)
     dtypes = st.sampled_from([*usual * 6, *[name for name in rare if name not in usual]])
     return arrays(shapes_of(kind), dtypes, numpy=numpy)
-
-
-def _jaxtyped_alike(kind: Any, names: list[str], *, numpy: bool) -> Strategy:
-    shape = tuple(
-        int(word) if word.isdigit() else _DIMENSION
-        for word in str(getattr(kind, "dim_str", "")).split()
-        if not word.startswith(("*", "..."))
-    )
-    if names == ["prng_key"]:
-        return st.integers(0, 9).map(jax.random.key)
-    dtype = next((name for name in ("float32", "int32") if name in names), names[0])
-    made = alike(shape, dtype)
-    return made if numpy else made.map(jnp.asarray)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import operator
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -58,18 +59,9 @@ def parameters_of(cls: Any) -> list[Parameter]:
     return found
 
 
-def takes_any_name(cls: Any) -> bool:
-    """Return whether a constructor takes ``**arguments``."""
-    return inspect.Parameter.VAR_KEYWORD in _kinds_of(cls)
-
-
-def takes_any_arguments(cls: Any) -> bool:
-    """Return whether a constructor takes ``*arguments``."""
-    return inspect.Parameter.VAR_POSITIONAL in _kinds_of(cls)
-
-
-def _kinds_of(cls: Any) -> set[Any]:
-    return {parameter.kind for parameter in _signature(cls).parameters.values()}
+def takes_more(cls: Any, kind: Any) -> bool:
+    """Return whether a constructor takes ``*arguments`` or ``**arguments``, by their kind."""
+    return any(each.kind is kind for each in _signature(cls).parameters.values())
 
 
 def _signature(cls: Any) -> inspect.Signature:
@@ -96,28 +88,19 @@ def _signature(cls: Any) -> inspect.Signature:
 
 def _signature_of_fields(cls: Any) -> inspect.Signature:
     """Return the signature that a dataclass has by its fields."""
-    empty = inspect.Parameter.empty
     parameters: list[inspect.Parameter] = []
-    for field in dataclasses.fields(cls):
-        has_default = field.default is not dataclasses.MISSING
-        has_factory = field.default_factory is not dataclasses.MISSING
-        default = field.default if has_default else _FACTORY if has_factory else empty
-        if field.init:
-            by_name = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(
-                inspect.Parameter(field.name, by_name, default=default, annotation=field.type)
-            )
+    for field in filter(operator.attrgetter("init"), dataclasses.fields(cls)):
+        default: Any = field.default
+        if default is dataclasses.MISSING:
+            has_factory = field.default_factory is not dataclasses.MISSING
+            default = _FACTORY if has_factory else inspect.Parameter.empty
+        made = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        parameters.append(made.replace(annotation=field.type))
     return inspect.Signature(parameters)
 
 
-class _FactoryDefault:
-    """Stands for a default that a factory makes; dataclasses print it as ``<factory>``."""
-
-    def __repr__(self) -> str:
-        return "<factory>"
-
-
-_FACTORY: Final = _FactoryDefault()
+_FACTORY: Final[Any] = vars(dataclasses)["_HAS_DEFAULT_FACTORY"]
+"""Stands for a default that a factory makes; it is printed as ``<factory>``."""
 
 
 def _default_of(cls: Any, parameter: inspect.Parameter) -> Callable[[], Any] | None:
@@ -213,30 +196,6 @@ class FieldContext:
     def __str__(self) -> str:
         """Return ``Class.field``, for a message."""
         return self.text or self.home.__name__
-
-    def inside(
-        self,
-        cls: type,
-        parameter: Parameter,
-        bindings: Mapping[Any, Any],
-        *,
-        static: bool = False,
-        counts: bool = False,
-    ) -> "FieldContext":
-        """Return the context of an argument of `cls`, an instance of which is wanted here."""
-        name = parameter.name
-        return dataclasses.replace(
-            self,
-            text=f"{self.text or cls.__name__}.{name}",
-            home=parameter.owner,
-            above=(*self.above, cls),
-            static=static,
-            counts=counts,
-            bindings=bindings,
-            steps=(*self.steps, (cls.__name__, name)),
-            as_key=False,
-            around=(),
-        )
 
     def part_of(self, kind: Any) -> "FieldContext":
         """Return the context of the parts of an annotation.

@@ -231,8 +231,18 @@ class InstancePlan:
         if override is not None and override is not ...:
             return ArgumentSlot(parameter, override, given=True)
         static = is_static(self.cls, parameter)
-        counts = static or not _is_field(self.cls, parameter.name)
-        where = self.where.inside(self.cls, parameter, bindings, static=static, counts=counts)
+        where = dataclasses.replace(
+            self.where,
+            text=f"{self.where.text or self.cls.__name__}.{parameter.name}",
+            home=parameter.owner,
+            above=(*self.where.above, self.cls),
+            static=static,
+            counts=static or not _is_field(self.cls, parameter.name),
+            bindings=bindings,
+            steps=(*self.where.steps, (self.cls.__name__, parameter.name)),
+            as_key=False,
+            around=(),
+        )
         if override is ...:
             parameter = dataclasses.replace(parameter, make_default=None)
         default = parameter.make_default

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._annotations import strategy_for
 from leafwise.testing.strategies._arrays import Strategy
-from leafwise.testing.strategies._constructor import FieldContext, parameters_of, takes_any_name
+from leafwise.testing.strategies._constructor import FieldContext, parameters_of, takes_more
 from leafwise.testing.strategies._instance_plan import InstancePlan
 from leafwise.testing.strategies._objects import is_abstract, is_user_registered
 
@@ -109,7 +109,7 @@ def _check(cls: Any, overrides: dict[str, Any]) -> None:
         raise TypeError(msg)
     try:
         known = [parameter.name for parameter in parameters_of(cls)]
-        open_ended = takes_any_name(cls)
+        open_ended = takes_more(cls, inspect.Parameter.VAR_KEYWORD)
     except CannotBuildError as error:
         raise TypeError(str(error)) from error
     for name, strategy in overrides.items():
