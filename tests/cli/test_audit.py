@@ -162,7 +162,7 @@ class Setting:
 
     def __init__(self, k: Any) -> None:
         self.k = k
-        self.unread = 0
+        self.unread: Any = 0
 
 
 class Loose(Setting):
@@ -196,6 +196,7 @@ def test_statics_that_are_changed_in_place(explained: Explained) -> None:
             ({"k": 1}, lambda value: value.update(k=5)),
             (collections.deque([1]), lambda value: value.append(2)),
             ((1, [2]), lambda value: value[1].append(3)),
+            ({"a": 1, "b": 2}, lambda value: value.update(a=value.pop("a"))),
         ):
             config = Config(1.0, value)
             read = jax.jit(lambda config: config.w)
@@ -209,6 +210,7 @@ def test_statics_that_are_changed_in_place(explained: Explained) -> None:
         of("<lambda>", "config.flag['k']=1", "`5` (int)"),
         of("<lambda>", "config.flag=deque([1])", "`deque([1, 2])`"),
         of("<lambda>", "config.flag[1]=[2]", "`[2, 3]`"),
+        of("<lambda>", "config.flag=dict{'a': 1, 'b': 2}", "`dict{'b': 2, 'a': 1}`"),
     ]
 
 
@@ -233,11 +235,18 @@ def test_objects_that_are_changed(explained: Explained) -> None:
         scaled(setting, 1.0)
         setting.k[0] = 7
         scaled(setting, 1.0)
+        ring = Setting(1)
+        ring.unread = ring
+        around = jax.jit(lambda ring, x: x * ring.unread.k, static_argnums=0)
+        around(ring, 1.0)
+        ring.k = 2
+        around(ring, 1.0)
 
     assert said(explained, script) == [
         of("scaled", "setting.k=1", "`2` (int)"),
         of("scaled", "setting.k=1", "`3` (int)"),
         of("scaled", "setting.k=float64[2] [1.0, 1.0]", "`float64[2] [7.0, 1.0]`"),
+        of("<lambda>", "ring.k=1", "`2` (int)"),
     ]
 
 

@@ -235,6 +235,7 @@ class _Walk:
         self.found = found
         self.can_change = False
         self._depth = 0
+        self._inside: list[int] = []
 
     def add_treedef(self, treedef: Any) -> None:
         """Add the statics in a treedef."""
@@ -291,7 +292,7 @@ class _Walk:
             finally:
                 self._depth -= 1
             return
-        if self.found is not None:
+        if self.found is not None and path:  # not a key of a dict
             kept = value if kind in _PLAIN or issubclass(kind, _UNCHANGING) else _text(value)
             self.found[path] = Content((kind, parts[-1]), kept)
 
@@ -300,7 +301,7 @@ class _Walk:
         self.kept.append(value)
 
     def _add_parts(self, kind: Any, facts: "_KindFacts", value: Any, path: str) -> None:
-        wants_paths = self.found is not None
+        wants_paths = bool(path)
         if issubclass(kind, tuple | list):
             self.parts.append(len(value))
             if not issubclass(kind, tuple):
@@ -325,14 +326,18 @@ class _Walk:
 
     def _add_attributes(self, facts: "_KindFacts", value: Any, path: str | None) -> None:
         self.can_change = self.can_change or not facts.is_frozen
+        if id(value) in self._inside:  # it leads to itself
+            return
+        self._inside.append(id(value))
         for name, each in list(facts.read(value).items()):
             if facts.is_frozen or self.keys.reads(name):
                 self.parts.append(name)
                 self.add(each, "" if path is None else f"{path}.{name}")
+        self._inside.pop()
 
     def _found(self, path: str, form: Any, value: Any, owner: int = 0) -> None:
         self.can_change = True
-        if self.found is not None:
+        if self.found is not None and path:  # not a key of a dict
             self.found[path] = Content(form, _text(value), owner)
 
 
