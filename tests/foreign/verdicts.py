@@ -139,8 +139,6 @@ SCRIPTS = {
             ("jax_md/energy.py:171", "a new lambda each call", 38),
             # `jax_md/space.py` passes the arguments of `safe_mask` by keyword.
             ("jax_md/energy.py:171", "arguments of placeholder and 2 more", 1),
-            # Within the gradient that `fire_init` takes outside `jit`.
-            ("jax_md/quantity.py:101", "no reason found", 5),
         ),
         {"safe_mask": 39},
         {"safe_mask": 0, "fn_mapped": 3},
@@ -171,7 +169,6 @@ SCRIPTS = {
     "blackjax_hmc": Explained(
         causes(
             ("blackjax_hmc.py:28", "a new function each call", 2),
-            ("blackjax/mcmc/hmc.py:91", "another shape of args[1]", 1),
         ),
         {"step_fn": 3},
         {"step_fn": 0, "kernel": 1},

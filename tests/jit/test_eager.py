@@ -82,6 +82,14 @@ def plain(n: int) -> Any:
     return jnp.tanh(jnp.ones((WIDTH, 7))) * n
 
 
+def gradient(n: int) -> Any:
+    return jax.grad(lambda x: jnp.sum(jnp.cosh(x) * x))(jnp.ones((WIDTH, n, 2)))
+
+
+def fresh_and_wrapped(n: int) -> Any:
+    return jax.lax.while_loop(lambda c: c < WIDTH, jax.checkpoint(lambda c: c + n), jnp.float32(0))
+
+
 def explanations(run: Callable[[int], Any]) -> list[Explanation]:
     """Return why JAX compiled again in the third and fourth call of a line."""
     with lw.watch() as log:
@@ -101,6 +109,7 @@ def explanations(run: Callable[[int], Any]) -> list[Explanation]:
         (fresh_branch, {"true_fun", "false_fun"}, "fresh function each call"),
         (fresh_method, {"f"}, "fresh bound method each call"),
         (another_shape, {"shape", "x"}, "Each shape"),
+        (fresh_and_wrapped, {"cond_fun", "body_fun"}, "fresh lambda each call"),
         pytest.param(sampled, {"shape"}, "Each shape", marks=pytest.mark.nightly),
         pytest.param(unsized, {"flatnonzero"}, "(..., size=n)`", marks=pytest.mark.nightly),
     ],
@@ -126,6 +135,27 @@ def test_another_line_is_no_repeat() -> None:
         second = jnp.sinh(jnp.ones((WIDTH, 12)))
     assert first.shape != second.shape
     assert all(each.explanation is None or each.explanation.nearest is None for each in log)
+
+
+def test_a_gradient_of_another_shape() -> None:
+    """The shapes are blamed, and not `jax.grad`, which makes another function each time."""
+    found = [reason for each in explanations(gradient) for reason in each.reasons]
+    assert {each.path.partition("[")[0] for each in found} == {"shape", "args"}
+    assert all("Each shape" in each.fix for each in found)
+
+
+def test_one_gradient_is_no_repeat() -> None:
+    """Each step of a gradient is another one, though JAX takes all of them in one loop."""
+
+    def function(x: Any) -> Any:
+        wide = jnp.sinh(x) * jnp.ones((WIDTH, 3))
+        return jnp.sum(jnp.sinh(wide) * 2.0) + jnp.sum(jnp.exp(wide * jnp.ones((2, WIDTH, 3))))
+
+    with lw.watch() as log:
+        jax.value_and_grad(function)(jnp.float32(2.0))
+    explained = [each.explanation for each in log.events if each.explanation is not None]
+    assert explained
+    assert all(each.nearest is None for each in explained)
 
 
 def test_operations_inside_a_trace_are_its_own() -> None:

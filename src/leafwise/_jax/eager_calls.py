@@ -18,6 +18,7 @@ class EagerCall(NamedTuple):
         parameters: The simple parameters of the primitive that is compiled.
         is_masked: Whether an array is indexed with a boolean mask.
         is_unsized: Whether the function takes a ``size=`` that it was not given.
+        operands: The arguments of the program, where no call of a jitted function has them.
     """
 
     place: tuple[Any, ...]
@@ -26,6 +27,7 @@ class EagerCall(NamedTuple):
     parameters: Mapping[str, Any]
     is_masked: bool
     is_unsized: bool
+    operands: tuple[Any, ...] | None = None
 
 
 def eager_call(
@@ -44,26 +46,49 @@ def eager_call(
         if frame is user:
             break
         frame = frame.f_back
-    inside = [each for each in frames if _package(each) in _JAX]
+    inside = [each for each in frames if _is_of_jax(each.f_globals)]
     named = [each for each in inside if each.f_code.co_name not in _WRAPPERS]
     called = named[-1] if named else None
     found = {} if called is None else called.f_locals
     return EagerCall(
-        place=tuple((id(each.f_code), each.f_lasti) for each in (*inside, *frames[-1:])),
+        place=tuple((id(each.f_code), _step(each)) for each in (*inside, *frames[-1:])),
         name="" if called is None else called.f_code.co_name,
         functions={} if called is None else dict(_functions(called)),
         parameters=_parameters(compiled),
         is_masked=any(_is_mask(each.f_locals) for each in named[-3:]),
         is_unsized="size" in found and found["size"] is None,
+        operands=_operands(inside),
     )
 
 
-def _package(frame: types.FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+def _step(frame: types.FrameType) -> tuple[int, ...]:
+    """Return where a frame is: of JAX's interpreters, which loop, also at which equation."""
+    if "eqn" not in frame.f_code.co_varnames or not _is_of_jax(frame.f_globals):
+        return (frame.f_lasti,)
+    found = frame.f_locals
+    equations = enumerate(getattr(found.get("jaxpr"), "eqns", ()))
+    at = (place for place, each in equations if each is found.get("eqn"))
+    return frame.f_lasti, next(at, -1)
+
+
+def _is_of_jax(names: Mapping[str, Any]) -> bool:
+    """Return whether a module is of JAX, by its global names."""
+    return str(names.get("__name__", "")).partition(".")[0] in _JAX
+
+
+def _operands(inside: list[types.FrameType]) -> tuple[Any, ...] | None:
+    """Return the arguments where JAX runs a program that it traced elsewhere: in a gradient."""
+    for frame in inside:
+        if frame.f_code.co_name == "_pjit_call_impl_python":
+            found: tuple[Any, ...] | None = frame.f_locals.get("args")
+            return found
+    return None
 
 
 def _functions(frame: types.FrameType) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the user's functions among the arguments of a frame of JAX."""
+    if frame.f_globals.get("__name__") == "jax._src.api":
+        return  # `grad` and its kind run a function step by step: it is no part of a program
     code, found = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args and **kwargs
@@ -71,8 +96,16 @@ def _functions(frame: types.FrameType) -> Iterator[tuple[str, Callable[..., Any]
         value = found.get(name)
         several = value if isinstance(value, tuple | list) else (value,)
         for place, each in enumerate(several):
-            if callable(each) and not isinstance(each, type) and _is_users(each):
-                yield (name if each is value else f"{name}[{place}]"), each
+            fun = _unwrapped(each)
+            if callable(fun) and not isinstance(fun, type) and _is_users(fun):
+                yield (name if each is value else f"{name}[{place}]"), fun
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return what a wrapper of JAX's stands for: `jax.checkpoint(f)` is another each time."""
+    while _is_of_jax(getattr(value, "__globals__", {})) and hasattr(value, "__wrapped__"):
+        value = value.__wrapped__
+    return value
 
 
 def _is_users(value: Any) -> bool:

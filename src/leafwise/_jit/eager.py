@@ -1,10 +1,13 @@
 """Why JAX compiles again what is called outside any jitted function."""
 
+import contextlib
 import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
+
+import jax
 
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import ANOTHER_FUNCTION, Cause, definition_of, fresh_function
@@ -90,7 +93,7 @@ class EagerLog:
         functions = {each: _Function(fun) for each, fun in found.functions.items()}
         before = self._latest.get((name, *found.place))
         times = 0 if before is None else before.times + 1
-        unit = _Unit(times, functions, found.parameters, _signature_of(call))
+        unit = _Unit(times, functions, found.parameters, _signature_of(call, found))
         self._latest[name, *found.place] = unit
         outcome = Outcome.RETRACE if kind is EventKind.TRACE else Outcome.RECOMPILE
         if before is None:
@@ -99,14 +102,20 @@ class EagerLog:
         return Explanation(outcome, tuple(reasons), nearest=times - 1)
 
 
-def _signature_of(call: RunningCall | None) -> Signature | None:
-    if call is None:
-        return None
-    try:
-        labels = labels_of(call.fun, call.args, call.kwargs)
-        return record(call.args, call.kwargs, StaticArguments(*call.statics), labels=labels)
-    except Exception:  # noqa: BLE001  # the arguments' own code
-        return None
+def _signature_of(call: RunningCall | None, found: EagerCall) -> Signature | None:
+    with contextlib.suppress(Exception):  # the arguments' own code
+        if call is not None and not _has_tracers(call):
+            labels = labels_of(call.fun, call.args, call.kwargs)
+            return record(call.args, call.kwargs, StaticArguments(*call.statics), labels=labels)
+        if found.operands is not None:
+            return record(found.operands, {}, StaticArguments())
+    return None
+
+
+def _has_tracers(call: RunningCall) -> bool:
+    """Return whether it is a call under `jax.grad`, whose tracers hold what the program gets."""
+    leaves = jax.tree_util.tree_leaves((call.args, dict(call.kwargs)))
+    return any(isinstance(each, jax.core.Tracer) for each in leaves)
 
 
 def _reasons(
