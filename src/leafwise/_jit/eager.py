@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-import jax
+from jax.core import Tracer
+from jax.tree_util import tree_leaves
 
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import ANOTHER_FUNCTION, Cause, definition_of, fresh_function
@@ -114,8 +115,8 @@ def _signature_of(call: RunningCall | None, found: EagerCall) -> Signature | Non
 
 def _has_tracers(call: RunningCall) -> bool:
     """Return whether it is a call under `jax.grad`, whose tracers hold what the program gets."""
-    leaves = jax.tree_util.tree_leaves((call.args, dict(call.kwargs)))
-    return any(isinstance(each, jax.core.Tracer) for each in leaves)
+    leaves = tree_leaves((call.args, dict(call.kwargs)))
+    return any(isinstance(each, Tracer) for each in leaves)
 
 
 def _reasons(
