@@ -41,7 +41,7 @@ def as_predicted(case: Case) -> None:
     Each leaf takes another value: one program must serve them all.
     """
     x = case.instance
-    options = options_of(edit_positions(x))
+    options = case.options()
     if not options or not all(map(is_numeric, jax.tree_util.tree_leaves(x))):
         return  # nothing can be changed, or a jitted function does not accept it
     probe: Probe = case.attempt("a jitted function", Probe, x)

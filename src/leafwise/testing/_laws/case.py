@@ -1,9 +1,10 @@
 """One example of one law: what is drawn, and the message where it breaks the law."""
 
 import dataclasses
+import functools
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, TypeVar
 
 import hypothesis.errors
@@ -16,7 +17,8 @@ from leafwise.errors import LawViolation
 from leafwise.testing._format import cut, format_error, without_addresses
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import state_of
-from leafwise.testing.strategies._edit_positions import owner_at
+from leafwise.testing.strategies._edit_positions import EditPosition, edit_positions, owner_at
+from leafwise.testing.strategies._edits import EditKind, Options, options_of
 
 T = TypeVar("T")
 
@@ -31,11 +33,13 @@ class Case:
         law: The law.
         instance: The instance.
         data: Where more is drawn from.
+        known: The edits of the instance, as far as some law has asked for them.
     """
 
     law: Law
     instance: Any
     data: st.DataObject
+    known: Options = dataclasses.field(default_factory=Options, repr=False)
 
     @property
     def cls(self) -> type:
@@ -59,6 +63,18 @@ class Case:
                 f"  fix: decorate the class with `@leafwise.pytree`, or register it with JAX"
             )
             raise TypeError(msg)
+
+    @functools.cached_property
+    def positions(self) -> list[EditPosition]:
+        """All positions in the instance."""
+        return list(edit_positions(self.instance))
+
+    def options(self, kinds: Iterable[EditKind] = tuple(EditKind)) -> Options:
+        """Return the edits of the instance that can be made."""
+        for kind in kinds:
+            if kind not in self.known:
+                self.known[kind] = options_of(self.positions, (kind,)).get(kind, [])
+        return {kind: self.known[kind] for kind in kinds if self.known[kind]}
 
     def draw(self, strategy: st.SearchStrategy[T]) -> T:
         return self.data.draw(strategy)

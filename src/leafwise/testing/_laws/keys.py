@@ -14,8 +14,8 @@ from leafwise._trees.roles import names_of, try_exchange
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.same import lookalike_of, recreated
-from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions
-from leafwise.testing.strategies._edits import Edit, EditKind, make_edit, options_of
+from leafwise.testing.strategies._edit_positions import EditPosition, Role
+from leafwise.testing.strategies._edits import Edit, EditKind, make_edit
 
 _REGISTRY: Final = jax.tree_util.default_registry
 UNHASHABLE: Final = "whose hash() raised"
@@ -59,7 +59,7 @@ _STATIC: Final = (EditKind.STATIC_VALUE, EditKind.STATIC_TYPE)
 
 def draw_edit(case: Case, kinds: tuple[EditKind, ...]) -> Edit[Any] | None:
     """Draw an edit of one of the kinds; None if there is none, or the class rejects it."""
-    found = options_of(edit_positions(case.instance), kinds)
+    found = case.options(kinds)
     if not found:
         return None
     kind = case.draw(st.sampled_from(list(found)))
@@ -88,13 +88,12 @@ def static_types(case: Case) -> None:
 
 def _static_pairs(case: Case, kinds: Iterable[EditKind]) -> Iterator[Edit[Any]]:
     """Yield edits of statics: each static recreated, and one drawn edit of each kind."""
-    x = case.instance
-    yield from _fresh(x)
+    yield from _fresh(case)
     for kind in kinds:
         edit = draw_edit(case, (kind,))
         if edit is not None:
             yield edit
-            position = next((each for each in edit_positions(x) if each.path == edit.path), None)
+            position = next((each for each in case.positions if each.path == edit.path), None)
             fresh = recreated(edit.after)
             other = None if position is None else make_edit(kind, position, fresh)
             if other is not None and fresh is not edit.after:
@@ -112,8 +111,8 @@ class _Pair(Edit[Any]):
     original: Any = None
 
 
-def _fresh(x: Any) -> Iterator[Edit[Any]]:
-    for position in edit_positions(x):
+def _fresh(case: Case) -> Iterator[Edit[Any]]:
+    for position in case.positions:
         if position.role is not Role.STATIC or not position.name:
             continue
         fresh = recreated(position.value)
@@ -121,7 +120,9 @@ def _fresh(x: Any) -> Iterator[Edit[Any]]:
             edited = _put(position, fresh)
             if edited is not None:
                 kind = EditKind.STATIC_VALUE
-                yield _Pair(position.path, kind, position.value, fresh, edited, fresh, x)
+                yield _Pair(
+                    position.path, kind, position.value, fresh, edited, fresh, case.instance
+                )
 
 
 def _put(position: EditPosition, value: Any) -> Any:
@@ -192,12 +193,8 @@ def _unhashable_static(x: Any, error: str) -> tuple[str, Any]:
 
 def _check_hash_depends(case: Case, mine: Any) -> None:
     """Fail unless the hash depends on one static, which is drawn."""
-    own = [
-        position
-        for position in edit_positions(case.instance)
-        if position.name and position.holder is case.cls
-    ]
-    options = options_of(own, (EditKind.STATIC_VALUE,)).get(EditKind.STATIC_VALUE)
+    values = case.options((EditKind.STATIC_VALUE,)).get(EditKind.STATIC_VALUE, [])
+    options = [each for each in values if each[0].name and each[0].holder is case.cls]
     if not options:
         return
     position, strategy = case.draw(st.sampled_from(options))

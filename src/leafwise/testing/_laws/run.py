@@ -175,15 +175,16 @@ def broken_laws(
     pool: list[Any] = []
     drawing = 0.0
 
-    def try_plain(instance: Any, data: st.DataObject) -> None:
-        for law, law_test in plain.items():
-            if law not in broken and left[law]:
-                on_law(law)
-                left[law] -= 1
-                try:
-                    law_test.check(Case(law, instance, data))
-                except Exception:  # noqa: BLE001  # the user's own code
-                    broken.add(law)
+    def attempt(case: Case) -> None:
+        if case.law in broken:
+            return
+        on_law(case.law)
+        try:
+            tests[case.law].check(case)
+        except hypothesis.errors.UnsatisfiedAssumption:
+            pass
+        except Exception:  # noqa: BLE001  # the user's own code
+            broken.add(case.law)
 
     def test(data: st.DataObject) -> None:
         nonlocal drawing
@@ -194,21 +195,39 @@ def broken_laws(
             raise SlowInstancesError
         Case(Law.ROUND_TRIP, instance, data).refuse_leaf()
         pool.append(instance)
-        try_plain(instance, data)
+        for law in filter(left.get, plain):
+            left[law] -= 1
+            attempt(Case(law, instance, data))
 
     with hypothesis.reporting.with_reporter(lambda _: None):
         hypothesis.seed(seed)(whole(hypothesis.given(st.data())(test)))()
-    for law, law_test in tests.items():
-        if law_test.draws:
-            on_law(law)
-            # An instance may come twice from the pool: more examples make up for it.
-            share = 1.5 if law_test.share == 1 else law_test.share
-            drawn = st.sampled_from(pool)
-            try:
-                run_law(law, drawn, law_test.check, settings=once, seed=seed, share=share)
-            except Exception:  # noqa: BLE001  # the user's own code
-                broken.add(law)
+    drawing_laws = [law for law in tests if law not in plain]
+    for share in dict.fromkeys(tests[law].share for law in drawing_laws):
+        laws = [law for law in drawing_laws if tests[law].share == share]
+        # An instance may come twice from the pool: more examples make up for it.
+        chosen = _settings_for(once, 1.5 if share == 1 else share)
+        _share_examples(laws, pool, attempt, chosen, seed)
     return broken
+
+
+def _share_examples(
+    laws: list[Law],
+    pool: list[Any],
+    attempt: Callable[[Case], None],
+    settings: hypothesis.settings,
+    seed: int,
+) -> None:
+    """Try laws that draw edits, on the same instances, whose edits are found once."""
+    known: list[Any] = [{} for _ in pool]
+
+    def test(data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(pool) - 1))
+        first = data.draw(st.integers(0, len(laws) - 1))  # the last may have no data left
+        for law in (*laws[first:], *laws[:first]):
+            attempt(Case(law, pool[at], data, known[at]))
+
+    with hypothesis.reporting.with_reporter(lambda _: None):
+        hypothesis.seed(seed)(settings(hypothesis.given(st.data())(test)))()
 
 
 def _without_notes(error: Exception) -> Exception:

@@ -46,9 +46,14 @@ class EditPosition(NamedTuple):
     name: str = ""
 
 
-def edit_positions(tree: Any) -> Iterator[EditPosition]:
-    """Yield all positions of a pytree, outer ones first: leaves, statics and containers."""
-    yield from _positions(tree, "", lambda new: new, (None, ""), _DEEPEST)
+def edit_positions(tree: Any, towards: str = "") -> Iterator[EditPosition]:
+    """Yield all positions of a pytree, outer ones first: leaves, statics and containers.
+
+    Args:
+        tree: The pytree.
+        towards: A path: other attributes of the pytree than the one on the way need not come.
+    """
+    yield from _positions(tree, "", lambda new: new, (None, ""), _DEEPEST, towards)
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
@@ -89,8 +94,8 @@ def _put_argument(arguments: Any, name: str, new: Any) -> Any:
 _Owner = tuple[type | None, str]
 
 
-def _positions(
-    value: Any, path: str, put: Put, owner: _Owner, depth: int
+def _positions(  # noqa: PLR0917  # it is its own caller
+    value: Any, path: str, put: Put, owner: _Owner, depth: int, towards: str = ""
 ) -> Iterator[EditPosition]:
     level: Any = _REGISTRY.flatten_one_level_with_keys(value)
     if level is None:
@@ -104,11 +109,13 @@ def _positions(
     if not names.dynamic:
         yield from _children(value, level[0], path, put, depth)
     for name in field_order(value):
-        if name not in names.static and name not in names.dynamic:
+        where = f"{path}.{name}".lstrip(".")
+        is_aside = towards and not is_below(towards, [where])
+        if is_aside or (name not in names.static and name not in names.dynamic):
             continue
         owner = (type(value), name)
         inner = functools.partial(_put_attribute, put, value, name)
-        where, held = f"{path}.{name}".lstrip("."), getattr(value, name)
+        held = getattr(value, name)
         if name in names.static:
             yield from _static_positions(held, where, inner, owner, depth - 1)
         else:

@@ -266,10 +266,9 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
         return None
     stored = new
     if position.role is Role.STATIC and position.name:
-        stored_values = [
-            each.value for each in edit_positions(edited) if each.path == position.path
-        ]
-        stored = stored_values[0] if stored_values else new
+        path = position.path
+        found = (each.value for each in edit_positions(edited, path) if each.path == path)
+        stored = next(found, new)
         if is_distinct(position.value, stored) is False:
             return None
         if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
