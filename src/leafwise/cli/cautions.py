@@ -11,8 +11,6 @@ import functools
 import inspect
 import operator
 import re
-import sys
-import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -23,7 +21,7 @@ import numpy as np
 
 from leafwise._classes.annotations import Unknown, resolve, without_marks
 from leafwise._jax.events import count_events
-from leafwise._trees.roles import duplicate, exchange, names_of, stored_value
+from leafwise._trees.roles import duplicate, exchange, names_of
 from leafwise.cli.changes import Builder, PartBuilder
 from leafwise.cli.records import Call, Caution, ClassReport, LawResult
 from leafwise.cli.targets import for_jit, is_own, library_of, public_name
@@ -32,6 +30,7 @@ from leafwise.testing._format import format_leaf, format_static, short_repr, wit
 from leafwise.testing._laws.keys import UNHASHABLE
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import lookalike_of, state_of
+from leafwise.testing._laws.structure import calls_of
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._statics import twins
 
@@ -134,10 +133,7 @@ def _pairs(builder: Builder, name: str) -> Iterator[tuple[Any, Any]]:
 
 def _stored(builder: Builder, name: str, value: Any) -> Any:
     """Return an instance with a value, or None if the class does not take it as it is."""
-    if not builder.takes(name):
-        return None
-    made = builder.try_build({name: value})
-    if made is None or type(stored_value(made, name, value)) is not type(value):
+    if [type(each) for each in builder.stored(name, value)] != [type(value)]:
         return None
     return exchange(builder.base, name, value)
 
@@ -302,8 +298,11 @@ def _post_init(builder: Builder) -> Iterator[Caution]:
     def identity(leaf: Any) -> Any:
         return leaf
 
-    instance, built = _count_calls(code, lambda: builder.build({}))
-    _, mapped = _count_calls(code, lambda: jax.tree.map(identity, instance))
+    with calls_of((code,)) as built:
+        instance = builder.build({})
+    with calls_of((code,)) as mapped:
+        jax.tree.map(identity, instance)
+    times = [f"__post_init__ ran {_times(len(each))}" for each in (built, mapped)]
     if built and mapped:
         yield Caution(
             str(Law.POST_INIT),
@@ -312,8 +311,8 @@ def _post_init(builder: Builder) -> Iterator[Caution]:
             f"tracers or None for leaves",
             "",
             (
-                Call(f"p = {cls.__name__}(...)", f"__post_init__ ran {_times(built)}"),
-                Call("jax.tree.map(lambda leaf: leaf, p)", f"__post_init__ ran {_times(mapped)}"),
+                Call(f"p = {cls.__name__}(...)", times[0]),
+                Call("jax.tree.map(lambda leaf: leaf, p)", times[1]),
             ),
             None,
             spelling(instance, ""),
@@ -322,23 +321,6 @@ def _post_init(builder: Builder) -> Iterator[Caution]:
 
 def _times(number: int) -> str:
     return {0: "never", 1: "once"}.get(number, f"{number} times")
-
-
-def _count_calls(code: types.CodeType, call: Callable[[], Any]) -> tuple[Any, int]:
-    """Call, and count how often a function ran, without a change of its class."""
-    count = 0
-
-    def count_one(frame: types.FrameType, event: str, _: object) -> None:
-        nonlocal count
-        count += event == "call" and frame.f_code is code
-
-    before = sys.getprofile()
-    sys.setprofile(count_one)
-    try:
-        result = call()
-    finally:
-        sys.setprofile(before)
-    return result, count
 
 
 def _caches(builder: Builder) -> Iterator[Caution]:

@@ -155,12 +155,12 @@ class Builder:
         if parameter is None:
             msg = "not a parameter of the constructor"
             raise CannotBuildError(msg)
+        return self.strategy(parameter), functools.partial(self.stored, name)
 
-        def stored(drawn: Any) -> list[Any]:
-            made = self.try_build({name: drawn})
-            return [] if made is None else [stored_value(made, name, drawn)]
-
-        return self.strategy(parameter), stored
+    def stored(self, name: str, given: Any) -> list[Any]:
+        """Return the value that a field has for an argument, or nothing if the class refuses it."""
+        made = self.try_build({name: given}) if self.takes(name) else None
+        return [] if made is None else [stored_value(made, name, given)]
 
     def _find_apart(self, required: list[Parameter]) -> dict[str, Any] | None:
         """Return the simplest argument of each parameter, if they fit together."""

@@ -9,7 +9,7 @@ import jax
 from leafwise._compare.reasons import Outcome
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise._trees.roles import Names, exchange, field_order, names_of, stored_value
+from leafwise._trees.roles import Names, exchange, field_order, names_of
 from leafwise.cli.changes import Builder, simplest
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of
 from leafwise.cli.targets import for_jit, is_own
@@ -172,9 +172,7 @@ def _static_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
     yield other
     is_value = isinstance(other, CheckedRow) or other.kind is EditKind.STATIC_VALUE
     for twin in twins(getattr(builder.base, name)) if is_value else ():
-        made = builder.try_build({name: twin}) if builder.takes(name) else None
-        if made is not None:
-            stored = stored_value(made, name, twin)
+        for stored in builder.stored(name, twin):
             yield _edit(builder, name, EditKind.STATIC_TYPE, stored, twin)
             return
 

@@ -17,7 +17,7 @@ from leafwise.errors import LawViolation
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.run import run_law, strategy_of
-from leafwise.testing._subject import Observation, Probe, Subject, any_subject
+from leafwise.testing._subject import Observation, Probe, Subject
 from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, is_below
 from leafwise.testing.strategies._edits import (
     LEAF_EDITS,
@@ -199,7 +199,7 @@ def check_recompilation(
     if both:
         msg = f"check_recompilation: {min(both)!r} is claimed both to retrace and to reuse"
         raise ValueError(msg)
-    make = any_subject if fun is None else Subject(fun).fresh
+    make = Subject((lambda tree: tree) if fun is None else fun).fresh
     check_claims(strategy, make, claims, arguments_of=lambda x: [x], settings=settings, seed=seed)
 
 

@@ -130,15 +130,6 @@ class Subject:
             wait(self.jitted(*args))
 
 
-def any_subject() -> Subject:
-    """Return a new function, without programs, that uses all leaves of its argument."""
-
-    def identity(tree: Any) -> Any:
-        return tree
-
-    return Subject(identity)
-
-
 class Probe:
     """Jitted functions that have a program for an instance, for all edits of it.
 

@@ -1,10 +1,11 @@
 """Laws of flatten and unflatten."""
 
+import contextlib
 import dataclasses
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container, Generator
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -235,26 +236,31 @@ def post_init(case: Case) -> None:
     if not codes:
         return
     leaves, structure = case.flatten(case.instance)
+    problem = ""
+    with calls_of(codes) as seen:
+        try:
+            structure.unflatten(leaves)
+        except Exception as error:  # noqa: BLE001  # other laws report it, unless it was `__post_init__`
+            problem = f", and raised {type(error).__name__}: {error}"
+    if seen:
+        case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
+
+
+@contextlib.contextmanager
+def calls_of(codes: Container[CodeType]) -> Generator[list[CodeType], None, None]:
+    """Note which of some functions run in a block, without a change of their class."""
     seen: list[CodeType] = []
 
-    def profile(frame: FrameType, event: str, _: Any) -> None:
+    def note(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code in codes:
             seen.append(frame.f_code)
 
     before = sys.getprofile()
-    sys.setprofile(profile)
+    sys.setprofile(note)
     try:
-        structure.unflatten(leaves)
-    except Exception as error:  # noqa: BLE001  # other laws report it, unless `__post_init__` raised
-        if not seen:
-            return
-        problem = f", and raised {type(error).__name__}: {error}"
-    else:
-        problem = ""
+        yield seen
     finally:
         sys.setprofile(before)
-    if seen:
-        case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 
 
 def _codes_of(cls: type, name: str) -> list[CodeType]:
