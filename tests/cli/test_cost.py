@@ -1,9 +1,12 @@
 """What a check costs, in what can be counted: compilations, constructions, processes."""
 
+import time
 from typing import Any
 
+import hypothesis
 import jax
 import pytest
+from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise._jax.events import count_events
@@ -12,6 +15,7 @@ from leafwise.cli.fields import check_fields
 from leafwise.cli.run import CheckOptions, check_class
 from leafwise.cli.targets import CheckTarget
 from leafwise.testing._laws import other_process
+from leafwise.testing.strategies._changes import leaf_values, static_values
 
 
 @lw.pytree
@@ -37,7 +41,7 @@ def test_a_class_of_three_fields(monkeypatch: pytest.MonkeyPatch) -> None:
         with count_events() as counts:
             report = check_class(CheckTarget(Three, "here:Three"), CheckOptions())
         assert report.passed
-        assert counts.compiles < 60
+        assert counts.compiles < 50
     assert len(started) == 1
 
 
@@ -88,3 +92,33 @@ def test_signatures_of_constructors_are_read_once(monkeypatch: pytest.MonkeyPatc
     for _ in range(3):
         _edits.options_of(_edit_positions.edit_positions(instance))
     assert calls == [cls]
+
+
+def test_other_numbers_do_not_end_an_example() -> None:
+    """Of a hundred floats all take other values: none that is drawn ends the whole example."""
+    finished = 0
+
+    @hypothesis.settings(max_examples=5, database=None, derandomize=True)
+    @hypothesis.given(st.data())
+    def draw_many(data: st.DataObject) -> None:
+        nonlocal finished
+        for kind in (leaf_values, static_values):
+            strategy = kind(0.5)
+            assert strategy is not None
+            assert all(data.draw(strategy) != 0.5 for _ in range(50))
+        finished += 1
+
+    draw_many()
+    assert finished == 5
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kinds", [(jax.Array,), (jax.Array, float, lw.Static[int])])
+def test_three_hundred_fields(kinds: tuple[Any, ...]) -> None:
+    """A class of 300 fields takes at most a minute of CPU."""
+    named = {f"x{number}": kinds[number % len(kinds)] for number in range(300)}
+    cls = lw.pytree(type("Wide", (), {"__annotations__": named, "__module__": __name__}))
+    before = time.process_time()
+    report = check_class(CheckTarget(cls, "here:Wide"), CheckOptions())
+    assert report.passed
+    assert time.process_time() - before < 60

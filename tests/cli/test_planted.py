@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -93,6 +94,23 @@ def test_a_dynamic_value_in_the_key() -> None:
     row = kinds(report_of(Holder), "node")["value"]
     assert (row.verdict, row.predicted, row.traces) == ("violation", "retrace", 1)
     assert "dynamic" in row.note
+
+
+def test_what_a_class_computes_is_no_trace_of_the_function() -> None:
+    """What is traced and compiled while an instance is rebuilt is not counted."""
+
+    @flax.struct.dataclass
+    class Computes:
+        x: Any
+
+        def __post_init__(self) -> None:
+            if isinstance(self.x, jax.Array):
+                # A program of its own for each shape, within the trace and beside it.
+                object.__setattr__(self, "norm", jax.jit(lambda x: x * 2)(self.x))
+
+    report = report_of(Computes)
+    assert report.rows, report
+    assert {row.verdict for row in report.tried} == {"ok"}, report
 
 
 def by_hand(*, key: bool, forgets: bool = False, fuse: bool = False) -> Any:
