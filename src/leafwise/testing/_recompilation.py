@@ -199,7 +199,11 @@ def check_recompilation(
     if both:
         msg = f"check_recompilation: {min(both)!r} is claimed both to retrace and to reuse"
         raise ValueError(msg)
-    make = Subject((lambda tree: tree) if fun is None else fun).fresh
+
+    def identity(tree: Any) -> Any:
+        return tree
+
+    make = Subject(fun or identity).fresh
     check_claims(strategy, make, claims, arguments_of=lambda x: [x], settings=settings, seed=seed)
 
 
