@@ -163,8 +163,6 @@ class JitFunction(Protocol[P, R_co]):
 class StaleCheckedFunction(JittedFunction):
     """A `JitFunction`: what JAX made, the log of its programs, and the check of captures."""
 
-    __slots__ = ()
-
     def __init__(self, made: Any, body: Any, stale: StaleAction) -> None:
         own, log = vars(made), body.program_log
         self.__dict__.update({name: own[name] for name in own if name.endswith("__")})
@@ -179,7 +177,7 @@ class StaleCheckedFunction(JittedFunction):
     def set_call(self, call: Callable[..., Any]) -> None:
         """Let calls run this, with the arguments that JAX sees."""
         marked = self._leafwise_log.callee.marked
-        self.__call__ = call if marked is None else marked.calling(call)
+        self.set_target(call if marked is None else marked.calling(call))
 
     def _staged(self, name: str, args: Any, kwargs: Any) -> Any:
         marked = self._leafwise_log.callee.marked

@@ -3,7 +3,6 @@
 Printed, it is a function of a few lines, one for each capture; `linecache` knows it.
 """
 
-import collections
 import functools
 import linecache
 import types
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._captures.fingerprint import Probe, keywords_of
+from leafwise._captures.fingerprint import FingerprintedFunction, Probe, keywords_of
 from leafwise._captures.places import BoundIn, CapturedPlace, item_of
 from leafwise._objects.attributes import dict_of, in_class
 from leafwise._objects.code import is_installed_module
@@ -199,6 +198,5 @@ def _is_plain(value: Any, name: str) -> bool:
     return isinstance(member, _PLAIN) or not hasattr(type(member), "__get__")
 
 
-_Named: Any = collections.namedtuple("_Named", "field")  # noqa: PYI024  # for the type of its field
-_PLAIN: Final = (types.MemberDescriptorType, type(_Named.field))
+_PLAIN: Final = (types.MemberDescriptorType, type(vars(FingerprintedFunction)["probes"]))
 """The descriptors of slots, and of the fields of a named tuple."""

@@ -44,7 +44,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.methods import BoundMethod
+from leafwise._objects.methods import BoundMethod, Partial
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._objects.text import shorten
 
@@ -503,7 +503,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     collections.OrderedDict: _mapping("dict", collections.OrderedDict),
     collections.defaultdict: _mapping("dict", collections.defaultdict, "default_factory"),
     dict: _mapping("dict", dict),
-    functools.partial: Kind("partial", _partial, _partial_values, _partial_steps, _make_partial),
+    Partial: Kind("partial", _partial, _partial_values, _partial_steps, _make_partial),
     np.dtype: Kind(
         "dtype",
         lambda value: (repr(value), value.isalignedstruct),
@@ -519,7 +519,7 @@ _BASES: Final[Mapping[type, Kind]] = {
 
 _KINDS: Final[Mapping[type, Kind]] = {
     **_BASES,
-    functools.partial: _with_attributes(_BASES[functools.partial]),
+    functools.partial: _with_attributes(_BASES[Partial]),
     **dict.fromkeys(
         (bool, type(None), type(...), type(NotImplemented)), _plain(lambda value: (value,))
     ),
