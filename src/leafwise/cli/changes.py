@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from leafwise._classes.annotations import without_marks
 from leafwise._jax.events import count_events
+from leafwise._objects.locks import cached_property
 from leafwise._trees.roles import exchange, names_of, stored_value
 from leafwise.cli.targets import for_jit, is_abstract
 from leafwise.errors import CannotBuildError
@@ -110,7 +111,7 @@ class Builder:
                 found[parameter.name] = self.strategy(parameter)
         return found
 
-    @functools.cached_property
+    @cached_property
     def probe(self) -> Probe:
         """Jitted functions that know the instance."""
         return Probe(for_jit(self.base))

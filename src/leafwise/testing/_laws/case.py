@@ -1,7 +1,6 @@
 """One example of one law: what is drawn, and the message where it breaks the law."""
 
 import dataclasses
-import functools
 import operator
 import re
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
+from leafwise._objects.locks import cached_property
 from leafwise.errors import LawViolation
 from leafwise.testing._format import cut, format_error, without_addresses
 from leafwise.testing._laws.law import Law
@@ -64,7 +64,7 @@ class Case:
             )
             raise TypeError(msg)
 
-    @functools.cached_property
+    @cached_property
     def positions(self) -> list[EditPosition]:
         """All positions in the instance."""
         return list(edit_positions(self.instance))
