@@ -23,7 +23,7 @@ from .zoo import Config, Own, Params, Recipe, build, recipes
 
 
 def living() -> Counter[str]:
-    """Return how many objects of leafwise's own classes are alive, but for each class's kept key."""
+    """Return how many objects of leafwise's own are alive, but for the kept key of each class."""
     for table in key._TABLES.values():
         table.kept = None
     gc.collect()
