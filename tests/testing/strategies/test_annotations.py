@@ -38,6 +38,7 @@ from typing import (
     TypeVar,
 )
 
+import annotated_types
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -383,18 +384,16 @@ def test_new_syntax() -> None:
 
 def test_limits() -> None:
     """What `annotated_types` says of a number is kept."""
-    limits = pytest.importorskip("annotated_types")
-    values = drawn(of(Annotated[int, limits.Gt(3), limits.Lt(9)]))
+    values = drawn(of(Annotated[int, annotated_types.Gt(3), annotated_types.Lt(9)]))
     assert set(values) <= set(range(4, 9))
     assert len(set(values)) > 2
 
 
 def test_limits_of_sizes() -> None:
     """Numbers stay small within their limits, and the items of limited lists are ours."""
-    limits = pytest.importorskip("annotated_types")
-    assert all(0 < value <= 100 for value in drawn(of(Annotated[int, limits.Gt(0)]), 20))
-    assert all(value > 1000 for value in drawn(of(Annotated[int, limits.Gt(1000)]), 20))
-    for value in drawn(of(Annotated[list[jax.Array], limits.Len(1, 2)]), 20):
+    assert all(0 < value <= 100 for value in drawn(of(Annotated[int, annotated_types.Gt(0)]), 20))
+    assert all(value > 1000 for value in drawn(of(Annotated[int, annotated_types.Gt(1000)]), 20))
+    for value in drawn(of(Annotated[list[jax.Array], annotated_types.Len(1, 2)]), 20):
         assert len(value) in (1, 2)
         assert all(map(is_array("float32", "int32", "bool"), value))
 
