@@ -118,6 +118,18 @@ def test_a_default_factory_that_raises() -> None:
     assert type(find(instances(made), lambda _: True).it) is int
 
 
+class Streams:
+    """Gives something to call by any name, as `flax.nnx.Rngs` does."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: name
+
+
+def test_what_answers_to_any_name() -> None:
+    """A value is found without being printed, which would call what its class gives."""
+    assert type(find(st.builds(Streams), lambda _: True)) is Streams
+
+
 def test_statics_that_only_jax_knows() -> None:
     """What flatten puts into no leaf is static, although nothing at the class says so."""
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import hypothesis
 import hypothesis.errors
+from hypothesis import strategies as st
 
 _SETTINGS: Final = hypothesis.settings(
     database=None,
@@ -34,8 +35,23 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None)
     """
     settings = _SETTINGS if tries is None else hypothesis.settings(_SETTINGS, max_examples=tries)
     try:
-        return hypothesis.find(strategy, wanted, settings=settings)
+        drawn = hypothesis.find(
+            st.builds(_Unprinted, strategy), lambda each: wanted(each.value), settings=settings
+        )
     except hypothesis.errors.FailedHealthCheck:
         raise  # it cannot search here, such as inside another test
     except hypothesis.errors.HypothesisException as error:  # no such value, or no strategy
         raise LookupError(str(error)) from error
+    return drawn.value
+
+
+class _Unprinted:
+    """Holds a value that Hypothesis would print, by whatever its class calls `_repr_pretty_`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001  # as IPython's
+        printer.text("...")
