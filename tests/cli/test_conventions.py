@@ -83,6 +83,42 @@ def test_a_field_with_no_value_but_equal_ones(annotation: Any, default: Any) -> 
     assert (row.kind, row.verdict) == ("type", Verdict.OK)
 
 
+# -------------------------------------------------------------------- the order of a dict
+
+
+def with_metadata(restore: Callable[[Any], Any]) -> Any:
+    """Return a class that flattens its metadata sorted, as `flax.nnx.Variable` does."""
+
+    class Variable:
+        def __init__(self, w: jax.Array) -> None:
+            self.w = w
+            self.metadata = {"ref": 1, "eager": True, "inner": {"b": 1, "a": 2}}
+
+    def unflatten(aux: Any, children: Any) -> Any:
+        made = object.__new__(Variable)
+        (made.w,), made.metadata = children, restore(dict(aux))
+        return made
+
+    jax.tree_util.register_pytree_node(
+        Variable, lambda one: ((one.w,), sorted(one.metadata.items())), unflatten
+    )
+    return Variable
+
+
+def test_a_dict_comes_back_in_another_order() -> None:
+    """JAX sorts the keys of a dict, and so may a class; values, types and keys are to stay."""
+
+    def sort(drawn: Any) -> Any:
+        return drawn | {"inner": dict(sorted(drawn["inner"].items()))}
+
+    laws = [Law.ROUND_TRIP, Law.IDENTITY_MAP]
+    check_pytree(with_metadata(sort), laws=laws)
+    others: list[Any] = [{"eager": 1}, {"more": 1}, {"inner": {"b": 1, "a": 2.0}}]
+    for other in others:
+        with pytest.raises(LawViolation, match="metadata"):
+            check_pytree(with_metadata(lambda drawn, new=other: sort(drawn) | new), laws=laws)
+
+
 # -------------------------------------------------------------------- what cannot be hashed
 
 
