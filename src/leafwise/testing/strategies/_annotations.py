@@ -28,6 +28,7 @@ from leafwise.testing.strategies._constructor import (
     EndlessError,
     FieldContext,
     Parameter,
+    is_same,
     substitute,
     takes_more,
 )
@@ -468,10 +469,20 @@ def _class(kind: Any, _where: FieldContext) -> Strategy:
 
 
 def _function(kind: Any, _where: FieldContext) -> Strategy:
-    parts = typing.get_args(kind)
-    if not parts or not isinstance(parts[0], list):
+    arguments, result = typing.get_args(kind) or (..., Any)
+    if not isinstance(arguments, list):
         return st.sampled_from(FUNCTIONS)
-    return st.sampled_from(BY_ARITY.get(len(parts[0]), OF_MANY))
+    taken: list[Any] = arguments
+    if len(taken) in BY_ARITY:
+        return st.sampled_from(BY_ARITY[len(taken)])
+    # A hook of an object and its value may be called for that value: if it returned the object,
+    # or converted it to an array, it would be called again, without end.
+    fitting = [
+        function
+        for function, part in zip(OF_MANY, (taken[0], taken[-1]), strict=True)
+        if is_same(part, result)
+    ]
+    return st.sampled_from(fitting or OF_MANY)
 
 
 def _is_call_protocol(kind: Any) -> bool:

@@ -203,7 +203,7 @@ class FieldContext:
         Raises:
             EndlessError: The annotation has led back to itself as deep as it may.
         """
-        times = sum(_is_same(each, kind) for each in self.around)
+        times = sum(is_same(each, kind) for each in self.around)
         if times >= (_DEPTH if self.varied else 1) or len(self.around) >= _DEEPEST:
             msg = (
                 f"{self}: every value of its type would hold another one without end\n"
@@ -250,7 +250,8 @@ class FieldContext:
         return f"give a strategy for it: `{override}`{alternative}"
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two annotations are equal."""
     try:
         return one is other or bool(one == other)
     except Exception:  # noqa: BLE001  # what ``Annotated`` holds is the user's own

@@ -41,7 +41,6 @@ FUNCTIONS: Final = (jnp.tanh, jnp.sin, jnp.cos)
 BY_ARITY: Final[dict[int, tuple[Any, ...]]] = {
     0: (nothing, one),
     1: FUNCTIONS,
-    2: (jnp.add, jnp.multiply, jnp.maximum),
 }
 """Functions by the number of their arguments."""
 
