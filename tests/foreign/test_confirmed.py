@@ -155,6 +155,14 @@ def test_a_flat_state_comes_back_with_a_tuple() -> None:
     assert type(jax.tree.map(lambda leaf: leaf, state)._values) is tuple
 
 
+def test_an_update_context_equals_any_other() -> None:
+    """Its ``==`` is always true: the program that was traced for one tag answers for another."""
+    tags = jax.jit(lambda context: jnp.asarray(context.tag))
+    others = [None] * 5
+    assert tags(nnx.graphlib.UpdateContext(0, *others)) == 0
+    assert tags(nnx.graphlib.UpdateContext(1, *others)) == 0
+
+
 def test_post_init_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """JAX calls the constructor of a state as it rebuilds it."""
     cls = nnx.graphlib.GraphState
