@@ -1,7 +1,9 @@
-"""What `leafwise check` says of libraries is so: shown with JAX and the library alone."""
+"""What `leafwise check` and `explain` say of libraries is so: shown with JAX and them alone."""
 
 import copy
 import dataclasses
+from collections import Counter as Counts
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("default")
+eqx = pytest.importorskip("equinox")
 jax_md = pytest.importorskip("jax_md")
 nnx = pytest.importorskip("flax.nnx")
 struct = pytest.importorskip("flax.struct")
@@ -171,3 +174,60 @@ def test_post_init_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cls, "__post_init__", lambda self: runs.append(1))
     jax.tree.map(lambda leaf: leaf, state)
     assert runs
+
+
+def traces_of(function: str, call: Callable[[], object]) -> int:
+    """Return how often JAX traces a function of this name during a call."""
+    counts: Counts[str] = Counts()
+
+    def count(event: str, _: float, **about: Any) -> None:
+        counts[str(about.get("fun_name"))] += event.endswith("jaxpr_trace_duration")
+
+    jax.monitoring.register_event_duration_secs_listener(count)
+    try:
+        call()
+    finally:
+        jax.monitoring.unregister_event_duration_listener(count)
+    return counts[function]
+
+
+def test_each_message_has_a_program() -> None:
+    """A check of equinox is traced for each message, and for each structure of what it returns."""
+    x = jnp.ones(7)
+    bad = x[0] < 0
+
+    def times(value: Any, message: str) -> int:
+        check = "branched_error_if_impl"
+        return traces_of(check, lambda: eqx.error_if(value, bad, message))
+
+    assert times(x, "one") == 1
+    assert times(x, "one") == 0
+    assert times(x, "another") == 1
+    assert times((x, x), "another") == 1
+
+
+def test_a_weak_type_has_a_program() -> None:
+    """The state of an optimiser is converted by one program for each weak type."""
+    optax = pytest.importorskip("optax")
+
+    def times(weight: jax.Array) -> int:
+        return traces_of("convert_element_type", lambda: optax.adam(0.01).init(weight))
+
+    strong, weak = jnp.ones(()), jnp.array(1.0)
+    assert (strong.weak_type, weak.weak_type) == (False, True)
+    times(strong)
+    assert times(strong) == 0
+    assert times(weak) > 0
+    assert times(weak) == 0
+
+
+def test_a_placeholder_that_is_given_has_a_program() -> None:
+    """`safe_mask` is traced again when its placeholder is an argument, and no default."""
+    from jax_md.util import safe_mask
+
+    x = jnp.ones(7)
+
+    def times(*placeholder: float) -> int:
+        return traces_of("safe_mask", lambda: safe_mask(x > 0, jnp.sqrt, x, *placeholder))
+
+    assert [times(), times(), times(0.0), times(0.0)] == [1, 0, 1, 0]

@@ -2,7 +2,8 @@
 
 The versions are those of the dependency group `foreign`. Each finding names the test in
 test_confirmed.py that shows it in plain JAX; each script is run in plain JAX as it is, and once
-more with the argument `fixed`, where what was blamed is changed, and nothing else.
+more with the argument `fixed`, where what was blamed is changed, and nothing else. Causes inside a
+library that `fixed` does not touch name their test.
 """
 
 from typing import NamedTuple
@@ -147,7 +148,7 @@ SCRIPTS = {
     "jax_md_fire": Explained(
         causes(
             ("jax_md/energy.py:171", "a new lambda each call", 38),
-            # `jax_md/space.py` passes the arguments of `safe_mask` by keyword.
+            # `jax_md/space.py` gives none: test_a_placeholder_that_is_given_has_a_program.
             ("jax_md/energy.py:171", "arguments of placeholder and 2 more", 1),
         ),
         {"safe_mask": 39},
@@ -200,12 +201,13 @@ SCRIPTS = {
             ("diffrax/_integrate.py:1223", "another shape of x, pred", 1),
             ("diffrax/_integrate.py:1228", "another shape of x, pred", 1),
             ("diffrax/_integrate.py:1542", "another shape of x.ts, x.ys", 1),
-            # Checks of diffrax, which differ in their messages.
+            # Checks of diffrax, which differ in their messages: test_each_message_has_a_program.
             ("diffrax/_integrate.py:1223", "another value of msgs[0] and 2 more", 1),
             ("diffrax/_integrate.py:1228", "another value of msgs[0] and 1 more", 1),
             ("diffrax/_integrate.py:1542", "another structure of x and 3 more", 1),
             # Arrays of several shapes, made once each.
             ("diffrax_ode.py:18", "another shape", 3),
+            # The state of the optimiser: test_a_weak_type_has_a_program.
             ("diffrax_ode.py:51", "another value of weak_type and 2 more", 4),
         ),
         {"make_step": 4},
