@@ -216,7 +216,9 @@ def foreign(session: nox.Session) -> None:
     `-- -k brax` tries one library.
     """
     _install(session, "foreign", project=".[cli]", pins=["pytest>=9", "pytest-xdist>=3.8"])
-    session.run("pytest", "-n", "2", "tests/foreign", *session.posargs)
+    # A worker that is done takes over what waits for a library, which may take minutes.
+    workers = ("-n", "2", "--dist", "worksteal")
+    session.run("pytest", *workers, "tests/foreign", *session.posargs)
 
 
 @nox.session(python=NEWEST, default=False)
