@@ -26,7 +26,7 @@ import jax
 import numpy as np
 
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.classes import is_a, module_of, qualname_of, read
+from leafwise._objects.classes import derives, is_a, module_of, qualname_of, read
 from leafwise._objects.code import facts_of, function_in, is_importable, is_installed_module
 from leafwise._objects.methods import JittedFunction, Partial
 from leafwise._objects.stand_ins import MISSING
@@ -486,7 +486,7 @@ def compares_by_identity(kind: Any) -> bool:
 def builtin_base(kind: type) -> type | None:
     """Return the builtin whose ``==`` a subclass has kept, if it has."""
     for base in _BASES:
-        if issubclass(kind, base) and kind.__eq__ is base.__eq__:
+        if derives(kind, base) and kind.__eq__ is base.__eq__:
             return base
     return None
 

@@ -31,6 +31,14 @@ def is_a(value: object, kinds: Any) -> bool:
         return False
 
 
+def derives(cls: type, base: type) -> bool:
+    """Return whether a class derives from another: an abstract one may ask the first for ``==``."""
+    if type(base) is type:
+        return issubclass(cls, base)
+    mro: tuple[type, ...] = _NAMES["__mro__"].__get__(cls)
+    return any(each is base for each in mro)
+
+
 def read(value: object, name: str, default: Any = MISSING) -> Any:
     """Return an attribute, or the default if there is none, or if reading it raises."""
     try:

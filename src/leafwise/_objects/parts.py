@@ -42,6 +42,7 @@ from leafwise._objects.attributes import (
     stored_attributes,
 )
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import derives
 from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod, Partial
@@ -562,7 +563,8 @@ def _find(cls: Any) -> Kind:
         return _BY_IDENTITY
     if issubclass(cls, jax.Array):
         return Kind("jax.Array", _jax_array)
-    base = next((kind for each, kind in _BASES.items() if issubclass(cls, each)), None)
+    base = next((kind for each, kind in _BASES.items() if derives(cls, each)), None)
+    base = _BASES[Partial] if issubclass(cls, Partial) else base
     base = _MASKED if is_masked(cls) else base
     fields = record_fields(cls)
     if fields is not None:
