@@ -31,7 +31,7 @@ def is_a(value: object, kinds: Any) -> bool:
         return False
 
 
-def derives(cls: type, base: type) -> bool:
+def derives(cls: type, base: type[T]) -> TypeGuard[type[T]]:
     """Return whether a class derives from another: an abstract one may ask the first for ``==``."""
     if type(base) is type:
         return issubclass(cls, base)
