@@ -3,12 +3,13 @@
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from types import FunctionType, MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import jax
 
 from leafwise._jax.compat import Config, trace_config
+from leafwise._objects.class_map import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import StaticKey
@@ -261,21 +262,35 @@ def labels_of(
 ) -> Mapping[str, str]:
     """Return the names of a function's parameters, by the paths of the arguments."""
     try:
-        parameters = inspect.signature(fun).parameters.values()
+        positional, rest = _parameters_of(fun)
     except (TypeError, ValueError):  # some builtins have none, nor what cannot be called
         return _NO_LABELS
     labels = {f"kwargs[{name!r}]": name for name in kwargs}
-    free = list(parameters)
-    for place in range(len(args)):
-        if not free or free[0].kind is inspect.Parameter.KEYWORD_ONLY:
-            break
-        first = free[0]
-        if first.kind is inspect.Parameter.VAR_POSITIONAL:
-            already = sum(1 for label in labels.values() if label.startswith(f"{first.name}["))
-            labels[f"args[{place}]"] = f"{first.name}[{already}]"
-        else:
-            labels[f"args[{place}]"] = free.pop(0).name
+    labels.update((f"args[{place}]", name) for place, name in enumerate(positional[: len(args)]))
+    for place in range(len(positional), len(args) if rest else 0):
+        labels[f"args[{place}]"] = f"{rest}[{place - len(positional)}]"
     return labels
+
+
+_Parameters: TypeAlias = tuple[tuple[str, ...], str]
+
+
+def _parameters_of(fun: Any) -> _Parameters:
+    """Return the names of the positional parameters, and that of ``*args`` or nothing."""
+    if type(fun) is FunctionType and not fun.__dict__:  # as written: its code says it all
+        code: Any = fun.__code__
+        return _PARAMETERS.setdefault(code, lambda: _find_parameters(fun))
+    return _find_parameters(fun)
+
+
+_PARAMETERS: Final[ClassMap[_Parameters]] = ClassMap()
+
+
+def _find_parameters(fun: Callable[..., Any]) -> _Parameters:
+    found = inspect.signature(fun).parameters.values()
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    rest = [each.name for each in found if each.kind is inspect.Parameter.VAR_POSITIONAL]
+    return tuple(each.name for each in found if each.kind in kinds), "".join(rest)
 
 
 def _same_program(one: Signature, other: Signature) -> bool:
