@@ -1,10 +1,13 @@
 """`jit` around and inside JAX's transformations, and of itself."""
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+
+import leafwise as lw
 
 from .scenarios import Jit, ones, scenario
 
@@ -97,6 +100,41 @@ def custom_derivatives_and_checkpoint(jit: Jit) -> Any:
 
     f.defvjp(lambda x: (x * 2, None), lambda _, g: (g * 3,))
     return float(jax.grad(jit(f))(1.0)), float(jax.grad(jit(jax.checkpoint(jnp.sin)))(0.0))
+
+
+@scenario
+def custom_rules_of_jit_with_keywords_and_defaults(jit: Jit) -> Any:
+    def f(x: Any, y: Any = 2.0) -> Any:
+        return x * y
+
+    jvp, vjp = jax.custom_jvp(jit(f)), jax.custom_vjp(jit(f))
+    vmap = jax.custom_batching.custom_vmap(jit(f))
+    jvp.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * 3))
+    vjp.defvjp(lambda x, y: (f(x, y), y), lambda y, g: (g * y * 5, g))
+    vmap.def_vmap(lambda _, __, x, y: (x * y * 7, True))
+    return [
+        *[float(each(1.0)) for each in (jvp, vjp, vmap)],
+        *[float(each(1.0, y=3.0)) for each in (jvp, vjp, vmap)],
+        *[float(jax.grad(lambda x, each=each: each(x, y=3.0))(1.0)) for each in (jvp, vjp)],
+        *[float(jax.grad(each)(1.0)) for each in (jvp, vjp)],
+    ]
+
+
+@scenario
+def partials_of_jit(jit: Jit) -> Any:
+    @jit
+    def f(x: Any, y: Any = 2.0) -> Any:
+        return x * y * outer
+
+    outer = 2.0
+    f(1.0)
+    for make in (functools.partial, jax.tree_util.Partial):
+        assert float(make(f, y=3.0)(1.0)) == 6.0
+    taken_apart: Any = f
+    while isinstance(taken_apart, functools.partial):
+        taken_apart = taken_apart.func
+    found = lw.captures(jax.tree_util.Partial(f, 1.0))
+    return taken_apart.__name__, [each.name for each in found][1:], f._cache_size()
 
 
 @scenario

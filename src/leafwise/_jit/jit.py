@@ -25,7 +25,7 @@ from leafwise._captures.fingerprint import is_unchanged
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature, StaticArguments
-from leafwise._jax.compat import dispatch_entries, running_calls
+from leafwise._jax.compat import dispatch_entries, resolve_keywords_through, running_calls
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 exclude_file(__file__)  # an error in a function shows the frames that it has under `jax.jit`
+resolve_keywords_through("_leafwise_jax", JittedFunction)
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

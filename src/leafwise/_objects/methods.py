@@ -211,6 +211,13 @@ class JittedFunction(functools.partial[Any]):
         """Call what `jax.jit` made, until `set_target` says otherwise."""
         return super().__new__(cls, args[0])
 
+    # Libraries take partials apart: without arguments, what JAX made is left.
+
+    @property
+    def func(self) -> Any:
+        """The object that `jax.jit` made, whatever calls run now."""
+        return self._leafwise_jax
+
     def set_target(self, target: Callable[..., Any]) -> None:
         """Let calls run this from now on."""
         self.__setstate__((target, (), {}, self.__dict__))
