@@ -335,3 +335,37 @@ class Holds:
     """A sound class that holds parts."""
 
     parts: list[Any]
+
+
+def test_leaves_by_value() -> None:
+    """A class that decides by value what a leaf is loses the leaves that `in_axes` needs."""
+
+    @jax.tree_util.register_pytree_node_class
+    class ByValue:
+        def __init__(self, x: jax.Array, y: jax.Array) -> None:
+            self.x, self.y = x, y
+
+        def tree_flatten(self) -> Any:
+            kept = vars(self)
+            is_leaf = [not isinstance(value, str | int | float) for value in kept.values()]
+            pairs = list(zip(kept.values(), is_leaf, strict=True))
+            children = [value if leaf else None for value, leaf in pairs]
+            return children, tuple(None if leaf else value for value, leaf in pairs)
+
+        @classmethod
+        def tree_unflatten(cls, statics: Any, children: Any) -> Any:
+            made = object.__new__(cls)
+            pairs = zip(children, statics, strict=True)
+            made.x, made.y = (child if static is None else static for child, static in pairs)
+            return made
+
+    x = ByValue(jnp.ones(2), jnp.ones(2))
+    axes = jax.tree.map(lambda leaf: 0, x)
+    assert not jax.tree.leaves(axes)
+    with pytest.raises(ValueError, match="in_axes"):
+        jax.vmap(lambda each: each.x, in_axes=(axes,))(x)
+    with pytest.raises(LawViolation) as caught:
+        check_pytree(ByValue, laws=["any-leaf"])
+    assert "though unflatten has stored each" in str(caught.value)
+    assert "decide by field, not by value" in str(caught.value)
+    assert "object.__new__" not in str(caught.value)

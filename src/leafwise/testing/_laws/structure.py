@@ -17,7 +17,7 @@ from leafwise._classes.spec import is_decorated
 from leafwise._trees.roles import Names, field_order, is_kept, names_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
-from leafwise.testing._laws.same import difference, getters
+from leafwise.testing._laws.same import difference, getters, state_of
 from leafwise.testing.strategies._constructor import parameters_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
@@ -94,6 +94,14 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
                 f"{short_repr(mine)}, whatever the leaves",
             )
         return
+    state = jax.tree_util.tree_leaves(state_of(made))
+    if len(found) < len(children) and all(any(a is b for b in state) for a in children):
+        fix = (
+            "decide by field, not by value, what is a leaf: `jax.tree.map(lambda leaf: 0, x)` has "
+            "lost its leaves, and `jax.vmap` raises if given that as in_axes"
+        )
+        got = f"{short_repr(found)} out of flatten, though unflatten has stored each"
+        case.fail("", got, f"{short_repr(children)}, as it was put in", fix=fix)
     where = ""
     for name in names_of(case.instance).dynamic:
         held = jax.tree_util.tree_leaves(getattr(made, name, None))
