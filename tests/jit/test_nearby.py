@@ -206,3 +206,13 @@ def test_what_a_trace_changes_is_as_the_trace_left_it(fingerprinted: list[Any]) 
     sizes["a"] = 100
     with pytest.raises(lw.errors.StaleCaptureError, match="sizes"):
         step(1.0, 0)
+
+
+def test_one_structure_is_nearer_than_one_leaf_of_two_reasons(log: ProgramLog) -> None:
+    """A program that differs in many parts is found where a single part is more reasons."""
+    for n in range(8):
+        traced(log, n, np.zeros(1), State([np.zeros(1)], "z"))
+    traced(log, 9, np.zeros(3), State(np.zeros(1)))  # differs in another structure
+    traced(log, 9, np.zeros(4, np.int32), State([np.zeros(1)]))  # in one leaf
+    program = traced(log, 9, np.zeros(3), State([np.zeros(1)]))
+    assert [str(reason.kind) for reason in program.explanation.reasons] == ["structure"]

@@ -48,24 +48,30 @@ class NearbyPrograms:
         self._by_all_but.update(dict.fromkeys(_all_but_one(statics, leaves), index))
         self._by_all_but.update(dict.fromkeys(_one_kind(statics, leaves), index))
 
-    def candidates(self, signature: Signature, count: int) -> list[int]:
-        """Return the indices of the programs to compare a call with, of so many, in order."""
+    def candidates(self, signature: Signature, count: int) -> Iterator[list[int]]:
+        """Yield the indices of the programs to compare a call with, of so many, in order.
+
+        First those that differ in one part, then more: one part can differ in several ways,
+        where another structure is a single reason.
+        """
         if count <= _MOST:
-            return list(range(count))
+            yield list(range(count))
+            return
         statics, leaves = _parts(signature)
         but_one = self._by_all_but
-        close = [but_one[each] for each in _all_but_one(statics, leaves) if each in but_one]
+        found = (but_one[each] for each in _all_but_one(statics, leaves) if each in but_one)
+        close = list(itertools.islice(_once(found), _MOST))
         if close:
-            return sorted(itertools.islice(_once(iter(close)), _MOST))
-        close = [but_one[each] for each in _one_kind(statics, leaves) if each in but_one]
+            yield sorted(close)
+        one_kind = (but_one[each] for each in _one_kind(statics, leaves) if each in but_one)
         parts = {*statics, *leaves}
         recent = [(len(parts & each), index) for index, each in list(self._recent)]
         alike = (index for _, index in heapq.nlargest(_MOST // 2, recent))
         known = [part for part in parts if part in self._by_part]
         rare = heapq.nsmallest(_MOST, known, key=self._count.__getitem__)
         others = (index for part in rare for index in reversed(self._by_part[part]))
-        chosen = _once(itertools.chain(close, alike, others))
-        return sorted(itertools.islice(chosen, _MOST))
+        chosen = _once(itertools.chain(close, one_kind, alike, others))
+        yield sorted(itertools.islice(chosen, len(close) + _MOST))
 
 
 def _once(indices: Iterator[int]) -> Iterator[int]:

@@ -149,9 +149,12 @@ class ProgramLog:
             signature: The call.
             retraced: Whether JAX is tracing it, so that no program answers it.
         """
-        programs = list(self.programs)
-        nearby = self._nearby.candidates(signature, len(programs))
-        found = self._nearest(nearby, programs, signature)
+        programs, nearby = list(self.programs), list[int]()
+        found = Explanation(Outcome.RETRACE)
+        for nearby in self._nearby.candidates(signature, len(programs)):
+            found = self._nearest(nearby, programs, signature)
+            if found.nearest is not None and len(found.reasons) <= 1:  # none can have fewer
+                break
         if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
             return found
         place = hash(signature)
