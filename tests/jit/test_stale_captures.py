@@ -646,7 +646,7 @@ def test_nothing_runs_where_nothing_can_change() -> None:
 
     function(ONES)
     assert isinstance(function, JittedFunction)
-    assert function.func is function._leafwise_jax
+    assert function.__call__ is function._leafwise_jax
     method = jit(Settings.__init__)
     assert isinstance(method, jax.stages.Wrapped)
 

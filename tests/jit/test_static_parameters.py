@@ -280,4 +280,4 @@ def test_other_functions_have_nothing_in_between() -> None:
     def plain(n: int, x: "Unknown") -> Any:
         return x
 
-    assert plain.func is plain._leafwise_jax  # type: ignore[attr-defined]
+    assert plain.__call__ is plain._leafwise_jax  # type: ignore[attr-defined]

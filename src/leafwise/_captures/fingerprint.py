@@ -26,7 +26,6 @@ from leafwise._objects.attributes import is_tree, of_partial
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import int_as_float, is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
-from leafwise._objects.methods import Partial
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, describe_array, shorten
 
@@ -150,7 +149,7 @@ def _read(binding: Binding) -> Any:
 
 def keywords_of(place: CapturedPlace) -> dict[str, Any] | None:
     """Return the dict where a place starts, if that is a keyword of a partial."""
-    if place.holder is not BoundIn.PARTIAL or not is_a(place.owner, Partial):
+    if place.holder is not BoundIn.PARTIAL or not is_a(place.owner, functools.partial):
         return None
     keywords = of_partial(place.owner)[2]
     return keywords if place.key[-1] in keywords else None

@@ -49,7 +49,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import facts_of, function_in, int_as_float, is_installed_module
-from leafwise._objects.methods import BoundMethod, Partial
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 
@@ -81,7 +81,7 @@ def _around(value: Any) -> tuple[list[Any], Any]:
     around: list[Any] = []
     for _ in range(_DEEPEST if callable(value) else 0):
         kind = type(value)
-        if is_a(value, Partial) and not is_a(value, BoundMethod):
+        if is_a(value, functools.partial) and not is_a(value, BoundMethod):
             func, args, keywords = of_partial(value)
             around.append((_class_form(kind), len(args), *keywords))
             value = func

@@ -50,7 +50,6 @@ from leafwise._objects.code import (
     own_bases,
 )
 from leafwise._objects.methods import Method as ClassMethod
-from leafwise._objects.methods import Partial
 from leafwise._objects.parts import kind_of
 from leafwise._objects.reads import Item
 from leafwise._objects.stand_ins import MISSING
@@ -91,7 +90,7 @@ class HoistWalk:
         self.sees_all = False
         self._looks: tuple[tuple[Any, Callable[[Any, Path], object]], ...] = (
             (types.FunctionType, self._function),
-            ((types.MethodType, Partial), self._remade),
+            ((types.MethodType, functools.partial), self._remade),
             (ClassMethod, self._method_of_class),
             (enum.Enum, self._enum_member),
             (types.ModuleType, self._module),

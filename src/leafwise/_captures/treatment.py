@@ -20,7 +20,6 @@ from leafwise._objects.attributes import (
 )
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
-from leafwise._objects.methods import Partial
 from leafwise._objects.parts import kind_of
 from leafwise._trees.nodes import open_node
 
@@ -79,7 +78,7 @@ class LeafTreatments:
         if is_a(value, _PLAIN):
             return Treatment.STATIC
         is_code = callable(value) and is_installed_module(type(value).__module__)
-        is_code = is_code and not is_a(value, Partial)
+        is_code = is_code and not is_a(value, functools.partial)
         return Treatment.FUNCTION if is_code and not is_tree(value) else None
 
     def _of_number(self, value: Any) -> Treatment:

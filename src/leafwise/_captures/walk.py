@@ -1,6 +1,7 @@
 """The walk over everything that a function reads: its code, and the code that this calls."""
 
 import dataclasses
+import functools
 import sys
 import types
 from collections import Counter
@@ -63,7 +64,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.bytecode import reads_of
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import function_in, is_installed_module, own_bases
-from leafwise._objects.methods import BoundMethod, Partial
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.reads import Const, Given, Item, Read, Root, Usage
 from leafwise._objects.stand_ins import MISSING
 
@@ -161,7 +162,7 @@ class CaptureWalk:
             method: Any = value
             receiver = self._receiver(method.__self__, method.__func__, entry.place)
             self._queue(entry, method.__func__, (receiver, *entry.args))
-        elif is_a(value, Partial):
+        elif is_a(value, functools.partial):
             self._partial(value, entry)
         elif is_a(value, type):
             self._use_arguments(entry)
@@ -339,7 +340,7 @@ class CaptureWalk:
             return given[read.name]
         return default_place(function, read.name)
 
-    def _partial(self, value: Any, entry: ToEnter) -> None:
+    def _partial(self, value: "functools.partial[Any]", entry: ToEnter) -> None:
         func, given, named = of_partial(value)
         args = tuple(
             fixed_place(BoundIn.PARTIAL, f"args[{index}]", item, value)
@@ -522,7 +523,7 @@ class CaptureWalk:
         self,
         place: CapturedPlace,
         value: Any,
-        member: Any,
+        member: "functools.singledispatchmethod[Any]",
         read: Read,
         reader: types.FunctionType,
         *,
@@ -569,7 +570,7 @@ class CaptureWalk:
                 return not is_installed(value) and self._called[id(value)] <= _MOST_CALLS
             if is_a(value, (types.MethodType, BoundMethod)):
                 value = value.__func__
-            elif is_a(value, Partial):
+            elif is_a(value, functools.partial):
                 value = value.func
             elif has_own_call(value):
                 value = in_class(type(value), "__call__")

@@ -5,6 +5,7 @@ names and values.
 """
 
 import contextlib
+import functools
 import inspect
 import math
 import types
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.describe import describe
-from leafwise._objects.methods import BoundMethod, Partial
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 from leafwise._trees.equality import first_difference
@@ -202,7 +203,7 @@ def cause_of(before: Any, after: Any) -> str:
 
 def _is_function(value: Any) -> bool:
     """Return whether a value is a function, or wraps one: a jitted function, for example."""
-    if is_a(value, types.FunctionType | types.MethodType | Partial):
+    if is_a(value, types.FunctionType | types.MethodType | functools.partial):
         return True
     return callable(value) and not is_a(value, type) and hasattr(value, "__name__")
 
@@ -213,7 +214,7 @@ def _same_definition(one: Any, other: Any) -> bool:
 
 def definition_of(value: Any) -> Any:
     """Return what all functions of one definition have in common; None if nothing is known."""
-    if is_a(value, Partial):
+    if is_a(value, functools.partial):
         return definition_of(value.func)
     with contextlib.suppress(ValueError):  # wrappers of each other
         value = inspect.unwrap(value)
@@ -226,7 +227,7 @@ def definition_of(value: Any) -> Any:
 def fresh_function(other: Any) -> str:
     if is_a(other, types.MethodType | BoundMethod):
         return "a method of another object: keep one object, or give its class an `__eq__`"
-    if is_a(other, Partial):
+    if is_a(other, functools.partial):
         return "fresh partial each call: create it once"
     name = getattr(other, "__name__", "")
     if name == "<lambda>":

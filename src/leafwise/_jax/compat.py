@@ -242,27 +242,3 @@ def jit_options(jitted: Any) -> dict[str, Any] | str | None:
     if getattr(info, "inline", False) is True:
         options["inline"] = True
     return options
-
-
-def resolve_keywords_through(attribute: str, kind: type) -> None:
-    """Let JAX read the signature of such objects, which are partials, where it binds keywords.
-
-    To `jax.custom_jvp`, `custom_vjp` and `custom_vmap` no partial has a signature: they refuse
-    its keywords, and pass on no defaults.
-
-    Args:
-        attribute: What leads to a function that has the signature.
-        kind: The class of the objects. Nothing changes for others.
-    """
-    with contextlib.suppress(ImportError, AttributeError):
-        from jax._src import api_util, custom_derivatives, hijax  # noqa: PLC0415  # may be gone
-
-        resolve = api_util.resolve_kwargs
-
-        def resolve_kwargs(fun: Any, args: Any, kwargs: Any) -> Any:
-            shown = getattr(fun, attribute) if isinstance(fun, kind) else fun
-            return resolve(shown, args, kwargs)
-
-        for module in (api_util, custom_derivatives, hijax):
-            if getattr(module, "resolve_kwargs", None) is resolve:
-                setattr(module, "resolve_kwargs", resolve_kwargs)  # noqa: B010

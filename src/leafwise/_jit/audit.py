@@ -223,16 +223,22 @@ def _is_same_static(one: Any, other: Any) -> bool:
 class AuditedFunction(StaleCheckedFunction):
     """A jitted function whose calls are compared with the programs that answer them."""
 
+    __slots__ = ()
+
     def __init__(self, jitted: StaleCheckedFunction, audit: Audit) -> None:
         own = vars(jitted)
         self._leafwise_calls = _Calls(audit, own["_leafwise_log"])
         guard = own["_leafwise_guard"]
         super().__init__(own["_leafwise_jax"], own["_leafwise_body"], guard.stale)
 
-    def set_target(self, target: Any) -> None:
-        """Let a call that is compared run this."""
-        self._leafwise_calls.inner = target
-        super().set_target(self._leafwise_calls.call)
+    @property
+    def __call__(self) -> Any:
+        """What a call runs."""
+        return self._leafwise_calls.call
+
+    @__call__.setter
+    def __call__(self, call: Any) -> None:
+        self._leafwise_calls.inner = call
 
 
 class _Call:

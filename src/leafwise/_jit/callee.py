@@ -1,6 +1,7 @@
 """The user's function and arguments, under those that JAX sees."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,6 @@ from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._jit.static_parameters import StaticParameters
-from leafwise._objects.methods import Partial
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise.errors import StaticFieldError
@@ -89,10 +89,9 @@ class Callee:
 
 def name_of(fun: Callable[..., Any]) -> str:
     """Return the name that JAX gives a function."""
-    inner: Any = fun
-    while isinstance(inner, Partial):
-        inner = inner.func
-    return str(getattr(inner, "__name__", "<unnamed function>"))
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return str(getattr(fun, "__name__", "<unnamed function>"))
 
 
 def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:

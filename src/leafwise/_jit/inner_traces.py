@@ -6,6 +6,7 @@ when they were last fingerprinted is kept here: before a trace, the traces of th
 have changed are forgotten.
 """
 
+import functools
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,6 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.locks import new_lock
-from leafwise._objects.methods import Partial
 
 _MOST_PLACES: Final = 512
 """A function that has read more places than these, of so many instances, counts as new."""
@@ -209,7 +209,7 @@ def innermost(value: Any) -> Any:
 
 def _wrapped(value: Any) -> Any:
     kind = type(value)  # an object may say another thing to `isinstance`, or raise
-    if issubclass(kind, Partial):
+    if issubclass(kind, functools.partial):
         return value.func
     if issubclass(kind, types.MethodType) or is_bound_method(value):
         return value.__func__

@@ -25,7 +25,7 @@ from leafwise._captures.fingerprint import is_unchanged
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature, StaticArguments
-from leafwise._jax.compat import dispatch_entries, resolve_keywords_through, running_calls
+from leafwise._jax.compat import dispatch_entries, running_calls
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 exclude_file(__file__)  # an error in a function shows the frames that it has under `jax.jit`
-resolve_keywords_through("_leafwise_jax", JittedFunction)
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -164,6 +163,8 @@ class JitFunction(Protocol[P, R_co]):
 class StaleCheckedFunction(JittedFunction):
     """A `JitFunction`: what JAX made, the log of its programs, and the check of captures."""
 
+    __slots__ = ()
+
     def __init__(self, made: Any, body: Any, stale: StaleAction) -> None:
         own, log = vars(made), body.program_log
         self.__dict__.update({name: own[name] for name in own if name.endswith("__")})
@@ -178,7 +179,7 @@ class StaleCheckedFunction(JittedFunction):
     def set_call(self, call: Callable[..., Any]) -> None:
         """Let calls run this, with the arguments that JAX sees."""
         marked = self._leafwise_log.callee.marked
-        self.set_target(call if marked is None else marked.calling(call))
+        self.__call__ = call if marked is None else marked.calling(call)
 
     def _staged(self, name: str, args: Any, kwargs: Any) -> Any:
         marked = self._leafwise_log.callee.marked

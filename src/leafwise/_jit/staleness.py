@@ -8,6 +8,7 @@ checked.
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import warnings
 import weakref
@@ -53,7 +54,7 @@ from leafwise._jit.quick_check import quick_check
 from leafwise._objects.attributes import is_installed, name_of
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import new_lock
-from leafwise._objects.methods import JittedFunction, Partial
+from leafwise._objects.methods import JittedFunction
 from leafwise._objects.text import Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
@@ -364,7 +365,7 @@ class Guard:
     def name(self) -> str:
         """The name of the function; JAX has none for an object that is called."""
         fun: Any = self._jax.__wrapped__
-        while isinstance(fun, Partial):
+        while isinstance(fun, functools.partial):
             fun = fun.func
         return self._log.name if hasattr(fun, "__name__") else f"{name_of(fun)}.__call__"
 

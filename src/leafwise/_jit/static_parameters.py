@@ -14,7 +14,6 @@ from leafwise._classes.annotations import annotated_static, function_scopes
 from leafwise._classes.registry import is_checking
 from leafwise._compare.signature import ArgumentOwner, StaticArguments, value_of
 from leafwise._objects.attributes import in_class
-from leafwise._objects.methods import Partial
 from leafwise._statics.findings import of_argument
 from leafwise._statics.key import KeyTable, StaticKey, key_of, verify
 from leafwise.errors import DefinitionError, StaticFieldError, static_field_error
@@ -143,7 +142,7 @@ def is_annotated(fun: Callable[..., Any]) -> bool:
 
 def _annotated(fun: Any) -> Any:
     """Return the function whose signature `inspect` reads."""
-    while isinstance(fun, Partial):
+    while isinstance(fun, functools.partial):
         fun = fun.func
     if isinstance(fun, type):
         fun = vars(fun).get("__init__", fun)

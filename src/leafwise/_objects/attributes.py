@@ -28,7 +28,7 @@ import numpy as np
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import derives, is_a, module_of, qualname_of, read
 from leafwise._objects.code import facts_of, function_in, is_importable, is_installed_module
-from leafwise._objects.methods import JittedFunction, Partial
+from leafwise._objects.methods import JittedFunction
 from leafwise._objects.stand_ins import MISSING
 
 
@@ -318,7 +318,7 @@ def has_hidden_state(kind: type) -> bool:
 
 def name_of(value: Any) -> str:
     """Return the name of something callable, without the scopes around it."""
-    while is_a(value, Partial) and not hides(value):
+    while is_a(value, functools.partial) and not hides(value):
         value = of_partial(value)[0]
     kind: Any = type(value)
     if hides(value) or not is_installed_module(module_of(kind)):

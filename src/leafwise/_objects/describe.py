@@ -8,6 +8,7 @@ of the whole.
 import contextlib
 import dataclasses
 import datetime as dt
+import functools
 import math
 import struct
 import types
@@ -33,7 +34,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.classes import is_a, module_of, qualname_of, read
 from leafwise._objects.code import is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.methods import BoundMethod, Partial
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, shorten
@@ -229,7 +230,7 @@ def _frozenset(value: frozenset[Any], options: DescribeOptions) -> str:
     return f"{_class_name(type(value), options)}({{{inside}}}{_attributes(value, options)})"
 
 
-def _partial(value: Any, options: DescribeOptions) -> str:
+def _partial(value: "functools.partial[Any]", options: DescribeOptions) -> str:
     func, args, keywords = of_partial(value)
     call = [describe(item, options) for item in (func, *args)]
     call += [f"{key}={describe(item, options)}" for key, item in keywords.items()]
@@ -281,7 +282,7 @@ _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], 
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     (tuple, _tuple),
     (frozenset, _frozenset),
-    (Partial, _partial),
+    (functools.partial, _partial),
     (slice, _slice),
     (Mapping, _mapping),
 )

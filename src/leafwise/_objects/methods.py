@@ -11,7 +11,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 import jax
 
@@ -195,32 +195,19 @@ jax.tree_util.register_pytree_with_keys(
 notify_registered(BoundMethod)
 
 
-class JittedFunction(functools.partial[Any]):
+class JittedFunction:
     """What `leafwise.jit` returns: the object that `jax.jit` makes, behind one that can change.
 
-    A `functools.partial` without arguments, since that passes on a call as it came, and what it
-    calls can be exchanged. Most of the time that is JAX's own object.
+    Python finds ``__call__`` in a slot of the instance, so that a call needs no Python frame to
+    get to the object there. Most of the time that is JAX's own.
 
     Attributes:
         _leafwise_jax: The object that `jax.jit` made.
     """
 
+    __slots__ = ("__call__", "__dict__", "__weakref__")
+
     _leafwise_jax: Any
-
-    def __new__(cls, *args: Any, **_: Any) -> Self:
-        """Call what `jax.jit` made, until `set_target` says otherwise."""
-        return super().__new__(cls, args[0])
-
-    # Libraries take partials apart: without arguments, what JAX made is left.
-
-    @property
-    def func(self) -> Any:
-        """The object that `jax.jit` made, whatever calls run now."""
-        return self._leafwise_jax
-
-    def set_target(self, target: Callable[..., Any]) -> None:
-        """Let calls run this from now on."""
-        self.__setstate__((target, (), {}, self.__dict__))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Return a bound method, for a function that is defined in a class."""
@@ -228,19 +215,13 @@ class JittedFunction(functools.partial[Any]):
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the object that `jax.jit` made."""
-        if name == "_leafwise_jax":  # not set up yet, as while it is being copied
+        if name in ("_leafwise_jax", "__call__"):  # not set up yet, as while it is being copied
             raise AttributeError(name)
         return getattr(self._leafwise_jax, name)
 
     def __repr__(self) -> str:
         """Return the repr of JAX's object."""
         return repr(self._leafwise_jax)
-
-    def __pdoc__(self, **_: Any) -> Any:
-        """Return the repr for wadler-lindig, which shows a partial as one."""
-        import wadler_lindig  # noqa: PLC0415  # where something is shown
-
-        return wadler_lindig.TextDoc(repr(self))
 
     # `isinstance(function, jax.stages.Wrapped)` asks the class for these.
 
@@ -256,17 +237,5 @@ class JittedFunction(functools.partial[Any]):
         """Return the shapes of the results, as `jax.jit` does."""
         return self._leafwise_jax.eval_shape(*args, **kwargs)
 
-
-class _Partials(type):
-    def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, functools.partial) and not issubclass(kind, JittedFunction)
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return cls.__subclasscheck__(type(value))
-
-
-Partial: Final[Any] = _Partials(
-    "Partial", (), {"__doc__": "Any `functools.partial` of the user's."}
-)
 
 _JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), JittedFunction)

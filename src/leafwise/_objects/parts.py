@@ -45,7 +45,7 @@ from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import derives
 from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.methods import BoundMethod, Partial
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._objects.text import shorten
 
@@ -504,7 +504,7 @@ _BASES: Final[Mapping[type, Kind]] = {
     collections.OrderedDict: _mapping("dict", collections.OrderedDict),
     collections.defaultdict: _mapping("dict", collections.defaultdict, "default_factory"),
     dict: _mapping("dict", dict),
-    Partial: Kind("partial", _partial, _partial_values, _partial_steps, _make_partial),
+    functools.partial: Kind("partial", _partial, _partial_values, _partial_steps, _make_partial),
     np.dtype: Kind(
         "dtype",
         lambda value: (repr(value), value.isalignedstruct),
@@ -520,7 +520,7 @@ _BASES: Final[Mapping[type, Kind]] = {
 
 _KINDS: Final[Mapping[type, Kind]] = {
     **_BASES,
-    functools.partial: _with_attributes(_BASES[Partial]),
+    functools.partial: _with_attributes(_BASES[functools.partial]),
     **dict.fromkeys(
         (bool, type(None), type(...), type(NotImplemented)), _plain(lambda value: (value,))
     ),
@@ -564,7 +564,6 @@ def _find(cls: Any) -> Kind:
     if issubclass(cls, jax.Array):
         return Kind("jax.Array", _jax_array)
     base = next((kind for each, kind in _BASES.items() if derives(cls, each)), None)
-    base = _BASES[Partial] if issubclass(cls, Partial) else base
     base = _MASKED if is_masked(cls) else base
     fields = record_fields(cls)
     if fields is not None:

@@ -44,7 +44,7 @@ from leafwise._objects.code import (
     own_bases,
     resolve,
 )
-from leafwise._objects.methods import BoundMethod, Partial
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._statics import findings
@@ -147,9 +147,9 @@ class ContentCanonicaliser(Canonicaliser):
 
     def watched(self, value: Any, path: str, read_parts: Callable[[], None]) -> None:
         # Guards take the place of the digests that the base class records.
-        self.depth += isinstance(value, Partial)
+        self.depth += isinstance(value, functools.partial)
         self.inside(value, path, read_parts)
-        self.depth -= isinstance(value, Partial)
+        self.depth -= isinstance(value, functools.partial)
         if _has_own_eq(value):
             self.push(hash(value))
             self.guards_now.add(_hash, value)
@@ -246,7 +246,7 @@ def _items_of_dict(value: Any) -> tuple[Any, ...]:
 
 def _has_own_eq(value: Any) -> bool:
     kind = type(value)
-    known = isinstance(value, Partial) or compares_by_identity(kind)
+    known = isinstance(value, functools.partial) or compares_by_identity(kind)
     return not known and record_fields(kind) is None and builtin_base(kind) is None
 
 
@@ -256,7 +256,7 @@ def _hash(value: Any) -> tuple[Any, ...]:
 
 def _state(value: Any) -> tuple[Any, ...]:
     """Return the parts of an immutable value, which only ``object.__setattr__`` can change."""
-    if isinstance(value, Partial):
+    if isinstance(value, functools.partial):
         func, args, keywords = of_partial(value)
         return func, args, *items(keywords), *items(value.__dict__)
     return attributes_flat(value)

@@ -33,7 +33,7 @@ from leafwise._objects.attributes import (
     record_fields,
 )
 from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
-from leafwise._objects.methods import BoundMethod, Partial
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.text import shorten
 from leafwise._statics import findings
@@ -397,7 +397,7 @@ def consists_of_parts(cls: type) -> bool:
     """Return whether values of a class are compared by their parts, not by their own ``==``."""
     if CANONICAL.get(cls) in (_read_plain, _read_float, _read_tuple, _read_parts, _read_watched):
         return True
-    known: Any = np.dtype, np.generic, Partial, StaticArray
+    known: Any = np.dtype, np.generic, functools.partial, StaticArray
     return (
         (issubclass(cls, known) and not issubclass(cls, BoundMethod))
         or builtin_base(cls) is not None

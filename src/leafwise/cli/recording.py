@@ -28,7 +28,6 @@ from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter
 from leafwise._jit.inner_traces import code_id
 from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
-from leafwise._objects.methods import Partial
 
 Write: TypeAlias = Callable[..., None]
 """What takes a record, as keyword arguments."""
@@ -212,7 +211,7 @@ class _Checks(CaptureChecks):
 def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     """Return the file and line where a function is defined, as far as there is one."""
     inner: Any = fun
-    while isinstance(inner, Partial):
+    while isinstance(inner, functools.partial):
         inner = inner.func
     code = getattr(inspect.unwrap(inner), "__code__", None) if inner is not None else None
     if code is None:  # a callable object, such as a module, which may be a new one each call

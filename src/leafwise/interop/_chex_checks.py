@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax.experimental import checkify
 
 from leafwise._classes.options import NamedCheck
-from leafwise._objects.methods import Partial
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import DefinitionError, FieldCheckError
@@ -254,7 +253,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
     """
     inner: Any = assertion
     # The assertion inside a partial is chex's own, which this module knows how to trace.
-    while isinstance(inner, Partial) and not inner.args:
+    while isinstance(inner, functools.partial) and not inner.args:
         inner, kwargs = inner.func, {**inner.keywords, **kwargs}
     if not callable(inner) or inspect.isclass(inner):
         msg = (

@@ -1,5 +1,6 @@
 """How often each function was traced and compiled in a run of pytest, and by which tests."""
 
+import functools
 import inspect
 import os
 from collections.abc import Callable
@@ -9,7 +10,6 @@ from typing import Any
 from leafwise._display.repeats import Interval, covered
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
-from leafwise._objects.methods import Partial
 
 _COLUMNS = {
     EventKind.TRACE: "traces",
@@ -87,7 +87,7 @@ class Recorder:
     def _place(self, fun: Callable[..., Any] | None) -> tuple[str, int]:
         """Return file and line of a function, as far as they are known."""
         plain: Any = fun
-        while isinstance(plain, Partial):
+        while isinstance(plain, functools.partial):
             plain = plain.func
         code = getattr(inspect.unwrap(plain), "__code__", None) if plain is not None else None
         if code is None:

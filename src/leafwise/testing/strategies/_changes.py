@@ -12,7 +12,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from leafwise._objects.frozen import FrozenMapping, StaticArray
-from leafwise._objects.methods import Partial
 from leafwise._trees.equality import is_distinct
 from leafwise.testing._format import is_key
 from leafwise.testing.strategies._leaves import (
@@ -245,6 +244,6 @@ _RULES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any], Strategy | N
     (lambda value: isinstance(value, type), _from(np.float32, np.int32, int)),
     # A named tuple, a dataclass or a partial: changes are made inside it.
     (lambda value: hasattr(type(value), "_fields"), lambda _value: None),
-    (lambda value: isinstance(value, Partial), lambda _value: st.just(_FUNCTIONS[0])),
+    (lambda value: isinstance(value, functools.partial), lambda _value: st.just(_FUNCTIONS[0])),
     (callable, _from(*_FUNCTIONS)),
 )
