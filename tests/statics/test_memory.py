@@ -263,6 +263,7 @@ def test_the_latest_key_of_plain_values_is_kept() -> None:
         assert getattr(P(2.0, other), key.KEY) is not made()
     gc.collect()
     assert made() is None
-    thing = weakref.ref(getattr(P(1.0, (Thing(),)), key.KEY))
-    gc.collect()
-    assert thing() is None
+    for value in (Thing(), "long" * 1000, (b"long" * 1000,), tuple(range(100))):
+        unkept = weakref.ref(getattr(P(1.0, (value,)), key.KEY))
+        gc.collect()
+        assert unkept() is None

@@ -378,7 +378,7 @@ class KeyTable:
         entry.table, entry.position = self, (ids, form)
         if form is not None:  # first: it is what makes the key the only one of its form
             self.plain[form] = entry
-            self.kept = key if len(form) < _LONG else self.kept
+            self.kept = key if _is_small(form) else None
         self.known[ids] = entry
         if key.fixed:
             self.last = entry
@@ -396,6 +396,14 @@ class KeyTable:
 
 _LONG: Final = 32
 """A form of so many tokens costs more to build again than an alias costs to keep."""
+
+
+_LONG_TEXT: Final = 1 << 10
+
+
+def _is_small(form: tuple[Any, ...]) -> bool:
+    texts = (each for each in form if type(each) in (str, bytes))
+    return len(form) < _LONG and all(len(each) < _LONG_TEXT for each in texts)
 
 
 def _refuse_unregistered(cls: type) -> StaticOwner:
