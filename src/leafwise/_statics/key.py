@@ -378,7 +378,7 @@ class KeyTable:
         entry.table, entry.position = self, (ids, form)
         if form is not None:  # first: it is what makes the key the only one of its form
             self.plain[form] = entry
-            self.kept = key if _is_small(form) else None
+            self.kept = key if _is_small(form) else self.kept
         self.known[ids] = entry
         if key.fixed:
             self.last = entry
