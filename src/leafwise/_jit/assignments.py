@@ -12,16 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from leafwise._objects.bytecode import MUTATORS
 from leafwise._objects.call_site import short_file
 from leafwise._objects.code import is_users_file
 
 _MOST_LINES: Final = 8
-_CHANGES: Final = frozenset(
-    {
-        *("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "fill"),
-        *("update", "setdefault", "popitem", "add", "discard", "appendleft", "popleft"),
-    }
-)
+_CHANGES: Final = MUTATORS | {"fill"}
 
 
 @functools.lru_cache(maxsize=256)

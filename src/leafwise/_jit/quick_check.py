@@ -54,7 +54,6 @@ def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[.
     given = [f"arg_{number}" for number in range(count)]
     defaults = [f"{name}=not_given" for name in given]
     first = ", ".join([*defaults, "/", "*args", "**kwargs"] if given else ["*args", "**kwargs"])
-    all_given = f"not (args or kwargs or {given[-1]} is not_given)" if given else "False"
     lines = [
         f"def make({parameters}):",
         f"    def check({first}):",
@@ -65,14 +64,14 @@ def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[.
         "            )",
         "        except Exception:",
         "            same = False",
-        f"        if same and {all_given}:",
-        f"            return call({', '.join(given)})",
     ]
     if given:
         passed = ", ".join(given)
-        lines.append(
-            f"        args = (*[each for each in ({passed},) if each is not not_given], *args)"
-        )
+        lines += [
+            f"        if same and not (args or kwargs or {given[-1]} is not_given):",
+            f"            return call({passed})",
+            f"        args = (*[each for each in ({passed},) if each is not not_given], *args)",
+        ]
     lines += [
         "        if same:",
         "            return call(*args, **kwargs)",

@@ -21,16 +21,12 @@ from leafwise._jit.callee import Callee
 from leafwise._jit.inner_traces import capturing_function
 from leafwise._jit.jit import JAX_JIT
 from leafwise._objects.attributes import is_installed
+from leafwise._objects.bytecode import MUTATORS
 from leafwise._objects.text import Verbatim, shorten
 
 _PRINTS: Final = frozenset({"print", "input", "open", "exec", "breakpoint", "warn", "logging"})
 _ASSIGNS: Final = frozenset({"STORE_GLOBAL", "STORE_ATTR", "DELETE_GLOBAL", "DELETE_ATTR"})
-_CHANGES: Final = frozenset(
-    {
-        *("append", "extend", "insert", "add", "discard", "remove", "clear"),
-        *("update", "setdefault", "popitem", "appendleft", "write", "send"),
-    }
-)
+_CHANGES: Final = MUTATORS | {"write", "send"}
 _MOST_BYTES: Final = 1 << 28
 
 

@@ -100,7 +100,7 @@ def observe(builder: Builder, edit: Edit[Any]) -> CheckedRow:
         return _skipped(edit.path, kind, edit.change, static=static)
     edited = for_jit(edit.edited)
     seen = builder.probe.observe(edit.path, edited)
-    verdict, note = _judge(edit, edited, seen)
+    verdict, note = _judge(edit, edited, seen, kind, static=static)
     if verdict is Verdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
         verdict = Verdict.VIOLATION if is_own(builder.cls) else Verdict.WARNING
     traces, compiles = seen.counts.traces, seen.counts.compiles
@@ -109,7 +109,9 @@ def observe(builder: Builder, edit: Edit[Any]) -> CheckedRow:
     )
 
 
-def _judge(edit: Edit[Any], edited: Any, seen: Observation) -> tuple[Verdict, str]:
+def _judge(
+    edit: Edit[Any], edited: Any, seen: Observation, kind: str, *, static: bool
+) -> tuple[Verdict, str]:
     if seen.outcome is Outcome.ERROR:
         return Verdict.ERROR, str(seen.predicted)
     if not seen.is_as_predicted or max(seen.counts.traces, seen.counts.compiles) > 1:
@@ -118,7 +120,6 @@ def _judge(edit: Edit[Any], edited: Any, seen: Observation) -> tuple[Verdict, st
         return Verdict.MISMATCH, "the result has other statics than the argument"
     promise = promised(edit)
     if promise not in (None, seen.outcome):
-        static, kind = edit.kind in _STATIC, _LABELS.get(edit.kind, str(edit.kind))
         wanted = "a retrace" if promise is Outcome.RETRACE else "no retrace"
         of = "static" if static else "dynamic"
         return Verdict.VIOLATION, f"a {kind} change of a {of} field promises {wanted}"
