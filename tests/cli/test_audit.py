@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import sys
 import threading
 import types
 from collections.abc import Callable
@@ -19,7 +20,10 @@ import pytest
 from flax import nnx
 
 import leafwise as lw
+from leafwise._compare.signature import StaticArguments
 from leafwise._jit.assignments import assignments
+from leafwise._jit.callee import Callee
+from leafwise._jit.replay import _effect_of
 
 Explained = Callable[..., Any]
 
@@ -578,3 +582,59 @@ def test_the_lines_that_assign(tmp_path: Any) -> None:
     assert lines("table['k']") == [12]
     assert lines("settings.pace_") == [1, 5, 7, 14, 15]
     assert lines("not a name") == []
+
+
+HISTORY: list[Any] = []
+SEEN = types.SimpleNamespace(items=[], table={})
+OPTIMIZER = optax.sgd(0.1)
+
+
+def of_jax(x: Any) -> Any:
+    return jnp.add(x, jnp.sort(jnp.append(x, 1.0))[0]) + len(HISTORY)
+
+
+def of_an_optimizer(x: Any) -> Any:
+    return OPTIMIZER.update(x, OPTIMIZER.init(x))[0]
+
+
+def of_its_own(x: Any) -> Any:
+    made: list[Any] = []
+    made.append(x)
+    return made
+
+
+def appends(x: Any) -> Any:
+    SEEN.items.append(1)
+    return x
+
+
+def pops(x: Any) -> Any:
+    return x * HISTORY.pop()
+
+
+def stores(x: Any) -> Any:
+    SEEN.table["a"] = 1
+    return x
+
+
+def writes(x: Any) -> Any:
+    sys.stdout.write("")
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "effect"),
+    [
+        (of_jax, ""),
+        (of_an_optimizer, ""),
+        (of_its_own, ""),
+        (appends, "appends changes SEEN.items"),
+        (pops, "pops changes HISTORY"),
+        (stores, "stores changes SEEN.table"),
+        (writes, "writes changes sys.stdout"),
+    ],
+)
+def test_only_what_has_effects_is_not_replayed(function: Any, effect: str) -> None:
+    """What changes something outside is not run twice; what is only called like that is."""
+    callee = Callee(function.__name__, lambda: function, StaticArguments())
+    assert _effect_of(callee, (jnp.ones(3),), {}) == effect

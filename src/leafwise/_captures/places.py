@@ -279,7 +279,7 @@ def _answers_itself(value: Any) -> bool:
     return is_a(value, type) and type(value) is not type
 
 
-_MUTABLE: Final = (list, dict, set, bytearray, collections.deque)
+MUTABLE: Final = (list, dict, set, bytearray, collections.deque)
 
 
 def as_used(place: CapturedPlace, read: Read) -> Read:
@@ -288,7 +288,7 @@ def as_used(place: CapturedPlace, read: Read) -> Read:
     if read.usage is not Usage.MUTATED:
         return read
     holder = functools.reduce(CapturedPlace.then, read.steps[:-1], place)
-    if isinstance(holder.read(), _MUTABLE):
+    if isinstance(holder.read(), MUTABLE):
         return dataclasses.replace(read, steps=read.steps[:-1], usage=Usage.WRITTEN)
     return dataclasses.replace(read, usage=Usage.CALLED)
 

@@ -5,6 +5,7 @@ run a second time: one that prints, or assigns what it did not make.
 """
 
 import dis
+import functools
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,18 +16,21 @@ from jax.core import Tracer
 
 from leafwise._captures.arguments import code_within
 from leafwise._captures.fingerprint import fingerprint_function
+from leafwise._captures.places import MUTABLE, CapturedPlace, cell_place, global_place
 from leafwise._compare.diff import diff
 from leafwise._jax.events import ignore_events
 from leafwise._jit.callee import Callee
 from leafwise._jit.inner_traces import capturing_function
 from leafwise._jit.jit import JAX_JIT
 from leafwise._objects.attributes import is_installed
-from leafwise._objects.bytecode import MUTATORS
+from leafwise._objects.bytecode import MUTATORS, reads_of
+from leafwise._objects.classes import is_a
+from leafwise._objects.reads import Root, Usage
 from leafwise._objects.text import Verbatim, shorten
 
 _PRINTS: Final = frozenset({"print", "input", "open", "exec", "breakpoint", "warn", "logging"})
 _ASSIGNS: Final = frozenset({"STORE_GLOBAL", "STORE_ATTR", "DELETE_GLOBAL", "DELETE_ATTR"})
-_CHANGES: Final = MUTATORS | {"write", "send"}
+_SENDS: Final = frozenset({"write", "writelines", "send"})
 _MOST_BYTES: Final = 1 << 28
 
 
@@ -95,14 +99,14 @@ def _effect_of(callee: Callee, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     given = code_within((*call.classes.values(), *call.statics.values()))
     for each in fingerprint_function(fun, given).callables:
         if isinstance(each, types.FunctionType) and not is_installed(each):
-            for effect in _effects(each.__code__):
+            for effect in (*_effects(each.__code__), *_changes(each)):
                 return f"{each.__qualname__} {effect}"
     return ""
 
 
 def _effects(code: types.CodeType) -> Iterator[str]:
     """Yield what a piece of code does besides returning something, as far as that can be seen."""
-    free, outer = set(code.co_freevars), ""
+    free = set(code.co_freevars)
     is_constructor = code.co_name in ("__init__", "__post_init__", "__setattr__", "setup")
     for each in dis.get_instructions(code):
         name = str(each.argval)
@@ -112,14 +116,27 @@ def _effects(code: types.CodeType) -> Iterator[str]:
             each.opname in ("STORE_DEREF", "DELETE_DEREF") and name in free
         ):
             yield f"assigns {name}"
-        elif outer and (name in _CHANGES or each.opname == "STORE_SUBSCR"):
-            yield f"changes {outer}"
-        is_load = each.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
-        goes_on = each.opname in ("LOAD_CONST", "LOAD_FAST", "LOAD_SMALL_INT", "CACHE")
-        outer = name if is_load else outer if goes_on else ""
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
             yield from _effects(each)
+
+
+def _changes(function: types.FunctionType) -> Iterator[str]:
+    """Yield what a function changes in place of what is outside of it: ``log.append(x)``."""
+    for read in reads_of(function.__code__):
+        if read.root is Root.GLOBAL:
+            place = global_place(function, read.name)
+        elif read.root is Root.FREE and read.name != "__class__":
+            place = cell_place(function, read.name)
+        else:
+            continue
+        *way, last = (*read.steps, "")[: len(read.steps) or 1]
+        changed = functools.reduce(CapturedPlace.then, way, place)
+        is_call = read.usage in (Usage.MUTATED, Usage.CALLED)
+        if read.usage is Usage.WRITTEN or (
+            is_call and (last in _SENDS or (last in MUTATORS and is_a(changed.read(), MUTABLE)))
+        ):
+            yield f"changes {changed.name}"
 
 
 def _callbacks(jaxpr: Any) -> Iterator[str]:
