@@ -36,6 +36,9 @@ class State:
     w: jax.Array
     act: lw.Static[str] = "relu"
 
+    def __post_init__(self) -> None:
+        self.w = jnp.asarray(self.w)
+
 
 @from_chex(static=["depth"])
 class Net:
@@ -52,9 +55,6 @@ assert_type(Net(state=state, depth=3), Net)
 State(jnp.ones(3))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 State(act="relu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 Net(state=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-# Instances are frozen.
-state.w = jnp.ones(3)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Plain:

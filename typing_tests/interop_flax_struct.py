@@ -15,6 +15,10 @@ class State:
 class Keyed:
     x: float
     names: tuple[str, ...] = struct.field(pytree_node=False, default_factory=lambda: ("w",))
+    total: float = struct.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = 2 * self.x
 
 
 class Node(struct.PyTreeNode):
@@ -29,7 +33,13 @@ assert_type(Node(1.0, rest=2).replace(x=2.0), Node)
 State("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Node()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 Keyed(1.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-State(1.0).x = 2.0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Frozen(struct.PyTreeNode, frozen=True):
+    x: float
+
+
+Frozen(1.0).x = 2.0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 # A decorator cannot add a method for type checkers; flax's own does not either.
 State(1.0).replace(x=2.0)  # type: ignore[attr-defined]  # pyright: ignore

@@ -69,7 +69,7 @@ class DeclaredField(_Field):
 
 
 class FieldArguments(TypedDict, total=False):
-    """What `field` takes besides a default, for type checkers."""
+    """What `field` takes besides a default and a converter, for type checkers."""
 
     init: bool
     repr: bool
@@ -77,12 +77,11 @@ class FieldArguments(TypedDict, total=False):
     compare: bool
     metadata: Mapping[Any, Any] | None
     kw_only: bool
-    converter: Callable[[Any], Any] | None
     check: Callable[[Any], object] | None
 
 
 class StaticFieldArguments(FieldArguments, total=False):
-    """What `static_field` takes besides a default, for type checkers."""
+    """What `static_field` takes besides a default and a converter, for type checkers."""
 
     freeze: bool
     by: By
@@ -105,12 +104,24 @@ def _declare(
     return made
 
 
+# A default is of the field's type, unless a converter makes that of it. Only pyright knows that a
+# converter also decides what the constructor takes: for mypy that is the field's type.
 @overload
-def field(*, default: T, **arguments: Unpack[FieldArguments]) -> T: ...
+def field(*, default: T, converter: None = None, **arguments: Unpack[FieldArguments]) -> T: ...
 @overload
-def field(*, default_factory: Callable[[], T], **arguments: Unpack[FieldArguments]) -> T: ...
+def field(
+    *, default_factory: Callable[[], T], converter: None = None, **arguments: Unpack[FieldArguments]
+) -> T: ...
 @overload
-def field(**arguments: Unpack[FieldArguments]) -> Any: ...
+def field(
+    *,
+    default: Any = ...,
+    default_factory: Callable[[], Any] = ...,
+    converter: Callable[[Any], Any],
+    **arguments: Unpack[FieldArguments],
+) -> Any: ...
+@overload
+def field(*, converter: None = None, **arguments: Unpack[FieldArguments]) -> Any: ...
 def field(
     *,
     metadata: Mapping[Any, Any] | None = None,
@@ -149,13 +160,26 @@ def field(
 
 
 @overload
-def static_field(*, default: T, **arguments: Unpack[StaticFieldArguments]) -> T: ...
-@overload
 def static_field(
-    *, default_factory: Callable[[], T], **arguments: Unpack[StaticFieldArguments]
+    *, default: T, converter: None = None, **arguments: Unpack[StaticFieldArguments]
 ) -> T: ...
 @overload
-def static_field(**arguments: Unpack[StaticFieldArguments]) -> Any: ...
+def static_field(
+    *,
+    default_factory: Callable[[], T],
+    converter: None = None,
+    **arguments: Unpack[StaticFieldArguments],
+) -> T: ...
+@overload
+def static_field(
+    *,
+    default: Any = ...,
+    default_factory: Callable[[], Any] = ...,
+    converter: Callable[[Any], Any],
+    **arguments: Unpack[StaticFieldArguments],
+) -> Any: ...
+@overload
+def static_field(*, converter: None = None, **arguments: Unpack[StaticFieldArguments]) -> Any: ...
 def static_field(
     *,
     metadata: Mapping[Any, Any] | None = None,

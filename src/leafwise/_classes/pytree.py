@@ -40,11 +40,15 @@ class PytreeOptions:
     replace: bool = False
 
 
+# Instances are frozen, and yet not `frozen_default`: type checkers would then reject what they are
+# frozen after, `self.x = ...` in `__init__` and `__post_init__`. Who writes `frozen=True` gets that
+# check. Without `eq_default=False` pyright would take instances of a class that is not frozen for
+# unhashable.
 @overload
-@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+@dataclass_transform(eq_default=False, field_specifiers=(field, static_field, dataclasses.field))
 def pytree(cls: C, /) -> C: ...
 @overload
-@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+@dataclass_transform(eq_default=False, field_specifiers=(field, static_field, dataclasses.field))
 def pytree(
     *,
     kw_only: bool = ...,
@@ -57,7 +61,7 @@ def pytree(
     many_statics: bool = ...,
     replace: bool = ...,
 ) -> Callable[[C], C]: ...
-@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field, dataclasses.field))
+@dataclass_transform(eq_default=False, field_specifiers=(field, static_field, dataclasses.field))
 def pytree(
     cls: C | None = None,
     /,
@@ -85,11 +89,13 @@ def pytree(
         cls: The class, when used without parentheses.
         kw_only: Whether all fields are keyword-only, as in `dataclasses.dataclass`.
         slots: Whether to make a class with ``__slots__`` (a new class, as `dataclasses` does).
-        order: Whether to add ``<`` and its like, comparing field tuples.
+        order: Whether to add ``<`` and its like, comparing field tuples. mypy wants ``eq=True``
+            next to it.
         repr: Whether to add a ``__repr__`` that summarises arrays.
         eq: Whether to add ``==`` that returns one bool, and a hash that agrees.
         init: Whether to add ``__init__``, unless the class has one.
-        frozen: Only True: see Raises.
+        frozen: Only True: see Raises. Written out, it lets type checkers reject assignments to
+            fields, those in ``__init__`` and ``__post_init__`` included.
         many_statics: Whether calls stay fast when one jitted function is called with hundreds
             of static values of this class (JAX searches its programs one by one). Instances
             then have one more child, a node without leaves: `jax.tree.leaves` and paths do

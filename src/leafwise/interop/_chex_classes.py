@@ -42,7 +42,7 @@ def from_chex(cls: type[T], /, *, static: Sequence[str] = ...) -> type[T]: ...
 @overload
 def from_chex(*, static: Sequence[str] = ...) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(
-    frozen_default=True,
+    eq_default=False,
     kw_only_default=True,
     field_specifiers=(field, static_field, dataclasses.field),
 )

@@ -77,16 +77,16 @@ class SlotOptions(Options, total=False):
 
 @overload
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(field, fields.field, static_field, dataclasses.field)
+    eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
 )
 def dataclass(cls: C, /) -> C: ...
 @overload
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(field, fields.field, static_field, dataclasses.field)
+    eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
 )
 def dataclass(**options: Unpack[SlotOptions]) -> Callable[[C], C]: ...
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(field, fields.field, static_field, dataclasses.field)
+    eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
 )
 def dataclass(cls: C | None = None, /, **options: Any) -> C | Callable[[C], C]:
     """Make a class what ``leafwise.pytree(replace=True)`` makes of it.
@@ -130,7 +130,7 @@ def _made(cls: C, options: dict[str, Any], scopes: list[Mapping[str, Any]]) -> C
 
 
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(field, fields.field, static_field, dataclasses.field)
+    eq_default=False, field_specifiers=(field, fields.field, static_field, dataclasses.field)
 )
 class PyTreeNode:
     """The base class of pytree classes that need no decorator, as `flax.struct.PyTreeNode`.
