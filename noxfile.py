@@ -267,8 +267,11 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=NEWEST)
 def types(session: nox.Session) -> None:
-    """Check types with pyright and mypy, both strict, errors that must occur included."""
-    _install(session, "types", "interop", project=".[all]", pins=[])
+    """Check types with pyright and mypy, both strict, errors that must occur included.
+
+    Then those of the blocks of README.md and docs/.
+    """
+    _install(session, "types", "test", "interop", project=".[all]", pins=[])
     paths = [path for path in ("src", "typing_tests") if Path(path).is_dir()]
     python = str(Path(session.bin, "python"))
     arguments = ("--warnings", "--pythonpath", python, *(session.posargs or paths))
@@ -276,6 +279,8 @@ def types(session: nox.Session) -> None:
         pyright = pool.submit(session.run, "pyright", *arguments)
         session.run("mypy", *(session.posargs or paths))
         pyright.result()
+    if not session.posargs:
+        session.run("python", "tests/docs/check_types.py")
 
 
 @nox.session(python=NEWEST)

@@ -143,8 +143,9 @@ def _load(name: str) -> Any:
 # --------------------------------------------------------------------------- budgets
 
 
+# With our name in front: a project may well have a fixture `traces` of its own.
 @pytest.fixture
-def traces(request: pytest.FixtureRequest) -> "Log":
+def leafwise_traces(request: pytest.FixtureRequest) -> "Log":
     """A `leafwise.types.Log` of what JAX traces, lowers and compiles while the test itself runs.
 
     Operations of JAX itself, outside any jitted function, are left out. If the test fails, the

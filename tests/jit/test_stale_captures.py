@@ -443,7 +443,7 @@ def test_the_message() -> None:
     )
     with pytest.raises(lw.errors.StaleCaptureError) as info:
         step(ONES)
-    assert info.value.message.splitlines() == [
+    assert str(info.value).splitlines() == [
         f"step captures `settings.rate` ({short_file(__file__)}:{line}), which was 1.0 when it was "
         "traced and is 0.5 now: this call is answered for the old value",
         "  fix: pass it as an argument: `step(..., rate)`",

@@ -306,7 +306,7 @@ def test_without_hypothesis(models: Project) -> None:
         import pytest
 
         @pytest.mark.max_traces(0)
-        def test_it(traces):
+        def test_it(leafwise_traces):
             import sys
             assert sys.modules["hypothesis"] is None
         """,

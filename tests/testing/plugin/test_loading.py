@@ -36,7 +36,7 @@ def test_a_conftest_comes_first(project: Project) -> None:
         import jax.numpy as jnp
 
         @pytest.mark.max_traces(0)
-        def test_it(traces):
+        def test_it(leafwise_traces):
             assert jnp.ones(3).dtype == "float64"
         """,
     )
@@ -74,13 +74,13 @@ def test_turned_off(project: Project) -> None:
         def test_it():
             assert "leafwise_pytest" not in sys.modules
 
-        def test_fixture(traces):
+        def test_fixture(leafwise_traces):
             pass
         """,
     )
     result = project.run_apart("-p", "no:leafwise")
     result.assert_outcomes(passed=1, errors=1, warnings=2)
-    result.stdout.fnmatch_lines(["*fixture 'traces' not found"])
+    result.stdout.fnmatch_lines(["*fixture 'leafwise_traces' not found"])
     result.stdout.fnmatch_lines(["*Unknown config option: leafwise_check*"])
     result.stdout.fnmatch_lines(["*Unknown pytest.mark.max_traces*"])
     result = project.run_apart("-p", "no:leafwise", "--strict-config")
@@ -93,4 +93,6 @@ def test_help(project: Project) -> None:
     result.stdout.fnmatch_lines(["leafwise:", "*--leafwise-check=MODULE", "*--leafwise-report*"])
     result.stdout.fnmatch_lines(["*leafwise_check (linelist):*"])
     result.stdout.fnmatch_lines(["*leafwise_laws (linelist):*"])
-    project.run("--fixtures").stdout.fnmatch_lines(["traces -- *leafwise_pytest.py:*", "*Log*"])
+    project.run("--fixtures").stdout.fnmatch_lines(
+        ["leafwise_traces -- *leafwise_pytest.py:*", "*Log*"]
+    )

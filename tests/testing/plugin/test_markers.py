@@ -292,7 +292,7 @@ def test_each_rerun_has_the_whole_budget(project: Project) -> None:
         @pytest.mark.max_traces(1, of="step")
         def test_again(request):
             runs.append(1)
-            log = request.getfixturevalue("traces")
+            log = request.getfixturevalue("leafwise_traces")
             step(jnp.ones(2 + len(runs)))
             assert len(log.traces) == 1
 

@@ -10,10 +10,10 @@ TITLE = "*- leafwise: what JAX traced and compiled -*"
 def test_a_failing_test_shows_its_log(project: Project) -> None:
     """The report of a failed test has the events, their lines, and why."""
     result = project.test("""
-        def test_it(traces):
+        def test_it(leafwise_traces):
             step(jnp.ones(3))
             step(jnp.ones(4))
-            assert len(traces.compiles) == 1, "compiled twice"
+            assert len(leafwise_traces.compiles) == 1, "compiled twice"
     """)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
@@ -32,14 +32,14 @@ def test_a_passing_test_shows_nothing(project: Project) -> None:
     """Where nothing fails nothing is printed, not even when all output is asked for."""
     result = project.test(
         """
-        def test_it(traces):
+        def test_it(leafwise_traces):
             step(jnp.ones(3))
-            assert [event.name for event in traces.of(step)] == ["step"] * 3
+            assert [event.name for event in leafwise_traces.of(step)] == ["step"] * 3
 
         @pytest.mark.xfail(strict=True)
-        def test_expected(traces):
+        def test_expected(leafwise_traces):
             step(jnp.ones(4))
-            assert not traces.traces
+            assert not leafwise_traces.traces
         """,
         "-rA",
     )
@@ -53,18 +53,18 @@ def test_only_the_test_itself_is_in_it(project: Project) -> None:
         logs = []
 
         @pytest.fixture
-        def around(traces):
+        def around(leafwise_traces):
             step(jnp.ones(3))
-            yield traces
+            yield leafwise_traces
             step(jnp.ones(4))
-            logs.append(traces)
+            logs.append(leafwise_traces)
 
-        def test_it(around, traces):
-            assert around is traces
+        def test_it(around, leafwise_traces):
+            assert around is leafwise_traces
             jnp.ones((3, 1, 4)).sum(axis=(0, 2))
-            assert not traces.events
+            assert not leafwise_traces.events
             step(jnp.ones(5))
-            assert len(traces.traces) == 1
+            assert len(leafwise_traces.traces) == 1
 
         def test_after():
             assert len(logs[0].traces) == 1
@@ -73,7 +73,7 @@ def test_only_the_test_itself_is_in_it(project: Project) -> None:
 
         def test_from_here_on(request):
             step(jnp.ones(7))
-            log = request.getfixturevalue("traces")
+            log = request.getfixturevalue("leafwise_traces")
             step(jnp.ones(8))
             assert len(log.traces) == 1
     """)
@@ -84,7 +84,7 @@ def test_only_the_test_itself_is_in_it(project: Project) -> None:
 def test_a_long_log_is_cut(project: Project) -> None:
     """A report shows some events and says how many more there are."""
     result = project.test("""
-        def test_it(traces):
+        def test_it(leafwise_traces):
             for number in range(30):
                 jax.jit(lambda x: x + number)(1.0)
             assert 0
@@ -96,7 +96,7 @@ def test_a_long_log_is_cut(project: Project) -> None:
 def test_options_of_pytest_hide_it(project: Project, option: str) -> None:
     """The section is one as pytest's own are."""
     source = """
-        def test_it(traces):
+        def test_it(leafwise_traces):
             assert 0
     """
     project.test(source).stdout.fnmatch_lines([TITLE, "0 traces, *"])
@@ -107,7 +107,7 @@ def test_with_a_marker(project: Project) -> None:
     """Log and budget go together: the failure says what was over, the section all."""
     result = project.test("""
         @pytest.mark.max_traces(0, of="step")
-        def test_it(traces):
+        def test_it(leafwise_traces):
             step(jnp.ones(3))
     """)
     result.stdout.fnmatch_lines(["over budget of step: 1 trace, 0 allowed", TITLE, "1 trace, *"])
