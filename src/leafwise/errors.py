@@ -6,7 +6,7 @@ All of them survive pickling, so that a worker process can send them back whole.
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "ArrayInStaticError",
@@ -38,12 +38,37 @@ __all__ = [
 ]
 
 
-class LeafwiseError(Exception):
-    """Base class of every error that leafwise raises on its own account."""
+DOCS: Final = "https://leafwise.readthedocs.io/en/stable/"
+
+
+class _Linked:
+    """What an error and a warning have in common: a message, and a link to its section."""
+
+    args: tuple[Any, ...]
+
+    @property
+    def message(self) -> str:
+        """The message without the link. Behind it, `args` has what it speaks of, as values."""
+        return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        """Return the message, which comes first; behind it is what it speaks of, as values."""
-        return str(self.args[0]) if self.args else ""
+        """Return the message, and the link that tells more."""
+        # A subclass, and an error of several kinds, leads to the section of a class above it.
+        named = next(each.__name__ for each in type(self).__mro__ if each.__name__ in __all__)
+        return f"{self.message}\nSee {DOCS}reference/errors/#{named.lower()}"
+
+
+def message_of(error: BaseException) -> str:
+    """Return the text of an error that another message quotes: without a link."""
+    return error.message if isinstance(error, _Linked) else str(error)
+
+
+class LeafwiseError(_Linked, Exception):
+    """Base class of every error that leafwise raises on its own account.
+
+    Attributes:
+        message: The text without the link that ends it.
+    """
 
 
 class DefinitionError(LeafwiseError, TypeError):
@@ -199,11 +224,11 @@ class CannotBuildError(LeafwiseError):
     """
 
 
-class RetraceStormWarning(UserWarning):
+class RetraceStormWarning(_Linked, UserWarning):
     """One field, or one argument, causes trace after trace."""
 
 
-class StaleCaptureWarning(UserWarning):
+class StaleCaptureWarning(_Linked, UserWarning):
     """A jitted function answers for the old value of something that it captures."""
 
 
@@ -247,8 +272,9 @@ class StaticFieldError(LeafwiseError, TypeError):
         super().__init__(*findings)
         self.findings = findings
 
-    def __str__(self) -> str:
-        """Return all findings, one below the other."""
+    @property
+    def message(self) -> str:
+        """All findings, one below the other."""
         return "\n".join(map(str, self.findings))
 
     def __reduce__(self) -> tuple[Any, ...]:

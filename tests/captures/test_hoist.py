@@ -377,7 +377,7 @@ def test_what_cannot_be_hoisted_is_refused_by_name(kind: str) -> None:
     with pytest.raises(lw.errors.HoistError, match=message) as caught:
         lw.hoist(fn)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301  # our own
-    fix = str(caught.value).rpartition("lw.hoist(fn, ")[2].removesuffix(")`")
+    fix = caught.value.message.rpartition("lw.hoist(fn, ")[2].removesuffix(")`")
     hoisted, captured = lw.hoist(fn, eval(fix))  # noqa: S307  # the code that the message shows
     assert not jax.tree.leaves(captured) or kind == "static field"
     if not kind.startswith("assigned"):
@@ -475,7 +475,7 @@ def test_what_is_on_a_class_is_never_a_constant(kind: str, shared: bool) -> None
     fn = (lambda x: v * x + read()) if shared else (lambda x: x + read())
     with pytest.raises(lw.errors.HoistError, match=r"be made an argument: .*\bclass\b") as caught:
         lw.hoist(fn)
-    fix = str(caught.value).rpartition("lw.hoist(fn, ")[2].removesuffix(")`")
+    fix = caught.value.message.rpartition("lw.hoist(fn, ")[2].removesuffix(")`")
     hoisted, captured = lw.hoist(fn, eval(fix))  # noqa: S307  # the code that the message shows
     assert not jax.tree.leaves(captured)
     assert np.array_equal(hoisted(captured, X), fn(X))

@@ -23,7 +23,7 @@ def refused(name: str, bases: tuple[type, ...] = (), **fields: Any) -> str:
     """Return the message for a class with these annotations."""
     with pytest.raises(lw.errors.DefinitionError) as error:
         lw.pytree(type(name, bases, {"__annotations__": fields}))
-    return str(error.value)
+    return error.value.message
 
 
 def test_text_in_full() -> None:
@@ -70,7 +70,7 @@ def test_undecorated_in_full() -> None:
 
     with pytest.raises(lw.errors.UndecoratedSubclassError) as error:
         Sub(1.0)
-    assert str(error.value) == textwrap.dedent("""\
+    assert error.value.message == textwrap.dedent("""\
         Sub is a subclass of the pytree class Base, but is not decorated itself: JAX would see its instances as opaque leaves
           fix: @lw.pytree
                class Sub(Base): ...""")  # noqa: E501
@@ -80,7 +80,7 @@ def test_frozen_in_full() -> None:
     """Assigning to an instance: why not, and the replacement."""
     with pytest.raises(lw.errors.FrozenInstanceError) as error:
         Base(1.0).x = 2
-    assert str(error.value) == textwrap.dedent("""\
+    assert error.value.message == textwrap.dedent("""\
         Base.x: a pytree class is frozen once constructed, since JAX keeps programs for what it was
           fix: make another instance: lw.replace(obj, x=...)""")
 
@@ -89,7 +89,7 @@ def test_comparison_in_full() -> None:
     """Comparing tracers: where, and what to do instead."""
     with pytest.raises(lw.errors.TracerComparisonError) as error:
         jax.jit(lambda v: Base({"k": v}) == Base({"k": v + 1}))(jnp.ones(3))
-    lines = str(error.value).splitlines()
+    lines = error.value.message.splitlines()
     assert lines[0].startswith("Base.x['k']: == would have to compare traced values (")
     assert lines[-1] == (
         "  fix: compare outside the traced function, or compare leaves with jax.numpy.array_equal"

@@ -84,7 +84,7 @@ def refusal(cls: Any) -> str:
     """Return why a class is refused."""
     with pytest.raises(lw.errors.DefinitionError) as caught:
         lw.pytree(cls)
-    return str(caught.value)
+    return caught.value.message
 
 
 class Moments(NamedTuple):

@@ -322,7 +322,7 @@ def test_assert_same_structure() -> None:
     with pytest.raises(AssertionError) as wrong:
         lw.assert_same_structure(a, Params(None, Opt(0.1, True)), shapes=True)
     assert isinstance(wrong.value, lw.errors.TreeError)
-    assert str(wrong.value) == (
+    assert wrong.value.message == (
         "Params: the trees differ in 2 places (first -> second)\n"
         "  w: structure: float32[3] (jax array) -> None\n"
         "  opt.n: static: 1 -> True\n"

@@ -74,7 +74,7 @@ def test_exact_numbers() -> None:
         call_it(step)
     with (
         pytest.raises(
-            lw.errors.RetraceError, match=r"^under budget: 0 traces, exactly 1 wanted$"
+            lw.errors.RetraceError, match=r"^under budget: 0 traces, exactly 1 wanted\nSee "
         ) as caught,
         lw.budget(traces=1, exact=True, eager=False),
     ):

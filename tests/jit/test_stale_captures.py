@@ -443,7 +443,7 @@ def test_the_message() -> None:
     )
     with pytest.raises(lw.errors.StaleCaptureError) as info:
         step(ONES)
-    assert str(info.value).splitlines() == [
+    assert info.value.message.splitlines() == [
         f"step captures `settings.rate` ({short_file(__file__)}:{line}), which was 1.0 when it was "
         "traced and is 0.5 now: this call is answered for the old value",
         "  fix: pass it as an argument: `step(..., rate)`",

@@ -169,7 +169,7 @@ def test_row(row: str, position: str) -> None:
     assert finding.path.startswith(f"P.a{path}")
     assert finding.reason
     assert finding.fix
-    assert str(error.value) == str(finding)
+    assert error.value.message == str(finding)
     assert isinstance(error.value, lw.errors.StaticFieldError)
     assert isinstance(error.value, TypeError)
 
@@ -296,7 +296,7 @@ def test_several_fields_are_reported_together() -> None:
         lw.errors.InconsistentHashError,
     ):
         assert isinstance(found, kind)
-    assert str(found) == "\n".join(map(str, found.findings))
+    assert found.message == "\n".join(map(str, found.findings))
 
 
 def test_one_kind_several_times() -> None:

@@ -24,6 +24,7 @@ from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise._trees.leaves import LeafKind
+from leafwise.errors import message_of
 
 
 @dataclasses.dataclass(eq=False)
@@ -212,7 +213,7 @@ class ProgramLog:
             retraced = outcome is Outcome.RETRACE
             found = self._explain_by_captures(outcome) or self.explain(signature, retraced=retraced)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
-            words = Verbatim(f"{type(error).__name__}: {error}")
+            words = Verbatim(f"{type(error).__name__}: {message_of(error)}")
             found = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
         else:
             if found.nearest is not None and found.outcome is not outcome:

@@ -23,6 +23,7 @@ from leafwise.errors import (
     StaticFieldError,
     TracerInStaticError,
     UnhashableStaticError,
+    message_of,
 )
 
 Refusal: TypeAlias = tuple[type[StaticFieldError], Finding]
@@ -69,7 +70,7 @@ def bad_hash(path: str, value: Any) -> Refusal | None:
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises
-        raised = f"{type(error).__name__}: {error}"
+        raised = f"{type(error).__name__}: {message_of(error)}"
         if isinstance(kind.__hash__, types.FunctionType):
             fix = f"make {name}.__hash__ return one int, from values that never change"
             return _inconsistent(path, value, f"its __hash__ raises {raised}", fix)
@@ -81,7 +82,7 @@ def bad_hash(path: str, value: Any) -> Refusal | None:
     try:
         reflexive = bool(value == value)  # noqa: PLR0124  # the question itself
     except Exception as error:  # noqa: BLE001  # whatever user code raises
-        raised = f"{type(error).__name__}: {error}"
+        raised = f"{type(error).__name__}: {message_of(error)}"
         return _inconsistent(path, value, f"comparing it with itself raises {raised}", fix)
     if not reflexive:
         return _inconsistent(path, value, "it is not equal to itself", fix)
@@ -93,7 +94,7 @@ def eq_raises(path: str, value: Any, error: Exception) -> Finding:
     return Finding(
         path,
         got(value),
-        f"its __eq__ raises {type(error).__name__}: {error}",
+        f"its __eq__ raises {type(error).__name__}: {message_of(error)}",
         f"make {type(value).__name__}.__eq__ return one bool for any other {type(value).__name__}",
     )
 
@@ -108,7 +109,7 @@ def unreadable(path: str, value: Any, error: Exception) -> Refusal:
     if isinstance(error, RecursionError):
         fix = "store it in another way: flat, or as the text or bytes that it is made of"
         return _unhashable(path, value, "it is nested too deeply", fix)
-    cause = f"{type(error).__name__}: {error}"
+    cause = f"{type(error).__name__}: {message_of(error)}"
     fix = "give its class attributes, __hash__ and __eq__ that do not raise"
     return _unhashable(path, value, f"reading it raises {cause}", fix)
 

@@ -301,7 +301,7 @@ def check_class(
     try:
         builder, problem = _build(cls, chosen.seconds)
     except CannotBuildError as error:
-        problem = without_addresses(str(error))
+        problem = without_addresses(error.message)
     except TooLong:
         problem = (
             f"{cls.__name__}: {_too_long(chosen.seconds)}\n"
@@ -501,7 +501,7 @@ def check_law(
                 message = "tried on one instance, as no others were found"
                 check_pytree(one, laws=[law], settings=settings, seed=seed)
     except LawViolation as error:
-        message = without_addresses(str(error))
+        message = without_addresses(error.message)
         return LawResult(str(law), Verdict.VIOLATION, error.path, message, error.owner)
     except TooLong:
         return LawResult(str(law), Verdict.NOT_CHECKED, message=_too_long(options.seconds))

@@ -15,6 +15,7 @@ import numpy as np
 import leafwise
 from leafwise._objects.describe import describe
 from leafwise._objects.text import describe_array, shorten
+from leafwise.errors import message_of
 
 _ADDRESS: Final = re.compile(r" \(compared by identity, at 0x[0-9a-f]+\)|,? at 0x[0-9a-f]+")
 
@@ -84,7 +85,7 @@ def format_error(error: BaseException) -> str:
     """Return an error's class, text and notes, and the user's line that raised it."""
     # JAX's own note, a dashed line and a remark on hidden frames, is left out.
     notes = [each for each in getattr(error, "__notes__", ()) if not each.startswith("----")]
-    parts = [f"{type(error).__name__}: {error}", *notes]
+    parts = [f"{type(error).__name__}: {message_of(error)}", *notes]
     if frames := users_frames(error):
         parts.append(f"raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")
     return without_addresses("\n  ".join(part.rstrip(": ") for part in parts))

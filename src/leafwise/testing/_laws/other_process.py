@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from leafwise._objects.locks import new_lock
+from leafwise.errors import message_of
 
 _SECONDS: Final = 120
 """How long an answer may take."""
@@ -155,7 +156,7 @@ def _answer(request: UnpickleRequest) -> Answer:
     try:
         __import__(request.module)
     except BaseException as error:  # noqa: BLE001  # it may even call sys.exit
-        return Answer(missing=f"{type(error).__name__}: {error}")
+        return Answer(missing=f"{type(error).__name__}: {message_of(error)}")
     try:
         before, after = (pickle.loads(each) for each in request.pickles)  # noqa: S301  # what was sent
     except BaseException as error:  # noqa: BLE001  # the user's own code
@@ -165,7 +166,9 @@ def _answer(request: UnpickleRequest) -> Answer:
         path, problem = _compare(before, after, request)
         return Answer(path=path, problem=problem, back=pickle.dumps(before))
     except BaseException as error:  # noqa: BLE001  # the user's own code
-        return Answer(problem=f"after it was unpickled: {type(error).__name__}: {error}")
+        return Answer(
+            problem=f"after it was unpickled: {type(error).__name__}: {message_of(error)}"
+        )
 
 
 def _compare(before: Any, after: Any, request: UnpickleRequest) -> tuple[str, str]:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import leafwise
 from leafwise._classes.spec import is_decorated
 from leafwise._trees.roles import Names, field_order, is_kept, names_of
+from leafwise.errors import message_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.same import difference, getters, state_of
@@ -249,7 +250,7 @@ def post_init(case: Case) -> None:
         try:
             structure.unflatten(leaves)
         except Exception as error:  # noqa: BLE001  # other laws report it, unless it was `__post_init__`
-            problem = f", and raised {type(error).__name__}: {error}"
+            problem = f", and raised {type(error).__name__}: {message_of(error)}"
     if seen:
         case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 

@@ -107,7 +107,7 @@ class Budgets:
                 causes = [] if error.explanations else causes_of(self._log, group)
                 lines = [f"  because of the {cause}".replace("\n", "\n  ") for cause in causes]
                 lines += [f"  allowed by {each.marker}" for each in group]
-                messages.insert(0, "\n".join([str(error), *lines]))
+                messages.insert(0, "\n".join([error.message, *lines]))
                 explanations[:0] = error.explanations or [cause.explanation for cause in causes]
         self._watch.__exit__()
         add_names(self._log.events)

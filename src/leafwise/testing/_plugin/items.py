@@ -157,7 +157,7 @@ class LawCheck(pytest.Item):
             _check(self.parent.checked, self.name)
         except CannotBuildError as error:
             if self.parent.optional:
-                pytest.skip(f"left out: {error}")
+                pytest.skip(f"left out: {error.message}")
             # The first in the run, whose items are the same in every worker of pytest-xdist.
             siblings = (item for item in self.session.items if item.parent is self.parent)
             reporter = next(siblings, self)
