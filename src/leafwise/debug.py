@@ -29,7 +29,7 @@ def source_of(cls: type) -> str:
     Raises:
         TypeError: `cls` is not such a class.
 
-    Example:
+    Examples:
         >>> print(source_of(Params))  # doctest: +SKIP
     """
     if not (inspect.isclass(cls) and is_decorated(cls)):
@@ -68,7 +68,7 @@ def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, 
         StaleCaptureWarning: (inside) with ``stale="warn"``; and once for each capture that
             cannot be compared.
 
-    Example:
+    Examples:
         >>> with check_captures():
         ...     step(params, batch)  # doctest: +SKIP
     """
@@ -104,7 +104,7 @@ def check_statics() -> Generator[None, None, None]:
         StaticMutatedError: (inside, when flattening) a static changed; the message
             names ``Class.field`` and the path to the change.
 
-    Example:
+    Examples:
         >>> with check_statics():
         ...     jax.tree.leaves(params)  # doctest: +SKIP
     """
@@ -137,7 +137,7 @@ def explain_errors() -> "Explaining":
         TypeError: (as a decorator) a generator or a coroutine function is decorated, which
             would run outside the block.
 
-    Example:
+    Examples:
         >>> with explain_errors():
         ...     jax.lax.scan(step, carry, xs)  # doctest: +SKIP
     """

@@ -206,7 +206,7 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
     Raises:
         TypeError: `fn` is not callable, or `large` is not an int.
 
-    Example:
+    Examples:
         >>> print(captures(step))  # doctest: +SKIP
         name  treatment  bytes  value  where
         rate  literal           0.1    global of train.py:5, read at train.py:26 by step

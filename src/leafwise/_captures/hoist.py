@@ -69,7 +69,7 @@ def hoist(
         TypeError: `fn` cannot be called. When ``fn2`` is called: its first argument is not a dict.
         TreeError: When ``fn2`` is called: its first argument has another structure than `captured`.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp
         >>> rate = jnp.float32(0.5)
         >>> step, captured = hoist(lambda x: rate * x)

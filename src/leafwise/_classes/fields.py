@@ -150,7 +150,7 @@ def field(
     Raises:
         TypeError: `converter` or `check` is not callable, or an argument is unknown.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp
         >>> @pytree
         ... class Params:
@@ -218,7 +218,7 @@ def static_field(
             argument is unknown.
         DefinitionError: `metadata` says that the field is dynamic.
 
-    Example:
+    Examples:
         >>> @pytree
         ... class Params:
         ...     depth: int = static_field(default=2)

@@ -315,7 +315,7 @@ def pformat(tree: Any, *, width: int = _WIDTH, full: bool = False) -> str:
     Returns:
         The text, without a newline at its end.
 
-    Example:
+    Examples:
         >>> print(pformat({"w": jax.numpy.zeros((2, 3))}))
         {'w': f32[2,3]}
     """

@@ -112,7 +112,7 @@ def pytree(
         DefinitionError: The class cannot be a pytree dataclass as it is written, or
             ``frozen=False`` was asked for.
 
-    Example:
+    Examples:
         >>> @pytree
         ... class Params:
         ...     w: jax.Array
@@ -346,7 +346,7 @@ def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -
             names are missing or unknown.
         StaticFieldError: (when flattening) A static value cannot be part of a key.
 
-    Example:
+    Examples:
         >>> class Point:
         ...     def __init__(self, x, unit):
         ...         self.x, self.unit = x, unit

@@ -101,7 +101,7 @@ def stable_carry(
         TypeError: `step` cannot be called.
         Exception: What the step raises while it is traced, with a note.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp
         >>> carry, changes = stable_carry(lambda total, x: total + x, 0, jnp.ones(()))
         >>> print(*changes)

@@ -58,7 +58,7 @@ def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float
         TracerComparisonError: The values of tracers are asked for.
         ValueError: A tolerance is given without ``values=True``, or is negative.
 
-    Example:
+    Examples:
         >>> diff({"w": jnp.ones(3), "n": None}, {"w": jnp.ones(4), "n": 1.0})
         ['n']: structure: None -> float32[] (Python scalar, weakly typed)
         ['w']: shape: (3,) -> (4,)
@@ -94,7 +94,7 @@ def assert_same_structure(
     Raises:
         StructureMismatchError: They do not. An `AssertionError`; it names all paths.
 
-    Example:
+    Examples:
         >>> assert_same_structure(params, grads, shapes=True)  # doctest: +SKIP
     """
     asked = {ReasonKind.SHAPE: shapes, ReasonKind.DTYPE: dtypes, ReasonKind.WEAK_TYPE: weak_types}

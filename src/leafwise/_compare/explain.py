@@ -99,7 +99,7 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
     Raises:
         TypeError: An argument is not a signature.
 
-    Example:
+    Examples:
         >>> print(explain(signature(jnp.ones(3)), signature(jnp.ones(4))))
         retrace: traced, lowered and compiled again
           args[0]: shape: (3,) -> (4,). Each shape has a program of its own: ...

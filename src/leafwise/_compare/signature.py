@@ -150,7 +150,7 @@ def signature(
     Raises:
         TypeError: `static_argnums` are not integers, or `static_argnames` not names.
 
-    Example:
+    Examples:
         >>> one = signature(jnp.ones(3), 2.0)
         >>> one == signature(jnp.zeros(3), 5.0)
         True

@@ -50,7 +50,7 @@ class Diagram:
         Returns:
             The text, without a newline at its end.
 
-        Example:
+        Examples:
             >>> print(show([1.0, 2.0]).text(ascii=True))
             list of 2  2 leaves                            8 B
             |- [0]: float32[]  Python float 1.0, weak type  4 B
@@ -69,7 +69,7 @@ class Diagram:
 
         It needs no script and loads nothing; it is light or dark as the reader has it.
 
-        Example:
+        Examples:
             >>> show({"w": 1.0}).html()[:15]
             '<!doctype html>'
         """
@@ -90,7 +90,7 @@ class Diagram:
         Raises:
             ValueError: It ends in something else.
 
-        Example:
+        Examples:
             >>> show(params).save("params.html")  # doctest: +SKIP
         """
         path = Path(path)
@@ -172,7 +172,7 @@ def show(
         TypeError: `depth`, `children` or `width` is not an integer.
         ValueError: One of them is too small.
 
-    Example:
+    Examples:
         >>> @pytree
         ... class Linear:
         ...     w: jax.Array

@@ -49,7 +49,7 @@ def page(report: Report) -> str:
         The page: totals, the functions, and why JAX did what again. Where it does not show
         all, a sentence says how much is left out.
 
-    Example:
+    Examples:
         >>> Path("report.html").write_text(page(report), encoding="utf-8")  # doctest: +SKIP
     """
     again = repeats(report)

@@ -33,7 +33,7 @@ def trace_events(report: Report) -> dict[str, Any]:
     Returns:
         A JSON object, for a file that ui.perfetto.dev opens.
 
-    Example:
+    Examples:
         >>> Path("trace.json").write_text(json.dumps(trace_events(report)))  # doctest: +SKIP
     """
     threads: dict[str, int] = {}

@@ -459,7 +459,7 @@ def jit(
         RetraceStormWarning: (while tracing) one field or argument has caused 8 traces; see
             `leafwise.storm_guard`.
 
-    Example:
+    Examples:
         >>> @jit
         ... def double(x):
         ...     return 2 * x

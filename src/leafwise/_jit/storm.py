@@ -79,7 +79,7 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
             differ in statics alone, of a class without ``many_statics``.
         RuntimeWarning: It was called, and neither entered nor used as a decorator.
 
-    Example:
+    Examples:
         >>> with storm_guard(None):
         ...     sweep(step, range(100))  # doctest: +SKIP
     """

@@ -119,7 +119,7 @@ class watch:  # noqa: N801  # a context manager that is used like a function
         eager: Whether operations of JAX itself count, such as ``jnp.ones(3)`` outside any
             jitted function.
 
-    Example:
+    Examples:
         >>> with watch() as log:
         ...     jax.jit(lambda x: x + 1)(1.0)  # doctest: +SKIP
         >>> len(log.traces), len(log.compiles)  # doctest: +SKIP
@@ -169,7 +169,7 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
             with, or `of` is not a function or a name; or (as a decorator) a generator or a
             coroutine function is decorated, which would run outside the block.
 
-    Example:
+    Examples:
         >>> with budget(traces=1, compiles=1, of="step"):
         ...     for batch in batches:
         ...         state = step(state, batch)  # doctest: +SKIP
@@ -307,7 +307,7 @@ def no_retrace(
     Raises:
         RetraceError: (on leaving, or at once) There was one.
 
-    Example:
+    Examples:
         >>> step(state, batch)  # doctest: +SKIP
         >>> with no_retrace(of=step):
         ...     step(state, next_batch)  # doctest: +SKIP

@@ -24,7 +24,7 @@ class FrozenMapping(Mapping[K, V_co]):
     Equal to any mapping with equal items, in any order, as a dict is. As a static
     value it is stricter: another order is another key, since traced code sees it.
 
-    Example:
+    Examples:
         >>> FrozenMapping({"depth": 2})["depth"]
         2
     """
@@ -109,7 +109,7 @@ class StaticArray(np.ndarray[Any, Any]):
     elements). Everything else, numpy and jax.numpy functions included, treats it as the
     array that it is; functions and operators return plain arrays.
 
-    Example:
+    Examples:
         >>> table = StaticArray([1.0, 2.0])
         >>> table.shape, table == StaticArray([1.0, 2.0])
         ((2,), True)
@@ -276,7 +276,7 @@ def freeze(value: Any) -> Any:
         TracerInStaticError: An array inside is traced.
         ValueError: A container contains itself, or is nested too deeply.
 
-    Example:
+    Examples:
         >>> freeze({"layers": [64, 64], "act": "relu"})
         FrozenMapping({'layers': (64, 64), 'act': 'relu'})
     """

@@ -46,7 +46,7 @@ def combine(tree: T, *trees: T) -> T:
         TreeError: Two trees have a leaf at one place, or differ in class, static values or
             structure. The message names the place.
 
-    Example:
+    Examples:
         >>> combine({"w": 1.0, "b": None}, {"w": None, "b": 2.0})
         {'b': 2.0, 'w': 1.0}
     """
@@ -168,7 +168,7 @@ def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NO_PATHS, 
         TreeError: Two of them meet.
         TypeError: `paths` is not a mapping from paths.
 
-    Example:
+    Examples:
         >>> axes({"w": 1.0, "b": 2.0}, paths={"['w']": 0})
         {'b': None, 'w': 0}
     """

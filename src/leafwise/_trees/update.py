@@ -52,7 +52,7 @@ def update(tree: T, changes: Mapping[Path, Any]) -> T:
         Exception: What constructors, converters and checks raise, with a note that says
             where.
 
-    Example:
+    Examples:
         >>> @pytree
         ... class Layer:
         ...     w: float
@@ -126,7 +126,7 @@ def replace(obj: T, /, **changes: Any) -> T:
         ValueError: A field has ``init=False``, so the generated constructor does not
             take it.
 
-    Example:
+    Examples:
         >>> @pytree
         ... class Params:
         ...     lr: float

@@ -90,7 +90,7 @@ def where(*conditions: Any, **metadata: Any) -> Where:
             tree.
         TypeError: There is no condition, or one that is none of these.
 
-    Example:
+    Examples:
         >>> where("encoder", jax.Array) & ~where("encoder.layers[*].b")
         where('encoder') & where(Array) & ~where('encoder.layers[*].b')
     """
@@ -157,7 +157,7 @@ def mask(tree: T, where: Any) -> T:
         TreeError: A tree of bools is not a prefix of the tree.
         TypeError: A function returns something other than a bool.
 
-    Example:
+    Examples:
         >>> mask({"w": 1.0, "b": 2.0}, "['w']")
         {'b': False, 'w': True}
     """
@@ -184,7 +184,7 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
         PathError: A path leads nowhere in the tree.
         TypeError: A label is None or a tree.
 
-    Example:
+    Examples:
         >>> labels({"w": 1.0, "b": 2.0}, {"slow": "['w']"}, default="fast")
         {'b': 'fast', 'w': 'slow'}
     """
@@ -232,7 +232,7 @@ def partition(tree: T, where: Any) -> tuple[T, T]:
         TreeError: A tree of bools is not a prefix of the tree.
         TypeError: A function returns something other than a bool.
 
-    Example:
+    Examples:
         >>> partition({"w": 1.0, "b": 2.0}, "['w']")
         ({'b': None, 'w': 1.0}, {'b': 2.0, 'w': None})
     """

@@ -243,7 +243,7 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
         DefinitionError: `assertion` cannot be called with a value and these arguments, or
             says nothing about a value.
 
-    Example:
+    Examples:
         >>> @pytree
         ... class Params:
         ...     w: jax.Array = field(check=chex_check(chex.assert_rank, 2))

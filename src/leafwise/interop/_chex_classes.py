@@ -74,7 +74,7 @@ def from_chex(
         DefinitionError: `cls` is not a class of chex, a name is not a field of it, or what it
             is made of cannot be in a pytree class, such as its own ``__setattr__``.
 
-    Example:
+    Examples:
         >>> import chex
         >>> @from_chex(static=["act"])
         ... @chex.dataclass

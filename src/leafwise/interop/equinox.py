@@ -79,7 +79,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
         DefinitionError: (when a subclass is made) Contradictory or ambiguous declarations.
         StaticFieldError: (when an instance is made) A static value cannot be part of a key.
 
-    Example:
+    Examples:
         >>> import leafwise as lw
         >>> class Scale(Module):
         ...     factor: jax.Array

@@ -60,7 +60,7 @@ class Handler(_OrbaxHandler):
     ``ocp.AsyncCheckpointer(Handler())`` takes `Save` and `Restore` as its ``args=``. A
     `CheckpointManager` finds the handler by its arguments.
 
-    Example:
+    Examples:
         >>> checkpointer = ocp.AsyncCheckpointer(Handler())
         >>> checkpointer.close()
     """
@@ -271,7 +271,7 @@ def save(
         StaticMutatedError: A static of a leafwise class changed in place.
         ValueError: There is something at `path`.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> save({"w": jnp.ones(3)}, pathlib.Path(tempfile.mkdtemp()) / "params")
     """
@@ -296,7 +296,7 @@ def restore(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None 
         CheckpointError: The checkpoint is damaged, or not one of leafwise.
         FileNotFoundError: There is none.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "params"
         >>> save({"w": jnp.ones(3)}, path)

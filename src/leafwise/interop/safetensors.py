@@ -64,7 +64,7 @@ def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False)
             process; it names all of them.
         StaticMutatedError: A static of a leafwise class changed in place.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> save({"w": jnp.ones(3)}, folder / "params.safetensors")
@@ -100,7 +100,7 @@ def load(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None = N
         CheckpointError: The file is damaged, or `save` did not write it.
         FileNotFoundError: There is none.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "params.safetensors"
         >>> save({"w": jnp.ones(3)}, path)

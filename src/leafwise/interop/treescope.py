@@ -41,7 +41,7 @@ def render(self: Any, path: str | None, subtree_renderer: Any) -> Any:
     Returns:
         What `treescope` lays out as text or HTML.
 
-    Example:
+    Examples:
         >>> @pytree
         ... class Named:
         ...     x: float

@@ -33,7 +33,7 @@ def typechecked(fun: Callable[P, R], /) -> Callable[P, R]:
     Raises:
         TypeError: `fun` is a class.
 
-    Example:
+    Examples:
         >>> @typechecked
         ... def half(x: int) -> float:
         ...     return x / 2

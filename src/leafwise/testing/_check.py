@@ -61,7 +61,7 @@ def check_pytree(
         TypeError: It is neither a class nor a strategy, or `laws` are not names.
         ValueError: There is no such law (the message lists them all), or none at all.
 
-    Example:
+    Examples:
         >>> check_pytree(Params)  # doctest: +SKIP
         >>> check_pytree(instances(Params, act=st.just("relu")))  # doctest: +SKIP
         >>> check_pytree(Params, laws=["round-trip", "static-types"])  # doctest: +SKIP

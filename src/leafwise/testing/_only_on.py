@@ -197,7 +197,7 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         TypeError: A path is not a string, or what is decorated is not a function.
         ValueError: (on decorating) A path begins with no parameter of the function.
 
-    Example:
+    Examples:
         >>> @recompiles_only_on("config.depth")
         ... def step(config: Config, x: jax.Array) -> jax.Array: ...  # doctest: +SKIP
         >>> step(config, x)  # doctest: +SKIP

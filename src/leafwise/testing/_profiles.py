@@ -44,7 +44,7 @@ def register_profiles() -> None:
         hypothesis.errors.InvalidArgument: `HYPOTHESIS_PROFILE` names a profile that is not
             registered.
 
-    Example:
+    Examples:
         >>> leafwise.testing.register_profiles()  # doctest: +SKIP
     """
     # Not what is loaded: where `CI` is set, that is Hypothesis' own profile for it.

@@ -186,7 +186,7 @@ def check_recompilation(
         TypeError: `cls_or_strategy` is neither a class nor a strategy, `fun` is not a function,
             or a path is not a string.
 
-    Example:
+    Examples:
         >>> check_recompilation(Params, retrace_on={"act"}, reuse_on={"lr", "w"})  # doctest: +SKIP
     """
     __tracebackhide__ = True

@@ -63,7 +63,7 @@ def register_serialization(*, allow_opaque: bool = False) -> None:
             compare no more than their types and names: `optax.adam(1e-3)` then restores what
             `optax.sgd(10.0)` saved. It holds for the whole process; the last call decides.
 
-    Example:
+    Examples:
         >>> import leafwise as lw
         >>> from flax import serialization
         >>> register_serialization()
@@ -88,7 +88,7 @@ def register_nnx_data() -> None:
     that have static fields only stay what they are to nnx: hashable objects, so static
     attributes. Imports ``flax.nnx``.
 
-    Example:
+    Examples:
         >>> import leafwise as lw
         >>> from flax import nnx
         >>> register_nnx_data()

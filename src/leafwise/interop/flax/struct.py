@@ -104,7 +104,7 @@ def dataclass(cls: C | None = None, /, **options: Any) -> C | Callable[[C], C]:
     Raises:
         DefinitionError: As `leafwise.pytree` raises it.
 
-    Example:
+    Examples:
         >>> from leafwise.interop.flax import struct
         >>> @struct.dataclass
         ... class State:
@@ -137,7 +137,7 @@ class PyTreeNode:
 
     Keywords behind the base class are those of `leafwise.pytree`.
 
-    Example:
+    Examples:
         >>> from leafwise.interop.flax import struct
         >>> class State(struct.PyTreeNode):
         ...     x: jax.Array

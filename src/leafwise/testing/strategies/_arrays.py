@@ -240,7 +240,7 @@ def arrays(
     Raises:
         TypeError: An argument is neither a value of its kind nor a strategy.
 
-    Example:
+    Examples:
         >>> from leafwise.testing import strategies as lst
         >>> weights = lst.arrays((3, 4), special=True)
         >>> batches = lst.arrays(st.tuples(st.integers(0, 5), st.just(8)), "bfloat16")

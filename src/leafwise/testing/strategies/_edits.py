@@ -195,7 +195,7 @@ def edits(
         TypeError: `instance` is a class.
         ValueError: A kind is unknown, nothing is at a path, or there is no such edit.
 
-    Example:
+    Examples:
         >>> @given(st.data())  # doctest: +SKIP
         ... def test(data):
         ...     params = data.draw(instances(Params))

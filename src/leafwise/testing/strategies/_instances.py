@@ -43,7 +43,7 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
         CannotBuildError: On drawing: a field cannot be built, or the class refuses
             everything. The message names the field, and the override to write.
 
-    Example:
+    Examples:
         >>> import jax
         >>> import leafwise as lw
         >>> from hypothesis import given, strategies as st

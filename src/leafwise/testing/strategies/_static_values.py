@@ -141,7 +141,7 @@ def static_values() -> Strategy:
     Returns:
         A strategy for the values; ``None`` is the simplest.
 
-    Example:
+    Examples:
         >>> from hypothesis import given
         >>> from leafwise.testing import strategies as lst
         >>> @given(lst.static_values())

@@ -82,7 +82,7 @@ def pytrees(leaves: Strategy | None = None, *, max_leaves: int = 8) -> Strategy:
     Raises:
         TypeError: `leaves` is not a strategy.
 
-    Example:
+    Examples:
         >>> import jax
         >>> from hypothesis import given
         >>> from leafwise.testing import strategies as lst
