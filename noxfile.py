@@ -75,13 +75,13 @@ CHOSEN = {
     OLDEST: "(unit or hazard or message or oracle or transforms) and not (slow or nightly)",
     # Also of one alone. What is slow with other libraries is left to `downstream`.
     NEWEST: (
-        "not (property or downstream or foreign or no_extras or bench or nightly "
+        "not (property or downstream or foreign or no_extras or site or bench or nightly "
         "or (interop and slow))"
     ),
 }
 BETWEEN = "(unit or message) and not (slow or nightly)"
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.
-ON_NEWEST = "interop or downstream or foreign or no_extras or examples or docs or bench"
+ON_NEWEST = "interop or downstream or foreign or no_extras or examples or docs or site or bench"
 
 
 def _floors(*names: str, groups: tuple[str, ...] = ()) -> list[str]:
@@ -285,7 +285,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=NEWEST)
 def docs(session: nox.Session) -> None:
-    """Build the documentation into site/; a warning is an error."""
+    """Build the documentation into site/, where a warning is an error, and test what was built."""
     session.install(*nox.project.dependency_groups(PYPROJECT, "docs"))
     build = ["zensical", "build", "--strict", "--clean", *session.posargs]
     log = session.run(*build, silent=True, success_codes=[0, 1])
@@ -294,6 +294,7 @@ def docs(session: nox.Session) -> None:
     # with its signature is only logged, by griffe.
     if "No issues found" not in log or re.search(r"^(griffe|mkdocstrings): ", log, re.MULTILINE):
         session.error("the documentation has problems: see above")
+    session.run("pytest", "--noconftest", "tests/site")
 
 
 @nox.session(python=NEWEST)

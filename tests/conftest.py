@@ -80,6 +80,7 @@ KINDS = {
     "docs": "docs",
     "bench": "bench",
     "no_extras": "no_extras",
+    "site": "site",
 }
 IN_WINGS = {"unit", "hazard", "message", "oracle"}
 WHEN = {"slow", "nightly"}

@@ -95,7 +95,7 @@ class Law(StrEnum):
     )
     POST_INIT = (
         "post-init",
-        "unflatten does not run __post_init__ again",
+        "unflatten does not run `__post_init__` again",
         "unflatten with `object.__new__(cls)`, and set each attribute unchanged",
     )
     NO_HIDDEN_STATE = (
