@@ -79,6 +79,14 @@ CHOSEN = {
         "or (interop and slow))"
     ),
 }
+SCHEMAS = {  # what others read, as `check-jsonschema` knows it without a network
+    "citation-file-format": "CITATION.cff",
+    "dependabot": ".github/dependabot.yml",
+    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "github-workflows": ".github/workflows/*.yml",
+    "readthedocs": ".readthedocs.yaml",
+}
 BETWEEN = "(unit or message) and not (slow or nightly)"
 # What depends on neither Python nor JAX, or needs what is installed for the newest alone.
 ON_NEWEST = "interop or downstream or foreign or no_extras or examples or docs or site or bench"
@@ -257,12 +265,18 @@ def minimums(session: nox.Session) -> None:
 
 @nox.session(python=NEWEST)
 def lint(session: nox.Session) -> None:
-    """Check style, format and which wing imports which (`-- --fix` repairs what it can)."""
+    """Check style, format, which wing imports which, and what GitHub and others read.
+
+    `-- --fix` repairs what it can.
+    """
     session.install(*nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]))
-    if "importlinter" in PYPROJECT["tool"]:
-        session.run("lint-imports", env={"PYTHONPATH": "src"})
+    session.run("lint-imports", env={"PYTHONPATH": "src"})
+    for schema, pattern in SCHEMAS.items():
+        read = [str(path) for path in sorted(Path().glob(pattern))]
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *read)
+    session.run("zizmor", "--offline", "--quiet", ".github")
 
 
 @nox.session(python=NEWEST)
@@ -328,15 +342,58 @@ def bench(session: nox.Session) -> None:
     session.run("python", "bench/run.py", *session.posargs)
 
 
+def _build(session: nox.Session) -> tuple[Path, Path]:
+    """Build sdist and wheel into dist/, and check what they say and hold."""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "release"))
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "build")
+    (sdist,), (wheel,) = Path("dist").glob("*.tar.gz"), Path("dist").glob("*.whl")
+    session.run("twine", "check", "--strict", str(sdist), str(wheel))
+    session.run("check-wheel-contents", str(wheel))
+    return sdist.resolve(), wheel.resolve()
+
+
 @nox.session(python=NEWEST, default=False)
 def build(session: nox.Session) -> None:
-    """Build sdist and wheel, and try the wheel alone."""
-    session.install(*nox.project.dependency_groups(PYPROJECT, "build"))
-    shutil.rmtree("dist", ignore_errors=True)
-    session.run("python", "-m", "build", *session.posargs)
-    session.install(*(str(wheel) for wheel in Path("dist").glob("*.whl")))
-    session.chdir(session.create_tmp())
-    session.run("python", "-c", "import leafwise; print(leafwise.__file__)")
+    """Build sdist and wheel, and check what they say and hold."""
+    _build(session)
+
+
+@nox.session(python=NEWEST, default=False)
+def release(session: nox.Session) -> None:
+    """Do all of a release but the tag and the upload.
+
+    The changelog is drafted, sdist and wheel are built and checked, the wheel is tried in an empty
+    environment without extras, and the sdist runs `nox -s quick` where it is unpacked. With
+    `-- --tag v1.2.3` the changelog must be written, and for this version.
+    """
+    sdist, wheel = _build(session)
+    version = PYPROJECT["project"]["version"]
+    if session.posargs:
+        wanted = f"v{version}"
+        if session.posargs != ["--tag", wanted]:
+            session.error(f"{' '.join(session.posargs)}: this is the tree of --tag {wanted}")
+        if f"\n## {version} (" not in Path("CHANGELOG.md").read_text(encoding="utf-8"):
+            session.error(f"before the tag: towncrier build --version {version}, and commit")
+    else:
+        session.run("towncrier", "build", "--draft", "--version", version)
+    made = Path(session.create_tmp())
+    empty = made / "empty"
+    session.run("python", "-m", "venv", "--clear", str(empty))
+    python = str(next(path for path in empty.glob("*/python*") if path.stem == "python"))
+    alone = {"PYTHONPATH": None, "VIRTUAL_ENV": None}
+    for arguments in (
+        ("pip", "install", "-q", str(wheel)),
+        ("pip", "check"),
+        ("pip", "install", "-q", "pytest>=9"),
+        ("pytest", "--noconftest", "tests/no_extras"),
+    ):
+        session.run(python, "-m", *arguments, external=True, env=alone)
+    unpacked = made / "sdist"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    shutil.unpack_archive(sdist, unpacked, filter="data")
+    session.chdir(next(unpacked.iterdir()))
+    session.run("nox", "-s", "quick", env=alone)
 
 
 if __name__ == "__main__":
