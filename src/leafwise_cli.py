@@ -30,6 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Pytree dataclasses whose jit cache keys you can trust: their tools.",
     )
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version")
+    parser.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        choices=("bash", "zsh", "tcsh"),
+        help="print a script that completes this command in a shell",
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = _add_check(commands)
     _add_explain(commands)
@@ -63,6 +69,20 @@ class _ShowVersion(argparse.Action):
         parser.exit()
 
 
+class _PrintCompletion(argparse.Action):
+    """Prints what shtab makes of the parser."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _: object, values: Any, *__: object
+    ) -> NoReturn:
+        try:
+            import shtab  # noqa: PLC0415  # for this alone
+        except ModuleNotFoundError:
+            parser.exit(2, "leafwise --print-completion needs shtab: pip install 'leafwise[cli]'\n")
+        sys.stdout.write(shtab.complete(parser, shell=values))
+        parser.exit()
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose options may stand in a file.
 
@@ -75,6 +95,12 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         self.origin = ""
         self.options: dict[str, argparse.Action] = {}
+
+    def add_argument(self, *names: Any, **kwargs: Any) -> Any:
+        action: Any = super().add_argument(*names, **kwargs)
+        if kwargs.get("metavar") in ("FILE", "SCRIPT", "TARGET"):
+            action.complete = _FILES  # for shtab
+        return action
 
     def add_option(self, *names: str, **kwargs: Any) -> None:
         self.options[names[-1].removeprefix("--")] = self.add_argument(*names, **kwargs)
@@ -126,6 +152,7 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
     return here, {}
 
 
+_FILES: Final = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 _PATHS: Final = ("baseline", "sarif")
 
 
@@ -196,9 +223,14 @@ def _add_check(commands: Any) -> _Parser:
     add("--baseline", metavar="FILE", help="accept the findings in this file")
     check.add_argument("--write-baseline", metavar="FILE", help="accept, and write, all findings")
     add("-v", "--verbose", action="store_true", help="show each change")
-    add("--json", action="store_true", help="print JSON instead of tables")
+    add("-q", "--quiet", action="store_true", help="show only what is wrong")
+    add("--json", action="store_true", help="print JSON: --output-format=json")
+    add("--output-format", choices=("text", "json", "github"), default="text", help=_FORMAT)
     add("--sarif", metavar="FILE", help="write what is wrong as SARIF")
     return check
+
+
+_FORMAT: Final = "github: annotations of GitHub Actions, one for each finding"
 
 
 def _natural(text: str) -> int:
@@ -233,26 +265,29 @@ def with_values(argv: Sequence[str]) -> list[str]:
     while found[:1] == ["explain"] and place < len(found) and found[place].startswith("-"):
         if found[place] == "--audit":
             found[place] = "--audit=compare"
-        place += 2 if found[place] in ("--json", "--html", "--perfetto") else 1
+        place += 2 if found[place] in _WITH_VALUE else 1
     return found
 
 
+_WITH_VALUE: Final = ("-o", "--output", "--output-format", "--json", "--html", "--perfetto")
+
+
 def _add_explain(commands: Any) -> None:
-    explain = commands.add_parser(
+    explain: _Parser = commands.add_parser(
         "explain",
         help="run a script and explain why JAX traced and compiled",
         usage="%(prog)s [options] (SCRIPT | NOTEBOOK | -m MODULE) [ARGUMENT ...]",
         description=(
             "Runs a script unchanged, with every jax.jit under watch, and prints at the end "
-            "what was traced and compiled, the line that called, and the reason."
+            "what was traced and compiled, the line that called, and the reason. "
+            "Options stand in front of the script: what follows it is its own."
         ),
         epilog="Exit code: the script's own; 2 if it is not found, or a file cannot be written.",
     )
     explain.add_argument("-m", dest="module", action="store_true", help="run a module")
-    explain.add_argument(
-        "--captures", action="store_true", help="also check what the jitted functions capture"
-    )
-    explain.add_argument(
+    add = explain.add_option
+    add("--captures", action="store_true", help="also check what the jitted functions capture")
+    add(
         "--audit",
         nargs="?",
         const="compare",
@@ -260,9 +295,13 @@ def _add_explain(commands: Any) -> None:
         help="also compare each call with the program that answers it, types and all; "
         "`--audit=replay` traces such a call afresh, and compares the results",
     )
-    explain.add_argument("--json", metavar="FILE", help="write the report as JSON")
-    explain.add_argument("--html", metavar="FILE", help="write the report as one HTML page")
-    explain.add_argument("--perfetto", metavar="FILE", help="write Chrome trace events")
+    add("-o", "--output", metavar="FILE", help="write the report there, not to standard error")
+    add("-q", "--quiet", action="store_true", help="print no report: for the files alone")
+    add("--output-format", choices=("text", "github"), default="text", help=_FORMAT)
+    add("--json", metavar="FILE", help="write the report as JSON")
+    add("--html", metavar="FILE", help="write the report as one HTML page")
+    add("--perfetto", metavar="FILE", help="write Chrome trace events")
+    explain.set_defaults(ours=[f"--{name}" for name in explain.options])
     explain.add_argument(
         "target", metavar="SCRIPT", help="the script or notebook, or the module after -m"
     )

@@ -27,8 +27,8 @@ import pytest
 import leafwise as lw
 from leafwise._captures.bindings import Binding, bindings_of
 from leafwise._captures.places import BoundIn
-from leafwise._captures.source_lines import file_name
 from leafwise._objects import bytecode
+from leafwise._objects.call_site import short_file
 from leafwise._objects.stand_ins import MISSING
 
 T = TypeVar("T")
@@ -739,4 +739,4 @@ def test_files_of_packages_are_named_below_them() -> None:
     bound = [str(each.where) for each in found if each.where.holder is BoundIn.CLOSURE]
     assert bound
     assert all(", optax/" in each and "read at optax/" in each for each in bound)
-    assert file_name(dis.__file__) == "dis.py"
+    assert short_file(dis.__file__) == "dis.py"

@@ -196,7 +196,7 @@ finally:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--help"], "usage: leafwise [-h] [--version] COMMAND"),
+        (["--help"], "usage: leafwise [-h] [--version] [--print-completion {bash,zsh,tcsh}]"),
         (["--version"], lw.__version__),
         (["check", "--help"], "usage: leafwise check [-h] [--fields] [--laws]"),
         (
@@ -429,3 +429,56 @@ def test_a_reader_that_stops_early(write: Write) -> None:
     done = run("-c", code, "check", "--fields", write(GOOD))
     assert "Traceback" not in done.stderr
     assert "BrokenPipeError" not in done.stderr
+
+
+@pytest.mark.slow
+def test_quiet_shows_what_is_wrong_alone(write: Write, check: Check) -> None:
+    """With `--quiet` nothing is printed if all is well; else what is wrong."""
+    good = check(write(GOOD), "--quiet")
+    assert (good.code, good.out) == (0, "")
+    bad = check(write(GOOD + NOT_BUILT), "-q")
+    assert bad.code == 3
+    assert "Good" not in bad.out
+    assert "NotBuilt" in bad.out
+
+
+def test_two_colons(write: Write, check: Check) -> None:
+    """A class may be named as in pytest: `model.py::Params`."""
+    file = write(GOOD + "class Other: pass\n")
+    outcome = check(f"{file}::Good", "--json", "--field", "x")
+    assert (outcome.code, outcome.names) == (0, ["Good"])
+    outcome = check(f"{file}::Missing")
+    assert outcome.code == 2
+    assert f"{file}: it has no Missing; its pytree classes: Good" in outcome.err
+
+
+def test_where_an_import_fails(write: Write, check: Check) -> None:
+    """The file and the line that raised end the message, in the file itself or behind it."""
+    deep = write("def load():\n    raise RuntimeError('no display')\n", "behind_import.py")
+    for source, line, place in (
+        ("x = 1\nimport nonexist\n", 6, ""),
+        ("import behind_import\nbehind_import.load()\n", 6, deep),
+    ):
+        file = write(source)
+        outcome = check(file)
+        assert outcome.code == 2
+        assert outcome.err.rstrip().endswith(f", at {place or file}:{line}")
+
+
+def test_completion(leafwise: Callable[..., Outcome]) -> None:
+    """A shell can complete commands, options and files."""
+    pytest.importorskip("shtab")
+    outcome = leafwise("--print-completion", "bash")
+    assert outcome.code == 0
+    for word in ("check", "explain", "--output-format", "--perfetto", "_shtab_compgen_files"):
+        assert word in outcome.out
+
+
+def test_completion_without_the_extra(
+    leafwise: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What to install is said."""
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    outcome = leafwise("--print-completion", "zsh")
+    assert outcome.code == 2
+    assert "needs shtab: pip install 'leafwise[cli]'" in outcome.err

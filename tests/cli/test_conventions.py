@@ -280,4 +280,4 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
     assert outcome.code == 0
     assert outcome.out.count("warning: law static-types") == 1
     assert outcome.out.count("warning: law distinct-classes") == 1
-    assert outcome.out.rstrip().endswith("all as promised, 2 warnings")
+    assert outcome.out.rstrip().endswith(" laws: 2 warnings")

@@ -74,6 +74,7 @@ def test_sarif_rules() -> None:
     names = [rule["id"] for rule in driver["rules"]]
     assert names == [*map(str, Law), "field-change", "not-checked"]
     assert all(rule["shortDescription"]["text"] for rule in driver["rules"])
+    assert all(rule["helpUri"] in rule["help"]["text"] for rule in driver["rules"])
 
 
 def test_sarif_results() -> None:
@@ -98,6 +99,32 @@ def test_sarif_results() -> None:
     }
     assert first["logicalLocations"] == [{"fullyQualifiedName": "m.py:P", "kind": "type"}]
     assert "physicalLocation" not in only["results"][-1]["locations"][0], "no file is known"
+
+
+NATIVE = """
+import dataclasses
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class P:
+    x: jax.Array
+
+    n: int = dataclasses.field(default=1, metadata={"static": True})
+"""
+
+
+def test_the_line_of_the_field(write: Write, check_all: Check, tmp_path: Path) -> None:
+    """A result is at the line that declares the field, in SARIF and as an annotation."""
+    file = write(NATIVE)
+    options = ("--laws", "--law", "static-types", "--examples", "2", "--sarif", "out.sarif")
+    outcome = check_all(file, *options, "--output-format=github")
+    lines = (tmp_path / file).read_text(encoding="utf-8").splitlines()
+    line = next(at for at, text in enumerate(lines, 1) if "n: int" in text)
+    document = json.loads((tmp_path / "out.sarif").read_text(encoding="utf-8"))
+    (result,) = document["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": line}
+    (shown,) = outcome.out.splitlines()
+    assert shown.startswith(f"::warning file={file},line={line},title=static-types::P.n: ")
 
 
 SOURCE = """

@@ -64,12 +64,12 @@ def test_a_notebook(run: Runner, ipython: bool) -> None:
     assert "float64 __main__\n" in done.stdout
     sites = [each["site"] for each in report["events"] if each["name"] == "step"]
     assert {(each["file"], each["line"], each["text"]) for each in sites} >= {
-        ("nb/train.ipynb[2]", 4, "step(1.0)"),
-        ("nb/train.ipynb[3]", 2, "step(jnp.ones(n))"),
+        ("Cell In[2]", 4, "step(1.0)"),
+        ("Cell In[3]", 2, "step(jnp.ones(n))"),
     }
     (step,) = (each for each in report["functions"] if each["name"] == "step")
-    assert (step["file"], step["line"]) == ("nb/train.ipynb[2]", 1)
-    assert report["exit"] == "ValueError: boom"
+    assert (step["file"], step["line"]) == ("Cell In[2]", 1)
+    assert report["ended"] == "ValueError: boom"
     if not ipython:
         assert "leafwise" not in done.stderr.replace(str(run.folder), "")
         assert 'train.ipynb[5]", line 2, in <module>' in done.stderr
@@ -119,9 +119,10 @@ def test_the_cell_magic(run: Runner) -> None:
     before, defined, after = done.stdout.partition("defined")
     assert defined
     assert "ZeroDivisionError" in before
-    assert "In[3]: 1 function, 2 traces" in before
-    assert "In[3]:2  y = step(2.0)\n" in before
-    assert "In[3]:3  step(True)\n" in before
-    assert "In[2]:2" in before
+    assert "Cell In[3]: " in before
+    assert "1 function, 2 traces" in before
+    assert "Cell In[3]:2  y = step(2.0)\n" in before
+    assert "Cell In[3]:3  step(True)\n" in before
+    assert "Cell In[2]:2" in before
     assert "Nothing was jitted." in after
     assert after.endswith("True\n")

@@ -190,13 +190,36 @@ def test_fresh_statics_retrace(cls: Any, name: str) -> None:
 
 @pytest.mark.parametrize("cls", [*PLAIN, Sound], ids=lambda cls: cls.__name__)
 def test_an_optimizer_built_again_retraces(cls: Any) -> None:
-    """A rebuilt optimizer is another value; the fix says what was recreated."""
+    """A rebuilt optimizer is another value; its class is named, and none of its functions."""
     seen = two_calls(call(cls(1.0, optax.adam(0.1))), call(cls(1.0, optax.adam(0.1))))
     assert seen.outcome is RETRACE
     assert seen.predicted.outcome is RETRACE
     (reason,) = seen.predicted.reasons
     assert reason.path == "args[0].s"
-    assert "fresh function each call" in reason.fix
+    assert reason.words == ("optax.GradientTransformationExtraArgs", "a new one")
+    assert reason.fix.startswith("fresh optax.GradientTransformationExtraArgs each call: create")
+
+
+def test_an_optimizer_of_filter_jit_is_one_line() -> None:
+    """Its functions are leaves there: they are reasons of their own, and shown as one."""
+    calls = [lw.signature({"opt": optax.adam(0.1)}, filter_jit=True) for _ in range(2)]
+    found = lw.explain(*calls)
+    assert len(found.reasons) == 2
+    (shown,) = found.as_dict()["reasons"]
+    name = "optax.GradientTransformationExtraArgs"
+    assert shown["path"] == "args[0]['opt']"
+    assert (shown["before"], shown["after"]) == (name, "a new one")
+    assert str(found).splitlines()[1:] == [
+        f"  args[0]['opt']: static: {name} -> a new one. fresh {name} each call: create it once."
+    ]
+
+
+def test_a_class_with_one_new_function_is_named_by_its_field() -> None:
+    """Of an object that is not only functions, the function is what is new."""
+    made = [Sound(jnp.ones(2), CHURN["lambda"][0]()) for _ in range(2)]
+    calls = [lw.signature(each, filter_jit=True) for each in made]
+    (shown,) = lw.explain(*calls).as_dict()["reasons"]
+    assert shown["path"].endswith(".s")
 
 
 @pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)

@@ -105,12 +105,14 @@ def report(
     every = events or []
     names = dict.fromkeys(each["name"] for each in every)
     base: dict[str, Any] = {
+        "version": 1,
         "leafwise": "0.1.0",
         "jax": "0.12.0.1",
         "python": "3.12.1",
         "program": "examples/churn.py --fast",
         "seconds": 10.0,
-        "exit": "0",
+        "exit": 0,
+        "ended": "",
         "functions": [function(name) for name in names] if functions is None else functions,
         "events": every,
         "warnings": [],
@@ -154,5 +156,5 @@ def hostile() -> Report:
         made += call(place / 10, why, name=text, thread=other, site=where)
     functions = [function(text, file=text) for text in HOSTILE]
     functions.append(function(HOSTILE[0], eager=True))
-    texts = dict.fromkeys(("leafwise", "jax", "python", "program", "exit"), " ".join(HOSTILE))
+    texts = dict.fromkeys(("leafwise", "jax", "python", "program", "ended"), " ".join(HOSTILE))
     return report(made, functions, warnings=list(HOSTILE), **texts)

@@ -117,8 +117,8 @@ def test_texts_are_shown_as_they_are() -> None:
 def test_totals() -> None:
     """The headline has the seconds lost in all and to repeats, and the counts."""
     text = said(page(usual()))
-    assert "tracing, lowering and compiling, 18% of the time 1.80 s" in text
-    assert "of it for 2 retraces and recompilations 1.20 s" in text
+    assert "tracing, lowering and compiling in all, 18% of the time 1.80 s" in text
+    assert "could be saved: 2 retraces and recompiles 1.20 s" in text
     assert "function jitted 1" in text
     assert "traces 3" in text
     assert "lowerings 4" in text
@@ -143,6 +143,13 @@ def test_path_is_first_and_monospace() -> None:
     """A reason's row begins with its path, as code."""
     row = '<tr><th scope="row" class="path"><code>state.opt.lr</code></th>'
     assert row in page(usual())
+
+
+def test_code_between_backticks_is_code() -> None:
+    """What a fix has between backticks is shown as code, and its backticks are not."""
+    why = explained(reason(fix="pass `jnp.float32(1 < 2)` and `x`"))
+    for text in (explanation(why), page(report([event(explanation=why)]))):
+        assert "pass <code>jnp.float32(1 &lt; 2)</code> and <code>x</code>" in text
 
 
 def test_costliest_repeat_is_first() -> None:
@@ -201,8 +208,8 @@ def test_nothing_repeated() -> None:
 @pytest.mark.parametrize("ended", ["ValueError: boom", "interrupted"])
 def test_exit_is_shown(ended: str) -> None:
     """How the program ended is shown if it failed, and only then."""
-    assert f"The program ended: {ended}" in said(page(report(exit=ended)))
-    assert "The program ended" not in said(page(report(exit="0")))
+    assert f"The program ended: {ended}" in said(page(report(ended=ended)))
+    assert "The program ended" not in said(page(report()))
 
 
 def test_warnings_keep_their_lines() -> None:
@@ -241,7 +248,7 @@ def test_explanation_is_a_fragment() -> None:
 
 def test_explanation_of_a_first_call() -> None:
     """A first call has no table."""
-    assert said(explanation(FIRST)) == "retrace: the first call: traced, lowered and compiled"
+    assert said(explanation(FIRST)) == "first call: traced, lowered and compiled"
 
 
 @pytest.mark.parametrize("bad", HOSTILE)
@@ -255,7 +262,7 @@ def test_explanation_is_escaped(bad: str) -> None:
 
 def test_explanation_is_cut_and_said_so() -> None:
     """Of thousands of reasons some are shown, and a sentence counts the rest."""
-    text = explanation(explained(*[reason()] * 3000))
+    text = explanation(explained(*(reason(fix=f"{n}") for n in range(3000))))
     assert text.count("state.opt.lr") == page_module.MOST_REASONS
     assert "and 2,980 more reasons" in text
 

@@ -34,11 +34,12 @@ def test_eager_operations_of_a_line_are_one_block() -> None:
     assert (found.eager, found.name, len(found.events)) == (True, "gather and 1 more", 4)
     text = printed(given)
     assert "retrace of gather and 1 more, outside jit, 4 times, 2.40 s" in text
-    assert "retraced or recompiled: 2.40 s; first calls: 0" in text
+    assert "2.40 s of 10.0 s could be saved: 4 retraces and recompiles" in text
+    assert ", 0 first calls\n" in text
     assert "outside jit" in page(given)
     cause = "churn.py:5 a boolean mask, 4 retraces, 2.40 s"
     assert text.splitlines()[0].endswith(f"top causes: {cause}")
-    assert text.splitlines()[-1] == f"top causes: {cause}"
+    assert text.splitlines()[-1].endswith(f"top causes: {cause}")
     assert f"top causes: {cause}" in page(given)
     (record,) = causes_of(given)
     assert record["place"] == "churn.py:5"
@@ -88,7 +89,7 @@ def test_recreated_functions_are_repeats() -> None:
     assert found.cause == "a new lambda each call"
     assert "once, outside the loop" in found.reasons[0].fix
     assert "top causes: churn.py:40 a new lambda each call, 3 retraces" in printed(given)
-    assert "first calls: 1" in printed(given)
+    assert ", 1 first call\n" in printed(given)
 
 
 def test_processes_have_functions_of_their_own() -> None:
@@ -123,7 +124,7 @@ def test_inner_traces_are_no_reason() -> None:
     inner = reason("x", kind="kind", outcome="recompile", before="tracer", after="jax array")
     given = report([*call(0.0, FIRST), *call(1.0, explained(inner, outcome="recompile"))])
     assert repeats(given) == []
-    assert "first calls: 2" in printed(given)
+    assert ", 2 first calls\n" in printed(given)
     with_shape = explained(inner, reason("y", kind="shape"))
     (found,) = repeats(report(call(0.0, with_shape)))
     assert [each.path for each in found.reasons] == ["y"]
@@ -138,7 +139,7 @@ def test_what_takes_little_is_folded() -> None:
     given = report([*call(0.0, FIRST), *call(1.0, explained(reason())), *small])
     assert [len(each) for each in folded(given, repeats(given))] == [1, 3]
     text = printed(given)
-    assert "not shown: 3 more retraces and recompilations, under 1 % of the time each" in text
+    assert "not shown: 3 more retraces and recompiles, under 1 % of the time each" in text
     assert "churn.py:51" not in text
     assert len(causes_of(given)) == 4
     many = [

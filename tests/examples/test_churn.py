@@ -35,7 +35,7 @@ def explain(script: str, folder: Path) -> tuple[dict[str, Any], str]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    return found, done.stdout
+    return found, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_cures_fit(churn: tuple[dict[str, Any], str]) -> None:
         if event["name"] == "train_step" and event["explanation"] is not None
         for reason in event["explanation"]["reasons"]
     )
-    for words in ("fresh lambda", "fresh function", "weak type", "Each shape", "committed"):
+    for words in ("fresh lambda", "fresh optax.Gradient", "weak type", "Each shape", "committed"):
         assert words in fix
 
 

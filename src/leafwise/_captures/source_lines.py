@@ -3,11 +3,8 @@
 import ast
 import builtins
 import linecache
-import os
-import sysconfig
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from leafwise._captures.bindings import Binding
@@ -15,20 +12,6 @@ from leafwise._captures.places import BoundIn
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import short_file
 from leafwise._objects.classes import is_a
-
-_PACKAGES: Final = ("site-packages", "dist-packages")
-
-
-def file_name(file: str) -> str:
-    """Return a path for a reader: of a package without the folder that it is installed in."""
-    parts = Path(file).parts
-    for place in range(len(parts) - 1, 0, -1):
-        if parts[place - 1] in _PACKAGES:
-            return "/".join(parts[place:])
-    return file.removeprefix(_STDLIB) if file.startswith(_STDLIB) else short_file(file)
-
-
-_STDLIB: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
 class CapturedAt(NamedTuple):
@@ -56,7 +39,7 @@ class CapturedAt(NamedTuple):
         where = (
             f" of {self.owner}{line}" if self.holder is not BoundIn.PARTIAL else f"({self.owner})"
         )
-        read = f" at {file_name(self.file)}:{self.line}" if self.line else ""
+        read = f" at {short_file(self.file)}:{self.line}" if self.line else ""
         return f"{self.holder}{where}, read{read} by {self.function}"
 
 
@@ -81,19 +64,19 @@ class SourceLines:
                 return "builtins", 0
             own = owner.get("__file__")
             file = own if isinstance(own, str) else file
-            return file_name(file), self._line(file, place.variable, ())
+            return short_file(file), self._line(file, place.variable, ())
         if binding.holder is BoundIn.IMPORT:
-            return file_name(file), 0
+            return short_file(file), 0
         if binding.holder is BoundIn.PARTIAL:
             return name_of(owner), 0
         code = _code_of(owner)
         if code is None:
             return (owner if is_a(owner, type) else type(owner)).__name__, 0
         if binding.holder is BoundIn.DEFAULT:
-            return f"{name_of(owner)}, {file_name(code.co_filename)}", code.co_firstlineno
+            return f"{name_of(owner)}, {short_file(code.co_filename)}", code.co_firstlineno
         around = code.co_qualname.split(".<locals>.")[:-1] or [code.co_name]
         line = self._line(code.co_filename, place.variable, tuple(around))
-        return f"{around[-1]}, {file_name(code.co_filename)}", line
+        return f"{around[-1]}, {short_file(code.co_filename)}", line
 
     def _line(self, file: str, name: str, scopes: tuple[str, ...]) -> int:
         """Return the last line of a scope that binds a name; 0 if there is none."""

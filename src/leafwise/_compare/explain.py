@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from leafwise._compare.reasons import Outcome, Reason
+from leafwise._compare.reasons import Outcome, Reason, merge_rebuilt
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Differences, differences
-from leafwise._display.words import sentence_of
+from leafwise._display.words import headword, paths_of, sentence_of
 from leafwise._objects.text import got
 
 _SHOWN: Final = 12
@@ -39,10 +39,10 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return the outcome, and a line for each reason."""
-        lines = [f"{self.outcome}: {self.sentence}"]
+        lines = [f"{headword(self.outcome, first=self.nearest is None)}: {self.sentence}"]
         # A retrace or recompile makes a new dispatch entry anyway.
         shown = [each for each in self.reasons if each.outcome is not Outcome.DISPATCH]
-        every = (*(shown or self.reasons), *self.unsound)
+        every = _joined(merge_rebuilt((*(shown or self.reasons), *self.unsound)))
         lines += [f"  {reason}" for reason in every[:_SHOWN]]
         if len(every) > _SHOWN:
             lines.append(f"  ... and {len(every) - _SHOWN} more")
@@ -53,7 +53,7 @@ class Explanation:
         return {
             "outcome": str(self.outcome),
             "nearest": self.nearest,
-            "reasons": [_reason_as_dict(reason) for reason in self.reasons],
+            "reasons": [_reason_as_dict(reason) for reason in merge_rebuilt(self.reasons)],
             "unsound": [_reason_as_dict(reason) for reason in self.unsound],
         }
 
@@ -72,6 +72,17 @@ class Explanation:
         from leafwise._display import tables  # noqa: PLC0415  # rich asks, so rich is there
 
         return tables.explanation(self.as_dict())
+
+
+def _joined(reasons: Iterable[Reason]) -> list[Reason]:
+    """Return reasons, those that differ in their paths alone as one."""
+    found: dict[tuple[Any, ...], list[Reason]] = {}
+    for each in reasons:
+        found.setdefault((each.kind, each.words, each.fix), []).append(each)
+    return [
+        several[0]._replace(path=paths_of(each.path for each in several))
+        for several in found.values()
+    ]
 
 
 def _reason_as_dict(reason: Reason) -> dict[str, str]:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import inspect
 import math
+import re
 import types
 from enum import Enum, member
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import jax.numpy as jnp
 
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.classes import is_a, module_of
+from leafwise._objects.classes import is_a, module_of, public_name
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.stand_ins import MISSING
@@ -148,9 +150,12 @@ def _unsound(reason: "Reason") -> str:
 
 def _static(reason: "Reason") -> str:
     """Word the fix for a static; the details say how its field compares functions, and where."""
-    one, other, (by, path) = reason.before, reason.after, reason.details
+    one, other, (by, path, *_) = reason.before, reason.after, reason.details
     if not path and (one is MISSING or other is MISSING):
         return "Only one of the two calls has this static."
+    if (holder := rebuilt(reason)) is not None:
+        content = _BY_CONTENT if by == "identity" else ""
+        return f"fresh {holder} each call: create it once{content}."
     if by != "content":  # else these are the first parts that differ
         path, one, other = first_difference(one, other)
     if by == "content" and _is_function(one) and _is_function(other):
@@ -158,11 +163,42 @@ def _static(reason: "Reason") -> str:
     else:
         fix = _static_fix(one, other)
     if by == "identity" and fix is not None and fix.startswith("fresh "):
-        fix += ', or declare the field `lw.static_field(by="content")`'
+        fix += _BY_CONTENT
     where = f" (at {path})" if path else ""
     if path and "..." in describe(reason.before):  # else the two texts may be one
         where = f" (at {path}: `{_short(one)}` -> `{_short(other)}`)"
     return f"{fix or 'each new value is traced and compiled'}{where}."
+
+
+_BY_CONTENT: Final = ', or declare the field `lw.static_field(by="content")`'
+
+
+def rebuilt(reason: "Reason") -> str | None:
+    """Return the class of a static that is built again, with functions made anew in it.
+
+    An optimizer, for example. None where a static differs in another way, or has no class of its
+    own.
+    """
+    if reason.cause is not Cause.STATIC or reason.details[0] == "content":
+        return None
+    cls, path = type(reason.before), ""
+    with contextlib.suppress(Exception):  # code of the values' own classes
+        path, one, other = first_difference(reason.before, reason.after)
+        is_held = re.fullmatch(r"\.\w+", path) and not module_of(cls).startswith("functools")
+        if is_held and module_of(cls) != "builtins" and are_recreated(one, other):
+            return class_name(cls)
+    return None
+
+
+def class_name(cls: type) -> str:
+    return public_name(cls).removeprefix("__main__.")
+
+
+def are_recreated(one: Any, other: Any) -> bool:
+    """Return whether both are functions of one definition, or of a function that returns them."""
+    if not (_is_function(one) and _is_function(other)):
+        return False
+    return _same_definition(one, other) or "<locals>" in getattr(other, "__qualname__", "")
 
 
 ANOTHER_FUNCTION: Final = "another function: each has a program of its own"
@@ -170,7 +206,7 @@ ANOTHER_FUNCTION: Final = "another function: each has a program of its own"
 
 def _static_fix(one: Any, other: Any) -> str | None:
     if _is_function(one) and _is_function(other):
-        if _same_definition(one, other) or "<locals>" in getattr(other, "__qualname__", ""):
+        if are_recreated(one, other):
             return fresh_function(other)
         return ANOTHER_FUNCTION
     if all(is_a(each, float) and math.isnan(each) for each in (one, other)):
@@ -182,6 +218,8 @@ def _static_fix(one: Any, other: Any) -> str | None:
         return f"differs by type: {got} is not {was}"
     if compares_by_identity(type(one)):
         name = _type_name(other)
+        if is_installed_module(module_of(type(other))):  # which the user cannot change
+            return f"{name} compares by identity: make it once, and pass the same one"
         return f"{name} compares by identity: keep one object, or make it a frozen dataclass"
     if is_a(other, int | float | complex) and not is_a(other, bool):
         return "each number has a program: make it dynamic if it keeps changing"

@@ -1,10 +1,12 @@
 """What JAX does for a call, and the reasons for it, as values: nothing here compares or words."""
 
+import re
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from leafwise._compare.fixes import Cause, distinct_names
-from leafwise._objects.classes import is_a, qualname_of
+from leafwise._compare.fixes import Cause, are_recreated, class_name, distinct_names, rebuilt
+from leafwise._objects.classes import is_a, module_of, qualname_of
 from leafwise._objects.describe import describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
@@ -120,6 +122,8 @@ class Reason(_Facts):
         """Both values as text; classes of one name with their modules."""
         if is_a(self.before, type) and is_a(self.after, type) and self.before is not self.after:
             return distinct_names(self.before, self.after)
+        if (holder := rebuilt(self)) is not None:
+            return holder, "a new one"
         return format_value(self.before), format_value(self.after)
 
     @property
@@ -148,6 +152,34 @@ class Reason(_Facts):
             for value, word in zip((self.before, self.after), self.words, strict=True)
         )
         return Reason, (self.path, self.kind, self.outcome, before, after, self.fix)
+
+
+def merge_rebuilt(reasons: Iterable[Reason]) -> list[Reason]:
+    """Return reasons, all functions of an object that is built again as one.
+
+    Under `equinox.filter_jit` each function of an optimizer is a leaf of its own.
+    """
+    groups: dict[str, list[Reason]] = {}
+    for each in reasons:
+        is_leaf = each.cause is Cause.STATIC and len(each.details) == _LEAF_DETAILS
+        is_new = is_leaf and are_recreated(each.before, each.after)
+        holder = re.sub(r"(\.\w+|\[[^]]*\])$", "", each.path) if is_new else ""
+        groups.setdefault(holder or f" {each.path} {each.kind}", []).append(each)
+    found: list[Reason] = []
+    for path, several in groups.items():
+        *_, cls, number = several[0].details or (None, 0)
+        if len(several) == number > 1 and module_of(cls) != "builtins":
+            name = class_name(cls)
+            words = Verbatim(name), Verbatim("a new one")
+            fix = f"fresh {name} each call: create it once."
+            kind, outcome = several[0].kind, several[0].outcome
+            found.append(Reason(path, kind, outcome, *words, fix))
+        else:
+            found += several
+    return found
+
+
+_LEAF_DETAILS: Final = 4
 
 
 def format_value(value: Any) -> str:

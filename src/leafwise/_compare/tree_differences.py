@@ -231,16 +231,15 @@ class TreeComparison:
         for place, (one, other) in enumerate(zip(before, after, strict=True), its.start):
             found = known.get((id(one), id(other)))
             if found is None:
-                yield from self._compare_records(self.after.leaf_paths[place], one, other)
+                yield from self._compare_records(place, self.after.leaf_paths[place], one, other)
             elif found:
                 where = self.after.leaf_paths[place]
                 yield from [Reason(where, *reason[1:]) for reason in found]
 
     def compare_leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
         """Compare two leaves, given by their indices."""
-        return self._compare_records(
-            path, self.before.leaf_records[mine], self.after.leaf_records[its]
-        )
+        records = self.before.leaf_records[mine], self.after.leaf_records[its]
+        return self._compare_records(its, path, *records)
 
     def _leaf_reasons(self, one: Leaf, other: Leaf) -> tuple[Reason, ...]:
         """Return the reasons of two traced leaves, without their path."""
@@ -252,22 +251,41 @@ class TreeComparison:
             found = self._pairs[pair] = () if invalid or one == other else tuple(reasons)
         return found
 
-    def _compare_records(self, path: str, one: Leaf, other: Leaf) -> Iterable[Reason]:
+    def _compare_records(self, place: int, path: str, one: Leaf, other: Leaf) -> Iterable[Reason]:
         if LeafKind.STATIC in (one.kind, other.kind):
-            return self._compare_static_leaves(path, one, other)
+            return self._compare_static_leaves(place, path, one, other)
         return [Reason(path, *reason[1:]) for reason in self._leaf_reasons(one, other)]
 
-    def _compare_static_leaves(self, path: str, one: Leaf, other: Leaf) -> Iterator[Reason]:
+    def _compare_static_leaves(
+        self, place: int, path: str, one: Leaf, other: Leaf
+    ) -> Iterator[Reason]:
         """Compare leaves of which one is static under `equinox.filter_jit`, or both."""
         if one.kind is other.kind:
             equal = same_entry(one.value, other.value)
-            yield from static_reason(path, one.value, other.value, equal=equal)
+            for each in static_reason(path, one.value, other.value, equal=equal):
+                if each.cause is not Cause.STATIC:
+                    yield each
+                    continue
+                holder = _holder(self.after.root, place)
+                facts = *each.details, holder.cls, len(holder.children)
+                yield each._replace(details=facts)
         elif LeafKind.INVALID not in (one.kind, other.kind):
             words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
 
 
 _Pair = tuple[Any, Any]
+
+
+def _holder(node: Node, leaf: int) -> Node:
+    """Return the node of which a leaf is a child, given by its place."""
+    while leaf not in node.children:
+        node = next(
+            child
+            for child in node.children
+            if isinstance(child, Node) and child.start <= leaf < child.stop
+        )
+    return node
 
 
 def _common_children(

@@ -1,6 +1,7 @@
 """HTML: colours, tables, and a page of its own."""
 
 import html
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -35,6 +36,11 @@ def safe(text: str, longest: int = _LONGEST) -> str:
 def code(text: str, longest: int = _LONGEST) -> str:
     """Return a text in monospace; nothing for an empty one."""
     return f"<code>{safe(text, longest)}</code>" if text else ""
+
+
+def prose(text: str, longest: int = _LONGEST) -> str:
+    """Return a text for HTML in which what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", safe(text, longest))
 
 
 def document(title: str, style: str, body: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from leafwise._display import captures_table
-from leafwise._display.html import FONT, code, document, headings, safe, table_rows
+from leafwise._display.html import FONT, code, document, headings, prose, safe, table_rows
 from leafwise._display.repeats import (
     Repeat,
     RepeatReason,
@@ -12,9 +12,10 @@ from leafwise._display.repeats import (
     covered,
     first_calls,
     folded,
+    headline,
+    joined,
     reasons_of,
     repeats,
-    top_causes,
 )
 from leafwise._display.shape import ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
@@ -25,6 +26,7 @@ from leafwise._display.words import (
     home,
     is_empty,
     lost,
+    outcome_of,
     place,
     plural,
     sentence,
@@ -54,8 +56,8 @@ def page(report: Report) -> str:
     """
     again = repeats(report)
     body = [_headline(report, again)]
-    if causes := top_causes(report, again):
-        body.append(f"<p>{safe(causes)}</p>")
+    if again:
+        body.append(f"<p>{safe(headline(report, again))}</p>")
     if is_empty(report):
         body.append(f"<p>{NOTHING}</p>")
     else:
@@ -94,8 +96,8 @@ def explanation(explanation: Mapping[str, Any]) -> str:
         elements, so that it changes nothing else of the notebook.
     """
     explained = cast("ExplanationRecord", explanation)
-    every = reasons_of(explained)
-    outcome = safe(explained["outcome"], 80)
+    every = joined(reasons_of(explained))
+    outcome = safe(outcome_of(explained), 80)
     head = f"<p><b>{outcome}</b>: {safe(sentence(explained))}</p>"
     if not every:
         return f"<div>{head}</div>"
@@ -116,7 +118,7 @@ def _section(title: str, inside: str) -> str:
 def _warning(text: str) -> str:
     # The only kind of text whose line breaks are kept.
     lines = text.splitlines()
-    shown = "\n".join(safe(line, 1000) for line in lines[:MOST_LINES])
+    shown = "\n".join(prose(line, 1000) for line in lines[:MOST_LINES])
     return f"<pre>{shown}</pre>{_more(len(lines) - MOST_LINES, 'line')}"
 
 
@@ -131,22 +133,22 @@ def _headline(report: Report, again: list[Repeat]) -> str:
     share = f", {spent / report['seconds']:.0%} of the time" if report["seconds"] > 0 else ""
     functions = sum(1 for each in report["functions"] if not each["eager"])
     calls = sum(len(repeat.events) for repeat in again)
-    number_of_repeats = count(calls, "retrace or recompilation", "retraces and recompilations")
+    number_of_repeats = count(calls, "retrace or recompile", "retraces and recompiles")
     repeated = covered(part for repeat in again for part in repeat.intervals)
     traces, lowerings, compiles, hits = (
         sum(each[key] for each in report["functions"])
         for key in ("traces", "lowerings", "compiles", "cache_hits")
     )
     totals = [
-        (duration(spent), f"tracing, lowering and compiling{share}", ""),
-        (duration(repeated), f"of it for {number_of_repeats}", ""),
+        (duration(repeated), f"could be saved: {number_of_repeats}", ""),
+        (duration(spent), f"tracing, lowering and compiling in all{share}", ""),
         (f"{functions:,}", f"{plural(functions, 'function')} jitted", ""),
         (f"{traces:,}", plural(traces, "trace"), ""),
         (f"{lowerings:,}", plural(lowerings, "lowering"), ""),
         (f"{compiles:,}", plural(compiles, "compilation"), ""),
     ]
     if again:
-        totals[1] = (*totals[1][:2], ' class="again"')
+        totals[0] = (*totals[0][:2], ' class="again"')
     if hits:
         totals.append((f"{hits:,}", "found in the cache on disk", ""))
     boxes = "".join(
@@ -154,8 +156,8 @@ def _headline(report: Report, again: list[Repeat]) -> str:
     )
     ran = f"ran {duration(report['seconds'])}"
     versions = f"leafwise {report['leafwise']}, JAX {report['jax']}, Python {report['python']}"
-    ended = report["exit"]
-    failed = "" if ended == "0" else f'\n<p class="failed">The program ended: {code(ended)}</p>'
+    ended = report["ended"]
+    failed = "" if not ended else f'\n<p class="failed">The program ended: {code(ended)}</p>'
     return (
         f"<header>\n<h1>{code(report['program'])}</h1>\n"
         f'<p class="faint">{ran}; {safe(versions)}</p>{failed}\n'
@@ -260,7 +262,7 @@ def _reason(reason: RepeatReason) -> tuple[str, str, str, str]:
     if len(reason.values) > MOST_VALUES:
         left = count(len(reason.values) - MOST_VALUES, "more change")
         values.append(f'<div class="left-out">and {left}</div>')
-    return code(reason.path), kind, "".join(values), safe(reason.fix)
+    return code(reason.path), kind, "".join(values), prose(reason.fix)
 
 
 def _value(text: str) -> str:
@@ -307,7 +309,7 @@ th, td { text-align: left; vertical-align: top; padding: .35rem .75rem .35rem 0;
 thead th { color: var(--lw-note); font-size: .85em; white-space: nowrap; vertical-align: bottom; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .functions th:first-child { min-width: 9rem; max-width: 24rem; overflow-wrap: anywhere; }
-.functions .where { white-space: nowrap; }
+.functions .where { overflow-wrap: anywhere; min-width: 9rem; max-width: 20rem; }
 .total { font-weight: 600; }
 
 details { border: 1px solid var(--lw-guide); border-radius: 8px; margin: .75rem 0;

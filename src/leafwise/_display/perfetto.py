@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Final
 
 from leafwise._display.shape import EventRecord, ExplanationRecord, ReasonRecord, Report
-from leafwise._display.words import cut, is_repeat, place
+from leafwise._display.words import cut, is_repeat, outcome_of, place
 
 _PROCESS: Final = 1
 _LONGEST: Final = 400
@@ -50,7 +50,7 @@ def trace_events(report: Report) -> dict[str, Any]:
             entries.append(_slice_entry(piece, tid))
             if is_repeat(piece.event):
                 entries.append(_repeat_entry(piece, tid))
-    other = {key: cut(report[key], _LONGEST) for key in ("leafwise", "jax", "python", "exit")}
+    other = {key: cut(report[key], _LONGEST) for key in ("leafwise", "jax", "python", "ended")}
     return {"traceEvents": entries, "displayTimeUnit": "ms", "otherData": other}
 
 
@@ -120,8 +120,7 @@ def _repeat_entry(piece: _Slice, tid: int) -> dict[str, Any]:
 
 def _explanation_args(explanation: ExplanationRecord, most: int = _MOST_REASONS) -> dict[str, Any]:
     """Return outcome, reasons and fix as texts, each fix once."""
-    first = explanation["nearest"] is None
-    args: dict[str, Any] = {"outcome": "first call" if first else cut(explanation["outcome"], 80)}
+    args: dict[str, Any] = {"outcome": cut(outcome_of(explanation), 80)}
     reasons, unsound = explanation["reasons"], explanation["unsound"]
     shown = reasons[:most], unsound[:most]
     for key, some in zip(("reasons", "unsound"), shown, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
 from leafwise._display.shape import CauseRecord, EventRecord, ExplanationRecord, Report, SiteRecord
-from leafwise._display.words import count, cut, duration, is_inner_trace, is_repeat, place
+from leafwise._display.words import count, cut, duration, is_inner_trace, is_repeat, paths_of, place
 
 _T = TypeVar("_T")
 Interval: TypeAlias = tuple[float, float]
@@ -121,18 +121,22 @@ class Repeat:
 
     def joined(self) -> list[RepeatReason]:
         """Return the reasons, one for all leaves that differ alike."""
-        found: dict[tuple[str, bool, str], list[RepeatReason]] = {}
-        for each in self.reasons:
-            found.setdefault((each.kind, each.unsound, each.fix), []).append(each)
-        return [_join(several) for several in found.values()]
+        return joined(self.reasons)
+
+
+def joined(reasons: Iterable[RepeatReason]) -> list[RepeatReason]:
+    """Return reasons, one for all leaves that differ alike."""
+    found: dict[tuple[str, bool, str], list[RepeatReason]] = {}
+    for each in reasons:
+        found.setdefault((each.kind, each.unsound, each.fix), []).append(each)
+    return [_join(several) for several in found.values()]
 
 
 def _join(several: list[RepeatReason]) -> RepeatReason:
     first = several[0]
     if len(several) == 1:
         return first
-    more = len(several) - 2
-    path = f"{first.path}, {several[1].path}{f' and {more:,} more' if more else ''}"
+    path = paths_of(each.path for each in several)
     values = {pair: None for each in several for pair in each.values}
     return RepeatReason(path, first.kind, first.fixes, first.unsound, values)
 
@@ -249,14 +253,20 @@ def causes_of(report: Report) -> list[CauseRecord]:
     ]
 
 
-def top_causes(report: Report, again: list[Repeat]) -> str:
-    """Return the causes that took longest, each with its line, as a text."""
+def headline(report: Report, again: list[Repeat]) -> str:
+    """Return what could be saved, and the causes that took longest, each with its line."""
+    if not again:
+        return "nothing was retraced or recompiled"
+    took = duration(covered(part for repeat in again for part in repeat.intervals))
+    calls = sum(len(repeat.events) for repeat in again)
+    times = count(calls, "retrace or recompile", "retraces and recompiles")
     parts = [
         f"{place(each.site)} {cut(each.cause, 120)}, "
         f"{count(len(each.events), cut(each.outcome, 80))}, {duration(each.seconds)}"
         for each in folded(report, again)[0][:_MOST_CAUSES]
     ]
-    return f"top causes: {'; '.join(parts)}" if parts else ""
+    causes = f"; top causes: {'; '.join(parts)}" if parts else ""
+    return f"{took} of {duration(report['seconds'])} could be saved: {times}{causes}"
 
 
 def first_calls(report: Report, again: list[Repeat]) -> int:

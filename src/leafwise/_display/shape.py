@@ -112,17 +112,20 @@ class AuditRecord(TypedDict):
 class Report(TypedDict):
     """What JAX did while a program ran.
 
-    ``seconds`` is how long the program took, ``exit`` how it ended: ``"0"``, an error or
-    ``"interrupted"``. The functions and the causes come with the most seconds first, the
-    events in order of time; ``captures`` is there if they were asked for.
+    ``version`` is that of this layout. ``seconds`` is how long the program took, ``exit`` its exit
+    code, and ``ended`` how it ended where that is not 0: an error, ``"interrupted"``, the name of
+    a signal. The functions and the causes come with the most seconds first, the events in order
+    of time; ``captures`` is there if they were asked for.
     """
 
+    version: int
     leafwise: str
     jax: str
     python: str
     program: str
     seconds: float
-    exit: str
+    exit: int
+    ended: str
     functions: list[FunctionRecord]
     events: list[EventRecord]
     warnings: list[str]

@@ -20,13 +20,13 @@ from leafwise._display.repeats import (
     Repeat,
     RepeatReason,
     busy,
-    covered,
     first_calls,
     folded,
+    headline,
+    joined,
     reasons_of,
     repeats,
     split_small,
-    top_causes,
 )
 from leafwise._display.shape import CapturesRecord, ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
@@ -38,6 +38,7 @@ from leafwise._display.words import (
     home,
     is_empty,
     lost,
+    outcome_of,
     place,
     sentence,
 )
@@ -52,20 +53,23 @@ _WIDEST: Final = 10_000
 def print_report(report: Report, console: Console) -> None:
     """Print the functions, what was traced or compiled again and why, and the warnings.
 
-    The first and the last line say what could be saved. What took under 1 % of JAX's time is
-    one line. A table of functions that does not fit the console becomes two lines for each
-    function. If the output is not a terminal, no line is folded: a reason is one line for `grep`.
+    The first and the last line say what could be saved, and by what. What took under 1 % of JAX's
+    time is one line. A table of functions that does not fit the console becomes two lines for
+    each function. If the output is not a terminal, no line is folded: a reason is one line for
+    `grep`.
 
     Args:
         report: The report.
         console: Where to print.
     """
     again = repeats(report)
-    causes = Text(top_causes(report, again))
+    saved = Text(headline(report, again))
     if is_empty(report):
         _print(Text(NOTHING), console)
     else:
-        _print(_summary(report).append("; " if causes else "").append(causes), console)
+        name = (cut(report["program"], _LONGEST), "bold")
+        _print(Text.assemble(name, ": ", saved), console)
+        _print(_summary(report, again), console)
         console.print()
         _print_functions(report["functions"], console)
         for repeat in folded(report, again)[0][:MOST_REPEATS]:
@@ -76,8 +80,8 @@ def print_report(report: Report, console: Console) -> None:
         _print_captures(each, console)
     for line in audit_lines(report):
         _print(Text(line), console)
-    if report["exit"] != "0":
-        ended = cut(report["exit"], _LONGEST)
+    if report["ended"]:
+        ended = cut(report["ended"], _LONGEST)
         _print(Text.assemble(("the program ended: ", "bold red"), ended), console)
     for text in report["warnings"]:
         # A warning may have several lines.
@@ -85,9 +89,8 @@ def print_report(report: Report, console: Console) -> None:
             head = ("warning: ", "bold yellow") if number == 0 else "  "
             _print(Text.assemble(head, cut(line, _LONGEST)), console)
     if not is_empty(report):
-        _print(_footer(report, again), console)
-        if causes:
-            _print(causes, console)
+        _print_left_out(report, again, console)
+        _print(saved, console)
 
 
 def explanation(explanation: Mapping[str, Any]) -> Table:
@@ -100,8 +103,8 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
         The reasons, a row each; what JAX does is the title.
     """
     explained = cast("ExplanationRecord", explanation)
-    every = reasons_of(explained)
-    outcome = (cut(explained["outcome"], _LONGEST), "bold")
+    every = joined(reasons_of(explained))
+    outcome = (cut(outcome_of(explained), _LONGEST), "bold")
     title = Text.assemble(outcome, ": ", sentence(explained), style="not italic")
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     # Wide enough for its title, which would be folded to the width of the columns.
@@ -159,7 +162,8 @@ def _print(line: Text, console: Console, indent: int = 0) -> None:
         console.print(Text(" " * indent) + line, soft_wrap=True)
 
 
-def _summary(report: Report) -> Text:
+def _summary(report: Report, again: list[Repeat]) -> Text:
+    """Return how long JAX worked in all, and on what."""
     functions = sum(1 for each in report["functions"] if not each["eager"])
     every = report["functions"]
     parts = [
@@ -170,9 +174,8 @@ def _summary(report: Report) -> Text:
     ]
     if hits := sum(each["cache_hits"] for each in every):
         parts.append(count(hits, "cache hit"))
-    spent = f"{duration(busy(report))} of {duration(report['seconds'])} lost"
-    name = (cut(report["program"], _LONGEST), "bold")
-    return Text.assemble(name, f": {', '.join(parts)}; ", (spent, "bold"))
+    parts.append(count(first_calls(report, again), "first call"))
+    return Text(f"JAX worked {duration(busy(report))} in all: {', '.join(parts)}")
 
 
 def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
@@ -194,7 +197,7 @@ def _function_table(functions: list[FunctionRecord]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("function", "where"):
         table.add_column(name, no_wrap=True)
-    for name in ("traces", "lowerings", "compiles", "lost"):
+    for name in ("traces", "lowerings", "compiles", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in functions:
         table.add_row(
@@ -218,7 +221,7 @@ def _print_function(function: FunctionRecord, console: Console) -> None:
             count(function["traces"], "trace"),
             count(function["lowerings"], "lowering"),
             count(function["compiles"], "compilation"),
-            f"{duration(lost(function))} lost",
+            duration(lost(function)),
         )
     )
     _print(Text(counts), console, indent=2)
@@ -266,16 +269,12 @@ def _values(reason: RepeatReason) -> str:
     return f"{text}, and {count(more, 'more change')}" if more else text
 
 
-def _footer(report: Report, again: list[Repeat]) -> Text:
-    """Return what the repeats cost in all, how many are not shown, and the first calls."""
-    parts: list[str] = []
+def _print_left_out(report: Report, again: list[Repeat], console: Console) -> None:
+    """Print how many repeats are not shown."""
     large, small = folded(report, again)
     rest = large[MOST_REPEATS:]
     if calls := sum(len(repeat.events) for repeat in rest + small):
         why = "" if rest else ", under 1 % of the time each"
-        plural = "more retraces and recompilations"
-        parts.append(f"not shown: {count(calls, 'more retrace or recompilation', plural)}{why}")
-    took = duration(covered(part for repeat in again for part in repeat.intervals))
-    parts.append(f"retraced or recompiled: {took}" if again else "nothing retraced or recompiled")
-    parts.append(f"first calls: {first_calls(report, again):,}")
-    return Text("; ".join(parts))
+        plural = "more retraces and recompiles"
+        text = f"not shown: {count(calls, 'more retrace or recompile', plural)}{why}"
+        _print(Text(text), console)

@@ -1,6 +1,7 @@
 """Words that all outputs share: counts, sizes, times, places, and what JAX does for a call."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from leafwise._display.shape import (
@@ -123,10 +124,20 @@ def sentence(explanation: ExplanationRecord) -> str:
     return sentence_of(explanation["outcome"], first=first, unsound=unsound)
 
 
+def outcome_of(explanation: ExplanationRecord) -> str:
+    """Return the outcome in a word; for the first call of a function, that it is."""
+    return headword(explanation["outcome"], first=explanation["nearest"] is None)
+
+
+def headword(outcome: str, *, first: bool) -> str:
+    """Return the word in front of the sentence: ``first call``, ``retrace``."""
+    return "first call" if first and outcome == "retrace" else outcome
+
+
 def sentence_of(outcome: str, *, first: bool, unsound: bool) -> str:
     """Return what JAX does for a call with this outcome."""
     if first and outcome == "retrace":
-        return "the first call: traced, lowered and compiled"
+        return "traced, lowered and compiled"
     words = _SENTENCES.get(outcome, clean(outcome))
     return f"{words}; shared, but unsound" if unsound else words
 
@@ -139,6 +150,13 @@ _SENTENCES: Final = {
     "error": "the call raises",
     "unknown": "not decided by the arguments",
 }
+
+
+def paths_of(paths: Iterable[str]) -> str:
+    """Return the paths of one reason in short: ``mu.w, nu.w and 10 more``."""
+    first, *rest = dict.fromkeys(paths)
+    more = f" and {len(rest) - 1:,} more" if len(rest) > 1 else ""
+    return f"{first}, {rest[0]}{more}" if rest else first
 
 
 def audit_lines(report: Report) -> list[str]:

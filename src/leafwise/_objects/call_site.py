@@ -2,8 +2,12 @@
 
 import linecache
 import os
+import re
+import sys
+import sysconfig
 import types
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 
 class Site(NamedTuple):
@@ -26,16 +30,41 @@ class Site(NamedTuple):
 
     def __str__(self) -> str:
         """Return ``train.py:12 in main``."""
-        return f"{self.file}:{self.line} in {self.function}"
+        return f"{short_file(self.file)}:{self.line} in {self.function}"
 
 
 def short_file(file: str) -> str:
-    """Return a path relative to the working directory, if it is below it."""
+    """Return a path as a reader knows it.
+
+    That of a package is without the folder it is installed in; one below the working directory is
+    relative to it; and a cell of a notebook is ``Cell In[3]``.
+    """
+    if (cell := _cell(file)) is not None:
+        return cell
+    parts = Path(file).parts
+    for place in range(len(parts) - 1, 0, -1):
+        if parts[place - 1] in _PACKAGES:
+            return "/".join(parts[place:])
+    if file.startswith(_STDLIB):
+        return file.removeprefix(_STDLIB)
     try:
         relative = os.path.relpath(file)
     except ValueError:  # on another drive
         return file
     return file if relative.startswith("..") or file.startswith("<") else relative
+
+
+_PACKAGES: Final = ("site-packages", "dist-packages")
+_STDLIB: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
+
+
+def _cell(file: str) -> str | None:
+    """Return the cell of a notebook that a file stands for: a temporary one in Jupyter."""
+    if found := re.search(r"\.ipynb(\[\d+\])$", file):
+        return f"Cell In{found[1]}"
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    names: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    return f"Cell In[{names[file]}]" if file in names else None
 
 
 def site_of(frame: types.FrameType | None) -> Site | None:

@@ -4,6 +4,7 @@
 class than its own, and which may raise. A class may raise as well, through its metaclass.
 """
 
+import sys
 from typing import Any, Final, TypeGuard, TypeVar, overload
 
 from jax.core import Tracer
@@ -64,3 +65,15 @@ def module_of(cls: type) -> str:
     except AttributeError:
         return ""
     return found if type(found) is str else ""
+
+
+def public_name(cls: type) -> str:
+    """Return the name by which a class is imported: ``equinox.nn.Linear``."""
+    module, name = module_of(cls), qualname_of(cls)
+    parts = [part for part in module.split(".") if not part.startswith("_")]
+    for end in range(1, len(parts) + 1):
+        public = ".".join(parts[:end])
+        if getattr(sys.modules.get(public), name, None) is cls:
+            module = public
+            break
+    return f"{module}.{name}".replace(".<locals>", "")

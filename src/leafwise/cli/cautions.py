@@ -21,10 +21,11 @@ import numpy as np
 
 from leafwise._classes.annotations import Unknown, resolve, without_marks
 from leafwise._jax.events import count_events
+from leafwise._objects.classes import public_name
 from leafwise._trees.roles import duplicate, exchange, names_of
 from leafwise.cli.changes import Builder, PartBuilder
 from leafwise.cli.records import Call, Caution, ClassReport, LawResult
-from leafwise.cli.targets import for_jit, is_own, library_of, public_name
+from leafwise.cli.targets import for_jit, is_own, library_of
 from leafwise.errors import CannotBuildError
 from leafwise.testing._format import format_leaf, format_static, short_repr, without_addresses
 from leafwise.testing._laws.keys import UNHASHABLE

@@ -1,16 +1,20 @@
 """The reports of `leafwise check` for programs: JSON and SARIF."""
 
+import ast
+import contextlib
 import dataclasses
 import json
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import jax
 
 import leafwise
+from leafwise._display.annotations import annotation
 from leafwise.cli.records import Caution, ClassReport, Verdict
 from leafwise.cli.run import CheckRun
 from leafwise.testing._laws.law import Law
@@ -37,6 +41,7 @@ def as_json(run: CheckRun) -> str:
     return json.dumps(document, indent=2)
 
 
+_HELP: Final = "https://leafwise.readthedocs.io/en/stable/how-to/check/"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _RULES: Final = {
     **{str(law): law.statement for law in Law},
@@ -51,6 +56,8 @@ def as_sarif(run: CheckRun) -> str:
         {
             "id": name,
             "shortDescription": {"text": text},
+            "help": {"text": f"{text}. What the words mean, and what to do: {_HELP}"},
+            "helpUri": _HELP,
             "defaultConfiguration": {"level": "error"},
         }
         for name, text in _RULES.items()
@@ -76,14 +83,46 @@ def as_sarif(run: CheckRun) -> str:
     return json.dumps(document, indent=2)
 
 
+def as_github(run: CheckRun) -> str:
+    """Return the report as annotations of GitHub Actions: one for each result of SARIF."""
+    unchecked = "note" if run.allow_unchecked else "error"
+    lines: list[str] = []
+    for result in (each for report in run.reports for each in _results(report, unchecked)):
+        if "suppressions" in result:
+            continue
+        level = result["level"].replace("note", "notice")
+        place = result["locations"][0].get("physicalLocation")
+        where = (_file_of(place), place["region"]["startLine"]) if place else ("", 0)
+        lines.append(annotation(level, result["message"]["text"], result["ruleId"], *where))
+    return "\n".join(lines)
+
+
+def _file_of(place: dict[str, Any]) -> str:
+    return unquote(place["artifactLocation"]["uri"]).removeprefix("file://")
+
+
+def _field_line(report: ClassReport, path: str) -> int:
+    """Return the line that declares a field of the class; that of the class if it does not."""
+    name = re.sub(r"^[^.]*\.(\w+).*", r"\1", path)
+    with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
+        for node in ast.walk(ast.parse(Path(report.file).read_text(encoding="utf-8"))):
+            first = min((each.lineno for each in getattr(node, "decorator_list", ())), default=0)
+            if isinstance(node, ast.ClassDef) and report.line in (first, node.lineno):
+                for each in node.body:
+                    target = each.target if isinstance(each, ast.AnnAssign) else None
+                    if isinstance(target, ast.Name) and target.id == name:
+                        return each.lineno
+    return max(report.line, 1)
+
+
 def _results(report: ClassReport, unchecked: str) -> list[dict[str, Any]]:
     """Return the results of a class; the level of what was not checked is `unchecked`."""
     found: list[dict[str, Any]] = []
 
-    def add(verdict: Verdict, rule: str, text: str) -> None:
+    def add(verdict: Verdict, rule: str, text: str, path: str = "") -> None:
         missing = verdict is Verdict.NOT_CHECKED
         rule, level = ("not-checked", unchecked) if missing else (rule, "error")
-        result = _result(report, rule, level, text)
+        result = _result(report, rule, level, text, path)
         if verdict is Verdict.ACCEPTED:
             result["suppressions"] = [{"kind": "external"}]
         found.append(result)
@@ -95,7 +134,7 @@ def _results(report: ClassReport, unchecked: str) -> list[dict[str, Any]]:
         if row.verdict.is_reported or row.verdict is Verdict.ACCEPTED:
             parts = (f"{report.name}.{row.field}", row.kind, row.change)
             text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
-            add(row.verdict, "field-change", text)
+            add(row.verdict, "field-change", text, f".{row.field}")
     cautioned = {warning.law for warning in report.warnings}
     laws = {
         result.law: result
@@ -104,11 +143,11 @@ def _results(report: ClassReport, unchecked: str) -> list[dict[str, Any]]:
     }
     for name, result in laws.items():
         if name not in cautioned:
-            add(result.verdict, name, result.message or f"{report.name}: {name}")
+            add(result.verdict, name, result.message or f"{report.name}: {name}", result.path)
     for warning in report.warnings:
         law = laws.get(warning.law)  # bad with --strict
         level = "error" if law is not None and law.verdict.is_bad else "warning"
-        found.append(_result(report, warning.law, level, _format_caution(warning)))
+        found.append(_result(report, warning.law, level, _format_caution(warning), warning.path))
     return found
 
 
@@ -119,16 +158,16 @@ def _format_caution(warning: Caution) -> str:
     return "\n".join([*lines, *(["fix:", warning.fix] if warning.fix else [])])
 
 
-def _result(report: ClassReport, rule: str, level: str, text: str) -> dict[str, Any]:
+def _result(report: ClassReport, rule: str, level: str, text: str, path: str) -> dict[str, Any]:
     location: dict[str, Any] = {
         "logicalLocations": [{"fullyQualifiedName": report.name, "kind": "type"}]
     }
     if report.file:
-        path = Path(report.file)
-        uri = path.as_uri() if path.is_absolute() else quote(report.file.replace(os.sep, "/"))
+        file = Path(report.file)
+        uri = file.as_uri() if file.is_absolute() else quote(report.file.replace(os.sep, "/"))
         location["physicalLocation"] = {
             "artifactLocation": {"uri": uri},
-            "region": {"startLine": max(report.line, 1)},
+            "region": {"startLine": _field_line(report, path)},
         }
     return {
         "ruleId": rule,

@@ -5,7 +5,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._display import shape
 from leafwise._display.functions import functions_of
@@ -13,6 +13,10 @@ from leafwise._display.repeats import causes_of
 from leafwise._objects.call_site import short_file
 
 Record: TypeAlias = dict[str, Any]
+
+
+VERSION: Final = 1
+"""Of the layout of the report as JSON: another one once a key is gone or means something else."""
 
 
 class Process(NamedTuple):
@@ -66,12 +70,14 @@ def make_report(
     versions = [each for process in processes for each in process.records if "jax" in each]
     warnings = [text for process in processes for text in process.every("warning")]
     report: shape.Report = {
+        "version": VERSION,
         "leafwise": version,
         "jax": versions[0]["jax"] if versions else _installed("jax"),
         "python": versions[0]["python"] if versions else platform.python_version(),
         "program": program,
         "seconds": 0.0,
-        "exit": "0",
+        "exit": 0,
+        "ended": "",
         "functions": functions_of(events),
         "events": events,
         "warnings": [*dict.fromkeys(warnings), *_unwatched(processes)],

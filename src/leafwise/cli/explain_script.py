@@ -103,7 +103,7 @@ def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape
         each for process in processes if process.pid == pid for each in process.every("error")
     ]
     report["seconds"] = seconds
-    report["exit"] = _reason(code, errors)
+    report["exit"], report["ended"] = (code if code >= 0 else 128 - code), _reason(code, errors)
     if all(process.pid != pid for process in processes):
         text = "not watched: the script's own process, whose Python did not read PYTHONPATH"
         report["warnings"].append(text)
@@ -113,7 +113,7 @@ def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape
 def _reason(code: int, errors: Sequence[str]) -> str:
     if code < 0:
         return "interrupted" if -code == signal.SIGINT else signal.Signals(-code).name
-    return errors[-1] if code == 1 and errors else str(code)
+    return errors[-1] if code == 1 and errors else f"exit code {code}" if code else ""
 
 
 # ------------------------------------------------------------------------ the process

@@ -63,19 +63,10 @@ class Explainer:
             records, self.records = self.records, None
         # IPython takes what a magic runs for a cell of the next number.
         names.update(dict.fromkeys(set(names) - known, number))
-        for record in records:
-            self._name_cells(record.get("event", {}))
         processes = [Process(0, records)]
-        report = make_report(processes, 0, leafwise.__version__, f"In[{number}]", began)
+        report = make_report(processes, 0, leafwise.__version__, f"Cell In[{number}]", began)
         report["seconds"] = time.time() - began
         error = result.error_before_exec or result.error_in_exec
         if error is not None:
-            report["exit"] = f"{type(error).__name__}: {error}"
+            report["exit"], report["ended"] = 1, f"{type(error).__name__}: {error}"
         tables.print_report(report, Console(file=sys.stdout, force_jupyter=False))
-
-    def _name_cells(self, event: dict[str, Any]) -> None:
-        """Name the cells of an event as the notebook does: ``In[3]``."""
-        for place in (event, event.get("site") or {}):
-            known: Any = self.shell.compile.format_code_name(place.get("file", ""))
-            if known is not None:
-                place["file"] = known[1]

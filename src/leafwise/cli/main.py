@@ -42,7 +42,9 @@ def check(options: argparse.Namespace) -> int:
     out = sys.stdout
     console = report.make_console(out)
     verbose = options.verbose or options.fields
-    printer = None if options.json else report.Printer(console, verbose=verbose)
+    form = "json" if options.json else options.output_format
+    quiet: bool = options.quiet
+    printer = report.Printer(console, verbose=verbose, quiet=quiet) if form == "text" else None
     with _any_character(out), run.Interruption() as interruption:
         try:
             # Standard output is for the report: what modules and constructors print is not.
@@ -59,14 +61,14 @@ def check(options: argparse.Namespace) -> int:
             _write(here / options.write_baseline, accepted.text())
         try:
             if printer is None:
-                print(documents.as_json(found))
+                print(documents.as_json(found) if form == "json" else documents.as_github(found))
             elif found.signal != run.SIGPIPE:
                 printer.finish(found)
             out.flush()
         except BrokenPipeError:
             found = dataclasses.replace(found, signal=run.SIGPIPE)
         if found.signal == run.SIGPIPE:
-            _discard_output()
+            _discard(out)
         return found.exit_code
 
 
@@ -124,9 +126,14 @@ def explain(options: argparse.Namespace) -> int:
     from leafwise.cli import explain_script  # noqa: PLC0415
 
     script = explain_script.Script(options.target, options.arguments, options.module)
-    files = [name for name in (options.json, options.html, options.perfetto) if name]
+    files = [options.output, options.json, options.html, options.perfetto]
+    files = [name for name in files if name]
     if problem := explain_script.problem(script) or _unwritable(files):
         return _refuse("explain", problem)
+    if mistaken := [each for each in options.arguments if each.partition("=")[0] in options.ours]:
+        text = f"{mistaken[0]} behind {script.name} is an option of the script"
+        print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
+    here = Path.cwd()
     wanted = {"captures": options.captures, "audit": options.audit}
     report, code = explain_script.run(script, leafwise.__version__, wanted)
     if options.json:
@@ -139,22 +146,28 @@ def explain(options: argparse.Namespace) -> int:
         from leafwise._display import perfetto  # noqa: PLC0415
 
         _write(Path(options.perfetto), json.dumps(perfetto.trace_events(report)))
-    if sys.stdout is not None:  # `>&-`
-        _print_report(report)
+    if options.output:
+        with (here / options.output).open("w", encoding="utf-8", errors="backslashreplace") as file:
+            _print_report(report, file, options.output_format)
+    elif sys.stderr is not None and not options.quiet:  # `2>&-`
+        _print_report(report, sys.stderr, options.output_format)
     return explain_script.end_as(code)
 
 
-def _print_report(report: "Report") -> None:
+def _print_report(report: "Report", stream: TextIO, form: str) -> None:
     from rich.console import Console  # noqa: PLC0415
 
-    from leafwise._display import tables  # noqa: PLC0415
+    from leafwise._display import annotations, tables  # noqa: PLC0415
 
     try:
-        with _any_character(sys.stdout):
-            tables.print_report(report, Console())
-            sys.stdout.flush()
+        with _any_character(stream):
+            if form == "github":
+                print(annotations.of_report(report), file=stream)
+            else:
+                tables.print_report(report, Console(file=stream))
+            stream.flush()
     except (BrokenPipeError, SystemExit):  # rich turns the one into the other
-        _discard_output()
+        _discard(stream)
 
 
 def _refuse(command: str, problem: str) -> int:
@@ -175,12 +188,12 @@ def _write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def _discard_output() -> None:
-    """Send standard output nowhere: at exit Python flushes what is left, which would raise again.
+def _discard(stream: TextIO) -> None:
+    """Send a stream nowhere: at exit Python flushes what is left, which would raise again.
 
     For a pipe whose reader has stopped, such as ``head``.
     """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextlib.contextmanager

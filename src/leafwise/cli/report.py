@@ -32,11 +32,13 @@ class Printer:
         console: Where to.
         verbose: Whether every change of every field is shown, not only those that are wrong,
             and every warning in full.
+        quiet: Whether only what is wrong is shown.
     """
 
-    def __init__(self, console: Console, *, verbose: bool = False) -> None:
+    def __init__(self, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
         self._console = console
-        self._verbose = verbose
+        self._quiet = quiet
+        self._verbose = verbose and not quiet
         self._names: list[str] = []
         self._rows = 0
 
@@ -46,6 +48,8 @@ class Printer:
 
     def add(self, report: ClassReport) -> None:
         """Print a class."""
+        if self._quiet:
+            return
         if self._verbose:
             _print_class(report, self._console, report.rows)
         else:
@@ -66,17 +70,24 @@ class Printer:
             titled = not self._verbose and bool(rows or (report.error and not report.accepted))
             if titled:
                 _print_class(report, console, rows)
-            findings = [*_broken(report), *_warned(report, None if self._verbose else shown)]
+            warned = [] if self._quiet else _warned(report, None if self._verbose else shown)
+            findings = [*_broken(report), *warned]
             if findings and not titled:
                 _print_title(report, console)
             for line in findings:  # however long: they are copied, and read by programs
                 console.print(line, soft_wrap=True)
             if findings:
                 console.print()
-        for note in run.notes:
-            console.print(Text.assemble(("note", "cyan"), f": {note}"), soft_wrap=True)
-        style = "bold red" if run.exit_code else "green"
-        console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
+        self._print_end(run)
+
+    def _print_end(self, run: CheckRun) -> None:
+        console = self._console
+        if not self._quiet:
+            for note in run.notes:
+                console.print(Text.assemble(("note", "cyan"), f": {note}"), soft_wrap=True)
+        if not self._quiet or run.exit_code:
+            style = "bold red" if run.exit_code else "green"
+            console.print(summary(run, self._names), style=style, highlight=False, soft_wrap=True)
 
     def _print_row(self, report: ClassReport) -> None:
         """Print one line for a class; on a narrow console, one paragraph."""
@@ -286,10 +297,11 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
     wrong = [count(changes, "change")] if changes else []
     wrong += [count(broken, "law")] if broken else []
     unchecked = _unchecked((*rows, *laws))
-    right = "all as promised" if rows or laws else "nothing was checked"
-    parts = [f"{' and '.join(wrong)} not as promised"] if wrong else [] if unchecked else [right]
-    parts += [unchecked] if unchecked else []
     warnings = sum(len(report.warnings) for report in run.reports)
+    right = [] if warnings else ["all as promised"]
+    right = right if rows or laws else ["nothing was checked"]
+    parts = [f"{' and '.join(wrong)} not as promised"] if wrong else [] if unchecked else right
+    parts += [unchecked] if unchecked else []
     if warnings:
         parts.append(count(warnings, "warning"))
     if accepted := sum(map(_accepted, run.reports)):

@@ -9,6 +9,7 @@ import os
 import pkgutil
 import re
 import sys
+import traceback
 import types
 import zlib
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import jax
 
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
+from leafwise._objects.call_site import short_file
 from leafwise.testing.strategies import _objects
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
@@ -85,7 +87,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
                 each for module, name in _modules(place, failed) for each in _all(module, name)
             ]
         for name, error in failed.items():
-            reason = f"importing it raised {type(error).__name__}: {error}"
+            reason = _raised(error)
             if _is_elsewhere(error, place):
                 notes.append(f"{name}: {reason}")
             else:
@@ -104,7 +106,7 @@ def find_targets(texts: list[str]) -> FoundTargets:
 
 def _split(text: str) -> tuple[str, str]:
     """Return the place of a target and the class that is named in it, or an empty text."""
-    place, colon, wanted = text.rpartition(":")
+    place, colon, wanted = text.replace("::", ":").rpartition(":")  # pytest has two
     # A colon in a path ("C:\\models.py") is no separator.
     if not place or (wanted and not wanted.replace(".", "_").isidentifier()):
         return text, ""
@@ -292,8 +294,24 @@ def _load(place: str) -> types.ModuleType:
     except (TargetError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        msg = f"{place}: importing it raised {type(error).__name__}: {error}"
+        msg = f"{place}: {_raised(error)}"
         raise TargetError(msg) from error
+
+
+def _raised(error: BaseException) -> str:
+    """Return what an import raised, and the last line of code that is not the import system's."""
+    text = f"importing it raised {type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):  # says where by itself
+        return text
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((_HERE, "<frozen importlib"))
+    ]
+    return f"{text}, at {short_file(frames[-1].filename)}:{frames[-1].lineno}" if frames else text
+
+
+_HERE: Final = str(Path(__file__).parent)
 
 
 def _load_module(name: str) -> types.ModuleType:
@@ -465,15 +483,6 @@ def library_of(cls: type) -> str:
     if is_namedtuple(cls):
         return "NamedTuple"
     return "JAX"
-
-
-def public_name(cls: type) -> str:
-    """Return the name by which a class is imported: ``equinox.nn.Linear``."""
-    parts = cls.__module__.split(".")
-    public = ".".join(part for part in parts if not part.startswith("_"))
-    module = public if getattr(sys.modules.get(public), cls.__name__, None) is cls else None
-    name = f"{module or cls.__module__}.{cls.__qualname__}"
-    return name.replace(".<locals>", "")
 
 
 def source_location(cls: type) -> tuple[str, int]:
