@@ -17,6 +17,7 @@ import pytest
 import leafwise as lw
 from leafwise._jax.events import count_events
 from leafwise._jit import recorder
+from leafwise._objects.call_site import short_file
 
 pytestmark = pytest.mark.oracle
 
@@ -150,7 +151,7 @@ def test_the_error_names_function_line_and_reason() -> None:
         block()
     text = str(caught.value)
     assert "trace of step" in text
-    assert f"{__file__}:{line} in {block.__qualname__}" in text
+    assert f"{short_file(__file__)}:{line} in {block.__qualname__}" in text
     assert "x: shape: (3,) -> (4,)" in text
     assert f":{line - 1} in" not in text, "the first call was allowed"
     (explanation,) = caught.value.explanations
