@@ -2,11 +2,13 @@
 
 The blocks of one page run in order and share one namespace. Where a statement must fail,
 one of its lines ends in `# raises: NameOfError`; the statements after it still run.
-A block that must not run is not a `python` block: fence it as `text`.
+A block that must not run is not a `python` block: fence it as `text`. One with the title
+"JAX says" must be, but for what `...` stands for, in what JAX raised or logged in the block before.
 """
 
 import ast
 import codeop
+import logging
 import re
 import sys
 import types
@@ -31,8 +33,45 @@ def python_blocks(document: Document) -> Iterator[Region]:
         yield region
 
 
+def said_blocks(document: Document) -> Iterator[Region]:
+    """Find what the page says that JAX says."""
+    lexer = FencedCodeBlockLexer('text title="JAX says"', mapping={"source": "source"})
+    for region in lexer(document):
+        region.parsed = region.lexemes["source"]
+        region.evaluator = compare_said
+        yield region
+
+
+SAID: list[str] = []  # what JAX raised and logged in the last block
+
+
+class Listener(logging.Handler):
+    """Adds what JAX logs to what it said."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the text of a record."""
+        SAID.append(record.getMessage())
+
+
+def compare_said(example: Example) -> None:
+    """See that the parts of the text are in what JAX said, in order, however lines are broken."""
+    rest = " ".join("\n".join(SAID).split())
+    for part in example.parsed.split("..."):
+        wanted = " ".join(part.split())
+        _, found, rest = rest.partition(wanted)
+        assert found == wanted, f"{example.path}:{example.line}: {wanted!r} is not in {SAID}"
+
+
+def texts_of(error: BaseException | None) -> Iterator[str]:
+    """Yield the text of an error after those that led to it, as a traceback shows them."""
+    if error is not None:
+        yield from texts_of(error.__cause__)
+        yield f"{type(error).__name__}: {error}"
+
+
 def run_block(example: Example) -> None:
     """Run one block, statement by statement, numbered as in its page."""
+    SAID.clear()
     # Blank lines in front make tracebacks and `inspect.getsource` show the page itself.
     before = "\n" * (example.line + example.parsed.line_offset)
     lines = (before + example.parsed).split("\n")
@@ -46,18 +85,25 @@ def run_block(example: Example) -> None:
         except Exception as error:
             if not wanted or wanted[0] not in {kind.__name__ for kind in type(error).__mro__}:
                 raise
+            SAID.extend(texts_of(error))
         else:
             assert not wanted, f"{example.path}:{statement.lineno} did not raise {wanted[0]}"
 
 
 def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run a page's blocks and return how many there were."""
-    document = Document.parse(str(path), python_blocks)
+    document = Document.parse(str(path), python_blocks, said_blocks)
+    listener = Listener()
+    logging.getLogger("jax").addHandler(listener)
+    monkeypatch.setattr(logging.getLogger("jax"), "propagate", False)
     # A real module, so that classes of the page can be pickled and annotations resolved.
     module = types.ModuleType(f"page_{path.stem.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     document.namespace = module.__dict__
-    return sum(example.evaluate() is None for example in document)
+    try:
+        return sum(example.evaluate() is None for example in document)
+    finally:
+        logging.getLogger("jax").removeHandler(listener)
 
 
 @pytest.mark.slow
@@ -98,12 +144,17 @@ def test_blocks_share_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("block", "failure"),
     [
+        (
+            "```python\n1 / 0  # raises: ArithmeticError\n```\n"
+            '```text title="JAX says"\ndivision ... one\n```',
+            AssertionError,
+        ),
         ("```python\n1 / 0\n```", ZeroDivisionError),
         ("```python\n1 / 0  # raises: KeyError\n```", ZeroDivisionError),
         ("```python\n1 + 1  # raises: ZeroDivisionError\n```", AssertionError),
         ("```python\n1 / 0  # raises: ArithmeticError\nassert False\n```", AssertionError),
     ],
-    ids=["raises", "raises_another", "does_not_raise", "goes_on_and_fails"],
+    ids=["says_another", "raises", "raises_another", "does_not_raise", "goes_on_and_fails"],
 )
 def test_failures_are_seen(
     block: str, failure: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
