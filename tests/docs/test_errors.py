@@ -66,7 +66,7 @@ def test_warnings_end_with_the_link() -> None:
 
 
 def test_each_class_has_a_section() -> None:
-    """The headings of the page are the classes, whose names are the anchors."""
+    """The headings of the page are the classes: tests/site looks at the anchors that they get."""
     headings = re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)
     assert sorted(headings) == sorted(NAMES)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
+LOADED = {"stylesheet", "icon", "preconnect", "preload"}
 VOID = {"br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"}
 
 
@@ -86,8 +87,8 @@ def modules() -> dict[str, ast.Module]:
     """Return the sources of leafwise, by module."""
     source = ROOT / "src"
     found: dict[str, ast.Module] = {}
-    for path in (ROOT / "src").rglob("*.py"):
-        parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    for path in source.rglob("*.py"):
+        parts = path.relative_to(source).with_suffix("").parts
         name = ".".join(parts).removesuffix(".__init__")
         found[name] = ast.parse(path.read_text(encoding="utf-8"))
     return found
@@ -180,8 +181,25 @@ def test_a_page_loads_nothing_from_elsewhere() -> None:
     for page in pages():
         for tag, given in page.tags:
             address = given.get(loading.get(tag, ""), "")
-            if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preconnect", "preload"):
+            if tag == "link" and given.get("rel") in (
+                "stylesheet",
+                "icon",
+                "preconnect",
+                "preload",
+            ):
                 address = given["href"]
             assert not address.startswith(("http:", "https:", "//")), (page.name, address)
         # The theme would ask GitHub for stars where it finds this component.
         assert "source" not in {given.get("data-md-component") for _, given in page.tags}
+
+
+def test_each_error_has_the_anchor_that_its_message_names() -> None:
+    """The link that ends an error leads to a heading of the errors page."""
+    exported = next(
+        ast.literal_eval(node.value)
+        for node in modules()["leafwise.errors"].body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    page = next(page for page in pages() if page.name == "reference/errors/index.html")
+    assert len(exported) > 20
+    assert [name for name in exported if name.lower() not in page.headings] == []
