@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -350,6 +351,18 @@ def _build(session: nox.Session) -> tuple[Path, Path]:
     (sdist,), (wheel,) = Path("dist").glob("*.tar.gz"), Path("dist").glob("*.whl")
     session.run("twine", "check", "--strict", str(sdist), str(wheel))
     session.run("check-wheel-contents", str(wheel))
+    with zipfile.ZipFile(wheel) as files:
+        (said,) = (name for name in files.namelist() if name.endswith(".dist-info/METADATA"))
+        text = files.read(said).decode()
+    if missing := [
+        url for url in PYPROJECT["project"]["urls"].values() if f", {url}\n" not in text
+    ]:
+        session.error(f"the wheel does not say {missing}")
+    # PyPI shows README.md alone: what is next to it is not there.
+    if relative := re.findall(
+        r'\]\((?!https://|#)[^)]*\)|(?:src|href)="(?!https://|#)[^"]*"', text
+    ):
+        session.error(f"links of README.md that lead nowhere on PyPI: {', '.join(relative)}")
     return sdist.resolve(), wheel.resolve()
 
 
