@@ -353,16 +353,15 @@ def _build(session: nox.Session) -> tuple[Path, Path]:
     session.run("check-wheel-contents", str(wheel))
     with zipfile.ZipFile(wheel) as files:
         (said,) = (name for name in files.namelist() if name.endswith(".dist-info/METADATA"))
-        text = files.read(said).decode()
-    if missing := [
-        url for url in PYPROJECT["project"]["urls"].values() if f", {url}\n" not in text
-    ]:
+        metadata = files.read(said).decode()
+    urls = PYPROJECT["project"]["urls"]
+    if missing := [url for url in urls.values() if f", {url}\n" not in metadata]:
         session.error(f"the wheel does not say {missing}")
     # PyPI shows README.md alone: what is next to it is not there.
-    if relative := re.findall(
-        r'\]\((?!https://|#)[^)]*\)|(?:src|href)="(?!https://|#)[^"]*"', text
-    ):
-        session.error(f"links of README.md that lead nowhere on PyPI: {', '.join(relative)}")
+    target = r"(?!https://|#)"
+    relative = rf'\]\({target}[^)]*\)|(?:src|href)="{target}[^"]*"'
+    if dead := re.findall(relative, metadata):
+        session.error(f"links of README.md that lead nowhere on PyPI: {', '.join(dead)}")
     return sdist.resolve(), wheel.resolve()
 
 
