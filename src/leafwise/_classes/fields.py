@@ -104,8 +104,7 @@ def _declare(
     return made
 
 
-# A default is of the field's type, unless a converter makes that of it. Only pyright knows that a
-# converter also decides what the constructor takes: for mypy that is the field's type.
+# A default is of the field's type, unless a converter makes that of it.
 @overload
 def field(*, default: T, converter: None = None, **arguments: Unpack[FieldArguments]) -> T: ...
 @overload
@@ -136,7 +135,8 @@ def field(
 
     Args:
         metadata: As in `dataclasses.field`; copied.
-        converter: Called with the value, returns the value to store.
+        converter: Called with the value, returns the value to store. The default may be what it
+            takes. pyright knows that the constructor takes that too; mypy does not.
         check: Called with the converted value. It refuses the value by raising or by
             returning False; any other result accepts it, except an array of more than
             one element, which is an error. A traced result cannot be read and accepts

@@ -116,7 +116,8 @@ def replace(obj: T, /, **changes: Any) -> T:
 
     Args:
         obj: An instance of a pytree class (or of any dataclass).
-        **changes: New values by field name.
+        **changes: New values by field name. A type checker does not see a wrong name:
+            it is an error when this runs.
 
     Returns:
         An instance of the same class.
