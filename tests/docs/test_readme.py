@@ -1,0 +1,288 @@
+"""The README says what is so, and works on PyPI."""
+
+import dataclasses
+import re
+import tomllib
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chex
+import equinox
+import jax
+import jax.numpy as jnp
+import jax_dataclasses
+import pytest
+from flax import struct
+
+import leafwise as lw
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+# --------------------------------------------------------------------------- next to others
+
+runs: list[object] = []
+
+
+def register_dataclass() -> type:
+    """Return a class with a dynamic and a static field, as JAX itself declares it."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Node:
+        w: Any
+        n: Any = dataclasses.field(metadata={"static": True})
+
+        def __post_init__(self) -> None:
+            runs.append(self)
+
+    return Node
+
+
+def flax_struct() -> type:
+    """Return the same class, as flax declares it."""
+
+    @struct.dataclass
+    class Node:
+        w: Any
+        n: Any = struct.field(pytree_node=False)
+
+        def __post_init__(self) -> None:
+            runs.append(self)
+
+    return Node
+
+
+def chex_dataclass() -> type:
+    """Return the same class, as chex declares it: it knows no static fields."""
+
+    @chex.dataclass
+    class Node:
+        w: Any
+        n: Any = dataclasses.field(metadata={"static": True})
+
+        def __post_init__(self) -> None:
+            runs.append(self)
+
+    return Node
+
+
+def equinox_module() -> type:
+    """Return the same class, as equinox declares it."""
+
+    class Node(equinox.Module):
+        w: Any
+        n: Any = equinox.field(static=True)
+
+        def __post_init__(self) -> None:
+            runs.append(self)
+
+    return Node
+
+
+def jdc() -> type:
+    """Return the same class, as jax_dataclasses declares it."""
+
+    @jax_dataclasses.pytree_dataclass
+    class Node:
+        w: Any
+        n: jax_dataclasses.Static[Any]  # type: ignore[valid-type]
+
+        def __post_init__(self) -> None:
+            runs.append(self)
+
+    return Node
+
+
+def leafwise() -> type:
+    """Return the same class, as leafwise declares it."""
+
+    @lw.pytree
+    class Node:
+        w: Any
+        n: lw.Static[Any]
+
+        def __post_init__(self) -> None:
+            runs.append(self)
+
+    return Node
+
+
+LIBRARIES = {
+    "`register_dataclass`": register_dataclass,
+    "flax.struct": flax_struct,
+    "chex": chex_dataclass,
+    "equinox": equinox_module,
+    "jax_dataclasses": jdc,
+    "leafwise": leafwise,
+}
+
+Declare = Callable[[], Any]
+
+
+def raises(act: Callable[[], object]) -> bool:
+    """Whether this raises; a warning is not enough."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            act()
+        except Exception:  # noqa: BLE001  # each library has its own
+            return True
+    return False
+
+
+def has_static_fields(declare: Declare) -> bool:
+    """Whether a field can be no leaf."""
+    return len(jax.tree.leaves(declare()(w=1, n=2))) == 1
+
+
+def distinguishes_true(declare: Declare) -> bool:
+    """Whether a function is traced for `True` after it was for `1`."""
+    cls, traced = declare(), []
+
+    @jax.jit
+    def use(node: Any) -> Any:
+        traced.append(node.n)
+        return node.w
+
+    for static in (1, True):
+        use(cls(w=1.0, n=static))
+    return len(traced) == 2
+
+
+def refuses_at_construction(declare: Declare) -> bool:
+    """Whether a static field refuses each of three values that it cannot hold."""
+    cls = declare()
+    outside = [raises(lambda value=value: cls(w=1, n=value)) for value in ([1], jnp.ones(2))]
+    return all(outside) and raises(lambda: jax.jit(lambda x: cls(w=1, n=x).w)(1.0))
+
+
+def is_frozen(declare: Declare) -> bool:
+    """Whether an assignment to a field raises."""
+    return raises(lambda: setattr(declare()(w=1, n=2), "w", 3))
+
+
+def keeps_classes_apart(declare: Declare) -> bool:
+    """Whether `cond` refuses branches that return two classes of the same fields."""
+    one, other = declare()(w=1, n=2), declare()(w=1, n=2)
+    return raises(lambda: jax.lax.cond(True, lambda: one, lambda: other))
+
+
+def constructs_once(declare: Declare) -> bool:
+    """Whether `__post_init__` does not run when JAX rebuilds an instance."""
+    node = declare()(w=1, n=2)
+    runs.clear()
+    jax.tree.map(lambda leaf: leaf, node)
+    return not runs
+
+
+def is_explained(declare: Declare) -> bool:
+    """Whether leafwise names the field that made a function retrace."""
+    cls = declare()
+    use = lw.jit(lambda node: node.w)
+    use(cls(w=1, n=2))
+    (reason,) = use.explain(cls(w=1.5, n=2)).reasons
+    return bool(re.search(r"\bw\b", str(reason.path)))
+
+
+CLAIMS: dict[str, Callable[[Declare], bool]] = {
+    "static fields": has_static_fields,
+    "`1` and `True` in one are two programs": distinguishes_true,
+    "a list, an array or a tracer in one raises at construction": refuses_at_construction,
+    "instances cannot be changed": is_frozen,
+    "`lax.cond` refuses branches of two classes": keeps_classes_apart,
+    "`__post_init__` runs only at construction": constructs_once,
+    "`leafwise explain` names the field that retraced": is_explained,
+}
+
+
+def row(claim: str) -> str:
+    """Return a row of the table, tried now."""
+    cells = [claim]
+    for declare in LIBRARIES.values():
+        about_statics = " in one " in claim and not has_static_fields(declare)
+        cells.append("" if about_statics else "yes" if CLAIMS[claim](declare) else "no")
+    return f"| {' | '.join(cells)} |"
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_the_table_holds(claim: str) -> None:
+    """Each cell says what the installed library does."""
+    assert row(claim) in README
+
+
+def test_the_table_has_no_other_rows() -> None:
+    """Nothing in the table is untried."""
+    header = f"| | {' | '.join(LIBRARIES)} |"
+    table = README[README.index(header) :].partition("\n\n")[0].splitlines()
+    assert [line.split(" | ")[0].removeprefix("| ") for line in table[2:]] == list(CLAIMS)
+
+
+# --------------------------------------------------------------------------- the rest
+
+
+def test_printed_text_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A block of text below a block of Python is its output."""
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {}
+    compared = 0
+    shown = ""
+    for kind, text in blocks:
+        if kind == "text":
+            assert shown == text
+            compared += 1
+        elif kind == "python" and "# raises:" not in text:
+            exec(text, namespace)  # noqa: S102  # what readers would run
+        shown = capsys.readouterr().out
+    assert compared == 2
+
+
+def on_pypi() -> str:
+    """Return the README as it is published."""
+    hook = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    assert hook["fragments"] == [{"path": "README.md"}]
+    text = README
+    for each in hook["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    return text
+
+
+def test_links_work_on_pypi() -> None:
+    """Every link and picture of the published README leads to the project's sites."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", on_pypi())
+    assert len(targets) > 10
+    urls = PYPROJECT["project"]["urls"]
+    ours = (urls["Documentation"], urls["Repository"])
+    assert [target for target in targets if not target.startswith(ours)] == []
+    assert not re.search(r"\.md\b", "".join(each for each in targets if "readthedocs" in each))
+
+
+def test_links_lead_to_files() -> None:
+    """Every link of the README leads to a file of the project."""
+    targets = re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", README)
+    assert [target for target in targets if not (ROOT / target).is_file()] == []
+
+
+def test_the_seconds_are_those_that_were_measured() -> None:
+    """What was won in the official examples is what the page on them says."""
+    page = (ROOT / "docs" / "explanation" / "wild.md").read_text(encoding="utf-8")
+    seconds = re.findall(r"[\d.]+ s\b|\d+ retraces", README.partition("## Install")[0])
+    assert len(seconds) >= 6
+    assert [each for each in seconds if each not in page] == []
+
+
+def test_the_extras_are_listed() -> None:
+    """The table of extras has each of them."""
+    table = README.partition("| with |")[2].partition("\n\n")[0]
+    named = re.findall(r"leafwise\[(\w+)\]|`(\w+)`", table)
+    assert set(PYPROJECT["project"]["optional-dependencies"]) <= {a or b for a, b in named}
+
+
+def test_the_commands_of_a_checkout() -> None:
+    """The README has the command that `.ci/run` calls, and the one for the demo."""
+    command = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1]
+    assert f"```sh\n{command}\n```" in README
+    assert f"```sh\n{command.replace('-s tests', '-s demo')}\n```" in README
