@@ -26,12 +26,20 @@ from leafwise.cli.run import CheckOptions, CheckRun, check_class
 from leafwise.cli.targets import CheckTarget
 
 IMAGES = Path(__file__).parent / "images"
-THEME = TerminalTheme(
+LIGHT = TerminalTheme(
     (250, 250, 250),
     (36, 41, 47),
     [
         *((36, 41, 47), (207, 34, 46), (17, 99, 41), (77, 45, 0)),
         *((9, 105, 218), (130, 80, 223), (27, 124, 131), (110, 119, 129)),
+    ],
+)
+DARK = TerminalTheme(
+    (22, 27, 34),
+    (230, 237, 243),
+    [
+        *((230, 237, 243), (255, 123, 114), (63, 185, 80), (210, 153, 34)),
+        *((88, 166, 255), (188, 140, 255), (57, 197, 207), (139, 148, 158)),
     ],
 )
 
@@ -182,8 +190,17 @@ def _console() -> Console:
 
 
 def _svg(console: Console, name: str, title: str) -> str:
-    svg = console.export_svg(title=title, theme=THEME, unique_id=name)
-    return _without_fonts(svg)
+    light, dark = (
+        _without_fonts(console.export_svg(title=title, theme=theme, unique_id=name, clear=False))
+        for theme in (LIGHT, DARK)
+    )
+    rules = re.findall(rf"^ *(\.{name}-r\d+ {{.*}})$", dark, re.MULTILINE)
+    rules += [
+        f".{name}-title {{ fill: {DARK.foreground_color.hex} }}",
+        f'rect[fill="{LIGHT.background_color.hex}"] {{ fill: {DARK.background_color.hex} }}',
+    ]
+    block = "\n".join(["@media (prefers-color-scheme: dark) {", *rules, "}"])
+    return light.replace("</style>", f"{block}\n    </style>", 1)
 
 
 def _without_fonts(svg: str) -> str:

@@ -414,7 +414,7 @@ def jit(
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 def jit(
     fun: Callable[..., Any] | None = None, /, *, stale: StaleOption = "warn", **options: Any
-) -> Any:
+) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
     """Do what `jax.jit` does, log every trace, and check that captures are as they were.
 
     While JAX traces, lowers or compiles the function, the arguments, the calling line and the
