@@ -379,15 +379,14 @@ def release(session: nox.Session) -> None:
     environment without extras, and the sdist runs `nox -s quick` where it is unpacked. With
     `-- --tag v1.2.3` the changelog must be written, and for this version.
     """
-    sdist, wheel = _build(session)
     version = PYPROJECT["project"]["version"]
     if session.posargs:
-        wanted = f"v{version}"
-        if session.posargs != ["--tag", wanted]:
-            session.error(f"{' '.join(session.posargs)}: this is the tree of --tag {wanted}")
+        if session.posargs != ["--tag", f"v{version}"]:
+            session.error(f"{' '.join(session.posargs)}: this is the tree of --tag v{version}")
         if f"\n## {version} (" not in Path("CHANGELOG.md").read_text(encoding="utf-8"):
             session.error(f"before the tag: towncrier build --version {version}, and commit")
-    else:
+    sdist, wheel = _build(session)
+    if not session.posargs:
         session.run("towncrier", "build", "--draft", "--version", version)
     made = Path(session.create_tmp())
     empty = made / "empty"
