@@ -38,38 +38,71 @@ def main(arguments: list[str] | None = None) -> str | None:
 
 
 def table(oldest: dict[str, Any], newest: dict[str, Any]) -> str:
-    """Return the Markdown of all libraries."""
+    """Return the Markdown of all libraries: a summary, what cannot be had, and the rest, folded."""
     columns = [{_key(line): line for line in each["lines"]} for each in (oldest, newest)]
     keys = sorted({*columns[0], *columns[1]}, key=lambda key: (key[0].lower(), key[1]))
-    text: list[str] = [
-        f"Tried with JAX {oldest['versions']['jax']} on Python {oldest['python']}, and with "
-        f"JAX {newest['versions']['jax']} on Python {newest['python']}."
-    ]
+    summary: list[str] = []
+    refused: list[str] = []
+    folded: list[str] = []
     for library in dict.fromkeys(library for library, _ in keys):
         versions = [each["versions"].get(library, "") for each in (oldest, newest)]
-        text += ["", f"## {library}", "", f"| | {versions[0]} | {versions[1]} |", "|---|---|---|"]
+        works: list[str] = []
+        limits: list[str] = []
         for key in keys:
             if key[0] == library:
-                text.append(_row(key[1], [column.get(key) for column in columns]))
-    return "\n".join(text)
+                lines = [column.get(key) for column in columns]
+                marks = list(map(_mark, lines))
+                tried = [each for each in zip(versions, marks, strict=True) if each[1]]
+                if {mark for _, mark in tried} - {"yes"}:
+                    limits.append(_limit(key[1], tried, lines))
+                else:
+                    works.append(f"- {key[1]}" + _only(tried, versions))
+        summary.append(f"| {library} | {' | '.join(versions)} | {len(works)} | {len(limits)} |")
+        if limits:
+            refused += ["", f"### {library}", "", "| | why, and what to do |", "|---|---|", *limits]
+        title = f'??? success "{library} {versions[0]} and {versions[1]}: {len(works)} that work"'
+        folded += ["", title, "", *(f"    {each}" for each in works)]
+    return "\n".join(
+        [
+            f"Tried with JAX {oldest['versions']['jax']} on Python {oldest['python']}, and with "
+            f"JAX {newest['versions']['jax']} on Python {newest['python']}.",
+            "",
+            "| library | oldest | newest | works | does not |",
+            "|---|---|---|---|---|",
+            *summary,
+            "",
+            "## What does not work",
+            *refused,
+            "",
+            "## What works",
+            *folded,
+        ]
+    )
 
 
 def _key(line: dict[str, Any]) -> tuple[str, str]:
     return line["library"], line["what"]
 
 
-def _row(what: str, lines: list[dict[str, Any] | None]) -> str:
-    why = next((line["cannot"] for line in lines if line and line["cannot"]), None)
-    shown = f"{what}<br>*{why}*" if why else what
-    return f"| {shown} | " + " | ".join(map(_mark, lines)) + " |"
-
-
 def _mark(line: dict[str, Any] | None) -> str:
+    """Return what a version did; nothing if it was not tried."""
     if line is None or line["outcome"] == "skipped":
-        return "not tried"
+        return ""
     if line["outcome"] == "failed":
         return "**failed**"
     return "no" if line["cannot"] else "yes"
+
+
+def _limit(what: str, tried: list[tuple[str, str]], lines: list[dict[str, Any] | None]) -> str:
+    why = next((line["cannot"] for line in lines if line and line["cannot"]), "")
+    marks = {mark for _, mark in tried}
+    if marks != {"no"} or len(tried) < len(lines):
+        why = f"{', '.join(f'{version}: {mark}' for version, mark in tried)}. {why}"
+    return f"| {what} | {why.rstrip()} |"
+
+
+def _only(tried: list[tuple[str, str]], versions: list[str]) -> str:
+    return "" if len(tried) == len(versions) else f" ({', '.join(version for version, _ in tried)})"
 
 
 def difference(page: str, made: str) -> str | None:
