@@ -67,9 +67,43 @@ def test_int_then_float() -> None:
     (reason,) = lw.explain(lw.signature(0), lw.signature(result)).reasons
     assert reason.fix == "Convert to one dtype: `jnp.float32(0)` in the earlier call."
     (reason,) = lw.explain(lw.signature(0), lw.signature(0.5)).reasons
-    assert reason.fix.endswith("pass `float(x)` in the earlier call.")
+    assert reason.fix.endswith("pass `0.0` in the earlier call.")
     (reason,) = lw.explain(lw.signature(0.5), lw.signature(0)).reasons
-    assert reason.fix.endswith("pass `float(x)` in this call.")
+    assert reason.fix.endswith("pass `0.0` in this call.")
+
+
+def test_the_code_is_made_of_the_users_own() -> None:
+    """The code has the number that was passed, the name of the argument, or the way into it."""
+
+    @lw.jit
+    def f(x: Any, y: Any, state: Any) -> Any:
+        return x + y + state["lr"]
+
+    ones, lr = jnp.ones(2), {"lr": jnp.float32(0.1)}
+    f(1.5, ones, lr)
+    for given, fix in (
+        ((jnp.float32(2), ones, lr), "pass `jnp.float32(1.5)` in the earlier call."),
+        (
+            (2.5, ones.astype(int), lr),
+            "Convert to one dtype: `y.astype(jnp.float32)` in this call.",
+        ),
+        ((2.5, ones, {"lr": 0.25}), "pass `jnp.float32(0.25)` in this call."),
+        ((2.5, ones, {"lr": jnp.array(0.25)}), "pass `jnp.float32(state['lr'])` in this call."),
+        ((2.5, ones, {"lr": float("nan")}), "pass `jnp.float32(state['lr'])` in this call."),
+    ):
+        (reason,) = f.explain(*given).reasons
+        assert reason.fix == fix
+    (reason,) = lw.explain(lw.signature(lr=1), lw.signature(lr=jnp.int32(1))).reasons
+    assert reason.fix == "pass `jnp.int32(1)` in the earlier call."
+
+
+def test_leaves_that_differ_alike_are_one_line() -> None:
+    """Though each has code of its own, leaves that need the same fix are one reason."""
+    before, after = (lw.signature([kind(n) for n in range(5)]) for kind in (float, jnp.float32))
+    found = lw.explain(before, after)
+    assert len(found.reasons) == 5
+    assert len(str(found).splitlines()) == 2
+    assert "args[0][0], args[0][1] and 3 more: weak type" in str(found)
 
 
 def test_keys_have_no_code() -> None:

@@ -73,7 +73,7 @@ DYNAMIC = [
         RETRACE,
         "args[0]",
         ReasonKind.WEAK_TYPE,
-        "jnp.float32(0.1)",
+        "jnp.float32(1.0)",
     ),
     Row(
         "weakly typed array after a strong one",
@@ -82,7 +82,7 @@ DYNAMIC = [
         RETRACE,
         "args[0]",
         ReasonKind.WEAK_TYPE,
-        "weak type",
+        "pass `jnp.float32(x)` in this call",
     ),
     Row(
         "int after float",

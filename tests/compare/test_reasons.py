@@ -177,4 +177,4 @@ def test_a_reason_keeps_what_it_shows_alone() -> None:
     gc.collect()
     assert [each() for each in gone] == [None, None]
     assert "(at .__closure__['k'].n)" in static.fix
-    assert dtype.fix == "Convert to one dtype: `x.astype(jnp.float32)` in this call."
+    assert dtype.fix == "Convert to one dtype: `x.x.astype(jnp.float32)` in this call."

@@ -94,7 +94,7 @@ def test_cures_fit(churn: tuple[dict[str, Any], str]) -> None:
         if event["name"] == "train_step" and event["explanation"] is not None
         for reason in event["explanation"]["reasons"]
     )
-    for words in ("fresh lambda", "fresh optax.Gradient", "weak type", "Each shape", "committed"):
+    for words in ("fresh lambda", "fresh optax.Gradient", "pass `jnp.", "Each shape", "committed"):
         assert words in fix
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from leafwise._compare.reasons import Outcome, Reason, merge_rebuilt
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Differences, differences
-from leafwise._display.words import headword, paths_of, sentence_of
+from leafwise._display.words import headword, likeness, paths_of, sentence_of
 from leafwise._objects.text import got
 
 _SHOWN: Final = 12
@@ -78,7 +78,7 @@ def _joined(reasons: Iterable[Reason]) -> list[Reason]:
     """Return reasons, those that differ in their paths alone as one."""
     found: dict[tuple[Any, ...], list[Reason]] = {}
     for each in reasons:
-        found.setdefault((each.kind, each.words, each.fix), []).append(each)
+        found.setdefault((each.kind, each.words, likeness(each.path, each.fix)), []).append(each)
     return [
         several[0]._replace(path=paths_of(each.path for each in several))
         for several in found.values()

@@ -75,7 +75,9 @@ def _structure(reason: "Reason") -> str:
 
 def _dtype(reason: "Reason") -> str:
     """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
-    before, after = reason.details
+    before, after, *numbers = reason.details
+    one_number, other_number = numbers or (None, None)
+    name = _name_in_code(reason.path)
     kinds = [each.stored for each in (before, after)]
     # JAX's own Python scalars, which it makes of those in operations outside `jit`, have a dtype.
     if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR} and all(
@@ -83,13 +85,18 @@ def _dtype(reason: "Reason") -> str:
     ):
         one, other = (each.__name__ for each in kinds)
         is_wider = _common_dtype(before, after) == after.dtype
-        wide, which = (other, "the earlier call") if is_wider else (one, "this call")
-        return f"`{one}` and `{other}` are two dtypes: pass `{wide}(x)` in {which}."
+        wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
+        number = one_number if is_wider else other_number
+        code = f"{wide.__name__}({name})" if number is None else repr(wide(number))
+        return f"`{one}` and `{other}` are two dtypes: pass `{code}` in {which}."
     try:
         dtype = _common_dtype(before, after)
         calls = [
-            f"`{_converted(each, dtype)}` in {which}"
-            for each, which in ((before, "the earlier call"), (after, "this call"))
+            f"`{_converted(each, dtype, name, number)}` in {which}"
+            for each, number, which in (
+                (before, one_number, "the earlier call"),
+                (after, other_number, "this call"),
+            )
             if each.dtype != dtype or each.weak_type
         ]
     except (AttributeError, TypeError):  # such as that of keys
@@ -111,23 +118,34 @@ def _category(leaf: "Leaf") -> int:
     return found[0] if found else len(kinds)
 
 
-def _converted(leaf: "Leaf", dtype: Any) -> str:
-    """Return code that makes a strongly typed array of a leaf."""
-    name = "bool_" if str(dtype) == "bool" else str(dtype)
-    getattr(jnp, name)  # raises where there is none
+def _converted(leaf: "Leaf", dtype: Any, name: str, number: object) -> str:
+    """Return code that makes a strongly typed array of a leaf, from its value or its name."""
+    kind = "bool_" if str(dtype) == "bool" else str(dtype)
+    getattr(jnp, kind)  # raises where there is none
     if leaf.shape:
-        return f"x.astype(jnp.{name})"
-    return f"jnp.{name}({_EXAMPLES.get(leaf.stored, 'x')})"
+        return f"{name}.astype(jnp.{kind})"
+    text = repr(number)
+    is_code = number is not None and len(text) < _LONGEST_NUMBER and text[-1] not in "nf"
+    return f"jnp.{kind}({text if is_code else name})"
 
 
-_EXAMPLES: Final = {bool: "True", int: "0", float: "0.1", complex: "0j"}
+_LONGEST_NUMBER: Final = 30
+"""Longer ones, NaN and infinity are not written into code."""
+
+
+def _name_in_code(path: str) -> str:
+    """Return the name of an argument, or the way into it: ``x`` where no name is known."""
+    path = re.sub(r"^kwargs\['(\w+)'\]", r"\1", path)
+    return re.sub(r"^(args|kwargs)\[[^]]*\]", "x", path) or "x"
 
 
 def _weak_type(reason: "Reason") -> str:
-    before, after = reason.details
+    before, after, *numbers = reason.details
     weak = before if before.weak_type else after
     which = "the earlier call" if weak is before else "this call"
-    return f"weak type: pass `{_converted(weak, weak.dtype)}` in {which}."
+    number = (numbers or (None, None))[weak is not before]
+    code = _converted(weak, weak.dtype, _name_in_code(reason.path), number)
+    return f"pass `{code}` in {which}."
 
 
 def _config(reason: "Reason") -> str:

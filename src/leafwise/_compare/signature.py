@@ -18,6 +18,9 @@ from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, sam
 from leafwise._trees.nodes import Node, TreeWalk
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_NUMBERS: Final[Mapping[int, Any]] = MappingProxyType({})
+_MOST_NUMBERS: Final = 100
+_NUMBERS: Final = (bool, int, float, complex)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -39,6 +42,8 @@ class Signature:
     root: Node
     leaf_records: tuple[Leaf, ...]
     labels: Mapping[str, str]
+    numbers: Mapping[int, Any] = _NO_NUMBERS
+    """The Python numbers among the leaves, by place: the first few, for code in a fix."""
 
     @property
     def leaves(self) -> Mapping[str, Leaf]:
@@ -253,8 +258,17 @@ def record(
     values = tuple(value for _, static, value in named if static)
     steps = [path for path, _ in dynamic]
     root = Node(tuple, None, (names, values), steps, children, 0, len(walk.leaves))
-    treedef = jax.tree.structure([value for _, value in dynamic])
-    return Signature(treedef, trace_config(), root, tuple(walk.leaves), labels)
+    flat, treedef = jax.tree.flatten([value for _, value in dynamic])
+    return Signature(
+        treedef, trace_config(), root, tuple(walk.leaves), labels, _numbers(walk.leaves, flat)
+    )
+
+
+def _numbers(records: Sequence[Leaf], leaves: Sequence[Any]) -> Mapping[int, Any]:
+    if len(records) != len(leaves):
+        return _NO_NUMBERS
+    places = [at for at, leaf in enumerate(records) if type(leaf.stored) is type and leaf.stored in _NUMBERS]
+    return {place: leaves[place] for place in places[:_MOST_NUMBERS]} or _NO_NUMBERS
 
 
 def labels_of(

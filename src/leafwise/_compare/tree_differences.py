@@ -231,15 +231,19 @@ class TreeComparison:
         for place, (one, other) in enumerate(zip(before, after, strict=True), its.start):
             found = known.get((id(one), id(other)))
             if found is None:
-                yield from self._compare_records(place, self.after.leaf_paths[place], one, other)
+                places = place - its.start + mine.start, place
+                yield from self._compare_records(places, self.after.leaf_paths[place], one, other)
             elif found:
-                where = self.after.leaf_paths[place]
-                yield from [Reason(where, *reason[1:]) for reason in found]
+                where, places = (
+                    self.after.leaf_paths[place],
+                    (place - its.start + mine.start, place),
+                )
+                yield from [self._at(where, places, reason) for reason in found]
 
     def compare_leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
         """Compare two leaves, given by their indices."""
         records = self.before.leaf_records[mine], self.after.leaf_records[its]
-        return self._compare_records(its, path, *records)
+        return self._compare_records((mine, its), path, *records)
 
     def _leaf_reasons(self, one: Leaf, other: Leaf) -> tuple[Reason, ...]:
         """Return the reasons of two traced leaves, without their path."""
@@ -251,10 +255,21 @@ class TreeComparison:
             found = self._pairs[pair] = () if invalid or one == other else tuple(reasons)
         return found
 
-    def _compare_records(self, place: int, path: str, one: Leaf, other: Leaf) -> Iterable[Reason]:
+    def _compare_records(
+        self, places: tuple[int, int], path: str, one: Leaf, other: Leaf
+    ) -> Iterable[Reason]:
         if LeafKind.STATIC in (one.kind, other.kind):
-            return self._compare_static_leaves(place, path, one, other)
-        return [Reason(path, *reason[1:]) for reason in self._leaf_reasons(one, other)]
+            return self._compare_static_leaves(places[1], path, one, other)
+        return [self._at(path, places, reason) for reason in self._leaf_reasons(one, other)]
+
+    def _at(self, path: str, places: tuple[int, int], reason: Reason) -> Reason:
+        """Return a reason with its path, and with the numbers of which the fix is made."""
+        details = reason.details
+        if reason.cause in (Cause.DTYPE, Cause.WEAK_TYPE):
+            calls = (self.before, self.after)
+            numbers = (call.numbers.get(at) for call, at in zip(calls, places, strict=True))
+            details = (*details, *numbers)
+        return Reason(path, *reason[1:6], details)
 
     def _compare_static_leaves(
         self, place: int, path: str, one: Leaf, other: Leaf

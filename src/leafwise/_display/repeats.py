@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
 from leafwise._display.shape import CauseRecord, EventRecord, ExplanationRecord, Report, SiteRecord
-from leafwise._display.words import count, cut, duration, is_inner_trace, is_repeat, paths_of, place
+from leafwise._display.words import (
+    count,
+    cut,
+    duration,
+    is_inner_trace,
+    is_repeat,
+    likeness,
+    paths_of,
+    place,
+)
 
 _T = TypeVar("_T")
 Interval: TypeAlias = tuple[float, float]
@@ -128,7 +137,7 @@ def joined(reasons: Iterable[RepeatReason]) -> list[RepeatReason]:
     """Return reasons, one for all leaves that differ alike."""
     found: dict[tuple[str, bool, str], list[RepeatReason]] = {}
     for each in reasons:
-        found.setdefault((each.kind, each.unsound, each.fix), []).append(each)
+        found.setdefault((each.kind, each.unsound, likeness(each.path, each.fix)), []).append(each)
     return [_join(several) for several in found.values()]
 
 

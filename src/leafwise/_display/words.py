@@ -152,6 +152,12 @@ _SENTENCES: Final = {
 }
 
 
+def likeness(path: str, fix: str) -> str:
+    """Return a fix without the path and the numbers that its code is made of."""
+    same = fix.replace(f"`{path}", "`x").replace(f"({path})", "(x)") if path else fix
+    return re.sub(r"`jnp\.(\w+)\([^`]*\)`", r"`jnp.\1(x)`", same)
+
+
 def paths_of(paths: Iterable[str]) -> str:
     """Return the paths of one reason in short: ``mu.w, nu.w and 10 more``."""
     first, *rest = dict.fromkeys(paths)
