@@ -225,3 +225,20 @@ def test_converter_makes_a_static_hashable() -> None:
     assert P([1, 2]).a == (1, 2)
     with pytest.raises(lw.errors.UnhashableStaticError):
         P([[1]])
+
+
+def test_a_check_that_says_why() -> None:
+    """A text refuses as False does, and is in the message; so is the line of a lambda."""
+
+    @lw.pytree
+    class P:
+        x: jax.Array
+        n: int = lw.static_field(default=1, check=lambda n: n > 0 or "must be positive")
+
+    assert P(jnp.ones(2), 2).n == 2
+    with pytest.raises(lw.errors.FieldCheckError) as error:
+        P(jnp.ones(2), 0)
+    first, second = error.value.message.splitlines()
+    assert first == "P.n: its check <lambda> refused 0 (int): must be positive"
+    assert 'check=lambda n: n > 0 or "must be positive")` (' in second
+    assert "test_converters.py:" in second

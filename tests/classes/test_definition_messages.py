@@ -38,7 +38,7 @@ def test_array_in_full() -> None:
     assert refused("Params", w=lw.Static[jax.Array]) == (
         "Params.w: a static field cannot hold an array (jax.Array)\n"
         "  fix: make it dynamic: `w: jax.Array`, or, for a constant table, "
-        "`w: lw.Static[lw.StaticArray]` or `w: ... = lw.static_field(freeze=True)`"
+        "`w: lw.Static[lw.StaticArray]` or `w: jax.Array = lw.static_field(freeze=True)`"
     )
 
 
@@ -51,9 +51,45 @@ def test_buried_in_full() -> None:
 
 def test_override_in_full() -> None:
     """An override of a static field that does not say what it is."""
-    assert refused("Sub", (Base,), act=int) == textwrap.dedent("""\
-        Sub.act: overrides a static field of Base without saying whether it is static
-          fix: `act: ... = lw.static_field(...)` or `act: ... = lw.field(...)` for a dynamic one""")
+    assert refused("Sub", (Base,), act=int) == (
+        "Sub.act: overrides a static field of Base without saying whether it is static\n"
+        '  fix: `act: int = lw.static_field(default="relu")` or '
+        '`act: int = lw.field(default="relu")` for a dynamic one'
+    )
+
+
+def test_code_of_a_default() -> None:
+    """A fix has the default as it would be written, and the converter and the check."""
+    assert default_of("relu") == 'default="relu"'
+    assert default_of((1, 2)) == "default=(1, 2)"
+    assert default_of(jax.nn.gelu) == "default=gelu"
+    assert default_of(object()) == "default=..."
+
+
+def default_of(value: Any) -> str:
+    own = {"__annotations__": {"act": str}, "act": lw.field(default=value)}
+    with pytest.raises(lw.errors.DefinitionError) as error:
+        lw.pytree(type("P", (), own))
+    return error.value.message.rpartition("static_field(")[2].removesuffix(")`")
+
+
+def test_a_default_that_can_change() -> None:
+    """A list as a default: what it would do, and code that makes a new one or none that changes."""
+    fields = {"c": lw.Static[list[int]], "d": dict[str, Any], "e": list[int]}
+    own = {"c": [1, 2], "d": {}, "e": lw.static_field(default=[])}
+    with pytest.raises(lw.errors.DefinitionError) as error:
+        lw.pytree(type("P", (), {"__annotations__": fields, **own}))
+    shared = "which can change in place, and which all instances would share"
+    assert error.value.message.splitlines() == [
+        f"P.c: its default is a list, {shared}: [1, 2]",
+        "  fix: `c: lw.Static[tuple[int, ...]] = (1, 2)` or `c: tuple[int, ...] = "
+        "lw.static_field(default_factory=lambda: [1, 2], freeze=True)`",
+        f"P.d: its default is a dict, {shared}: {{}}",
+        "  fix: `d: dict[str, Any] = lw.field(default_factory=dict)`",
+        f"P.e: its default is a list, {shared}: []",
+        "  fix: `e: lw.Static[tuple[int, ...]] = ()` or `e: tuple[int, ...] = "
+        "lw.static_field(default_factory=list, freeze=True)`",
+    ]
 
 
 def test_problems_are_listed_together() -> None:

@@ -154,14 +154,23 @@ def test_default_is_a_class_attribute() -> None:
 
 
 def test_mutable_default_is_refused_as_in_dataclasses() -> None:
-    """A list as a default is refused by dataclasses, and the class is named."""
-    with pytest.raises(ValueError, match="mutable default") as error:
+    """A list as a default is refused, as dataclasses do, and the field is named."""
+    with pytest.raises(lw.errors.DefinitionError, match=r"^P\.x: its default is a list, which can"):
 
         @lw.pytree
         class P:
             x: Any = []  # noqa: RUF012  # the point
 
-    assert "P" in error.value.__notes__[0]
+
+@pytest.mark.parametrize("function", [lw.field, lw.static_field])
+def test_a_default_by_position(function: Any) -> None:
+    """Its error has the code that is meant."""
+    with pytest.raises(TypeError) as error:
+        function(3)
+    name = function.__name__
+    assert str(error.value) == (
+        f"{name}() takes its default by keyword\n  fix: `lw.{name}(default=3)`"
+    )
 
 
 def test_default_before_non_default() -> None:

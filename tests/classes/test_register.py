@@ -310,3 +310,25 @@ def test_attribute_that_is_not_there() -> None:
     lw.register(P, dynamic=["x"])
     with pytest.raises(AttributeError, match="x"):
         jax.tree.leaves(P())
+
+
+def test_by_whom_and_where() -> None:
+    """A class that is registered again: who did it before, and on which line."""
+
+    class Own:
+        pass
+
+    lw.register(Own, dynamic=[])
+    with pytest.raises(lw.errors.DefinitionError) as error:
+        lw.register(Own, dynamic=[])
+    first, fix = error.value.message.splitlines()
+    assert first.startswith("register(Own): already registered as a pytree, by lw.register at ")
+    assert "test_register.py:" in first
+    assert fix == "  fix: call it once, next to the class"
+
+    @lw.pytree
+    class Made:
+        x: Any
+
+    with pytest.raises(lw.errors.DefinitionError, match=r"by @lw.pytree\n  fix: leave lw.register"):
+        lw.register(Made, dynamic=["x"])

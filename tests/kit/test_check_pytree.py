@@ -212,8 +212,10 @@ def test_not_a_pytree_class() -> None:
         def __init__(self, x: float) -> None:
             self.x = x
 
-    with pytest.raises(TypeError, match=r"Forgotten is not a pytree class.*\n  fix: decorate"):
+    match = r"Forgotten is not a pytree class.*\n  fix: decorate"
+    with pytest.raises(TypeError, match=match) as error:
         check_pytree(Forgotten, settings=FEW)
+    assert not hasattr(error.value, "__notes__"), "Hypothesis has no part in it"
 
 
 def test_no_such_law() -> None:

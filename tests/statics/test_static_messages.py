@@ -52,6 +52,9 @@ class BadRepr:
         raise RuntimeError
 
 
+DECLARED = "`layers: Any = lw.static_field(default=(), freeze=True)`"
+
+
 def message(*values: Any) -> str:
     """Return the message for these statics."""
     with pytest.raises(lw.errors.StaticFieldError) as error:
@@ -61,11 +64,15 @@ def message(*values: Any) -> str:
 
 def test_list_in_full() -> None:
     """The whole message for a list: place, reason, value and type, two repairs."""
-    assert message([64, 64]) == textwrap.dedent("""\
+    assert (
+        message([64, 64])
+        == textwrap.dedent("""\
         Params.layers: a list can change in place and has no hash
           got: [64, 64] (list)
           fix: pass a tuple: `(64, 64)`,
-               or let the field convert it: `layers: ... = lw.static_field(freeze=True)`""")
+               or let the field convert it: """)
+        + DECLARED
+    )
 
 
 def test_array_in_full() -> None:
@@ -76,7 +83,7 @@ def test_array_in_full() -> None:
           got: float32[3,4] (numpy.ndarray)
           fix: make the field dynamic: `layers: jax.Array`,
                or, for a constant table: `layers=lw.StaticArray(value)` or """
-        "`layers: ... = lw.static_field(freeze=True)`"
+        f"{DECLARED}"
     )
 
 
@@ -122,7 +129,7 @@ def test_repaired_code(name: str) -> None:
     text = message(value)
     assert words in text
     assert f"`{code}`" in text
-    assert "lw.static_field(freeze=True)" in text
+    assert "lw.static_field(default=(), freeze=True)" in text
 
 
 @pytest.mark.parametrize("name", ["list", "dict", "set", "bytearray", "nested dict"])

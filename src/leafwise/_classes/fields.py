@@ -16,6 +16,7 @@ from typing import (
 )
 
 from leafwise._classes.options import CONVERTER, OPTIONS, By, Converter, FieldOptions
+from leafwise._objects.text import shorten
 from leafwise.errors import DefinitionError
 
 T = TypeVar("T")
@@ -104,6 +105,13 @@ def _declare(
     return made
 
 
+def _refuse_position(name: str, given: tuple[Any, ...]) -> None:
+    if given:
+        inside = ", ".join(f"default={shorten(each, 40)}" for each in given[:1])
+        msg = f"{name}() takes its default by keyword\n  fix: `lw.{name}({inside})`"
+        raise TypeError(msg)
+
+
 # A default is of the field's type, unless a converter makes that of it.
 @overload
 def field(*, default: T, converter: None = None, **arguments: Unpack[FieldArguments]) -> T: ...
@@ -122,7 +130,7 @@ def field(
 @overload
 def field(*, converter: None = None, **arguments: Unpack[FieldArguments]) -> Any: ...
 def field(
-    *,
+    *by_position: Any,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
     check: Callable[[Any], object] | None = None,
@@ -134,13 +142,15 @@ def field(
     when an instance is constructed, and never when JAX rebuilds one:
 
     Args:
+        *by_position: Nothing: a default is given by keyword.
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store. The default may be what it
             takes. pyright knows that the constructor takes that too; mypy does not.
-        check: Called with the converted value. It refuses the value by raising or by
-            returning False; any other result accepts it, except an array of more than
-            one element, which is an error. A traced result cannot be read and accepts
-            too: under a transformation, check shapes and dtypes.
+        check: Called with the converted value. It refuses the value by raising, by
+            returning False, or by returning a text, which says why:
+            ``check=lambda n: n > 0 or "must be positive"``; any other result accepts it,
+            except an array of more than one element, which is an error. A traced result
+            cannot be read and accepts too: under a transformation, check shapes and dtypes.
         **arguments: ``default``, ``default_factory``, ``init``, ``repr``, ``hash``,
             ``compare`` and ``kw_only``, as in `dataclasses.field`.
 
@@ -156,6 +166,7 @@ def field(
         ... class Params:
         ...     w: jax.Array = field(converter=jnp.asarray)
     """
+    _refuse_position("field", by_position)
     return _declare(FieldOptions(converter, check), metadata, arguments)
 
 
@@ -181,7 +192,7 @@ def static_field(
 @overload
 def static_field(*, converter: None = None, **arguments: Unpack[StaticFieldArguments]) -> Any: ...
 def static_field(
-    *,
+    *by_position: Any,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
     check: Callable[[Any], object] | None = None,
@@ -195,9 +206,10 @@ def static_field(
     equinox, flax, penzai and optree read the same way.
 
     Args:
+        *by_position: Nothing: a default is given by keyword.
         metadata: As in `dataclasses.field`; copied.
         converter: Called with the value, returns the value to store.
-        check: Called with the converted value; refuses it by raising or by False.
+        check: Called with the converted value; refuses it by raising, by False or by a text.
         freeze: Whether to turn lists, dicts, sets and arrays into immutable
             equivalents, at any depth, after `converter` (see `leafwise.freeze`).
         by: How functions are compared. By ``"identity"`` a function is equal to itself
@@ -223,6 +235,7 @@ def static_field(
         ... class Params:
         ...     depth: int = static_field(default=2)
     """
+    _refuse_position("static_field", by_position)
     if by not in get_args(By):
         msg = f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"
         raise TypeError(msg)

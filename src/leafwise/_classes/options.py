@@ -6,12 +6,14 @@ applies them through the `Converter` that it finds in the field's metadata.
 
 import dataclasses
 import inspect
+import linecache
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 import jax
 import numpy as np
 
+from leafwise._objects.call_site import short_file
 from leafwise._objects.frozen import freeze_but_tracers
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
@@ -78,16 +80,31 @@ class FieldOptions:
             error.add_note(f"in the {doing} of field {where}, given {got(value)}")
             raise
         if refused:
-            check = getattr(self.check, "__name__", repr(self.check))
-            msg = f"{where}: its check {check} refused {got(value)}"
-            raise FieldCheckError(msg)
+            reason = f": {verdict}" if isinstance(verdict, str) else ""
+            msg = f"{where}: its check {_name(self.check)} refused {got(value)}{reason}"
+            raise FieldCheckError(msg + _source(self.check))
         return value
 
 
+def _name(check: object) -> str:
+    return str(getattr(check, "__name__", repr(check)))
+
+
+def _source(check: object) -> str:
+    """Return the line of a lambda, which has no name that says what it checks."""
+    code = getattr(check, "__code__", None)
+    line = linecache.getline(code.co_filename, code.co_firstlineno).strip() if code else ""
+    if code is None or not line or _name(check) != "<lambda>":
+        return ""
+    return f"\n  check: `{line}` ({short_file(code.co_filename)}:{code.co_firstlineno})"
+
+
 def _is_false(verdict: object) -> bool:
-    """Return whether a check returned False, or an untraced array or scalar of it."""
+    """Return whether a check returned False, an untraced array or scalar of it, or why."""
     if verdict is None or isinstance(verdict, bool):
         return verdict is False
+    if isinstance(verdict, str):
+        return verdict != ""
     shape = getattr(verdict, "shape", None)
     if shape not in (None, ()):
         msg = f"the check answers with an array of shape {shape}, not with one bool: add .all()"

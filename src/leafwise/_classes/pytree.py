@@ -18,7 +18,14 @@ from leafwise._classes.init import attach_init
 from leafwise._classes.refusals import check_bases, check_class
 from leafwise._classes.registry import install, register_class, spec_of
 from leafwise._classes.slots import with_slots
-from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, resolve_fields
+from leafwise._classes.spec import (
+    MARK,
+    ClassSpec,
+    FieldSpec,
+    is_decorated,
+    refuse_mutable_defaults,
+    resolve_fields,
+)
 from leafwise._objects.methods import bind_methods
 from leafwise._statics.key import KEY
 from leafwise.errors import DefinitionError
@@ -241,6 +248,7 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
             kw_only=options.kw_only,
         )(cls)
     except (TypeError, ValueError) as error:
+        refuse_mutable_defaults(cls)
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
     params = typing.cast("Any", cls).__dataclass_params__

@@ -14,6 +14,7 @@ from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.spec import MARK, REDEFINED, ClassSpec, FieldSpec, is_static_metadata
+from leafwise._objects.call_site import site_of
 from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import (
@@ -159,6 +160,7 @@ class Registered:
     cls: type
     static_names: tuple[str, ...]
     dynamic_names: tuple[str, ...]
+    site: str = ""
     note: str = ""
     hash_node: Callable[[tuple[Any, ...]], object] | None = None
 
@@ -172,14 +174,25 @@ def registered_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | Non
     return None if registered is None else (registered.static_names, registered.dynamic_names)
 
 
-_ALREADY: Final = "register({}): already registered as a pytree"
+def _already(cls: type) -> str:
+    """Return by whom, and where, a class was registered before."""
+    known = _REGISTERED.get(cls)
+    if known is not None:
+        by, fix = f"by lw.register{known.site}", "call it once, next to the class"
+    elif MARK in vars(cls):
+        by, fix = "by @lw.pytree", "leave lw.register out"
+    else:
+        by = "by another library, or by hand"
+        fix = "leave lw.register out, or remove what registers it"
+    return f"register({cls.__name__}): already registered as a pytree, {by}\n  fix: {fix}"
 
 
 def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
     """Register `cls` with JAX; see `leafwise.register`."""
     _check_children(cls, dynamic, static)
     table = table_of(cls)
-    owner = Registered(cls, static, dynamic)
+    site = site_of(inspect.currentframe())
+    owner = Registered(cls, static, dynamic, f" at {site}" if site is not None else "")
     paths = [jax.tree_util.GetAttrKey(name) for name in dynamic]
     fields = getattr(cls, "_fields", None) if issubclass(cls, tuple) else None
     positions = None if fields is None else [(*dynamic, *static).index(name) for name in fields]
@@ -209,7 +222,7 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
     try:
         jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     except ValueError as error:
-        raise DefinitionError(_ALREADY.format(cls.__name__)) from error
+        raise DefinitionError(_already(cls)) from error
     table.set_owner(owner)
     _REGISTERED[cls] = owner
     notify_registered(cls)
@@ -230,7 +243,7 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         msg = f"register({name}): {twice[0]!r} is given twice; it is either dynamic or static"
         raise DefinitionError(msg)
     if jax.tree_util.is_tree_node(cls) and not issubclass(cls, tuple):
-        raise DefinitionError(_ALREADY.format(name))
+        raise DefinitionError(_already(cls))
     declared = _declared(cls)
     if declared is not None and set(declared) != set(names):
         lost = [field for field in declared if field not in names]

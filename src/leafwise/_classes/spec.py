@@ -16,6 +16,8 @@ from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
+from leafwise._objects.frozen import freeze_but_tracers
+from leafwise._objects.text import shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
 from leafwise.errors import DefinitionError
 
@@ -114,10 +116,66 @@ class ClassSpec:
 
             self.hash_node = hash_node_of
 
+    def declaration(self, name: str, more: str = "") -> str:
+        """Return how a static field is declared, with one more option, as code."""
+        (definition,) = (each.definition for each in self.fields if each.name == name)
+        return declaration(definition, definition.type, more)
+
     @property
     def note(self) -> str:
         """What distinguishes this class from another definition of its name, in a repr."""
         return f" [{REDEFINED}]" if self.is_redefined else ""
+
+
+def declaration(
+    definition: "dataclasses.Field[Any]", annotation: Any, more: str = "", *, static: bool = True
+) -> str:
+    """Return how a field is declared, as code: ``act: str = lw.static_field(default="relu")``.
+
+    Args:
+        definition: The field.
+        annotation: Its annotation.
+        more: One more option.
+        static: Whether it is to be static.
+    """
+    kind = annotations.without_marks(annotation)
+    if more == "freeze=True":
+        kind = _frozen(kind)
+    options: FieldOptions = definition.metadata.get(OPTIONS, _NO_OPTIONS)
+    default, factory = definition.default, definition.default_factory
+    given = {
+        "default": default,
+        "default_factory": factory,
+        "converter": options.converter or dataclasses.MISSING,
+        "check": options.check or dataclasses.MISSING,
+    }
+    missing = dataclasses.MISSING
+    arguments = [f"{key}={_as_code(value)}" for key, value in given.items() if value is not missing]
+    inside = ", ".join([*arguments, *([more] if more else [])])
+    return f"{definition.name}: {kind} = lw.{'static_' * static}field({inside})"
+
+
+def _frozen(kind: str) -> str:
+    """Return the annotation of what freezing makes of a value."""
+    kind = re.sub(
+        r"^list\b(\[(.*)\])?$", lambda m: f"tuple[{m[2]}, ...]" if m[1] else "tuple", kind
+    )
+    kind = re.sub(r"^set\b", "frozenset", kind)
+    return re.sub(r"^dict\b", "lw.FrozenMapping", kind)
+
+
+def _as_code(value: Any) -> str:
+    """Return a default as code; three dots where it is not known how it was written."""
+    text = repr(value)
+    if isinstance(value, str) and text[1:-1] == value and '"' not in value:
+        text = f'"{value}"'
+    is_plain = type(value) in _LITERALS and len(text) < _LONGEST
+    name = getattr(value, "__qualname__", "")
+    return text if is_plain else name if name.replace(".", "_").isidentifier() else "..."
+
+
+_LITERALS: Final = (type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set)
+_LONGEST: Final = 60
 
 
 def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpec, ...]:
@@ -281,10 +339,11 @@ def ambiguous_override(where: str, cls: type, name: str) -> list[str]:
             continue
         if not is_static_metadata(found.metadata):
             break
+        own = cls.__dict__.get("__dataclass_fields__", {}).get(name, found)
         return [
             f"{where}: overrides a static field of {base.__name__} without saying whether it "
-            f"is static\n  fix: `{name}: ... = lw.static_field(...)` or "
-            f"`{name}: ... = lw.field(...)` for a dynamic one"
+            f"is static\n  fix: `{declaration(own, own.type)}` or "
+            f"`{declaration(own, own.type, static=False)}` for a dynamic one"
         ]
     return []
 
@@ -316,22 +375,17 @@ def _misfit(
         return [
             f"{where}: a static field cannot hold an array ({kind})\n"
             f"  fix: make it dynamic: `{name}: {kind}`, or, for a constant table, "
-            f"`{name}: lw.Static[lw.StaticArray]` or `{name}: ... = lw.static_field(freeze=True)`"
+            f"`{name}: lw.Static[lw.StaticArray]` or "
+            f"`{declaration(definition, annotation, 'freeze=True')}`"
         ]
     if not static and annotations.is_text(annotation):
         kind = annotations.without_marks(annotation)
-        frozen = re.sub(r"^list\[(.*)\]$", r"tuple[\1, ...]", kind)
-        frozen = re.sub(r"^set\[", "frozenset[", frozen)
-        frozen = re.sub(r"^dict\[", "lw.FrozenMapping[", frozen)
-        value = argument = ""
-        if definition.default is not dataclasses.MISSING:
-            value, argument = f" = {definition.default!r}", f"default={definition.default!r}"
-        elif definition.default_factory is not dataclasses.MISSING:
-            argument = "default_factory=..."
+        frozen = _frozen(kind)
+        missing = definition.default is dataclasses.MISSING
+        value = "" if missing else f" = {_as_code(definition.default)}"
         return [
             f"{where}: JAX cannot trace a {kind}, so it cannot be a dynamic field\n"
-            f"  fix: `{name}: lw.Static[{frozen}]{value}` or "
-            f"`{name}: {frozen} = lw.static_field({argument})`"
+            f"  fix: `{name}: lw.Static[{frozen}]{value}` or `{declaration(definition, frozen)}`"
         ]
     return []
 
@@ -349,9 +403,46 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
             f"{cls.__name__}.{name}: a {kind} hides the field that a base class declares\n"
             f"  fix: give it another name"
         ]
+    static = is_static_metadata(definition.metadata) is True
+    own = copy.copy(definition)
+    own.default = value
     return [
         f"{cls.__name__}.{name}: assigned without an annotation, which changes nothing in a "
         f"dataclass: the default stays that of the base class\n"
-        f"  fix: annotate it: `{name}: ... = lw.static_field(default={value!r})` or "
-        f"`{name}: ... = lw.field(default={value!r})`"
+        f"  fix: annotate it: `{declaration(own, own.type, static=static)}`"
     ]
+
+
+def refuse_mutable_defaults(cls: type) -> None:
+    """Refuse defaults that can change in place, which instances would share.
+
+    Raises:
+        DefinitionError: There are some; all are named.
+    """
+    found: list[str] = []
+    for name, annotation in inspect.get_annotations(cls).items():
+        value: Any = cls.__dict__.get(name)
+        metadata = getattr(value, "metadata", {})
+        value = value.default if isinstance(value, dataclasses.Field) else value
+        if type(value).__hash__ is not None:
+            continue
+        marked = "Static[" in annotation if isinstance(annotation, str) else None
+        static = annotations.has_mark(annotation) if marked is None else marked
+        static = static or is_static_metadata(metadata) is True
+        kind = annotations.without_marks(annotation)
+        made = type(value).__name__ if not value else f"lambda: {shorten(value, _LONGEST)}"
+        frozen = freeze_but_tracers(value)
+        text = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, _LONGEST))
+        fix = f"`{name}: {kind} = lw.field(default_factory={made})`"
+        if static:
+            fix = (
+                f"`{name}: lw.Static[{_frozen(kind)}] = {text}` or `{name}: {_frozen(kind)} = "
+                f"lw.static_field(default_factory={made}, freeze=True)`"
+            )
+        found.append(
+            f"{cls.__name__}.{name}: its default is a {type(value).__name__}, which can change in "
+            f"place, and which all instances would share: {shorten(value, _LONGEST)}\n"
+            f"  fix: {fix}"
+        )
+    if found:
+        raise DefinitionError("\n".join(found)) from None

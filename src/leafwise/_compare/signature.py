@@ -267,7 +267,11 @@ def record(
 def _numbers(records: Sequence[Leaf], leaves: Sequence[Any]) -> Mapping[int, Any]:
     if len(records) != len(leaves):
         return _NO_NUMBERS
-    places = [at for at, leaf in enumerate(records) if type(leaf.stored) is type and leaf.stored in _NUMBERS]
+    places = [
+        at
+        for at, leaf in enumerate(records)
+        if type(leaf.stored) is type and leaf.stored in _NUMBERS
+    ]
     return {place: leaves[place] for place in places[:_MOST_NUMBERS]} or _NO_NUMBERS
 
 

@@ -1,7 +1,7 @@
 """Counting what JAX does in a block, and budgets for it."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, Final, TypeGuard, TypeVar
@@ -261,9 +261,10 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
         if function is not None:
             problem += f" of {getattr(function, '__qualname__', function)}"
         problem += f": {'; '.join(counts)}"
-        lines = [problem, *(str(event).replace("\n", "\n  ") for event in shown[:_MOST_SHOWN])]
-        if len(shown) > _MOST_SHOWN:
-            lines.append(f"... and {len(shown) - _MOST_SHOWN} more")
+        calls = lines_by_call(shown)
+        lines = [problem, *(call.replace("\n", "\n  ") for call in calls[:_MOST_SHOWN])]
+        if len(calls) > _MOST_SHOWN:
+            lines.append(f"... and {len(calls) - _MOST_SHOWN} more")
         why = tuple(event.explanation for event in shown if event.explanation is not None)
         raise RetraceError("\n  ".join(lines), why)
 
@@ -276,6 +277,32 @@ class _EnteredBlocks(threading.local):
 
     def __init__(self) -> None:
         self.entered: list[tuple[Log, Callable[[Event], None]]] = []
+
+
+def lines_by_call(events: Iterable[Event]) -> list[str]:
+    """Return what JAX did for each call, a text each: operations of its own come last."""
+    calls: list[list[Event]] = []
+    current: dict[tuple[int, str, bool], list[Event]] = {}
+    for event in sorted(events, key=lambda event: event.time):
+        of = event.thread_id, event.name, event.eager
+        call = current.get(of)
+        again = call is None or call[0].site != event.site
+        if call is None or again or event.kind in {each.kind for each in call}:
+            call = current[of] = []
+            calls.append(call)
+        call.append(event)
+    calls.sort(key=lambda call: call[0].eager)
+    return [_format_call(call) for call in calls]
+
+
+def _format_call(call: list[Event]) -> str:
+    first = call[0]
+    *most, last = [event.kind.value for event in call]
+    line = f"{', '.join(most)} and {last}" if most else last
+    line += f" of {first.name}"
+    line += f" from {first.site}" if first.site is not None else ""
+    why = next((event.explanation for event in call if event.explanation is not None), None)
+    return line if why is None else f"{line}: {why}"
 
 
 def _is_number(number: object, name: str) -> TypeGuard[int]:

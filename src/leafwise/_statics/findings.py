@@ -4,7 +4,7 @@ import dataclasses
 import enum
 import re
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
 import jax
@@ -136,6 +136,19 @@ def of_argument(found: Finding) -> Finding:
     if not fixes or found.fix.startswith("make the field dynamic"):
         fixes.insert(0, f"leave lw.Static out, so that {name} is traced")
     return dataclasses.replace(found, fix=",\nor".join(fixes))
+
+
+def with_declaration(found: Finding, declaration: Callable[[str, str], str]) -> Finding:
+    """Return a finding that shows how the field is declared in the place of three dots."""
+
+    def written(match: re.Match[str]) -> str:
+        try:
+            return declaration(match[1], match[2])
+        except Exception:  # noqa: BLE001  # the repr of a default is the user's own code
+            return match[0]
+
+    fix = re.sub(r"\b(\w+): \.\.\. = lw\.static_field\((.*?)\)", written, found.fix)
+    return dataclasses.replace(found, fix=fix)
 
 
 def field_of(path: str) -> str:

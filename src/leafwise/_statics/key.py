@@ -177,7 +177,8 @@ def read_statics(owner: StaticOwner, values: tuple[Any, ...]) -> Canonicaliser:
             raise
         except Exception as error:  # noqa: BLE001  # whatever the code of a value raises
             canon.add_finding(findings.unreadable(path, value, error))
-    canon.raise_findings()
+    if not canon.accepts:
+        canon.raise_findings(getattr(owner, "declaration", None))
     return canon
 
 

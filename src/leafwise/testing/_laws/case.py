@@ -25,6 +25,10 @@ T = TypeVar("T")
 _WIDTH: Final = 300
 
 
+class LeafError(TypeError):
+    """An instance is a leaf, so that there is nothing to check."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """An instance under a law.
@@ -50,7 +54,7 @@ class Case:
         """Refuse an instance of a class that is not registered.
 
         Raises:
-            TypeError: JAX takes the instance for a leaf.
+            LeafError: JAX takes the instance for a leaf.
         """
         try:
             level: Any = jax.tree_util.default_registry.flatten_one_level(self.instance)
@@ -62,7 +66,7 @@ class Case:
                 f"{name} is not a pytree class: JAX takes its instances for leaves\n"
                 f"  fix: decorate the class with `@leafwise.pytree`, or register it with JAX"
             )
-            raise TypeError(msg)
+            raise LeafError(msg)
 
     @cached_property
     def positions(self) -> list[EditPosition]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from leafwise._objects.text import got
 from leafwise.errors import LawViolation
-from leafwise.testing._laws.case import Case
+from leafwise.testing._laws.case import Case, LeafError
 from leafwise.testing._laws.law import Law
 from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import has_unsortable_keys
@@ -95,8 +95,8 @@ def run_law(
         if left < 0:
             raise _EnoughShrinksError
         case = Case(law, data.draw(strategy), data)
-        case.refuse_leaf()
         try:
+            case.refuse_leaf()
             check(case)
         except hypothesis.errors.HypothesisException:
             raise
@@ -232,8 +232,14 @@ def _share_examples(
 
 def _without_notes(error: Exception) -> Exception:
     """Drop Hypothesis' notes, which name `data` and our own lines."""
-    if not isinstance(error, LawViolation):
+    made: Exception
+    if isinstance(error, LawViolation):
+        made = LawViolation(*error.args)
+    elif isinstance(error, LeafError):
+        made = TypeError(*error.args)
+    else:
+        notes = getattr(error, "__notes__", [])
+        notes[:] = [each for each in notes if "data=data(...)" not in each]
         return error
-    made = LawViolation(*error.args)
     made.__cause__ = error.__cause__
     return made
