@@ -167,7 +167,7 @@ def merge_rebuilt(reasons: Iterable[Reason]) -> list[Reason]:
         groups.setdefault(holder or f" {each.path} {each.kind}", []).append(each)
     found: list[Reason] = []
     for path, several in groups.items():
-        *_, cls, number = several[0].details or (None, 0)
+        *_, cls, number = several[0].details or (object, 0)
         if len(several) == number > 1 and module_of(cls) != "builtins":
             name = class_name(cls)
             words = Verbatim(name), Verbatim("a new one")
