@@ -150,7 +150,7 @@ class _RecordedTree:
         child = walk.node_or_leaf(tree)
         leaves = tuple(walk.leaves)
         root = Node(tuple, None, ((), ()), [label], [child], 0, len(leaves))
-        self.signature = Signature(jax.tree.structure([tree]), (), root, leaves, {})
+        self.signature = Signature(jax.tree.structure([tree]), (), root, leaves, {}, {})
 
     def _record(self, value: Any) -> Leaf:
         self.values.append(value)

@@ -42,7 +42,7 @@ class Signature:
     root: Node
     leaf_records: tuple[Leaf, ...]
     labels: Mapping[str, str]
-    numbers: Mapping[int, Any] = _NO_NUMBERS
+    numbers: Mapping[int, Any]
     """The Python numbers among the leaves, by place: the first few, for code in a fix."""
 
     @property
