@@ -224,20 +224,21 @@ def test_the_table_has_no_other_rows() -> None:
 # --------------------------------------------------------------------------- the rest
 
 
+@pytest.mark.slow
 def test_printed_text_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """A block of text below a block of Python is its output."""
+    """A block of text below a block of Python is its output, and the tests that are shown pass."""
     blocks = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    namespace: dict[str, Any] = {}
-    compared = 0
-    shown = ""
+    namespace: dict[str, Any] = {"__name__": __name__}
+    printed: list[str] = []
     for kind, text in blocks:
-        if kind == "text":
-            assert shown == text
-            compared += 1
-        elif kind == "python" and "# raises:" not in text:
-            exec(text, namespace)  # noqa: S102  # what readers would run
-        shown = capsys.readouterr().out
-    assert compared == 2
+        if kind == "python":
+            exec(re.sub(r"(?m)^.*# raises: .*$", "", text), namespace)  # noqa: S102  # our own
+            printed.append(capsys.readouterr().out)
+    assert [text for kind, text in blocks if kind == "text"] == [each for each in printed if each]
+    tests = [value for name, value in namespace.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()
 
 
 def on_pypi() -> str:
@@ -272,6 +273,14 @@ def test_the_seconds_are_those_that_were_measured() -> None:
     seconds = re.findall(r"[\d.]+ s\b|\d+ retraces", README.partition("## Install")[0])
     assert len(seconds) >= 6
     assert [each for each in seconds if each not in page] == []
+
+
+def test_the_site_is_where_the_links_lead() -> None:
+    """The addresses of the site builder are those of the project."""
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    urls = PYPROJECT["project"]["urls"]
+    assert site["site_url"] == urls["Documentation"]
+    assert site["repo_url"] == urls["Repository"]
 
 
 def test_the_extras_are_listed() -> None:
