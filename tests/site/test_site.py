@@ -133,6 +133,14 @@ def test_each_public_name_has_one_heading() -> None:
     counts = {home: sum(anchors[each] for each in places) for home, places in public.items()}
     assert {home: count for home, count in counts.items() if count != 1} == {}
     assert [each for each in anchors if re.match(r"leafwise\..*\._", each)] == []
+    bases = [
+        text
+        for page in pages()
+        for before, text in itertools.pairwise(page.inline)
+        if before.strip() == "Bases:"
+    ]
+    assert len(bases) > 10
+    assert [text for text in bases if text.startswith("_")] == []
 
 
 def test_examples_are_code() -> None:
