@@ -225,20 +225,24 @@ def test_the_table_has_no_other_rows() -> None:
 
 
 @pytest.mark.slow
-def test_printed_text_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/first-class.md"])
+def test_printed_text_is_what_is_printed(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A block of text below a block of Python is its output, and the tests that are shown pass."""
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     namespace: dict[str, Any] = {"__name__": __name__}
-    printed: list[str] = []
-    for kind, text in blocks:
+    compared, printed = 0, ""
+    for kind, block in blocks:
         if kind == "python":
-            exec(re.sub(r"(?m)^.*# raises: .*$", "", text), namespace)  # noqa: S102  # our own
-            printed.append(capsys.readouterr().out)
-    assert [text for kind, text in blocks if kind == "text"] == [each for each in printed if each]
-    tests = [value for name, value in namespace.items() if name.startswith("test_")]
-    assert len(tests) == 2
-    for test in tests:
-        test()
+            exec(re.sub(r"(?m)^.*# raises: .*$", "", block), namespace)  # noqa: S102  # our own
+            printed = capsys.readouterr().out
+        elif kind == "text" and printed:  # else it is an error
+            assert block == printed
+            compared += 1
+    assert compared
+    for name, value in namespace.items():
+        if name.startswith("test_"):
+            value()
 
 
 def on_pypi() -> str:
