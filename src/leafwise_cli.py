@@ -280,7 +280,7 @@ def _add_explain(commands: Any) -> None:
         description=(
             "Runs a script unchanged, with every jax.jit under watch, and prints at the end "
             "what was traced and compiled, the line that called, and the reason. "
-            "Options stand in front of the script: what follows it is its own."
+            "Options come before the script: what follows it is passed to it."
         ),
         epilog="Exit code: the script's own; 2 if it is not found, or a file cannot be written.",
     )

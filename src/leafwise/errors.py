@@ -258,7 +258,7 @@ class StaticFieldError(LeafwiseError, TypeError):
     """One or more static values cannot be part of a jit cache key.
 
     The error that is raised is an instance of the class of every finding in it, so an
-    ``except ArrayInStaticError`` also sees an error that names a list beside an array.
+    ``except ArrayInStaticError`` also sees an error that names a list as well as an array.
 
     Attributes:
         findings: What was found, in field order.

@@ -87,7 +87,7 @@ def pytree(
 
     Dynamic fields are children, in field order, with `jax.tree_util.GetAttrKey` paths.
     Static fields (`static_field`, `Static`, or any library's metadata that says so) stand
-    behind one key: two instances share a compiled program exactly if they have the same
+    behind one key: two instances share a compiled program if and only if they have the same
     class and, field by field, statics of the same type and value all the way down.
     Statics are validated when an instance is constructed; when JAX rebuilds one, neither
     ``__init__`` nor ``__post_init__`` nor converters nor checks run.

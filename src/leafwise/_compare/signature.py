@@ -27,7 +27,7 @@ _NUMBERS: Final = (bool, int, float, complex)
 class Signature:
     """The record of one call of a jitted function, without the data of its arrays.
 
-    Two signatures are equal exactly if one program serves both calls, on a function that
+    Two signatures are equal if and only if one program serves both calls, on a function that
     uses all its arguments: JAX neither traces nor lowers nor compiles for the second.
 
     `leafwise.signature` makes one. It keeps static values alive, but not arrays.

@@ -145,7 +145,7 @@ def _not_a_path(text: str, place: int) -> PathError:
     return PathError(
         f"{text!r} is not a path: it stops being one at {text[place:]!r}\n"
         f"  fix: write it as leafwise prints it: 'encoder.act', 'layers[0].w', \"table['a b']\"; "
-        f"in lw.where `*` stands for one step and `**` for any number"
+        f"in lw.where `*` means one step and `**` for any number"
     )
 
 

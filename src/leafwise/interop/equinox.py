@@ -64,7 +64,7 @@ class Module(eqx.Module, metaclass=_ModuleMeta):  # pyright: ignore[reportGenera
     if `equinox.field(static=True)`, `leafwise.static_field`, `leafwise.Static` or another
     library's metadata says so. What is new:
 
-    - Two instances share a compiled program exactly if their statics are of the same type and
+    - Two instances share a compiled program if and only if their statics are of the same type and
       value all the way down. ``1``, ``True`` and ``1.0`` are three programs, and NaN is one.
     - A static that cannot be part of a key (a list, an array, a tracer) is refused at
       construction, with the names of class and field.

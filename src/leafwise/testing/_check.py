@@ -72,7 +72,7 @@ def check_pytree(
     left_out = chosen_laws("without", without)
     chosen = list(Law) if laws is None else chosen_laws("laws", laws)
     if not chosen:
-        msg = "check_pytree(laws=...): no law is named; None stands for all"
+        msg = "check_pytree(laws=...): no law is named; None means all"
         raise ValueError(msg)
     for law in (each for each in chosen if each not in left_out):
         test = _TESTS[law]

@@ -83,7 +83,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = collections.Counter(name for name, _ in pairs).most_common(1)
-        msg = f"{shorten(twice)} stands there twice"
+        msg = f"{shorten(twice)} occurs twice"
         raise ValueError(msg)
     return found
 

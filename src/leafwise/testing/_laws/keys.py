@@ -238,5 +238,5 @@ def distinct_classes(case: Case) -> None:
     mine, its = case.structure(case.instance), case.structure(other)
     if case.same_structure(mine, its) or case.same_structure(its, mine):
         got = f"the treedef of an instance equals that of another class, {short_repr(its, 100)}"
-        wanted = "distinct treedefs: lax.cond and lax.scan would take one for the other"
+        wanted = "distinct treedefs: lax.cond and lax.scan would confuse the two"
         case.fail("", got, wanted)
