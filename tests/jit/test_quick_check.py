@@ -1,8 +1,17 @@
-"""The check before each call passes on what it is given, whichever way that is given."""
+"""The check before each call sees what has changed, and passes on what it is given."""
 
+import dataclasses
+import gc
+import linecache
+import types
+import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import leafwise as lw
@@ -89,3 +98,156 @@ def test_a_field_of_a_named_tuple_is_read_as_it_stands(monkeypatch: pytest.Monke
     monkeypatch.setitem(HALF, "of", 0.125)
     with pytest.raises(lw.errors.StaleCaptureError, match="HALF"):
         halved(1.0)
+
+
+class Plain:
+    """An object that says nothing on how it is read."""
+
+    kind = "plain"
+
+    def __init__(self, rate: Any) -> None:
+        self.rate = rate
+
+
+class Other(Plain):
+    """What an object can become by its `__class__`."""
+
+    kind = "other"
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """A dataclass with a container."""
+
+    rate: float
+    more: list[float]
+
+
+@lw.pytree
+class Ours:
+    """A child, and a static that is kept in the key."""
+
+    rate: float
+    depth: int = lw.static_field(default=2)
+
+
+def _scale(x: Any, by: Any = 2.0) -> Any:
+    return x * by
+
+
+def _swap(function: Any, code: Any) -> None:
+    function.__code__ = code.__code__
+
+
+CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "an attribute": (
+        lambda: Plain(1.0),
+        lambda value: value.rate,
+        lambda value: setattr(value, "rate", 2.0),
+    ),
+    "another attribute": (
+        lambda: Plain(1.0),
+        lambda value: len(vars(value)),
+        lambda value: setattr(value, "more", 2.0),
+    ),
+    "its class": (
+        lambda: Plain(1.0),
+        lambda value: {"plain": 1.0, "other": 2.0}[value.kind],
+        lambda value: setattr(value, "__class__", Other),
+    ),
+    "a frozen dataclass": (
+        lambda: Frozen(1.0, [2.0]),
+        lambda value: value.rate,
+        lambda value: object.__setattr__(value, "rate", 2.0),
+    ),
+    "a list in it": (
+        lambda: [Frozen(1.0, [1.0])],
+        lambda value: sum(value[0].more),
+        lambda value: value[0].more.append(1.0),
+    ),
+    "an item of a dict": (
+        lambda: {"{a}": {"b": [1.0]}},
+        lambda value: value["{a}"]["b"][0],
+        lambda value: value["{a}"]["b"].__setitem__(0, 2.0),
+    ),
+    "the order of a dict": (
+        lambda: {"a": 1.0, "b": 2.0},
+        lambda value: next(iter(value.values())),
+        lambda value: value.update(a=value.pop("a")),
+    ),
+    "one in a named tuple": (
+        lambda: Rates(Plain(1.0), 1.0),
+        lambda value: value.first.rate,
+        lambda value: setattr(value.first, "rate", 2.0),
+    ),
+    "a child of ours": (
+        lambda: Ours(1.0),
+        lambda value: value.rate,
+        lambda value: vars(value).update(rate=2.0),
+    ),
+    "a static of ours": (
+        lambda: Ours(1.0, depth=1),
+        lambda value: value.depth,
+        lambda value: object.__setattr__(value, "depth", 2),
+    ),
+    "a layer of equinox": (
+        lambda: eqx.nn.Linear(1, 1, use_bias=False, key=jax.random.key(0)),
+        lambda value: 1.0 if value.weight.dtype == np.float32 else 2.0,
+        lambda value: object.__setattr__(value, "weight", jnp.ones((1, 1), jnp.int32)),
+    ),
+    "the code of a function": (
+        lambda: types.FunctionType(_scale.__code__, {}, argdefs=(2.0,)),
+        lambda value: value(0.5),
+        lambda value: _swap(value, lambda x, by: 2 * x * by),
+    ),
+    "the default of a function": (
+        lambda: types.FunctionType(_scale.__code__, {}, argdefs=(2.0,)),
+        lambda value: value(0.5),
+        lambda value: setattr(value, "__defaults__", (4.0,)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_each_change_of_what_is_captured_is_seen(what: str) -> None:
+    """The check reads all parts of a value itself, and one that changes is another program."""
+    make, read, change = CHANGES[what]
+    value = make()
+    step = lw.jit(lambda x: x * read(value), stale="retrace")
+    assert step(1.0) == step(1.0) == 1.0
+    assert len(step.traces) == 1
+    assert "same_" not in _source_of_check(step)
+    change(value)
+    assert step(1.0) == 2.0
+
+
+def _source_of_check(function: Any) -> str:
+    return "".join(linecache.getlines(function.__call__.__code__.co_filename))
+
+
+def test_a_tuple_of_numbers_is_compared_at_once() -> None:
+    """It cannot change: one comparison is enough, and another tuple is looked into."""
+    sizes: Any = (1.0, (2.0, 3.0))
+
+    def grow(x: Any) -> Any:
+        return x * sizes[1][1]
+
+    step = lw.jit(grow, stale="retrace")
+    assert step(1.0) == 3.0
+    assert "[0]" not in _source_of_check(step)
+    sizes = (1.0, (2.0, 3.0))
+    assert (step(1.0), len(step.traces)) == (3.0, 1)
+    sizes = (1.0, (2.0, 4.0))
+    assert (step(1.0), len(step.traces)) == (4.0, 2)
+
+
+def test_what_is_captured_is_not_kept_alive() -> None:
+    """Neither an object nor an array in it, once the function has another one."""
+    held = [Plain(1.0)]
+    held[0].rate = jnp.ones(3)
+    seen = weakref.ref(held[0])
+    step = lw.jit(lambda x: x * held[0].rate.shape[0])
+    assert step(1.0) == 3.0
+    held[0] = Plain(jnp.ones(3))
+    gc.collect()
+    assert seen() is None

@@ -5,6 +5,7 @@ import dataclasses
 import dis
 import functools
 import hashlib
+import keyword
 import types
 import weakref
 from collections.abc import Callable
@@ -25,12 +26,17 @@ from leafwise._captures.fingerprinter import (
     Fingerprinter,
     Form,
     Kinds,
+    Names,
     OfArray,
     Same,
+    Source,
+    as_one,
     check_of,
     combine,
     identity_check,
+    identity_source,
     parts_check,
+    parts_source,
 )
 from leafwise._objects.attributes import (
     MACHINERY,
@@ -39,6 +45,7 @@ from leafwise._objects.attributes import (
     has_hidden_state,
     has_own_call,
     hides,
+    in_class,
     names_and_values,
     of_partial,
     registry_of,
@@ -68,12 +75,17 @@ def fingerprint(value: Any, *, large: bool = False, called: bool = False) -> Fin
     fingerprinter = Fingerprinter(_KINDS, large=large, closures=not (called and is_function))
     if not around or not (is_function or has_own_call(inner)):
         return fingerprinter.fingerprint(value)
-    code = Fingerprinted(_class_form(type(inner)), identity_check(inner))
+    code = as_one(_class_form(type(inner)), inner)
     if is_function:
         code = fingerprinter.fingerprint(inner)
     is_it, inside, find = identity_check(value), check_of(code, inner), weakref.ref(inner)
+    itself = identity_source(value)
+
+    def source(found: str, names: Names) -> list[str]:
+        return [*itself(found, names), *code.terms(f"{names.of('ref', find)}()", None, names)]
+
     same: Same = lambda now: is_it(now) and inside(find())  # noqa: E731
-    return combine(Form(("called", *around), ("",), (code.form,)), same, [code])
+    return combine(Form(("called", *around), ("",), (code.form,)), same, [code], source)
 
 
 def _around(value: Any) -> tuple[list[Any], Any]:
@@ -117,10 +129,39 @@ def _by_parts(self: Fingerprinter, value: Any) -> Fingerprinted:
     # Of a key there is nothing to say but which it is.
     steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
     form = Form((*_class_form(cls), *content), steps, tuple(part.form for part in parts))
+    if cls is tuple and len(items) <= _FEW and all(part.same is None for part in parts):
+        return combine(form, None, parts)
     inside = parts_check(value, items, parts, kind.values)
+    source = _source_of_items(value, items, parts)
     if cls in _OF_PARTS_ALONE:
-        return combine(form, inside, parts)
-    return combine(form, lambda now: inside(now) and kind.content(now) == content, parts)
+        return combine(form, inside, parts, source)
+    return combine(form, lambda now: inside(now) and kind.content(now) == content, parts, source)
+
+
+_FEW: Final = 16
+
+
+def _source_of_items(value: Any, items: list[Any], parts: list[Fingerprinted]) -> Source | None:
+    """Return the source of the check of a list, a tuple, a named tuple or a dict."""
+    cls: Any = type(value)
+    is_tuple = issubclass(cls, tuple) and not hasattr(value, "__dict__")
+    if cls is list or (
+        is_tuple and cls.__getitem__ is tuple.__getitem__ and cls.__len__ is tuple.__len__
+    ):
+        ways = [f"[{place}]" for place in range(len(items))]
+        return parts_source(value, items, parts, ways, f"len({{}}) == {len(items)}")
+    keys = items[: len(items) // 2]
+    if cls is dict and all(type(key) is str for key in keys):
+        ways = [f"[{key!r}]" for key in keys]
+        first = len(keys)
+        return parts_source(
+            value, items[first:], parts[first:], ways, f"[*{{}}] == {_braced(keys)}"
+        )
+    return None
+
+
+def _braced(names: list[Any]) -> str:
+    return repr(names).replace("{", "{{").replace("}", "}}")
 
 
 _SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", "dict", "mapping"})
@@ -157,11 +198,11 @@ def _digest(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def _jax_array(_: Fingerprinter, value: Any) -> Fingerprinted:
-    return Fingerprinted(OfArray(value), identity_check(value))
+    return as_one(OfArray(value), value)
 
 
 def _tracer(_: Fingerprinter, value: Any) -> Fingerprinted:
-    return Fingerprinted(ByWeakId(value), identity_check(value))  # which never changes
+    return as_one(ByWeakId(value), value)  # which never changes
 
 
 def _generic(_: Fingerprinter, value: Any) -> Fingerprinted:
@@ -173,16 +214,16 @@ def _enum(_: Fingerprinter, value: Enum) -> Fingerprinted:
 
 
 def _module(_: Fingerprinter, value: types.ModuleType) -> Fingerprinted:
-    return Fingerprinted((types.ModuleType, value.__name__), identity_check(value))
+    return as_one((types.ModuleType, value.__name__), value)
 
 
 def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     facts = facts_of(value.__code__)
     name = value.__module__, value.__qualname__
-    own, plain = identity_check(value), value.__code__
+    own, itself, plain = identity_check(value), identity_source(value), value.__code__
     is_shown = facts.installed and registry_of(value) is None
     if is_shown and "<locals>" not in value.__qualname__:
-        return Fingerprinted((types.FunctionType, *name), own)
+        return as_one((types.FunctionType, *name), value)
     self.enter()
     code = ByWeakId(value.__code__) if facts.form is None else facts.form
     defaults = value.__defaults__, value.__kwdefaults__
@@ -196,10 +237,21 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
             return False
         return now.__defaults__ is defaults[0] and now.__kwdefaults__ is defaults[1]
 
+    def source(found: str, names: Names) -> list[str]:
+        at = names.local()
+        terms = [
+            *itself(f"({at} := {found})", names),
+            f"{at}.__code__ is {names.of('code', plain)}",
+        ]
+        if whole:
+            for each, name in zip(defaults, ("__defaults__", "__kwdefaults__"), strict=True):
+                terms.append(f"{at}.{name} is {names.of('defaults', each)}")
+        return terms
+
     own_steps = (".__defaults__", ".__kwdefaults__") if whole else ()
     steps = (*own_steps, *[f" holding {name}" for name in held])
     form = Form((types.FunctionType, code), steps, tuple(each.form for each in parts))
-    return combine(form, same, parts)
+    return combine(form, same, parts, source)
 
 
 def _closure_of(function: types.FunctionType) -> dict[str, Any]:
@@ -247,9 +299,7 @@ def _method(self: Fingerprinter, value: Any) -> Fingerprinted:
 def _builtin(self: Fingerprinter, value: Any) -> Fingerprinted:
     owner, name, kind = value.__self__, value.__name__, type(value)
     if owner is None or is_a(owner, types.ModuleType | type):
-        return Fingerprinted(
-            (kind, getattr(value, "__module__", None), value.__qualname__), identity_check(value)
-        )
+        return as_one((kind, getattr(value, "__module__", None), value.__qualname__), value)
     inner = self.fingerprint(owner)
     inside = check_of(inner, owner)
     same: Same = lambda now: (  # noqa: E731
@@ -262,7 +312,7 @@ def _reference(self: Fingerprinter, value: Any) -> Fingerprinted:
     """Fingerprint a weak reference: what it leads to, if that is the user's."""
     found = value()
     if found is None or is_installed_module(type(found).__module__):
-        return Fingerprinted((_class_form(type(value)), ByWeakId(found)), identity_check(value))
+        return as_one((_class_form(type(value)), ByWeakId(found)), value)
     inner, own = self.fingerprint(found), identity_check(value)
     inside = check_of(inner, found)
     same: Same = lambda now: own(now) and inside(now())  # noqa: E731
@@ -273,7 +323,7 @@ def _class(self: Fingerprinter, value: type) -> Fingerprinted:
     """Fingerprint a class: its name, and the code of one of the user's."""
     form = value.__module__, value.__qualname__
     if is_installed_module(value.__module__):
-        return Fingerprinted(form, identity_check(value))
+        return as_one(form, value)
     codes: list[Any] = []
     for name, member in list(vars(value).items()):
         code = getattr(function_in(member), "__code__", None)
@@ -281,7 +331,7 @@ def _class(self: Fingerprinter, value: type) -> Fingerprinted:
             codes.append((name, facts_of(code).form))
         elif type(member) in PLAIN and not name.startswith("__"):
             codes.append((name, self.fingerprint(member).form))
-    return Fingerprinted((*form, *codes), identity_check(value))
+    return as_one((*form, *codes), value)
 
 
 def _class_form(kind: type) -> tuple[Any, ...]:
@@ -295,7 +345,7 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     kind: type = type(value)
     if hides(value):
         reason = f"a {kind.__qualname__} answers for its attributes itself"
-        return Fingerprinted(ByWeakId(value), identity_check(value), reason)
+        return as_one(ByWeakId(value), value, reason)
     kind_name = kind_of(value).name
     if kind_name not in _BY_ATTRIBUTES or (kind_name != "object" and has_hidden_state(kind)):
         return _by_parts(self, value)
@@ -303,8 +353,16 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     if wrapped is not None:  # what JAX makes of a function
         inner, is_it = self.fingerprint(wrapped), identity_check(value)
         inside = check_of(inner, wrapped)
-        found = Form(_class_form(kind), ("",), (inner.form,))
-        return combine(found, lambda now: is_it(now) and inside(now.__wrapped__), [inner])
+        found, itself = Form(_class_form(kind), ("",), (inner.form,)), identity_source(value)
+
+        def source(at: str, names: Names) -> list[str]:
+            name = names.local()
+            return [
+                *itself(f"({name} := {at})", names),
+                *inner.terms(f"{name}.__wrapped__", None, names),
+            ]
+
+        return combine(found, lambda now: is_it(now) and inside(now.__wrapped__), [inner], source)
     held = stored_attributes(value)
     fields = _fields_of_node(kind)
     if fields and all(name in fields or name.startswith("__") for name in held):
@@ -312,7 +370,7 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
         return _composed(self, value, lambda now: [getattr(now, n, MISSING) for n in fields], steps)
     if has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY:
         reason = f"a {kind.__qualname__} does not show what it holds"
-        return Fingerprinted(ByWeakId(value), identity_check(value), reason)
+        return as_one(ByWeakId(value), value, reason)
     self.check_size(len(held), MOST_ATTRIBUTES)
     own, slots = dict_of(value), slots_of(kind)
     parts_of: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)
@@ -339,7 +397,51 @@ def _composed(
     items = parts_of(value)
     parts = self.fingerprint_all(items)
     form = Form(_class_form(type(value)), steps, tuple(part.form for part in parts))
-    return combine(form, parts_check(value, items, parts, parts_of), parts)
+    source = _source_of_attributes(value, items, parts, steps)
+    return combine(form, parts_check(value, items, parts, parts_of), parts, source)
+
+
+def _source_of_attributes(
+    value: Any, items: list[Any], parts: list[Fingerprinted], steps: tuple[str, ...]
+) -> Source | None:
+    """Return the source of the check of an object, if reading it runs no code of the user's."""
+    kind: Any = type(value)
+    own, shape = dict_of(value), ""
+    if not steps:  # all that it has: names, values, and no slots
+        if len(items) != 2 * len(own):
+            return None
+        items, parts, steps = items[len(own) :], parts[len(own) :], tuple(f".{n}" for n in own)
+        shape = f"[*{{}}] == {_braced([*own])}"
+    is_installed = is_installed_module(getattr(kind.__getattribute__, "__module__", None) or "")
+    is_plain = kind.__getattribute__ is object.__getattribute__
+    if type(in_class(kind, "__dict__")) is not types.GetSetDescriptorType or not (
+        is_plain or is_installed
+    ):
+        return None
+    by_name = is_plain and not shape and all(_is_read_as_stored(kind, step[1:]) for step in steps)
+    ways: list[str] = []
+    read: list[tuple[Any, Fingerprinted]] = []
+    for step, item, part in zip(steps, items, parts, strict=True):
+        if own.get(name := step[1:], MISSING) is item:
+            ways.append(step if by_name else f"[{name!r}]")
+            read.append((item, part))
+        elif _KEY not in own:
+            return None
+    if len(ways) < len(items):  # the statics of ours are in the key
+        ways.append(f".{_KEY}" if by_name else f"[{_KEY!r}]")
+        read.append((None, as_one(None, own[_KEY])))
+    found, fingerprinted = zip(*read, strict=True) if read else ((), ())
+    return parts_source(value, found, fingerprinted, ways, shape, in_dict=not by_name)
+
+
+def _is_read_as_stored(kind: type, name: str) -> bool:
+    """Return whether an attribute can be written with a dot, and nothing comes before the dict."""
+    member = in_class(kind, name)
+    is_first = hasattr(type(member), "__set__") or hasattr(type(member), "__delete__")
+    return name.isidentifier() and not keyword.iskeyword(name) and not is_first
+
+
+_KEY: Final = "__leafwise_key__"
 
 
 _BY_ATTRIBUTES: Final = frozenset({"object", "record", "mapping"})

@@ -4,6 +4,7 @@ Nothing large is kept alive: of an array, a function or an object there is a wea
 what can change in place the content, up to a size. No ``==`` of the user's runs.
 """
 
+import itertools
 import struct
 import types
 import weakref
@@ -47,12 +48,58 @@ class Fingerprinted(NamedTuple):
             is enough, and the object is small.
         hidden: Why changes of it cannot be seen; empty if they can.
         is_cut: Whether something large in it is only known by identity.
+        source: The source of `same`, if it can be written out.
     """
 
     form: Any
     same: Same | None = None
     hidden: str = ""
     is_cut: bool = False
+    source: "Source | None" = None
+
+    def terms(self, found: str, value: Any, names: "Names") -> list[str]:
+        """Return expressions that are all true as long as `found` reads the value unchanged.
+
+        Args:
+            found: An expression, which is evaluated once.
+            value: The value.
+            names: The names of what the expressions need.
+        """
+        if self.same is None:
+            return [f"{found} is {names.of('value', value)}"]
+        if self.source is not None and names.room > 0:
+            names.room -= 1
+            return self.source(found, names)
+        return [f"{names.of('same', self.same)}({found})"]
+
+
+class Names:
+    """The names of the values that generated code needs.
+
+    Attributes:
+        values: The values by name.
+        room: So many more values are looked into by code of their own.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.room = _MOST_WRITTEN_OUT
+        self._known: dict[tuple[str, int], str] = {}
+        self._locals = itertools.count()
+
+    def local(self) -> str:
+        """Return a new name of a local variable."""
+        return f"at_{next(self._locals)}"
+
+    def of(self, kind: str, value: Any) -> str:
+        """Return the name of a value, which begins with a word for what it is."""
+        name = self._known.setdefault((kind, id(value)), f"{kind}_{len(self.values)}")
+        self.values[name] = value
+        return name
+
+
+_MOST_WRITTEN_OUT: Final = 64
+Source: TypeAlias = Callable[[str, Names], list[str]]
 
 
 class Form(NamedTuple):
@@ -96,7 +143,7 @@ class Fingerprinter:
             return self._plain(value)
         # One object in two places is not the same as two equal ones: code may ask `a is b`.
         if id(value) in self._met and not issubclass(kind, _SINGLE):
-            return Fingerprinted(("again", self._met[id(value)][0]), identity_check(value))
+            return as_one(("again", self._met[id(value)][0]), value)
         self._met[id(value)] = len(self._met), value  # so that the id is not used again
         try:
             of_kind = next(each for kinds, each in self._kinds if is_a(value, kinds))
@@ -259,6 +306,11 @@ def _weak(value: Any) -> Callable[[], Any] | None:
         return None
 
 
+def as_one(form: Any, value: Any, hidden: str = "") -> Fingerprinted:
+    """Return the fingerprint of what is the same as long as it is the same object."""
+    return Fingerprinted(form, identity_check(value), hidden, source=identity_source(value))
+
+
 def identity_check(value: Any) -> Same:
     """Return a check whether it is given `value`, without keeping that alive."""
     find = _weak(value)
@@ -271,6 +323,64 @@ def address_check(value: Any) -> Same:
     """Return a check whether an object of the same type has the same address."""
     place, kind = id(value), type(value)
     return lambda now: id(now) == place and type(now) is kind
+
+
+def identity_source(value: Any) -> Source:
+    """Return the source of `identity_check`."""
+    find = _weak(value)
+    if find is not None:
+        return lambda found, names: [f"{names.of('ref', find)}() is {found}"]
+    place, kind = id(value), type(value)
+
+    def source(found: str, names: Names) -> list[str]:
+        at = names.local()
+        terms = f"id({at} := {found}) == {names.of('place', place)}"
+        return [terms, f"type({at}) is {names.of('kind', kind)}"]
+
+    return source
+
+
+def parts_source(  # what `parts_check` has, as text
+    value: Any,
+    items: Sequence[Any],
+    parts: Sequence[Fingerprinted],
+    ways: Sequence[str],
+    shape: str = "",
+    *,
+    in_dict: bool = False,
+) -> Source:
+    """Return the source of a check of a value with parts.
+
+    Args:
+        value: The value.
+        items: Its parts.
+        parts: Their fingerprints.
+        ways: What follows the value to read each: ``.rate``, ``[0]``.
+        shape: What is true of the value as long as it has these parts: ``len({}) == 3``.
+        in_dict: Whether the parts, and the shape, are those of its ``__dict__``.
+    """
+    is_it, kind = identity_source(value), type(value)
+    # What has a check of its own is not kept alive.
+    kept = [item if part.same is None else None for item, part in zip(items, parts, strict=True)]
+
+    def source(found: str, names: Names) -> list[str]:
+        at = first = names.local()
+        terms = is_it(f"({at} := {found})", names)
+        if len(terms) == 1:  # `__class__` can be assigned
+            terms.append(f"type({at}) is {names.of('kind', kind)}")
+        if in_dict:
+            inside = names.local()
+            read = names.of("read", object.__getattribute__)
+            first, at = f"({inside} := {read}({at}, '__dict__'))", inside
+        if shape:
+            terms.append(shape.format(first))
+            first = at
+        for item, part, way in zip(kept, parts, ways, strict=True):
+            terms += part.terms(first + way, item, names)
+            first = at
+        return terms
+
+    return source
 
 
 def parts_check(
@@ -315,10 +425,12 @@ def check_of(fingerprinted: Fingerprinted, value: Any) -> Same:
     return lambda now: now is value
 
 
-def combine(form: Any, same: Same | None, parts: list[Fingerprinted]) -> Fingerprinted:
+def combine(
+    form: Any, same: Same | None, parts: list[Fingerprinted], source: Source | None = None
+) -> Fingerprinted:
     """Return the fingerprint of a value with parts: it hides what they hide."""
     hidden = next((part.hidden for part in parts if part.hidden), "")
-    return Fingerprinted(form, same, hidden, any(part.is_cut for part in parts))
+    return Fingerprinted(form, same, hidden, any(part.is_cut for part in parts), source)
 
 
 def _by_identity(value: Any, hidden: str = "", *, is_cut: bool = False) -> Fingerprinted:

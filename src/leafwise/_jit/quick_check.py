@@ -6,16 +6,13 @@ Printed, it is a function of a few lines, one for each capture; `linecache` know
 import functools
 import linecache
 import types
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import jax
-
-from leafwise._captures.fingerprint import FingerprintedFunction, Probe, keywords_of
+from leafwise._captures.fingerprint import Probe, keywords_of
+from leafwise._captures.fingerprinter import Names
 from leafwise._captures.places import BoundIn, CapturedPlace, item_of
-from leafwise._objects.attributes import dict_of, in_class
-from leafwise._objects.code import is_installed_module
+from leafwise._objects.attributes import is_plain
 from leafwise._objects.reads import Item
 from leafwise._objects.stand_ins import MISSING
 
@@ -38,11 +35,11 @@ def quick_check(probes: Sequence[Probe], count: int) -> Make:
         on to the first callable if all captures are the objects that they were, and otherwise
         calls the second one with them as a tuple and a dict.
     """
-    names: dict[str, Any] = {}
-    terms = [_term(probe, names) for probe in probes]
-    parameters = ", ".join(["call", "recheck", "not_given", *names])
+    names = Names()
+    terms = [term for probe in probes for term in _terms(probe, names)]
+    parameters = ", ".join(["call", "recheck", "not_given", *names.values])
     make = _compiled(parameters, tuple(terms), min(count, _MOST_PASSED_ON))
-    return lambda call, recheck: make(call, recheck, _NOT_GIVEN, *names.values())
+    return lambda call, recheck: make(call, recheck, _NOT_GIVEN, *names.values.values())
 
 
 _MOST_PASSED_ON: Final = 8
@@ -87,56 +84,32 @@ def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[.
     return made
 
 
-def _term(probe: Probe, names: dict[str, Any]) -> str:
-    """Return the expression that is true as long as a capture is as it was."""
+def _terms(probe: Probe, names: Names) -> list[str]:
+    """Return expressions that are all true as long as a capture is as it was."""
     place, value = probe.binding.place, probe.value
     found = _read_expression(place, value, names)
     if found.startswith(_UNBOUND):
-        return found.removeprefix(_UNBOUND)
-    if issubclass(type(value), jax.Array | type):
-        return f"{_named(names, 'ref', weakref.ref(value))}() is {found}"
-    is_function = type(value) is types.FunctionType
-    is_wrapper = not is_function and is_installed_module(type(value).__module__)
-    function = dict_of(value).get("__wrapped__") if is_wrapper else value
-    if type(function) is types.FunctionType:
-        # The code can be replaced, as autoreload does.
-        ref = _named(names, "ref", weakref.ref(value))
-        code = _named(names, "code", function.__code__)
-        inside = "" if is_function else ".__wrapped__"
-        return f"{ref}() is (found := {found}) and found{inside}.__code__ is {code}"
-    same = probe.fingerprinted.same
-    if same is None:
-        return f"{found} is {_named(names, 'value', value)}"
-    return f"{_named(names, 'same', same)}({found})"
+        return [found.removeprefix(_UNBOUND)]
+    return probe.fingerprinted.terms(found, value, names)
 
 
 _UNBOUND: Final = "!"
 """Stands before an expression that is true as long as a global is not bound."""
 
 
-def _named(names: dict[str, Any], kind: str, value: Any) -> str:
-    """Return the name of a parameter that stands for a value."""
-    for name, known in names.items():
-        if known is value and name.startswith(kind):
-            return name
-    name = f"{kind}_{len(names)}"
-    names[name] = value
-    return name
-
-
-def _read_expression(place: CapturedPlace, value: Any, names: dict[str, Any]) -> str:
+def _read_expression(place: CapturedPlace, value: Any, names: Names) -> str:
     """Return the expression that reads a place."""
     text = _root(place, names)
     if text is None or (text.startswith(_UNBOUND) and place.steps):
-        return f"{_named(names, 'read', place.read)}()"
+        return f"{names.of('read', place.read)}()"
     if text.startswith(_UNBOUND):
         return text
     at = place.start()
     for step in place.steps:
         if isinstance(step, Item):
-            text += f"[{_named(names, 'key', step.key)}]"
+            text += f"[{names.of('key', step.key)}]"
             at = item_of(at, step.key)
-        elif _is_plain(at, step):
+        elif is_plain(at, step):
             text += f".{step}"
             at = getattr(at, step, MISSING)
         else:
@@ -144,58 +117,39 @@ def _read_expression(place: CapturedPlace, value: Any, names: dict[str, Any]) ->
     else:
         if at is value and at is not MISSING:
             return text
-    return f"{_named(names, 'read', place.read)}()"
+    return f"{names.of('read', place.read)}()"
 
 
-def _root(place: CapturedPlace, names: dict[str, Any]) -> str | None:
+def _root(place: CapturedPlace, names: Names) -> str | None:
     """Return the expression that reads the variable where a place starts."""
     if place.is_question:
         return None
     if place.holder is BoundIn.IMPORT and place.key[-1] in place.owner:
-        return f"{_named(names, 'modules', place.owner)}[{place.key[-1]!r}]"
+        return f"{names.of('modules', place.owner)}[{place.key[-1]!r}]"
     if place.holder is BoundIn.GLOBAL:
         variable = place.key[-1]
-        found = _named(names, "names", place.owner)
+        found = names.of("names", place.owner)
         if variable not in place.owner:  # a builtin, or nothing at all
             return f"{_UNBOUND}{variable!r} not in {found}"
         return f"{found}[{variable!r}]"
     if place.holder is BoundIn.CLOSURE and place.start() is not MISSING:
         cells = {id(each): each for each in place.owner.__closure__}
-        return f"{_named(names, 'cell', cells[place.key[-1]])}.cell_contents"
+        return f"{names.of('cell', cells[place.key[-1]])}.cell_contents"
     if place.holder is BoundIn.DEFAULT:
         return _default(place.owner, place.key[-1], names)
     if (keywords := keywords_of(place)) is not None:
-        return f"{_named(names, 'keywords', keywords)}[{place.key[-1]!r}]"
+        return f"{names.of('keywords', keywords)}[{place.key[-1]!r}]"
     if place.holder in (BoundIn.ATTRIBUTE, BoundIn.PARTIAL) and place.steps:
-        return _named(names, "owner", place.start())
+        return names.of("owner", place.start())
     return None
 
 
-def _default(function: types.FunctionType, variable: str, names: dict[str, Any]) -> str | None:
+def _default(function: types.FunctionType, variable: str, names: Names) -> str | None:
     """Return the expression that reads the default of a parameter."""
     code, defaults = function.__code__, function.__defaults__ or ()
-    found = _named(names, "function", function)
+    found = names.of("function", function)
     positional = code.co_varnames[: code.co_argcount]
     if variable not in positional:
         return f"{found}.__kwdefaults__[{variable!r}]"
     place = positional.index(variable) - len(positional)
     return f"{found}.__defaults__[{place}]" if place >= -len(defaults) else None
-
-
-def _is_plain(value: Any, name: str) -> bool:
-    """Return whether reading an attribute runs no code of the user's, if it is there."""
-    kind: Any = type(value)
-    if isinstance(value, types.ModuleType):
-        return kind is types.ModuleType
-    if isinstance(value, type):
-        return kind is type and in_class(kind, name) is MISSING
-    if kind.__getattribute__ not in (object.__getattribute__, tuple.__getattribute__):
-        return False
-    if name == "__class__":
-        return True
-    member = in_class(kind, name)
-    return isinstance(member, _PLAIN) or not hasattr(type(member), "__get__")
-
-
-_PLAIN: Final = (types.MemberDescriptorType, type(vars(FingerprintedFunction)["probes"]))
-"""The descriptors of slots, and of the fields of a named tuple."""

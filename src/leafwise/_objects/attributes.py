@@ -153,6 +153,25 @@ def in_class(cls: type, name: str) -> Any:
     return MISSING
 
 
+def is_plain(value: Any, name: str) -> bool:
+    """Return whether reading an attribute runs no code of the user's, if it is there."""
+    kind: Any = type(value)
+    if isinstance(value, types.ModuleType):
+        return kind is types.ModuleType
+    if isinstance(value, type):
+        return kind is type and in_class(kind, name) is MISSING
+    if kind.__getattribute__ not in (object.__getattribute__, tuple.__getattribute__):
+        return False
+    if name == "__class__":
+        return True
+    member = in_class(kind, name)
+    return isinstance(member, _PLAIN) or not hasattr(type(member), "__get__")
+
+
+_PLAIN: Final = (types.MemberDescriptorType, type(vars(Member)["kind"]))
+"""The descriptors of slots, and of the fields of a named tuple."""
+
+
 def hides(value: Any) -> bool:
     """Return whether looking at an object in any way runs code of the user's."""
     cls = type(value)
