@@ -1,28 +1,37 @@
 """What the oracle costs: `lw.jit`, `lw.watch`, `lw.signature` and `lw.explain`."""
 
 import dataclasses
-import timeit
+import time
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import cost
 import jax
 import jax.numpy as jnp
+import optax
 import rows
+import steps
 from libraries import AGAIN, BASELINE, OURS, Library
 from rows import Row
-from timing import Effort, Group, Job, Samples, interleave, job
+from timing import Effort, Group, Job, Times, interleave, job, timer
 
 import leafwise as lw
 
 TABLE: Final = "oracle"
 _CALL: Final = 1.02
-_REMEMBERED: Final = 1.05
+_FORWARDED: Final = 1.01
 """Python forwards a call of what `lw.jit` returns to what `jax.jit` made."""
-_CHECKED: Final = 1.25
-"""Up to ten captures are looked at."""
-_CAPTURES: Final = (1, 3, 10)
+_CAPTURES: Final = {1: 1.07, 3: 1.10, 10: 1.15}
+"""Captured numbers that are looked at, and what a call may take for that."""
+_OPTIMIZER: Final = 1.06
+_NETWORK: Final = 1.10
+_COMPILED: Final = 1.02
+_LAYERS: Final = 20
+_WRAPS: Final[dict[str, Any]] = {OURS: lw.jit, BASELINE: jax.jit, AGAIN: jax.jit}
+_PLAIN: Final = dict.fromkeys(_WRAPS, jax.jit)
 _MILLISECONDS: Final = 50.0
+_WHOLE: Final = time.process_time
 _FUNCTIONS: Final = 8
 """Functions that are called in turn: where one happens to lie in memory must not count."""
 _TRACES: Final = 10
@@ -86,17 +95,20 @@ def measure(libraries: Mapping[str, Library], plan: Plan, scale: Scale) -> list[
     watched = _called_and_watched()
     # While a function under `lw.jit` lives leafwise listens to JAX, to whatever it compiles:
     # those that are called again and again are made behind all that compiles.
-    made = _made(plan.fresh, scale.fresh)
+    made = _made(libraries[OURS], plan.fresh, scale.fresh)
     groups = {"call a compiled function, under a watch": watched, **_calls(libraries)}
-    targets = dict.fromkeys(groups, _REMEMBERED) | {next(iter(groups)): _CALL}
-    checked = _checked()
-    targets |= dict.fromkeys(checked, _CHECKED)
-    groups |= checked
+    targets = dict.fromkeys(groups, _FORWARDED) | {next(iter(groups)): _CALL}
+    for count, target in _CAPTURES.items():
+        checked = _checked(count)
+        targets |= dict.fromkeys(checked, target)
+        groups |= checked
+    for name, (each, target) in _captured(libraries).items():
+        targets[name], groups[name] = target, each
     called = interleave(list(groups.values()), plan.calls)
     return [
         *(
-            rows.timed(TABLE, name, samples, target=targets[name])
-            for name, samples in zip(groups, called, strict=True)
+            rows.timed(TABLE, name, times, target=targets[name])
+            for name, times in zip(groups, called, strict=True)
         ),
         *made,
         *_leaves(libraries[OURS], plan.leaves, scale.leaves),
@@ -135,22 +147,47 @@ def _functions(wrap: Any) -> dict[str, Any]:
     }
 
 
-def _checked() -> dict[str, Group]:
+def _checked(count: int) -> dict[str, Group]:
     """Return the calls of functions that capture numbers, by the name of their row."""
-    groups: dict[str, Group] = {}
-    for count in _CAPTURES:
-        jobs = {name: _capturing(wrap, count) for name, wrap in _WRAPS.items()}
-        words = "1 capture" if count == 1 else f"{count} captures"
-        groups[f"call under lw.jit, {words}"] = jobs
-        within = Checked(jobs[OURS].timer, jobs[OURS].calls)
-        groups[f"call under lw.jit, {words}, in check_captures"] = {
-            OURS: within,
-            BASELINE: jobs[BASELINE],
-        }
-    return groups
+    jobs = {name: _capturing(wrap, count) for name, wrap in _WRAPS.items()}
+    name = "call under lw.jit, 1 capture" if count == 1 else f"call under lw.jit, {count} captures"
+    within = Checked(jobs[OURS].timer, jobs[OURS].calls)
+    return {name: jobs, f"{name}, in check_captures": {**jobs, OURS: within}}
 
 
-_WRAPS: Final[dict[str, Any]] = {OURS: lw.jit, BASELINE: jax.jit, AGAIN: jax.jit}
+def _captured(libraries: Mapping[str, Library]) -> dict[str, tuple[Group, float]]:
+    """Return calls of functions that capture an optimizer or a network, and what they may take."""
+    optimizer = optax.adam(1e-3)
+    weight = jnp.ones(3)
+    moments = optimizer.init(weight)
+
+    def update(weight: jax.Array, moments: Any) -> Any:
+        updates, moments = optimizer.update(weight, moments)
+        return optax.apply_updates(weight, updates), moments
+
+    given = {"x": weight, "moments": moments}
+    found = {
+        "call under lw.jit, an optimizer of optax captured": (
+            _each_wrapped(update, "f(x, moments)", given),
+            _OPTIMIZER,
+        )
+    }
+    if "equinox" in libraries:
+        import equinox as eqx  # noqa: PLC0415  # it may be missing
+
+        network = eqx.nn.MLP(2, 2, 8, 2, key=jax.random.key(0))
+        found["call under lw.jit, an MLP of equinox captured"] = (
+            _each_wrapped(lambda x: network(x), "f(x)", {"x": jnp.ones(2)}),  # noqa: PLW0108
+            _NETWORK,
+        )
+    return found
+
+
+def _each_wrapped(fun: Callable[..., Any], statement: str, names: Mapping[str, Any]) -> Group:
+    return {
+        name: _warmed(job(statement, {"f": wrap(_copy(fun)), **names}))
+        for name, wrap in _WRAPS.items()
+    }
 
 
 def _capturing(wrap: Any, count: int) -> Job:
@@ -170,39 +207,61 @@ def _warmed(each: Job) -> Warmed:
 def _called_and_watched() -> Group:
     """Return calls of the same functions with and without a watch."""
     names = {"x": jnp.float32(0)} | _functions(jax.jit)
-    jobs = {name: job(_in_turn("x"), names, calls=_FUNCTIONS) for name in (BASELINE, AGAIN)}
-    ours = job(_in_turn("x"), names, calls=_FUNCTIONS)
-    return {OURS: Watched(ours.timer, ours.calls)} | jobs
+    jobs = {name: job(_in_turn("x"), names, calls=_FUNCTIONS) for name in _WRAPS}
+    return jobs | {OURS: Watched(jobs[OURS].timer, jobs[OURS].calls)}
 
 
-def _made(effort: Effort, fresh: int) -> list[Row]:
+LAYERED: Final = f"trace, lower and compile {_LAYERS} layers, under lw.jit"
+
+
+def _made(ours: Library, effort: Effort, fresh: int) -> list[Row]:
     """Measure what a watch and `lw.jit` add where JAX traces, lowers and compiles."""
+    simple = {"x": jnp.ones(3), "y": jnp.float32(2)}
+    layered = {"x": steps.network(ours, _LAYERS), "y": jnp.ones(4)}
     call, trace = "pop()(x, y)", "pop().trace(x, y)"
-    plain, remembering = (_making(call, wrap, fresh) for wrap in (jax.jit, lw.jit))
+    watched = _each_made(call, _small, simple, fresh, _PLAIN)
     groups: dict[str, Group] = {
-        "first call of a function, under a watch": {
-            OURS: Watched(plain.timer, loops=fresh),
-            BASELINE: plain,
-        },
-        "first call of a function, under lw.jit": {OURS: remembering, BASELINE: plain},
-        "trace of a function, under lw.jit": {
-            OURS: _making(trace, lw.jit, _TRACES * fresh),
-            BASELINE: _making(trace, jax.jit, _TRACES * fresh),
-        },
+        "first call of a function, under a watch": watched
+        | {OURS: Watched(watched[OURS].timer, loops=fresh)},
+        "first call of a function, under lw.jit": _each_made(call, _small, simple, fresh),
+        "trace of a function, under lw.jit": _each_made(trace, _small, simple, _TRACES * fresh),
+        LAYERED: _each_made("pop().lower(x, y).compile()", steps.through, layered, 1),
     }
     taken = interleave(list(groups.values()), effort)
-    return [rows.timed(TABLE, name, samples) for name, samples in zip(groups, taken, strict=True)]
+    targets = {LAYERED: _COMPILED}
+    return [
+        rows.timed(TABLE, name, times, target=targets.get(name))
+        for name, times in zip(groups, taken, strict=True)
+    ]
 
 
-def _making(statement: str, wrap: Callable[..., Any], fresh: int) -> Job:
-    """Return the job of what is done once for a function: each time with a new one."""
+def _small(x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.sin(x) * y + 1
 
-    def functions() -> list[Any]:
-        return [wrap(lambda x, y: jnp.sin(x) * y + 1) for _ in range(fresh)]
 
-    names = {"fresh": functions, "x": jnp.ones(3), "y": jnp.float32(2)}
-    # The setup runs before each slot, outside the time taken.
-    return Job(timeit.Timer(statement, "pop = fresh().pop", globals=names), loops=fresh)
+def _each_made(
+    statement: str,
+    fun: Callable[..., Any],
+    names: Mapping[str, Any],
+    fresh: int,
+    wraps: Mapping[str, Any] = _WRAPS,
+) -> dict[str, Job]:
+    """Return the jobs of what is done once for a function: each time with a new one."""
+
+    def making(wrap: Callable[..., Any]) -> Job:
+        def functions() -> list[Any]:
+            return [wrap(_copy(fun)) for _ in range(fresh)]
+
+        # The setup runs before each slot, outside the time taken. XLA compiles in threads.
+        made = timer(statement, {"fresh": functions, **names}, "pop = fresh().pop", _WHOLE)
+        return Job(made, loops=fresh)
+
+    return {name: making(wrap) for name, wrap in wraps.items()}
+
+
+def _copy(fun: Callable[..., Any]) -> Any:
+    # A function of its own: all programs of one function share a cache.
+    return types.FunctionType(fun.__code__, fun.__globals__, closure=fun.__closure__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,11 +322,11 @@ def _leaves(ours: Library, effort: Effort, count: int) -> list[Row]:
         for how, tree in family.later.items():
             jobs[f"explain {count:,} leaves, {what}, {how}"] = _explaining(family.before, tree)
     taken = interleave([{OURS: each} for each in jobs.values()], effort)
-    return [_absolute(name, samples) for name, samples in zip(jobs, taken, strict=True)]
+    return [_absolute(name, times) for name, times in zip(jobs, taken, strict=True)]
 
 
-def _absolute(name: str, samples: Mapping[str, Samples]) -> Row:
-    return rows.timed(TABLE, name, samples, unit="ms", target=_MILLISECONDS, absolute=True)
+def _absolute(name: str, times: Times) -> Row:
+    return rows.timed(TABLE, name, times, unit="ms", target=_MILLISECONDS, against=None)
 
 
 def _signing(tree: Any) -> Job:
@@ -279,5 +338,4 @@ def _explaining(before: Any, after: Any) -> Job:
     names: dict[str, Any] = {"explain": lw.explain, "sign": lw.signature}
     names |= {"before": lw.signature(before), "tree": after}
     # The setup runs before each slot, which therefore is one call.
-    timer = timeit.Timer("explain(before, after)", "after = sign(tree)", globals=names)
-    return Job(timer, loops=1)
+    return Job(timer("explain(before, after)", names, "after = sign(tree)"), loops=1)

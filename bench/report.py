@@ -4,25 +4,27 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
-import cost
 import jax
-from libraries import BASELINE, OURS, SLOTS, Library
-from rows import FACTOR, Figure, Row
+from libraries import AGAIN, BASELINE, OURS, SLOTS, Library
+from rows import FACTOR, Row
 
 NOTES: Final = (
-    "Median over rounds, ± half of the interquartile range; ratios are leafwise's time over the "
-    "other's, taken within a round.",
-    "The best peer is the quickest other library that does the same work.",
+    "The least CPU time of the calling thread over all rounds (of the whole process where "
+    "something is compiled, imported or explained); what a step computes runs on that thread. "
+    "Ratios are leafwise's time over the other's.",
+    f"{AGAIN} is a second {BASELINE}: A/A is by what fraction the two came out apart, and a target "
+    "is missed if the ratio is over it by more than that.",
+    "The best peer is the fastest other library that does the same work.",
     f"{BASELINE} is `jax.tree_util.register_dataclass` over a frozen dataclass; slots is leafwise "
     "with slots=True; jdc is jax_dataclasses, jarp is liblaf-jarp; chex has no static fields, so "
     "its class has the five dynamic ones only.",
     "ready and empty are bounds, not libraries: classes whose functions in Python only return an "
     "object made beforehand, with five children and without.",
-    "In the oracle table jax is `jax.jit`, without a watch; jax again is the same once more: what "
-    "these two differ by is noise.",
+    "In the oracle table, and under lw.jit, jax is `jax.jit`.",
 )
 
 Cells = Sequence[Sequence[str]]
@@ -38,6 +40,7 @@ class Setting:
         machine: Cores and architecture.
         versions: Distributions and their versions, by short name.
         skipped: Why a library was left out.
+        runs: Of how many runs the one in the middle counts, for each row.
     """
 
     python: str
@@ -45,6 +48,7 @@ class Setting:
     machine: str
     versions: Mapping[str, str]
     skipped: Mapping[str, str]
+    runs: int = 1
 
     @classmethod
     def here(cls, libraries: Mapping[str, Library], skipped: Mapping[str, str]) -> Self:
@@ -92,13 +96,24 @@ class Report:
         return cls(Setting(**data["setting"]), [Row.from_json(row) for row in data["rows"]])
 
 
+def middle(reports: Sequence[Report]) -> Report:
+    """Return of several runs, for each row, the one with the median score."""
+    setting = dataclasses.replace(reports[0].setting, runs=len(reports))
+    return Report(setting, [_middle(each) for each in zip(*(r.rows for r in reports), strict=True)])
+
+
+def _middle(rows: Sequence[Row]) -> Row:
+    peers = Counter(row.against for row in rows)
+    against = peers.most_common(1)[0][0]  # not the same library each time
+    alike = [dataclasses.replace(row, against=against) for row in rows]
+    return sorted(alike, key=lambda row: row.score)[len(alike) // 2]
+
+
 def tables(report: Report) -> dict[str, Cells]:
     """Return title and cells of each table, its head first."""
     made: dict[str, Cells] = {"Rows and targets": overview(report.rows)}
     for name in dict.fromkeys(row.table for row in report.rows):
         made[f"By contestant: {name}"] = by_contestant(report.rows, name)
-    if cost.TABLE in {row.table for row in report.rows}:
-        made[f"By contestant: {cost.TABLE}, in multiples of {BASELINE}"] = multiples(report.rows)
     return made
 
 
@@ -106,14 +121,13 @@ def overview(rows: Sequence[Row]) -> Cells:
     """Return every row with its score and its target."""
     body: list[list[str]] = []
     for row in rows:
-        against = row.against or next((name for name in row.figures if name != OURS), None)
         other, ratio = "-", "-"
-        if against is not None:
-            other = f"{against} {amount(row.figures[against].value, row.unit)}"
-            ratio = times(row.ratio_to(against))
-        ours = f"{amount(row.ours.value, row.unit)}"
-        body.append([row.name, ours, other, ratio, f"±{row.spread:.0%}", target_of(row)])
-    return [["", OURS, "best peer or reference", "ratio", "spread", "target"], *body]
+        if row.against is not None:
+            other = f"{row.against} {amount(row.figures[row.against], row.unit)}"
+            ratio = times(row.score)
+        noise = f"±{row.noise:.2f}" if AGAIN in row.figures else "-"
+        body.append([row.name, amount(row.ours, row.unit), other, ratio, noise, target_of(row)])
+    return [["", OURS, "compared with", "ratio", "A/A", "target"], *body]
 
 
 def target_of(row: Row) -> str:
@@ -131,9 +145,9 @@ def amount(value: float, unit: str) -> str:
     return f"{value:,.{digits}f} {unit}"
 
 
-def times(ratio: float | None) -> str:
+def times(ratio: float) -> str:
     """Return a ratio as it is shown."""
-    return "-" if ratio is None else f"{ratio:.2f}"
+    return f"{ratio:.2f}"
 
 
 def by_contestant(rows: Sequence[Row], table: str) -> Cells:
@@ -141,19 +155,10 @@ def by_contestant(rows: Sequence[Row], table: str) -> Cells:
     chosen = [row for row in rows if row.table == table]
     names = list(dict.fromkeys(name for row in chosen for name in row.figures))
 
-    def cell(figure: Figure | None, unit: str) -> str:
-        return f"{amount(figure.value, unit)} ±{figure.spread:.0%}" if figure else "-"
+    def cell(row: Row, name: str) -> str:
+        return amount(row.figures[name], row.unit) if name in row.figures else "-"
 
-    body = [[row.name, *(cell(row.figures.get(n), row.unit) for n in names)] for row in chosen]
-    return [["", *names], *body]
-
-
-def multiples(rows: Sequence[Row]) -> Cells:
-    """Return the cost table in multiples of jax's own."""
-    chosen = [row for row in rows if row.table == cost.TABLE]
-    names = list(dict.fromkeys(name for row in chosen for name in row.figures))
-    body = [[row.name, *(times(row.relative(n, BASELINE)) for n in names)] for row in chosen]
-    return [["", *names], *body]
+    return [["", *names], *([row.name, *(cell(row, name) for name in names)] for row in chosen)]
 
 
 def footnotes(report: Report) -> list[str]:
@@ -165,7 +170,7 @@ def footnotes(report: Report) -> list[str]:
 def missed(row: Row) -> str:
     """Return the sentence about a row over its target."""
     unit = row.unit if row.against is None else ""
-    shown = amount(row.score or 0.0, unit) if unit not in ("", FACTOR) else times(row.score)
+    shown = amount(row.score, unit) if unit not in ("", FACTOR) else times(row.score)
     to = f" of {row.against}" if row.against else ""
     return f"Over the target: {row.name}, {shown}{to}, {target_of(row).removesuffix(' !')}."
 

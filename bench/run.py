@@ -1,28 +1,34 @@
 """Measure leafwise against other pytree classes.
 
-Run `python bench/run.py`: about six minutes, or one with `--quick`. All contestants take
-turns in one process, so that a busy machine slows all of them alike; ratios are what counts.
+Run `python bench/run.py`: some four minutes, or one with `--quick`. All contestants take turns
+in one process, and the least CPU time of each counts; ratios are what is compared.
 """
 
 import argparse
 import dataclasses
-import importlib.util
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+# What a step computes runs on the thread that calls it, whose time is taken.
+os.environ["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = "false"
+
 import compare
 import cost
-import curves
-import draw
+import explained
 import growth
 import instances
 import libraries
 import oracle
 import report
-import training
+import steps
+from report import Report
+from rows import Row
 from timing import Effort
 
 
@@ -31,30 +37,57 @@ class Plan:
     """How long each table is measured, and how far."""
 
     cost: Effort
+    steps: Effort
     growth: Effort
     instances: Effort
-    training: training.Plan
     oracle: oracle.Plan
-    scales: tuple[growth.Scale, instances.Scale, training.Scale, oracle.Scale]
+    scales: tuple[growth.Scale, instances.Scale, oracle.Scale]
+    script: float = 30.0
 
 
 _SHORT: Final = 0.002
 FULL: Final = Plan(
     Effort(75.0),
     Effort(25.0),
+    Effort(25.0),
     Effort(6.0),
-    training.Plan(Effort(25.0), Effort(15.0), Effort(8.0)),
-    oracle.Plan(Effort(20.0, _SHORT), Effort(15.0), Effort(30.0)),
-    (growth.FULL, instances.FULL, training.FULL, oracle.FULL),
+    oracle.Plan(Effort(25.0, _SHORT), Effort(25.0), Effort(20.0)),
+    (growth.FULL, instances.FULL, oracle.FULL),
 )
 QUICK: Final = Plan(
-    Effort(6.0, _SHORT),
-    Effort(3.0, _SHORT),
+    Effort(8.0, _SHORT),
+    Effort(5.0, _SHORT),
+    Effort(4.0, _SHORT),
     Effort(1.0, _SHORT),
-    training.Plan(Effort(4.0), Effort(4.0), Effort(1.0)),
-    oracle.Plan(Effort(6.0, _SHORT), Effort(3.0), Effort(6.0)),
-    (growth.QUICK, instances.QUICK, training.QUICK, oracle.QUICK),
+    oracle.Plan(Effort(8.0, _SHORT), Effort(8.0), Effort(6.0)),
+    (growth.QUICK, instances.QUICK, oracle.QUICK),
+    script=5.0,
 )
+_ONCE: Final = Effort(0.0, loops=1)
+TINY: Final = Plan(
+    _ONCE,
+    _ONCE,
+    _ONCE,
+    _ONCE,
+    oracle.Plan(_ONCE, _ONCE, _ONCE),
+    (growth.TINY, instances.TINY, oracle.TINY),
+    script=0.0,
+)
+
+Libraries = Mapping[str, libraries.Library]
+MEASURES: Final[Mapping[str, Callable[[Libraries, Plan], list[Row]]]] = {
+    steps.TABLE: lambda found, plan: steps.measure(found, plan.steps),
+    cost.TABLE: lambda found, plan: cost.measure(found, plan.cost),
+    growth.TABLE: lambda found, plan: growth.measure(found, plan.growth, plan.scales[0]),
+    instances.TABLE: lambda found, plan: instances.measure(
+        found, plan.instances, plan.scales[1], sys.version_info[:2]
+    ),
+    oracle.TABLE: lambda found, plan: oracle.measure(found, plan.oracle, plan.scales[2]),
+    explained.TABLE: lambda _, plan: explained.measure(plan.script),
+}
+"""What measures each table, in the order of the results."""
+USUAL: Final = tuple(table for table in MEASURES if table != explained.TABLE)
+"""Without the one that takes longer than all others together."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,96 +95,62 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     found, skipped = libraries.load()
     setting = report.Setting.here(found, skipped)
-    if options.curves is not None:
-        effort, scale = _curve_plan(options)
-        measured = curves.measure(found, effort, scale)
-        curves.write(setting, measured, options.curves)
-        if importlib.util.find_spec("matplotlib") is None:
-            print("Nothing is drawn: matplotlib is not installed.")
-        else:
-            shown = options.curves == compare.RESULTS
-            draw.draw_growth(options.curves, draw.IMAGES if shown else options.curves)
-        return 0
-    groups: Sequence[str] = options.only or list(TABLES)
-    before = kept = None
+    tables: Sequence[str] = options.only or USUAL
     try:
-        if options.check:
-            whole = compare.committed(setting.minor, setting.device)
-            before = compare.part(whole, _tables(groups))
-        if options.save and options.only:
-            kept = compare.same_setting(setting)
+        before = compare.committed(setting.minor, setting.device) if options.check else None
+        kept = compare.same_setting(setting) if options.save and options.only else None
     except compare.NoComparisonError as error:
         print(error, file=sys.stderr)
         return 2
-    result = report.Report(setting, _measure(found, _plan(options), groups))
+    if options.runs > 1:
+        result = report.middle(_runs(options.runs, sys.argv[1:] if argv is None else argv))
+    else:
+        result = Report(setting, measured(found, _plan(options), tables))
     print(report.as_text(result), end="")
     _write(result, options, kept)
-    return 0 if before is None else _compare(result, before)
+    return 0 if before is None else _compare(result, compare.part(before, tables))
+
+
+def measured(found: Libraries, plan: Plan, tables: Sequence[str]) -> list[Row]:
+    """Return the rows of these tables."""
+    return [row for name in MEASURES if name in tables for row in MEASURES[name](found, plan)]
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    if options.loops is None:
-        return QUICK if options.quick else FULL
-    once = Effort(0.0, loops=options.loops)
-    scales = (growth.TINY, instances.TINY, training.TINY, oracle.TINY)
-    trained, asked = training.Plan(once, once, once), oracle.Plan(once, once, once)
-    return Plan(once, once, once, trained, asked, scales)
+    return TINY if options.tiny else QUICK if options.quick else FULL
 
 
-def _curve_plan(options: argparse.Namespace) -> tuple[Effort, curves.Scale]:
-    if options.loops is not None:
-        return Effort(0.0, loops=options.loops), curves.TINY
-    if options.quick:
-        return Effort(8.0, _SHORT), curves.QUICK
-    return Effort(60.0), curves.FULL
+def _runs(count: int, argv: Sequence[str]) -> list[Report]:
+    """Return the reports of several runs, each in a process of its own."""
+    found: list[Report] = []
+    left_out = ("--save", "--check")
+    arguments = [each for each in argv if each not in left_out]
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(count):
+            file = Path(folder, f"{number}.json")
+            command = [sys.executable, __file__, *arguments, "--runs", "1", "--json", str(file)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603  # ours
+            found.append(Report.from_json(json.loads(file.read_text(encoding="utf-8"))))
+    return found
 
 
-TABLES: Final[Mapping[str, Sequence[str]]] = {
-    "cost": (cost.TABLE,),
-    "growth": (growth.TABLE,),
-    "instances": (instances.TABLE,),
-    "training": (training.TABLE, training.BEYOND),
-    "oracle": (oracle.TABLE,),
-}
-"""The tables of each group of measurements, in the order of the results."""
-
-
-def _measure(
-    found: dict[str, libraries.Library], plan: Plan, groups: Sequence[str]
-) -> list[report.Row]:
-    python = sys.version_info[:2]
-    grown, made, trained, asked = plan.scales
-    measures: dict[str, Callable[[], list[report.Row]]] = {
-        "cost": lambda: cost.measure(found, plan.cost, python),
-        "growth": lambda: growth.measure(found, plan.growth, grown),
-        "instances": lambda: instances.measure(found, plan.instances, made, python),
-        "training": lambda: training.measure(found, plan.training, trained),
-        "oracle": lambda: oracle.measure(found, plan.oracle, asked),
-    }
-    return [row for group in TABLES if group in groups for row in measures[group]()]
-
-
-def _write(result: report.Report, options: argparse.Namespace, kept: report.Report | None) -> None:
+def _write(result: Report, options: argparse.Namespace, kept: Report | None) -> None:
     if options.json:
         _write_json(options.json, result)
     if options.save:
-        whole = result if kept is None else compare.merged(result, kept, TABLES.values())
+        whole = result if kept is None else compare.merged(result, kept, list(MEASURES))
         _write_json(compare.RESULTS / f"{result.setting.minor}.json", whole)
     if options.markdown:
         options.markdown.write_text(report.as_markdown(result), encoding="utf-8")
 
 
-def _write_json(file: Path, result: report.Report) -> None:
+def _write_json(file: Path, result: Report) -> None:
     file.parent.mkdir(exist_ok=True)
     text = json.dumps(result.as_json(), indent=1, ensure_ascii=False)
     file.write_text(text + "\n", encoding="utf-8")
 
 
-def _tables(groups: Iterable[str]) -> list[str]:
-    return [table for group in groups for table in TABLES[group]]
-
-
-def _compare(result: report.Report, before: report.Report) -> int:
+def _compare(result: Report, before: Report) -> int:
     """Say what became worse, and return the exit status."""
     worse = compare.regressions(result, before)
     if left := compare.not_compared(result, before):
@@ -163,6 +162,13 @@ def _compare(result: report.Report, before: report.Report) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="measure for about a minute")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run so often, each time in a new process; of each row the run in the middle counts",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here")
     parser.add_argument(
@@ -178,19 +184,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         nargs="+",
-        choices=TABLES,
-        metavar="GROUP",
-        help=f"measure only these of {', '.join(TABLES)}; --save keeps the other rows",
+        choices=MEASURES,
+        metavar="TABLE",
+        help=f"measure only these of {', '.join(MEASURES)}, the last of which takes half an hour "
+        "and is left out without this option; --save keeps the other rows",
     )
-    parser.add_argument(
-        "--curves",
-        type=Path,
-        nargs="?",
-        const=compare.RESULTS,
-        metavar="FOLDER",
-        help="measure how costs grow instead, and draw it (default: where the documentation is)",
-    )
-    parser.add_argument("--loops", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
 

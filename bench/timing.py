@@ -1,16 +1,16 @@
 """The stdlib's `timeit` loop, for several contestants in turn.
 
 Machines slow down and recover within seconds, and contestants timed one after another would
-each meet another machine. So a round runs every contestant for some milliseconds, in
-shuffled order, and ratios are taken within a round.
+each meet another machine. So a round runs every contestant for some milliseconds, in shuffled
+order, and what counts is the least CPU time of the thread over all rounds: others that use the
+machine take neither.
 """
 
 import dataclasses
 import random
-import statistics
 import time
 import timeit
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 _FEWEST_ROUNDS: Final = 5
@@ -29,38 +29,6 @@ class Effort:
     seconds: float
     slot: float = 0.004
     loops: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Samples:
-    """One figure a round: seconds per call, or what was computed from such."""
-
-    seconds: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """The median."""
-        return statistics.median(self.seconds)
-
-    @property
-    def spread(self) -> float:
-        """Half of the interquartile range, as a fraction of the median."""
-        low, middle, high = statistics.quantiles(self.seconds, n=4)
-        return (high - low) / 2 / abs(middle) if middle else 0.0
-
-    def over(self, other: "Samples") -> "Samples":
-        """Return this contestant's time over the other's, round by round."""
-        pairs = zip(self.seconds, other.seconds, strict=True)
-        return Samples(tuple(mine / its for mine, its in pairs))
-
-    def minus(self, other: "Samples") -> "Samples":
-        """Return what this contestant takes beyond the other, round by round."""
-        pairs = zip(self.seconds, other.seconds, strict=True)
-        return Samples(tuple(mine - its for mine, its in pairs))
-
-    def ratio_to(self, other: "Samples") -> float:
-        """Return the median over rounds of this contestant's time over the other's."""
-        return self.over(other).median
 
 
 @dataclasses.dataclass
@@ -97,18 +65,31 @@ class Job:
         return self.timer.timeit(loops) / (loops * self.calls)
 
 
+def timer(
+    statement: str,
+    names: Mapping[str, Any],
+    setup: str = "pass",
+    clock: Callable[[], float] = time.thread_time,
+) -> timeit.Timer:
+    """Return what times a statement in the CPU time of its thread, or by another clock."""
+    return timeit.Timer(statement, setup, clock, dict(names))
+
+
 def job(statement: str, names: Mapping[str, Any], *, calls: int = 1) -> Job:
     """Return a job whose statement sees these names as local variables."""
     outer = {f"given_{name}": value for name, value in names.items()}
     setup = "; ".join(f"{name} = given_{name}" for name in names) or "pass"
-    return Job(timeit.Timer(statement, setup, globals=outer), calls)
+    return Job(timer(statement, outer, setup), calls)
 
 
 Group = Mapping[str, Job]
 """Jobs that are compared with each other, by contestant."""
 
+Times = Mapping[str, float]
+"""The least seconds per call, by contestant."""
 
-def interleave(groups: Sequence[Group], effort: Effort) -> list[dict[str, Samples]]:
+
+def interleave(groups: Sequence[Group], effort: Effort) -> list[Times]:
     """Time all jobs, round after round, those of one group side by side.
 
     Args:
@@ -116,20 +97,20 @@ def interleave(groups: Sequence[Group], effort: Effort) -> list[dict[str, Sample
         effort: How long.
 
     Returns:
-        For each group, the samples by contestant.
+        For each group, the times by contestant.
     """
     for group in groups:
         for each in group.values():
             each.calibrate(effort)
-    taken = [{name: list[float]() for name in group} for group in groups]
+    taken = [dict.fromkeys(group, float("inf")) for group in groups]
     shuffler = random.Random(0)  # noqa: S311  # an order, no secret
     end = time.perf_counter() + effort.seconds
     rounds = 0
     while rounds < 2 or (
         effort.loops is None and (rounds < _FEWEST_ROUNDS or time.perf_counter() < end)
     ):
-        for group, seconds in zip(groups, taken, strict=True):
+        for group, least in zip(groups, taken, strict=True):
             for name in shuffler.sample(list(group), len(group)):
-                seconds[name].append(group[name].run())
+                least[name] = min(least[name], group[name].run())
         rounds += 1
-    return [{name: Samples(tuple(s)) for name, s in group.items()} for group in taken]
+    return list(taken)

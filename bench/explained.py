@@ -1,0 +1,45 @@
+"""What `leafwise explain` adds to a script: the CPU time of whole processes."""
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from instances import cpu_seconds
+from libraries import AGAIN, BASELINE, OURS
+from rows import Row
+
+TABLE: Final = "explain"
+_TARGET: Final = 1.05
+_PAIRS: Final = 5
+_SCRIPTS: Final = Path(__file__).parent / "scripts"
+_EXPLAIN: Final = ("-m", "leafwise_cli", "explain")
+
+
+def measure(seconds: float) -> list[Row]:
+    """Run each script for about so many seconds, with `leafwise explain` and without."""
+    return [_measured(script, seconds) for script in sorted(_SCRIPTS.glob("*.py"))]
+
+
+def _measured(script: Path, seconds: float) -> Row:
+    steps = str(_steps_for(script, seconds))
+    commands = {OURS: [*_EXPLAIN, str(script), steps], BASELINE: [str(script), steps]}
+    commands[AGAIN] = commands[BASELINE]
+    least = dict.fromkeys(commands, float("inf"))
+    for _ in range(_PAIRS if seconds else 1):
+        for name, command in commands.items():
+            least[name] = min(least[name], cpu_seconds(command, os.environ))
+    name = f"leafwise explain {script.name}, {seconds:.0f} s"
+    return Row(TABLE, name, "s", least, BASELINE, _TARGET)
+
+
+def _steps_for(script: Path, seconds: float) -> int:
+    """Return how many steps of a script take so long, by the steps of two short runs."""
+    few, many = (100, 2100) if seconds else (1, 2)
+    taken: list[float] = []
+    for steps in (few, many):
+        start = time.perf_counter()
+        cpu_seconds([str(script), str(steps)], os.environ)
+        taken.append(time.perf_counter() - start)
+    each = (taken[1] - taken[0]) / (many - few)
+    return max(1, round((seconds - taken[0]) / each))
