@@ -8,6 +8,8 @@ A block that must not run is not a `python` block: fence it as `text`. One with 
 
 import ast
 import codeop
+import contextlib
+import io
 import logging
 import re
 import sys
@@ -42,6 +44,30 @@ def said_blocks(document: Document) -> Iterator[Region]:
         yield region
 
 
+def printed_blocks(document: Document) -> Iterator[Region]:
+    """Find the blocks of text: one that follows a block which printed something is its output."""
+    for region in FencedCodeBlockLexer("text", mapping={"source": "source"})(document):
+        region.parsed = region.lexemes["source"]
+        region.evaluator = compare_printed
+        yield region
+
+
+PRINTED: list[str] = []  # what the last block printed, until a text was compared with it
+# Where a page's own code is, which names it as it likes, and what no two runs have in common.
+VARYING = re.compile(r"[\w./-]+\.(?:py|md)\b(?::\d+)?|\b0x[0-9a-f]+")
+
+
+def compare_printed(example: Example) -> None:
+    """See that the text is what the block above it printed; `...` leaves lines out."""
+    printed = "".join(PRINTED)
+    PRINTED.clear()
+    if not printed:
+        return
+    got, shown = (" ".join(VARYING.sub("_", each).split()) for each in (printed, example.parsed))
+    pattern = r".*".join(map(re.escape, shown.split("...")))
+    assert re.fullmatch(pattern, got), f"{example.path}:{example.line}: it printed\n{printed}"
+
+
 SAID: list[str] = []  # what JAX raised and logged in the last block
 
 
@@ -72,6 +98,7 @@ def texts_of(error: BaseException | None) -> Iterator[str]:
 def run_block(example: Example) -> None:
     """Run one block, statement by statement, numbered as in its page."""
     SAID.clear()
+    PRINTED.clear()
     # Blank lines in front make tracebacks and `inspect.getsource` show the page itself.
     before = "\n" * (example.line + example.parsed.line_offset)
     lines = (before + example.parsed).split("\n")
@@ -81,18 +108,21 @@ def run_block(example: Example) -> None:
         wanted = [found[1] for line in written if (found := RAISES.search(line))]
         code = compiler(ast.Module([statement], []), example.path, "exec")
         try:
-            exec(code, example.namespace)  # noqa: S102  # it is what this file is for
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                exec(code, example.namespace)  # noqa: S102  # it is what this file is for
+            PRINTED.append(output.getvalue())
         except Exception as error:
             if not wanted or wanted[0] not in {kind.__name__ for kind in type(error).__mro__}:
                 raise
             SAID.extend(texts_of(error))
+            PRINTED.clear()  # the text below is that of the error
         else:
             assert not wanted, f"{example.path}:{statement.lineno} did not raise {wanted[0]}"
 
 
 def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run a page's blocks and return how many there were."""
-    document = Document.parse(str(path), python_blocks, said_blocks)
+    document = Document.parse(str(path), python_blocks, said_blocks, printed_blocks)
     listener = Listener()
     logging.getLogger("jax").addHandler(listener)
     monkeypatch.setattr(logging.getLogger("jax"), "propagate", False)
@@ -138,7 +168,7 @@ def test_blocks_share_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "- indented\n\n    ```py\n    assert x == 1\n    ```",
         "```text\nnot Python\n```",
     )
-    assert run_page(page, monkeypatch) == 3
+    assert run_page(page, monkeypatch) == 4
 
 
 @pytest.mark.parametrize(
@@ -149,12 +179,20 @@ def test_blocks_share_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             '```text title="JAX says"\ndivision ... one\n```',
             AssertionError,
         ),
+        ("```python\nprint(1)\n```\n\n```text\n2\n```", AssertionError),
         ("```python\n1 / 0\n```", ZeroDivisionError),
         ("```python\n1 / 0  # raises: KeyError\n```", ZeroDivisionError),
         ("```python\n1 + 1  # raises: ZeroDivisionError\n```", AssertionError),
         ("```python\n1 / 0  # raises: ArithmeticError\nassert False\n```", AssertionError),
     ],
-    ids=["says_another", "raises", "raises_another", "does_not_raise", "goes_on_and_fails"],
+    ids=[
+        "says_another",
+        "prints_another",
+        "raises",
+        "raises_another",
+        "does_not_raise",
+        "goes_on_and_fails",
+    ],
 )
 def test_failures_are_seen(
     block: str, failure: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
