@@ -125,6 +125,9 @@ def explain_errors() -> "Explaining":
     ``custom_vjp``, ``jvp``, ``vjp``, ``linearize`` and ``linear_transpose``, calls of compiled
     programs, and ``jax.tree.map``.
 
+    Where JAX needs to know a value that it traces (``if``, ``range``, ``int``, a shape), or gets a
+    function for an array, the note says which field of which class to make static.
+
     The exception stays what it is, and goes on as it would: its type, arguments, cause, context
     and traceback. Nothing is done if none is raised. It covers the thread that enters it, and
     can be nested; one that is caught inside still shows JAX's own frames. Also a decorator, of

@@ -15,6 +15,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointMismatchError",
     "DefinitionError",
+    "DynamicFunctionWarning",
     "FieldCheckError",
     "FieldNotSetError",
     "FrozenInstanceError",
@@ -222,6 +223,10 @@ class CannotBuildError(LeafwiseError):
 
     Raised by `leafwise.testing` and ``leafwise check``, which draw instances.
     """
+
+
+class DynamicFunctionWarning(_Linked, UserWarning):
+    """The default of a dynamic field is a function, which no function under `jax.jit` takes."""
 
 
 class RetraceStormWarning(_Linked, UserWarning):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import textwrap
+from collections.abc import Callable
 from typing import Any, Optional
 
 import jax
@@ -172,3 +173,31 @@ def test_hierarchy(kind: type) -> None:
     for base in HIERARCHY[kind]:
         assert issubclass(kind, base)
     assert issubclass(kind, lw.LeafwiseError)
+
+
+def test_a_function_as_the_default_of_a_dynamic_field() -> None:
+    """It is a warning at the class statement, with three ways out; no other field has one."""
+    own = {"__annotations__": {"act": Callable}, "act": jax.nn.relu}
+    with pytest.warns(lw.errors.DynamicFunctionWarning) as caught:
+        lw.pytree(type("P", (), own))
+    (warning,) = caught
+    assert warning.filename == __file__
+    text = warning.message
+    assert isinstance(text, lw.errors.DynamicFunctionWarning)
+    lines = text.message.splitlines()
+    assert lines[0].startswith("P.act: its default is a function, and the field is dynamic")
+    assert lines[2:] == [
+        "  fix: `act: lw.Static[Callable] = relu`,",
+        "       or, for arrays in it: `act: Callable = jax.tree_util.Partial(relu)`,",
+        "       or, for equinox.filter_jit: `act: Callable = lw.field(default=relu)`",
+    ]
+
+
+@pytest.mark.parametrize(
+    "default",
+    [jax.tree_util.Partial(jnp.sin), lw.field(default=jnp.sin), lw.static_field(default=jnp.sin)],
+    ids=["Partial", "declared", "static"],
+)
+def test_functions_that_are_meant(default: Any) -> None:
+    """What JAX takes, and what is declared, is no warning: warnings are errors here."""
+    lw.pytree(type("P", (), {"__annotations__": {"act": Callable}, "act": default}))

@@ -75,5 +75,5 @@ def test_fix_keeps_the_default() -> None:
         class P:
             act: str = "relu"
 
-    assert "`act: lw.Static[str] = 'relu'`" in str(error.value)
+    assert '`act: lw.Static[str] = "relu"`' in str(error.value)
     assert "`act: str = lw.static_field(default='relu')`" in str(error.value)

@@ -359,7 +359,7 @@ def _as_code(annotation: Any) -> str:
         return "..."
     if isinstance(origin, type) and origin.__module__ == "builtins":
         return f"{origin.__name__}[{', '.join(map(_as_code, parts))}]"
-    return str(annotation).replace("typing.", "")
+    return re.sub(r"\b(typing|collections\.abc)\.", "", str(annotation))
 
 
 def is_array(annotation: Any) -> bool:

@@ -8,18 +8,22 @@ import inspect
 import re
 import types
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
+
+import jax
 
 from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
+from leafwise._objects.call_site import site_of
 from leafwise._objects.frozen import freeze_but_tracers
-from leafwise._objects.text import shorten
+from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
-from leafwise.errors import DefinitionError
+from leafwise.errors import DefinitionError, DynamicFunctionWarning
 
 _NO_OPTIONS: Final = FieldOptions()
 
@@ -275,9 +279,35 @@ def _resolve_static(
     if not static and declared is None and OPTIONS not in definition.metadata:
         problems.extend(ambiguous_override(where, declared_by, definition.name))
     problems.extend(_misfit(where, definition, annotation, static=static))
+    if not static and callable(definition.default) and not definition.metadata:
+        _warn_of_function(cls, definition)
     if static:
         definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
     return static
+
+
+def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
+    """Warn of a plain function as the default of a field that is not declared to be dynamic.
+
+    JAX refuses it as an argument, at the first call; `equinox.filter_jit` does not.
+    """
+    value: Any = definition.default
+    name, text = definition.name, _as_code(value)
+    is_method = any(getattr(base, name, None) is value for base in cls.__mro__[1:])
+    is_node = not jax.tree_util.all_leaves([value])  # such as a Partial
+    if is_method or is_node or isinstance(value, type):
+        return
+    kind = annotations.without_marks(definition.type)
+    site = site_of(inspect.currentframe())
+    message = (
+        f"{cls.__name__}.{name}: its default is a function, and the field is dynamic: no function "
+        f"under jax.jit takes it\n  got: {got(value)}\n"
+        f"  fix: `{name}: lw.Static[{kind}] = {text}`,\n"
+        f"       or, for arrays in it: `{name}: {kind} = jax.tree_util.Partial({text})`,\n"
+        f"       or, for equinox.filter_jit: `{name}: {kind} = lw.field(default={text})`"
+    )
+    file, line = (site.file, site.line) if site is not None else ("<unknown>", 1)
+    warnings.warn_explicit(message, DynamicFunctionWarning, file, line)
 
 
 def contradictions(

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
+from leafwise._compare.tracer_uses import uses_in
 from leafwise._jax.frames import hide_frames, keep_frames, release_frames
 from leafwise._jax.refusals import Refusal, refusals_in
 from leafwise._objects.code import refuse_to_decorate
@@ -69,6 +70,7 @@ def explanation(error: Exception) -> str:
             lines += [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
             lines += [f"  fix: {fix}" for fix in dict.fromkeys(_fixes_for(found, pair))]
             parts.append("\n".join([pair.check, *lines]))
+    parts = parts or uses_in(error)
     return _HEADER + "\n".join(parts) if parts else ""
 
 

@@ -1,0 +1,140 @@
+"""What `explain_errors` adds where a dynamic value is used as a Python value."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+ONES = jnp.ones(3)
+
+
+@lw.pytree
+class Inner:
+    n: int = 3
+    flag: bool = True
+    act: Callable[..., Any] = lw.field(default=jax.nn.relu)
+
+
+@lw.pytree
+class Outer:
+    w: jax.Array
+    inner: Inner
+    several: list[Inner]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Plain:
+    n: int = 3
+
+
+def no_act(**values: Any) -> Inner:
+    return Inner(act=jax.tree_util.Partial(jnp.sin), **values)
+
+
+TREE = Outer(ONES, no_act(), [no_act(n=1), no_act(n=2)])
+STATIC_N = "`Inner.n` is dynamic: make it `n: lw.Static[int] = 3`"
+
+USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
+    "if": (
+        lambda p: 1 if p.inner.flag else 2,
+        (TREE,),
+        "`Inner.flag` is dynamic: make it `flag: lw.Static[bool] = True`",
+    ),
+    "range": (lambda p: list(range(p.several[1].n)), (TREE,), STATIC_N),
+    "zeros": (lambda p: jnp.zeros(p.inner.n), (TREE,), STATIC_N),
+    "reshape": (lambda p: p.w.reshape(p.inner.n, 1), (TREE,), STATIC_N),
+    "int": (lambda p: int(p.inner.n), (TREE,), STATIC_N),
+    "index": (lambda p: [1, 2, 3][p.inner.n], (TREE,), STATIC_N),
+    "comparison": (lambda p: 1 if p.inner.n + 1 > 2 else 2, (TREE,), STATIC_N),
+    "in a dict": (lambda d: jnp.zeros(d["p"].inner.n), ({"p": TREE},), STATIC_N),
+    "in a scan": (
+        lambda p: jax.lax.scan(lambda c, _: (c, jnp.zeros(p.inner.n)), 0.0, p.w),
+        (TREE,),
+        STATIC_N,
+    ),
+    "of a plain dataclass": (
+        lambda p: jnp.zeros(p.n),
+        (Plain(),),
+        '`Plain.n` is dynamic: make it `n: int = dataclasses.field(metadata={"static": True}, '
+        "default=3)`",
+    ),
+    "an argument": (lambda n: jnp.zeros(n), (3,), "`n` is traced: make the argument static"),
+    "an item": (
+        lambda d: jnp.zeros(d["n"]),
+        ({"n": 3},),
+        "`d['n']` is dynamic: keep it in a static field",
+    ),
+    "an array": (
+        lambda p: 1 if p.w.sum() > 0 else 2,
+        (TREE,),
+        "`Outer.w` is an array, whose values are not known while JAX traces: `jnp.where`",
+    ),
+    "NumPy": (
+        lambda p: np.asarray(p.w),
+        (TREE,),
+        "`Outer.w` is traced, so NumPy cannot read it: call `jax.numpy` instead",
+    ),
+    "a function": (
+        lambda p, x: p.act(x),
+        (Inner(), ONES),
+        "`Inner.act` is dynamic, and a function: make it `act: lw.Static[Callable[..., Any]] = "
+        "relu`, or wrap it: `jax.tree_util.Partial(...)`",
+    ),
+    "a function in a list": (
+        lambda ps: ps[1].act(1.0),
+        ([no_act(), Inner()],),
+        "`Inner.act` is dynamic, and a function",
+    ),
+    "a function as an argument": (
+        lambda f, x: f(x),
+        (jnp.sin, 1.0),
+        "`f` is dynamic, and a function: make the argument static",
+    ),
+}
+
+
+@pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
+@pytest.mark.parametrize("name", USES)
+def test_field_and_fix_are_named(name: str, jit: Any) -> None:
+    """The note names class and field, or the argument, and what to write."""
+    fun, args, words = USES[name]
+    with pytest.raises((TypeError, jax.errors.JAXTypeError)) as error, lw.debug.explain_errors():
+        jit(fun)(*args)
+    (note,) = (each for each in error.value.__notes__ if each.startswith("leafwise: "))
+    assert words in note
+    assert "\n" not in note, "one line"
+
+
+def test_of_other_libraries() -> None:
+    """The fix is in the words of the library of the class."""
+    eqx = pytest.importorskip("equinox")
+    struct = pytest.importorskip("flax.struct")
+
+    class Module(eqx.Module):  # type: ignore[misc]
+        n: int = 3
+
+    @struct.dataclass
+    class Struct:
+        n: int = 3
+
+    for value, words in (
+        (Module(), "`Module.n` is dynamic: make it `n: int = eqx.field(static=True, default=3)`"),
+        (Struct(), "make it `n: int = struct.field(pytree_node=False, default=3)`"),
+    ):
+        with pytest.raises(TypeError) as error, lw.debug.explain_errors():
+            jax.jit(lambda p: jnp.zeros(p.n))(value)
+        assert words in "".join(error.value.__notes__)
+
+
+def test_other_errors_have_no_note() -> None:
+    """An error that is not about a dynamic value is left alone."""
+    with pytest.raises(TypeError) as error, lw.debug.explain_errors():
+        jax.jit(lambda x: x @ "text")(ONES)
+    assert not [each for each in getattr(error.value, "__notes__", ()) if "leafwise" in each]
