@@ -76,4 +76,4 @@ def test_fix_keeps_the_default() -> None:
             act: str = "relu"
 
     assert '`act: lw.Static[str] = "relu"`' in str(error.value)
-    assert "`act: str = lw.static_field(default='relu')`" in str(error.value)
+    assert '`act: str = lw.static_field(default="relu")`' in str(error.value)
