@@ -17,6 +17,7 @@ import pytest
 from flax import struct
 
 import leafwise as lw
+from leafwise.testing import Law
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -232,6 +233,7 @@ def test_the_tests_that_it_shows_pass() -> None:
         exec(re.sub(r"(?m)^.*# raises: .*$", "", block), namespace)  # noqa: S102  # our own
     tests = [value for name, value in namespace.items() if name.startswith("test_")]
     assert len(tests) == 2
+    assert f"# {len(Law)} laws, " in README
     for test in tests:
         test()
 

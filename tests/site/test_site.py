@@ -177,6 +177,16 @@ def test_each_page_has_a_description_of_its_own() -> None:
     assert all(page.meta("og:title") for page in pages())
 
 
+def test_each_page_leads_on() -> None:
+    """A page has its address, a link to the source to edit, and links to those before and after."""
+    for page in pages():
+        relations = [given.get("rel") for _, given in page.tags]
+        assert "canonical" in relations, page.name
+        assert "edit" in relations, page.name
+        assert {"prev", "next"} & set(relations), page.name
+        assert "md-footer__inner" in page.classes("nav"), page.name
+
+
 def test_no_source_is_published() -> None:
     """The scripts that draw the pictures stay at home."""
     assert list(SITE.rglob("*.py")) == []
