@@ -6,7 +6,7 @@ All of them survive pickling, so that a worker process can send them back whole.
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 __all__ = [
     "ArrayInStaticError",
@@ -168,8 +168,7 @@ class CheckpointError(LeafwiseError, ValueError):
     """
 
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """One place where a saved tree is not the target of its restoring.
 
     Attributes:
@@ -237,8 +236,7 @@ class StaleCaptureWarning(_Linked, UserWarning):
     """A jitted function answers for the old value of something that it captures."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One static value that cannot be part of a jit cache key.
 
     Attributes:

@@ -289,8 +289,8 @@ def as_used(place: CapturedPlace, read: Read) -> Read:
         return read
     holder = functools.reduce(CapturedPlace.then, read.steps[:-1], place)
     if isinstance(holder.read(), MUTABLE):
-        return dataclasses.replace(read, steps=read.steps[:-1], usage=Usage.WRITTEN)
-    return dataclasses.replace(read, usage=Usage.CALLED)
+        return read._replace(steps=read.steps[:-1], usage=Usage.WRITTEN)
+    return read._replace(usage=Usage.CALLED)
 
 
 def _as_asked(place: CapturedPlace, read: Read) -> Read:
@@ -306,10 +306,10 @@ def _as_asked(place: CapturedPlace, read: Read) -> Read:
             ).read()
             if not (type(holder) in _INDEXED and isinstance(holder, dict)):
                 usage = Usage.CALLED if by_get else Usage.READ
-                return dataclasses.replace(read, steps=steps, usage=usage)
+                return read._replace(steps=steps, usage=usage)
             steps = steps[: len(steps) - by_get]
         steps = (*steps, step)
-    return dataclasses.replace(read, steps=steps)
+    return read._replace(steps=steps)
 
 
 def in_package(

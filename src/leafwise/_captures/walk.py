@@ -227,7 +227,7 @@ class CaptureWalk:
         if is_whole and function.__name__ == "__get__" and read.name == first_parameter(function):
             return  # a descriptor returns itself if it is read of the class
         if usage not in _PLAIN_USES:
-            read = dataclasses.replace(read, usage=Usage.READ)
+            read = read._replace(usage=Usage.READ)
         self._follow_read(place, read, function, given)
 
     def _follow_read(
@@ -429,7 +429,7 @@ class CaptureWalk:
         """Follow what is read of an instance of which only the class is known."""
         first, *others = read.steps or ("",)
         if first == "__class__" and others:
-            read = dataclasses.replace(read, steps=tuple(others))
+            read = read._replace(steps=tuple(others))
             self._resolve(class_place(cls), read, reader, call=call)
         elif isinstance(first, str) and is_class_value(cls, first):
             self._resolve(class_place(cls), read, reader, call=call)
@@ -475,7 +475,7 @@ class CaptureWalk:
             else:
                 break
         if read.usage is Usage.CALLED and place.steps[-len(whole) :] != whole:
-            read = dataclasses.replace(read, usage=Usage.READ)  # what is called is a part of it
+            read = read._replace(usage=Usage.READ)  # what is called is a part of it
         if quiet is None or hides(value):
             is_called = read.usage is Usage.CALLED
             self._use(place, value, reader, read.line, read.usage, call=call if is_called else None)

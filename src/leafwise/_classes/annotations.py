@@ -20,6 +20,7 @@ import numpy as np
 
 from leafwise._classes.fields import OTHER_MARKS, StaticMark
 from leafwise._objects.frozen import StaticArray
+from leafwise._objects.stand_ins import MISSING
 from leafwise.errors import DefinitionError
 
 
@@ -384,11 +385,9 @@ def _is_array_type(kind: Any) -> bool:
     return issubclass(origin, jax.Array | np.ndarray) or hasattr(origin, "array_type")
 
 
-_DTYPE_LIKE: Final = tuple(getattr(module, "DTypeLike", None) for module in (jax.typing, np.typing))
-
-
 def _is_text_type(kind: Any) -> bool:
-    if any(kind is dtype_like for dtype_like in _DTYPE_LIKE):
+    of_numpy = sys.modules.get("numpy.typing")  # who does not import it does not write it
+    if any(kind is getattr(each, "DTypeLike", MISSING) for each in (jax.typing, of_numpy)):
         return True
     if typing.get_origin(kind) is Literal:
         return all(isinstance(item, str | bytes | enum.Enum) for item in typing.get_args(kind))

@@ -4,11 +4,10 @@ Classes of leafwise apply the options in their constructor, through `FieldSpec.p
 applies them through the `Converter` that it finds in the field's metadata.
 """
 
-import dataclasses
 import inspect
 import linecache
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -21,6 +20,9 @@ from leafwise._statics.form import Canonicaliser, canonicalise, plain_form
 from leafwise._statics.key import refuse_tracers
 from leafwise._statics.snapshot import Snapshot
 from leafwise.errors import DefinitionError, FieldCheckError
+
+if TYPE_CHECKING:
+    import dataclasses
 
 OPTIONS: Final = "leafwise"
 """The metadata entry with a field's `FieldOptions`."""
@@ -42,8 +44,7 @@ class NamedCheck:
         raise NotImplementedError  # only what derives from this is called
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldOptions:
+class FieldOptions(NamedTuple):
     """What `field` and `static_field` take beyond `dataclasses.field`."""
 
     converter: Callable[[Any], Any] | None = None

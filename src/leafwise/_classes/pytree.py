@@ -6,7 +6,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar, dataclass_transform, overload
+from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform, overload
 
 from leafwise._classes import construct, instance
 from leafwise._classes.annotations import caller_scopes
@@ -33,8 +33,7 @@ from leafwise.errors import DefinitionError
 C = TypeVar("C", bound=type)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PytreeOptions:
+class PytreeOptions(NamedTuple):
     """The arguments of `pytree`."""
 
     kw_only: bool = False

@@ -6,7 +6,7 @@ import inspect
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import jax
 
@@ -153,8 +153,7 @@ if os.environ.get("LEAFWISE_CHECK_STATICS", "") not in ("", "0"):
     set_checking(on=True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(NamedTuple):
     """The `StaticOwner` of a class that `leafwise.register` registered."""
 
     cls: type

@@ -11,7 +11,7 @@ import typing
 import warnings
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import jax
 
@@ -39,8 +39,7 @@ def is_decorated(cls: type) -> bool:
     return MARK in cls.__dict__
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldSpec:
+class FieldSpec(NamedTuple):
     """One field, resolved.
 
     Attributes:

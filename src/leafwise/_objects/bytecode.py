@@ -5,7 +5,6 @@ read of two steps, and ``traces.append(x)`` does not read what is in the list. W
 understood counts as read.
 """
 
-import dataclasses
 import dis
 import inspect
 import itertools
@@ -19,8 +18,7 @@ from leafwise._objects.class_map import ClassMap
 from leafwise._objects.reads import Asked, Const, Given, Item, Read, Root, Step, Usage
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """A value on the stack that was read from outside.
 
     Attributes:
@@ -40,8 +38,8 @@ class Ref:
     def then(self, step: Step | None) -> "Ref":
         """Return what is one step further on; None is a key that is not known."""
         if self.ended or step is None:
-            return dataclasses.replace(self, ended=True)
-        return dataclasses.replace(self, steps=(*self.steps, step))
+            return self._replace(ended=True)
+        return self._replace(steps=(*self.steps, step))
 
     def is_place(self, other: object) -> bool:
         """Whether it is what another one reads."""
@@ -379,7 +377,7 @@ class _BytecodeFollower:
                 outer, given = self._outside(read), read.given or Given()
                 inner = [outer] if outer else map(self._outside, given.reads())
                 code = instruction.argval
-                within = [dataclasses.replace(each, within=code) for each in inner if each]
+                within = [each._replace(within=code) for each in inner if each]
                 self.found += [(self._order, each) for each in within]
         self.push(Const(instruction.argval))
 
@@ -398,7 +396,7 @@ class _BytecodeFollower:
             tuple(map(self._outside, read.given.args)),
             tuple((name, self._outside(each)) for name, each in read.given.kwargs),
         )
-        return root and dataclasses.replace(read, root=root, given=given)
+        return root and read._replace(root=root, given=given)
 
     def load_attr(self, instruction: dis.Instruction) -> None:
         value = self.pop()
@@ -530,7 +528,7 @@ class _BytecodeFollower:
         right, left = self.pop(), self.pop()
         self.use(right)
         if instruction.argrepr.endswith("=") and isinstance(left, Ref):
-            self.push(dataclasses.replace(left, changed=True))
+            self.push(left._replace(changed=True))
         else:
             self.use(left)
             self.push(None)

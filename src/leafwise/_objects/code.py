@@ -5,7 +5,6 @@ functions below it follow names: from code to values, and from values to modules
 """
 
 import builtins
-import dataclasses
 import dis
 import functools
 import inspect
@@ -18,7 +17,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from leafwise._objects.bytecode import Chain, parameters
 from leafwise._objects.class_map import ClassMap
@@ -27,8 +26,7 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CodeFacts:
+class CodeFacts(NamedTuple):
     """The facts about a code object that leafwise uses.
 
     Attributes:

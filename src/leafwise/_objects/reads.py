@@ -1,6 +1,5 @@
 """What a piece of code reads from outside itself: the records."""
 
-import dataclasses
 import types
 from enum import Enum
 from typing import Any, NamedTuple
@@ -70,8 +69,7 @@ class Given(NamedTuple):
         return [each for each in values if isinstance(each, Read)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """One place that code reads.
 
     Attributes:

@@ -135,7 +135,7 @@ def of_argument(found: Finding) -> Finding:
     fixes = [each for each in found.fix.split(",\nor") if "field" not in each]
     if not fixes or found.fix.startswith("make the field dynamic"):
         fixes.insert(0, f"leave lw.Static out, so that {name} is traced")
-    return dataclasses.replace(found, fix=",\nor".join(fixes))
+    return found._replace(fix=",\nor".join(fixes))
 
 
 def with_declaration(found: Finding, declaration: Callable[[str, str], str]) -> Finding:
@@ -148,7 +148,7 @@ def with_declaration(found: Finding, declaration: Callable[[str, str], str]) -> 
             return match[0]
 
     fix = re.sub(r"\b(\w+): \.\.\. = lw\.static_field\((.*?)\)", written, found.fix)
-    return dataclasses.replace(found, fix=fix)
+    return found._replace(fix=fix)
 
 
 def field_of(path: str) -> str:

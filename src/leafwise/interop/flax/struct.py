@@ -120,7 +120,7 @@ def dataclass(cls: C | None = None, /, **options: Any) -> C | Callable[[C], C]:
 
 def _made(cls: C, options: dict[str, Any], scopes: list[Mapping[str, Any]]) -> C:
     check_frozen(frozen=options.pop("frozen", True))
-    unknown = options.keys() - PytreeOptions.__dataclass_fields__.keys()
+    unknown = options.keys() - set(PytreeOptions._fields)
     if unknown:
         msg = f"{cls.__name__}: {min(unknown)}= is not an option of a pytree class"
         raise TypeError(msg)
