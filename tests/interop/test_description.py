@@ -29,14 +29,19 @@ import pytest
 from hypothesis import example, given
 
 import leafwise as lw
-from leafwise.interop._checkpoint.description import (
+from leafwise._compare import description
+from leafwise._compare.description import Description
+from leafwise._statics.portable import PortableReader, dump, format_json
+from leafwise.interop._checkpoint.stored import (
     VERSION,
-    Description,
     describe_tree,
-    differences,
+    fits,
+    from_json,
+    to_json,
 )
-from leafwise.interop._checkpoint.portable import PortableReader, dump, format_json
 from leafwise.testing import strategies as lst
+
+differences = functools.partial(description.differences, fits=fits)
 
 
 class Color(enum.Enum):
@@ -145,10 +150,10 @@ def test_descriptions_differ_where_keys_differ(one: Any, other: Any) -> None:
 def test_a_description_survives_its_text(value: Any) -> None:
     """What is read back from JSON is what was described, and nothing drawn is opaque."""
     described = describe_tree({"p": P(0.0, value)})
-    again = Description.from_json(described.description.to_json(), "here")
+    again = from_json(to_json(described.description), "here")
     assert not described.opaque
     assert differences(described.description, again, "") == ()
-    assert json.loads(described.description.to_json())["version"] == VERSION
+    assert json.loads(to_json(described.description))["version"] == VERSION
 
 
 DISTINCT = [
@@ -415,7 +420,7 @@ def test_a_function_that_was_replaced_is_opaque(monkeypatch: pytest.MonkeyPatch)
 
 SCRIPT = """
     import jax, jax.numpy as jnp, leafwise as lw
-    from leafwise.interop._checkpoint.description import describe_tree
+    from leafwise.interop._checkpoint.stored import describe_tree, to_json
     from leafwise.testing.strategies._static_values import Color, Config, Point
 
     @lw.pytree
@@ -441,7 +446,7 @@ SCRIPT = """
     value = (Frozen(a=1), Named("a"), frozenset({"a", "b", ("c", 1.0), jnp.tanh}), Color.RED,
              Config(1), Point(1, 2.0), lw.FrozenMapping(z=1, a=jax.nn.relu), lw.StaticArray([1.0]))
     tree = {"p": P(jnp.ones((2, 3)), value), "k": jax.random.key(0), "n": None, "s": {"é": 1.0}}
-    print(describe_tree(tree).description.to_json())
+    print(to_json(describe_tree(tree).description))
 """
 
 
@@ -491,7 +496,7 @@ STRUCTURES = [
 
 def test_structures_are_told_apart() -> None:
     """Two trees without a difference have one structure, and leaves of one kind."""
-    texts = [described(tree).to_json() for tree in STRUCTURES]
+    texts = [to_json(described(tree)) for tree in STRUCTURES]
     twice = [text for text, count in collections.Counter(texts).items() if count > 1]
     assert not twice
     for one in STRUCTURES:
@@ -635,17 +640,17 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_description_that_is_none_is_refused(damage: str) -> None:
     """What is not a description of this version, or is damaged, is an error that names it."""
-    content = json.loads(described(P(jnp.ones(2))).to_json())
+    content = json.loads(to_json(described(P(jnp.ones(2)))))
     changes, message = DAMAGES[damage]
     with pytest.raises(lw.errors.CheckpointError, match=f"the file: .*{message}"):
-        Description.from_json(json.dumps(content | changes), "the file")
+        from_json(json.dumps(content | changes), "the file")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"format": "leafwise tree"}', b"\xff"])
 def test_a_text_that_is_none_is_refused(text: str | bytes) -> None:
     """Any other text is an error that names the file, too."""
     with pytest.raises(lw.errors.CheckpointError, match=r"the file: .*damaged"):
-        Description.from_json(text, "the file")
+        from_json(text, "the file")
 
 
 def test_errors_survive_pickling() -> None:

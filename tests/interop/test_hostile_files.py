@@ -17,7 +17,7 @@ import pytest
 import leafwise as lw
 from leafwise.interop import orbax as lob
 from leafwise.interop import safetensors as lst
-from leafwise.interop._checkpoint.description import VERSION, Description
+from leafwise.interop._checkpoint.stored import VERSION, from_json
 
 pytestmark = pytest.mark.interop
 
@@ -189,9 +189,9 @@ def test_a_description_of_wrong_types_is_refused(name: str, tmp_path: Path) -> N
     lst.save(params(), tmp_path / "file")
     header, _ = parts(tmp_path / "file")
     content = json.loads(header["__metadata__"]["leafwise"])
-    assert Description.from_json(json.dumps(content), "the file")
+    assert from_json(json.dumps(content), "the file")
     DESCRIPTIONS[name](content)
-    refuse(lambda: Description.from_json(json.dumps(content), "the file"), "the file")
+    refuse(lambda: from_json(json.dumps(content), "the file"), "the file")
 
 
 @pytest.mark.parametrize("name", ["huge shape", "huge empty shape", "many dimensions"])
@@ -217,7 +217,7 @@ def test_no_memory_is_taken_for_what_is_only_claimed(name: str, tmp_path: Path) 
 def test_a_newer_format_says_so() -> None:
     """A version above ours asks for a newer leafwise."""
     text = json.dumps({"format": "leafwise tree", "version": VERSION + 1})
-    assert "newer leafwise" in refuse(lambda: Description.from_json(text, "the file"), "the file")
+    assert "newer leafwise" in refuse(lambda: from_json(text, "the file"), "the file")
 
 
 def place_folder(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given
 
-from leafwise.interop._checkpoint.portable import PortableReader, dump
+from leafwise._statics.portable import PortableReader, dump
 
 from . import zoo
 from .oracle import same

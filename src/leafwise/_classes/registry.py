@@ -13,9 +13,10 @@ import jax
 from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
-from leafwise._classes.spec import MARK, REDEFINED, ClassSpec, FieldSpec, is_static_metadata
+from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_static_metadata
 from leafwise._objects.call_site import site_of
 from leafwise._objects.class_map import ClassMap, notify_registered
+from leafwise._objects.classes import REDEFINED
 from leafwise._objects.locks import new_lock
 from leafwise._statics.key import (
     KEY,

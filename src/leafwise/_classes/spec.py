@@ -20,6 +20,7 @@ from leafwise._classes.annotations import resolve, resolve_known
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._objects.call_site import site_of
+from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze_but_tracers
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
@@ -29,9 +30,6 @@ _NO_OPTIONS: Final = FieldOptions()
 
 MARK: Final = "__leafwise_pytree__"
 """An attribute that every decorated class has itself, not through a base."""
-
-
-REDEFINED: Final = "old definition, redefined since"
 
 
 def is_decorated(cls: type) -> bool:

@@ -13,6 +13,9 @@ from leafwise._objects.stand_ins import MISSING
 
 T = TypeVar("T")
 
+REDEFINED: Final = "old definition, redefined since"
+"""Stands behind the name of a class whose name a newer one has taken."""
+
 
 @overload
 def is_a(value: object, kinds: type[T]) -> TypeGuard[T]: ...

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from leafwise._classes.options import By
-from leafwise._classes.spec import REDEFINED
 from leafwise._objects.attributes import compares_by_identity
+from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze
 from leafwise._objects.parts import kind_of
 from leafwise._statics.form import Canonicaliser, canonicalise, consists_of_parts

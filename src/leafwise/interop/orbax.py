@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
+from leafwise._compare.description import Description
 from leafwise._objects.text import shorten
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
-from leafwise.interop._checkpoint.description import Description, stored_entry
 from leafwise.interop._checkpoint.files import (
     damaged,
     leads_outside,
@@ -29,6 +29,7 @@ from leafwise.interop._checkpoint.files import (
     read_json,
     reading,
 )
+from leafwise.interop._checkpoint.stored import from_json, stored_entry, to_json
 from leafwise.interop._extra import import_extra
 
 # Without types, and not installed where ours are checked.
@@ -154,7 +155,7 @@ class Handler(_OrbaxHandler):
         """
         path = directory / _DESCRIPTION
         try:
-            return Description.from_json(read_file(path), str(path))
+            return from_json(read_file(path), str(path))
         except FileNotFoundError:
             raise CheckpointError(_NOT_OURS.format(directory)) from None
 
@@ -325,7 +326,7 @@ def _absolute(path: str | os.PathLike[str]) -> Path:
 
 def _write_description(directory: Path, description: Description) -> None:
     if ocp.multihost.is_primary_host(0):
-        (directory / _DESCRIPTION).write_text(description.to_json())
+        (directory / _DESCRIPTION).write_text(to_json(description))
 
 
 async def _write_when_awaited(directory: Path, description: Description) -> None:

@@ -18,10 +18,11 @@ from typing import Any, BinaryIO, Final, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
+from leafwise._compare.description import Description
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
-from leafwise.interop._checkpoint.description import Description, stored_entry
 from leafwise.interop._checkpoint.files import damaged, open_file, read_json, reading
+from leafwise.interop._checkpoint.stored import from_json, stored_entry, to_json
 from leafwise.interop._extra import import_extra
 
 # Not installed where our types are checked.
@@ -72,7 +73,7 @@ def save(tree: Any, path: str | os.PathLike[str], *, allow_opaque: bool = False)
     description, arrays = pack(tree, allow_opaque=allow_opaque)
     tensors = {name or ROOT: _as_tensor(array) for name, array in arrays.items()}
     checksums = {name: zlib.crc32(_bytes(tensor)) for name, tensor in tensors.items()}
-    text = description.to_json()
+    text = to_json(description)
     checksums[_DESCRIPTION] = _crc_of(text)
     metadata = {_DESCRIPTION: text, _CHECKSUMS: json.dumps(checksums)}
     _replace(Path(path), safetensors.save(tensors, metadata))
@@ -175,7 +176,7 @@ def _read_metadata(metadata: Any, where: str) -> tuple[Description, dict[str, An
         )
         raise CheckpointError(msg)
     text, sums = (str(metadata.get(name)) for name in (_DESCRIPTION, _CHECKSUMS))
-    saved = Description.from_json(text, where)
+    saved = from_json(text, where)
     checksums = read_json(sums, where)
     if not isinstance(checksums, dict) or checksums.pop(_DESCRIPTION, None) != _crc_of(text):
         raise damaged(where, "the description in it is not what was written")

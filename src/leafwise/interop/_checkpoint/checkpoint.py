@@ -8,22 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from leafwise._compare.description import Described, Description, format_array, is_at_or_below
 from leafwise._objects.text import got, shorten
+from leafwise._statics.portable import Json, PortableReader, class_name
 from leafwise.errors import CheckpointError
-from leafwise.interop._checkpoint.description import (
+from leafwise.interop._checkpoint.files import damaged
+from leafwise.interop._checkpoint.stored import (
     SCALARS,
-    Described,
-    Description,
     check_equal,
     describe_tree,
-    format_array,
-    is_at_or_below,
     key_kinds,
     leaf_entry,
     stored_entry,
 )
-from leafwise.interop._checkpoint.files import damaged
-from leafwise.interop._checkpoint.portable import Json, PortableReader, class_name
 
 T = TypeVar("T")
 

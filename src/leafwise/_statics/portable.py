@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._classes.spec import REDEFINED
 from leafwise._objects.attributes import compares_by_identity, has_generated_eq, record_fields
+from leafwise._objects.classes import REDEFINED
 from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
@@ -87,6 +87,20 @@ class PortableReader:
         except RecursionError:
             return self._opaque(value, path)
 
+    def read_by_content(self, value: Any, path: str) -> Json:
+        """Return the JSON of a static that a key compares by content: functions are opaque."""
+        return self.read(value, path)
+
+    def class_name(self, cls: type) -> str:
+        """Return the name of a class that is met."""
+        return class_name(cls)
+
+    def _class_of(self, value: Any) -> str:
+        """Return the class of a value, by what it is called whatever version there is of it."""
+        if isinstance(value, jax.Array):
+            return "jax:Array"
+        return "numpy:dtype" if isinstance(value, np.dtype) else self.class_name(type(value))
+
     def _read(self, value: Any, path: str) -> Json:
         cls: type = type(value)
         if value is None or cls is bool:
@@ -107,9 +121,9 @@ class PortableReader:
 
     def _read_other(self, value: Any, path: str) -> Json:
         cls: type = type(value)
-        for bases, read in _WAYS:
+        for bases, method in _WAYS:
             if issubclass(cls, bases):
-                return read(self, value, path)
+                return getattr(self, method)(value, path)
         if cls is tuple:
             return self._read_all(kind_of(value).parts(value), path)
         if consists_of_parts(cls) or issubclass(cls, _CONTAINERS):
@@ -128,14 +142,14 @@ class PortableReader:
         kind = kind_of(value)
         found, parts = kind.read(value)
         content = list(found)
-        made: dict[str, Json] = {"class": _class_of(value)}
+        made: dict[str, Json] = {"class": self._class_of(value)}
         count = content.pop(0) if kind.name in _COUNTED or not kind.is_ordered else 0
         if kind.name in {"dict", "mapping"}:
             keys, items = (self._read_all(parts[n : n + count], path) for n in (0, count))
             made["pairs"] = [list(pair) for pair in zip(keys, items, strict=True)]
             parts = parts[2 * count :]
         elif not kind.is_ordered:  # in an order that does not depend on hashes
-            made["members"] = sorted(self._read_all(parts[:count], path), key=dump)
+            made["members"] = self._members(parts[:count], path)
             parts = parts[count:]
         elif count and parts[0][0] == "[0]":
             made["items"] = self._read_all(parts[:count], path)
@@ -155,6 +169,9 @@ class PortableReader:
         if parts:
             made["parts"] = self._steps(parts, path)
         return made
+
+    def _members(self, parts: Sequence[Part], path: str) -> list[Json]:
+        return sorted(self._read_all(parts, path), key=dump)
 
     def _steps(self, parts: Sequence[Part], path: str) -> Json:
         """Return parts by the steps to them, as a dict where that says all."""
@@ -180,7 +197,7 @@ class PortableReader:
 
     def member(self, value: enum.Enum, path: str) -> Json:
         """Return the name of a member of an enum."""
-        kind, name = class_name(type(value)), cast("str | None", value._name_)
+        kind, name = self.class_name(type(value)), cast("str | None", value._name_)
         if name is None:  # a combination of flags that has no name
             return {"enum": kind, "value": self._read(value._value_, f"{path}.value")}
         return {"enum": f"{kind}.{name}"}
@@ -200,7 +217,7 @@ class PortableReader:
             content = read(value)
         except Exception:  # noqa: BLE001  # an array that was deleted, a zone read from a file
             return self._opaque(value, path)
-        return {"class": _class_of(value), "content": self._read(content, path)}
+        return {"class": self._class_of(value), "content": self._read(content, path)}
 
     def _pickled(self, value: Any, path: str) -> Json:
         """Return what an object with its own ``==`` is pickled as: so its class describes it."""
@@ -209,7 +226,7 @@ class PortableReader:
         if dataclasses.is_dataclass(cls) and (is_tree or has_generated_eq(cls)):
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
             parts = [(f".{name}", getattr(value, name, MISSING)) for name in compared]
-            return {"class": _class_of(value), "parts": self._steps(parts, path)}
+            return {"class": self._class_of(value), "parts": self._steps(parts, path)}
         try:
             parts = value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001  # whatever a class that cannot be pickled raises
@@ -226,7 +243,7 @@ class PortableReader:
                 name: state[name] for name in names if not _keeps_hash(value, name, state[name])
             }
         made = (function, tuple(arguments), state, *(each and tuple(each) for each in items))
-        return {"class": class_name(cls), "pickled": self._read(made, path)}
+        return {"class": self.class_name(cls), "pickled": self._read(made, path)}
 
     def _opaque(self, value: Any, path: str) -> Json:
         """Note that a value has no description; return its type."""
@@ -248,13 +265,6 @@ def _keeps_hash(value: Any, name: object, item: object) -> bool:
 
 def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _class_of(value: Any) -> str:
-    """Return the class of a value, by what it is called whatever version there is of it."""
-    if isinstance(value, jax.Array):
-        return "jax:Array"
-    return "numpy:dtype" if isinstance(value, np.dtype) else class_name(type(value))
 
 
 _TEXTS: Final[dict[type, Callable[[Any], Json]]] = {
@@ -306,13 +316,14 @@ _KNOWN: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     ),
 }
 
-_WAYS: Final[tuple[tuple[Any, Callable[[PortableReader, Any, str], Json]], ...]] = (
-    ((type, types.FunctionType, types.ModuleType), PortableReader.named),
-    (enum.Enum, PortableReader.member),
-    ((types.MethodType, BoundMethod), PortableReader.method),
-    (np.dtype, PortableReader.dtype),
-    (tuple(_KNOWN), PortableReader.known),
+_WAYS: Final[tuple[tuple[Any, str], ...]] = (
+    ((type, types.FunctionType, types.ModuleType), "named"),
+    (enum.Enum, "member"),
+    ((types.MethodType, BoundMethod), "method"),
+    (np.dtype, "dtype"),
+    (tuple(_KNOWN), "known"),
 )
+"""The methods of a `PortableReader` that read values of some classes."""
 
 _CONTAINERS: Final = (
     *(list, dict, set, bytearray, collections.deque, types.MappingProxyType, np.ndarray),
