@@ -243,7 +243,7 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
             *itself(f"({at} := {found})", names),
             f"{at}.__code__ is {names.of('code', plain)}",
         ]
-        if whole:
+        if self.closures and not facts.installed:
             for each, name in zip(defaults, ("__defaults__", "__kwdefaults__"), strict=True):
                 terms.append(f"{at}.{name} is {names.of('defaults', each)}")
         return terms
