@@ -200,11 +200,23 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return outcome
 
 
+def _hide_own_frames(failed: "pytest.ExceptionInfo[BaseException] | None") -> None:
+    """Let pytest show an error of leafwise at the user's line, not in our own code."""
+    errors = sys.modules.get("leafwise.errors")
+    if failed is None or errors is None or not isinstance(failed.value, errors.LeafwiseError):
+        return
+    for entry in failed.traceback:
+        names = entry.frame.f_globals
+        if str(names.get("__name__")).partition(".")[0] == "leafwise":
+            names["__tracebackhide__"] = True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show a failed test's log, and a budget's message without our own frames."""
+    _hide_own_frames(call.excinfo)
     report = yield
     if call.when != "call":
         return report

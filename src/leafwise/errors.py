@@ -6,7 +6,7 @@ All of them survive pickling, so that a worker process can send them back whole.
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 __all__ = [
     "ArrayInStaticError",
@@ -70,6 +70,20 @@ class LeafwiseError(_Linked, Exception):
     Attributes:
         message: The text without the link that ends it.
     """
+
+    def without_own_frames(self) -> Self:
+        """Return the error without the frames below its handler, if all of them are ours."""
+        below = self.__traceback__ and self.__traceback__.tb_next
+        while below is not None:
+            code, names = below.tb_frame.f_code, below.tb_frame.f_globals
+            package = str(names.get("__name__")).partition(".")[0]
+            if package not in _OWN and not code.co_filename.startswith("<leafwise "):
+                return self  # the user's own converter, say
+            below = below.tb_next
+        return self.with_traceback(None)
+
+
+_OWN: Final = ("leafwise", "dataclasses", "copy", "functools")
 
 
 class DefinitionError(LeafwiseError, TypeError):

@@ -372,7 +372,7 @@ def test_defaults_are_no_methods() -> None:
     @lw.pytree
     class Holds:
         act: Any = lw.static_field(default=doubled)
-        free: Any = doubled
+        free: Any = lw.field(default=doubled)
 
     assert Holds().act is doubled
     assert Holds().free is doubled

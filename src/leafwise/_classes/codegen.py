@@ -21,6 +21,7 @@ from leafwise._classes.spec import ClassSpec, FieldSpec
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._statics.key import KEY, key_of
+from leafwise.errors import LeafwiseError
 
 PENDING: Final = "__leafwise_pending__"
 """The attribute that holds statics assigned during construction, by name."""
@@ -120,6 +121,7 @@ def make_init(
         "_lw_key_of": key_of,
         "_lw_foreign": foreign,
         "_lw_finish": finish,
+        "_lw_Error": LeafwiseError,
         "_lw_factory": FACTORY,
     }
     fields = {field.name: field for field in spec.fields}
@@ -148,7 +150,11 @@ def make_init(
         keyed = [*_key_lines(spec), f"_lw_put({KEY!r}, _lw_found)"]
         body += ["if _lw_mine:", *(f"    {line}" for line in keyed)]
         body += ["else:", *(f"    {line}" for line in static)] if static else []
-    _compile(cls, "__init__", lines + [f"    {line}" for line in body], namespace)
+    lines += ["    try:", *(f"        {line}" for line in body)]
+    # Entering `try` costs nothing. Tracebacks then go from the user's line to this function.
+    lines += ["    except _lw_Error as _lw_error:", "        __tracebackhide__ = True"]
+    lines += ["        raise _lw_error.without_own_frames()"]
+    _compile(cls, "__init__", lines, namespace)
     init = _take(cls, "__init__", namespace)
     init.__annotations__ = {d.name: types[d.name] for d in parameters} | {"return": None}
     init.__doc__ = f"Construct a {cls.__name__}; statics are validated."

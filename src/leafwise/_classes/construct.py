@@ -14,6 +14,7 @@ from leafwise._statics.key import KEY, StaticKey, key_of, table_of
 from leafwise.errors import (
     FieldNotSetError,
     FrozenInstanceError,
+    LeafwiseError,
     TreeError,
     UndecoratedSubclassError,
 )
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
 
 def set_attribute(self: Any, name: str, value: object) -> None:
     """Assign a field while the instance is being constructed; refuse otherwise."""
-    _check_open(self, name, f"lw.replace(obj, {name}=...)")
+    try:
+        _check_open(self, name, f"lw.replace(obj, {name}=...)")
+    except LeafwiseError as error:
+        __tracebackhide__ = True
+        raise error.without_own_frames()  # noqa: B904  # the same error
     object.__setattr__(self, name, value)
 
 
 def delete_attribute(self: Any, name: str) -> None:
     """Delete an attribute while the instance is being constructed; refuse otherwise."""
-    _check_open(self, name, "a new instance without it")
+    try:
+        _check_open(self, name, "a new instance without it")
+    except LeafwiseError as error:
+        __tracebackhide__ = True
+        raise error.without_own_frames()  # noqa: B904  # the same error
     object.__delattr__(self, name)
 
 

@@ -10,7 +10,7 @@ from leafwise._classes import construct
 from leafwise._classes.codegen import make_init
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types
-from leafwise.errors import DefinitionError
+from leafwise.errors import DefinitionError, LeafwiseError
 
 
 def attach_init(
@@ -45,14 +45,18 @@ def attach_init(
 
 def _completing(cls: Any, written: Any) -> Any:
     # `__init__` gets other globals below, so it may read none of this module.
-    check_decorated, finish = construct.check_decorated, _finish
+    check_decorated, finish, own_error = construct.check_decorated, _finish, LeafwiseError
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        if type(self) is not cls:
-            check_decorated(type(self))
-        written(self, *args, **kwargs)
-        if type(self) is cls:
-            finish(self, cls)
+        try:
+            if type(self) is not cls:
+                check_decorated(type(self))
+            written(self, *args, **kwargs)
+            if type(self) is cls:
+                finish(self, cls)
+        except own_error as error:
+            __tracebackhide__ = True
+            raise error.without_own_frames()  # noqa: B904  # the same error
 
     # The globals of what it wraps, as jaxtyping evaluates string annotations in them.
     wrapper: Any = __init__
@@ -64,9 +68,13 @@ def _completing(cls: Any, written: Any) -> Any:
 def _inherited(cls: Any) -> Any:
     @functools.wraps(cls.__init__)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        super(cls, self).__init__(*args, **kwargs)
-        if type(self) is cls:
-            _finish(self, cls)
+        try:
+            super(cls, self).__init__(*args, **kwargs)
+            if type(self) is cls:
+                _finish(self, cls)
+        except LeafwiseError as error:
+            __tracebackhide__ = True
+            raise error.without_own_frames()  # noqa: B904  # the same error
 
     return __init__
 

@@ -78,6 +78,7 @@ class FieldOptions(NamedTuple):
                 verdict = self.check(value) if self.check is not None else None
             refused = _is_false(verdict)
         except Exception as error:
+            __tracebackhide__ = True
             error.add_note(f"in the {doing} of field {where}, given {got(value)}")
             raise
         if refused:

@@ -28,7 +28,7 @@ from leafwise._classes.spec import (
 )
 from leafwise._objects.methods import bind_methods
 from leafwise._statics.key import KEY
-from leafwise.errors import DefinitionError
+from leafwise.errors import DefinitionError, LeafwiseError
 
 C = TypeVar("C", bound=type)
 
@@ -126,10 +126,14 @@ def pytree(
         >>> Params(jax.numpy.zeros(3))
         Params(w=f32[3], act='relu')
     """
+    __tracebackhide__ = True
     check_frozen(frozen=frozen)
     options = PytreeOptions(kw_only, slots, order, repr, eq, init, many_statics, replace)
     if cls is not None:
-        return typing.cast("C", decorate(cls, options, caller_scopes(2)))
+        try:
+            return typing.cast("C", decorate(cls, options, caller_scopes(2)))
+        except LeafwiseError as error:
+            raise error.without_own_frames()  # noqa: B904  # the same error
     # Not before: a decorator that is kept would keep the locals of whoever made it.
     return lambda decorated: decorate(decorated, options, caller_scopes(2))
 

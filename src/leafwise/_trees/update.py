@@ -19,6 +19,7 @@ from leafwise._trees.requests import (
     requests_of,
     whole_request,
 )
+from leafwise.errors import LeafwiseError
 
 T = TypeVar("T")
 Path = TypeVar("Path", bound=str | tuple[Any, ...])
@@ -143,7 +144,11 @@ def replace(obj: T, /, **changes: Any) -> T:
         raise TypeError(msg)
     changed: T
     if is_decorated(cls):
-        changed = instance.replace(obj, **changes)
+        try:
+            changed = instance.replace(obj, **changes)
+        except LeafwiseError as error:
+            __tracebackhide__ = True
+            raise error.without_own_frames()  # noqa: B904  # the same error
         return changed
     check_names(obj, changes)
     # Whether calling the class with its fields runs nothing but the constructor.

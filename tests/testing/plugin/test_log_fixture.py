@@ -111,3 +111,14 @@ def test_with_a_marker(project: Project) -> None:
             step(jnp.ones(3))
     """)
     result.stdout.fnmatch_lines(["over budget of step: 1 trace, 0 allowed", TITLE, "1 trace, *"])
+
+
+def test_own_frames_are_hidden(project: Project) -> None:
+    """A failed test shows its own line and the message, and no code of leafwise."""
+    result = project.test("""
+        def test_it():
+            lw.update({"a": 1}, {"b": 2})
+    """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(['>*lw.update({"a": 1}, {"b": 2})', "E*PathError*"])
+    result.stdout.no_fnmatch_line("*_trees*")
