@@ -235,3 +235,31 @@ def test_no_progress_in_a_file(
     """Standard error that is no terminal gets no progress, even where colours are forced."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert check(write(ONE), "--json").err == ""
+
+
+def test_the_fault_of_a_base_is_shown_once(write: Write, check_all: Check) -> None:
+    """Classes that have the `tree_flatten` of one base share its fault; their own stands apart."""
+    file = write("""
+class Base:
+    def __init__(self, x: float, n: int = 2): self.x, self.n = x, n
+    def tree_flatten(self): return (self.x,), None
+    @classmethod
+    def tree_unflatten(cls, _, children): return cls(*children)
+
+@jax.tree_util.register_pytree_node_class
+class One(Base): ...
+
+@jax.tree_util.register_pytree_node_class
+class Two(Base): ...
+
+@jax.tree_util.register_pytree_node_class
+class Own(Base):
+    def tree_flatten(self): return (self.x,), None
+""")
+    text = check_all(file, "--law", "static-values").out
+    assert text.count("broken: law static-values") == 3
+    assert (
+        f"broken: law static-values  as shown for {file}:One: both have Base.tree_flatten" in text
+    )
+    assert text.count("Base.tree_flatten") == 1
+    assert text.count("breaks the law static-values") == 2

@@ -138,6 +138,7 @@ class ClassReport:
         laws: One result a law.
         warnings: What is unsound in the class's library.
         library: What made it a pytree class.
+        flattened_by: The base whose `tree_flatten` it has; empty if it has its own, or none.
         fields: The names of its fields.
         left_out: Why it was passed over, which is not a fault; empty if it was not.
         file: Where it is defined; empty if that is not known.
@@ -154,6 +155,7 @@ class ClassReport:
     laws: tuple[LawResult, ...] = ()
     warnings: tuple[Caution, ...] = ()
     library: str = ""
+    flattened_by: str = ""
     fields: tuple[str, ...] = ()
     left_out: str = ""
     file: str = ""

@@ -65,13 +65,14 @@ class Printer:
         if self._rows:
             console.print()
         shown: dict[tuple[str, str], str] = {}
+        at_base: dict[tuple[str, tuple[str, ...]], str] = {}
         for report in run.reports:
             rows = tuple(row for row in report.rows if row.verdict.is_reported)
             titled = not self._verbose and bool(rows or (report.error and not report.accepted))
             if titled:
                 _print_class(report, console, rows)
             warned = [] if self._quiet else _warned(report, None if self._verbose else shown)
-            findings = [*_broken(report), *warned]
+            findings = [*_broken(report, {} if self._verbose else at_base), *warned]
             if findings and not titled:
                 _print_title(report, console)
             for line in findings:  # however long: they are copied, and read by programs
@@ -228,8 +229,14 @@ def _summary_of(report: ClassReport) -> tuple[str, str, str, str, Text]:
     return report.name, str(len(report.fields)), tried, of_laws, result
 
 
-def _broken(report: ClassReport) -> Iterator[Text]:
-    """Yield the laws that are broken or not checked; those with the same message together."""
+def _broken(report: ClassReport, shown: dict[tuple[str, tuple[str, ...]], str]) -> Iterator[Text]:
+    """Yield the laws that are broken or not checked; those with the same message together.
+
+    Args:
+        report: Has the laws.
+        shown: The class with which the fault of a base was shown in full, by that base and the
+            laws; added to.
+    """
     warned = {warning.law for warning in report.warnings}
     found: dict[tuple[Verdict, str], list[str]] = {}
     for result in report.laws:
@@ -238,6 +245,11 @@ def _broken(report: ClassReport) -> Iterator[Text]:
     for (verdict, message), laws in found.items():
         word = "broken" if verdict is Verdict.VIOLATION else str(verdict)
         named = f"{word}: {'law' if len(laws) == 1 else 'laws'} {', '.join(laws)}"
+        fault = f"{report.flattened_by}.tree_flatten", tuple(laws)
+        if report.flattened_by and shown.setdefault(fault, report.name) != report.name:
+            also = f"  as shown for {shown[fault]}: both have {fault[0]}"
+            yield Text.assemble((named, _STYLES[verdict]), also)
+            continue
         yield Text(named, _STYLES[verdict])
         yield from (Text(f"  {line}") for line in message.splitlines())
 

@@ -40,7 +40,14 @@ from leafwise.cli.records import (
     Verdict,
     verdict_of,
 )
-from leafwise.cli.targets import CheckTarget, FoundTargets, is_own, library_of, source_location
+from leafwise.cli.targets import (
+    CheckTarget,
+    FoundTargets,
+    flattened_by,
+    is_own,
+    library_of,
+    source_location,
+)
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import broken_laws, check_pytree
 from leafwise.testing._format import format_error, short_repr, without_addresses
@@ -293,6 +300,7 @@ def check_class(
         "",
         (),
         library=library_of(cls),
+        flattened_by=flattened_by(cls),
         file=file,
         line=line,
         identity=f"{cls.__module__}:{cls.__qualname__}",

@@ -469,6 +469,14 @@ _MARKS: Final = {
 """Attributes that only the decorator of a library sets."""
 
 
+def flattened_by(cls: type) -> str:
+    """Return the base whose ``tree_flatten`` a class has; empty if it has its own, or none."""
+    for base in cls.__mro__:
+        if "tree_flatten" in vars(base):
+            return "" if base is cls else base.__qualname__
+    return ""
+
+
 def library_of(cls: type) -> str:
     """Return the library that made a class a pytree class, for messages."""
     if is_own(cls):
