@@ -52,6 +52,50 @@ def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
     assert (row["name"], row["compiles"]) == ("step", 3)
 
 
+def test_a_first_call_after_inner_traces(explained: Explained) -> None:
+    """What was traced inside another function only is called for the first time, at any shape."""
+
+    def solve(x: Any) -> Any:
+        return x * WIDTH
+
+    inner = jnp.ones(WIDTH), jnp.ones(WIDTH + 1), jnp.ones(WIDTH + 2)
+
+    def script() -> None:
+        solver = jax.jit(solve)
+        jax.jit(lambda x: solver(x))(inner[0])
+        solver(inner[1])
+        solver(inner[2])
+
+    report = explained(script)
+    (cause,) = report["causes"]
+    assert (cause["cause"], cause["times"]) == ("another shape of x", 1)
+    first, second = [
+        each["explanation"]
+        for each in report["events"]
+        if each["name"] == "solve" and each["explanation"]
+    ][-2:]
+    assert first["nearest"] is None
+    assert [each["before"] for each in second["reasons"]] == [f"({WIDTH + 1},)"]
+
+
+def test_our_own_functions_are_named_as_jitted(explained: Explained) -> None:
+    """A jitted function as a static value has its own name, and no class of ours."""
+
+    def helper(x: Any) -> Any:
+        return x
+
+    def script() -> None:
+        apply = jax.jit(lambda f, x: f(x), static_argnums=0)
+        for _ in range(2):
+            apply(jax.jit(helper), 1.0)
+
+    for audit in ("", "compare"):
+        text = str(explained(script, audit=audit)["events"])
+        assert "helper" in text
+        assert "AuditedFunction" not in text
+        assert "CheckedFunction" not in text
+
+
 def test_methods_of_several_objects_are_one_row(explained: Explained) -> None:
     """A method is one function, whatever objects it is jitted for."""
 

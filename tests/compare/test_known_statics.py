@@ -214,6 +214,14 @@ def test_an_optimizer_of_filter_jit_is_one_line() -> None:
     ]
 
 
+def test_an_object_of_a_library_is_to_be_kept() -> None:
+    """Nobody can make a class of JAX a frozen dataclass: the fix says what a user can do."""
+    made = [jax.make_jaxpr(lambda x: x)(1.0).jaxpr for _ in range(2)]
+    calls = [lw.signature(1.0, each, static_argnums=1) for each in made]
+    (reason,) = lw.explain(*calls).reasons
+    assert reason.fix == ("Jaxpr compares by identity: make it once, and pass the same one.")
+
+
 def test_a_class_with_one_new_function_is_named_by_its_field() -> None:
     """Of an object that is not only functions, the function is what is new."""
     made = [Sound(jnp.ones(2), CHURN["lambda"][0]()) for _ in range(2)]

@@ -77,6 +77,11 @@ class Program:
             return []
         return code_within((*self.signature.classes.values(), *self.signature.statics.values()))
 
+    @cached_property
+    def is_inner(self) -> bool:
+        """Whether it was made inside the trace of another function, for tracers."""
+        return self.signature is not None and _has_tracers(self.signature)
+
     @property
     def seconds(self) -> float:
         """How long all of it took."""
@@ -85,6 +90,10 @@ class Program:
     def __str__(self) -> str:
         """Return the calling line, and the explanation."""
         return f"{self.site or 'called from no file'}\n{self.explanation}"
+
+
+def _has_tracers(signature: Signature) -> bool:
+    return any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
 
 
 _MOST_GIVEN: Final = 64
@@ -152,8 +161,11 @@ class ProgramLog:
         """
         programs, nearby = list(self.programs), list[int]()
         found = Explanation(Outcome.RETRACE)
+        # What was traced inside other functions only is called for the first time.
+        outer = retraced and not _has_tracers(signature)
         for nearby in self._nearby.candidates(signature, len(programs)):
-            found = self._nearest(nearby, programs, signature)
+            chosen = [at for at in nearby if not (outer and programs[at].is_inner)]
+            found = self._nearest(chosen, programs, signature)
             if found.nearest is not None and len(found.reasons) <= 1:  # none can have fewer
                 break
         if retraced or found.outcome in (Outcome.REUSE, Outcome.DISPATCH):
@@ -218,8 +230,7 @@ class ProgramLog:
         else:
             if found.nearest is not None and found.outcome is not outcome:
                 # The arguments do not explain it.
-                traced = any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
-                cause = Cause.TRANSFORMED if traced else Cause.NO_DIFFERENCE
+                cause = Cause.TRANSFORMED if _has_tracers(signature) else Cause.NO_DIFFERENCE
                 found = _with_cause(found, cause, outcome)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()

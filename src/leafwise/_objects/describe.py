@@ -88,7 +88,9 @@ def _described(value: Any, options: DescribeOptions) -> str:
     # An alias such as list[int] has the name of its origin.
     is_alias = module_of(kind) in ("types", "typing")
     name = MISSING if is_alias else read(value, "__qualname__")
-    text = f"<{qualname_of(kind)} {name}>" if type(name) is str else shorten(value)
+    # The names of our own classes say nothing to a reader: a function under `lw.jit` is jitted.
+    what = "jitted function" if module_of(kind).startswith("leafwise._jit") else qualname_of(kind)
+    text = f"<{what} {name}>" if type(name) is str else shorten(value)
     shows_address = cast("Any", kind).__repr__ is object.__repr__ or kind is memoryview
     if shows_address and not compares_by_identity(kind):
         text = f"<{_class_name(kind, options)}{options.mark.removeprefix('...')}>"
