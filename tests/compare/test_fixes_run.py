@@ -174,4 +174,4 @@ def test_a_long_static() -> None:
     long = [(*names, ("train", each)) for each in (True, False)]
     signatures = [lw.signature(each, static_argnums=0) for each in long]
     (reason,) = lw.explain(*signatures).reasons
-    assert reason.fix.endswith("(at [30][1]: `True` -> `False`).")
+    assert reason.fix.endswith("(at ['train']: `True` -> `False`).")

@@ -214,6 +214,15 @@ def test_an_optimizer_of_filter_jit_is_one_line() -> None:
     ]
 
 
+def test_pairs_are_named() -> None:
+    """In a long list of names and values, as flax.nnx has them, the name and both values show."""
+    made = [[*((f"name_{n}", n) for n in range(40)), ("depth", end)] for end in (1, 2)]
+    frozen = [tuple(each) for each in made]
+    (reason,) = lw.explain(*(lw.signature(1.0, each, static_argnums=1) for each in frozen)).reasons
+    assert "(at ['depth']: `1` -> `2`)" in reason.fix
+    assert reason.words == ("...1...", "...2...")
+
+
 def test_an_object_of_a_library_is_to_be_kept() -> None:
     """Nobody can make a class of JAX a frozen dataclass: the fix says what a user can do."""
     made = [jax.make_jaxpr(lambda x: x)(1.0).jaxpr for _ in range(2)]

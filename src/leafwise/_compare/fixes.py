@@ -182,6 +182,7 @@ def _static(reason: "Reason") -> str:
         fix = _static_fix(one, other)
     if by == "identity" and fix is not None and fix.startswith("fresh "):
         fix += _BY_CONTENT
+    path = _with_names(reason.before, path)
     where = f" (at {path})" if path else ""
     if path and "..." in describe(reason.before):  # else the two texts may be one
         where = f" (at {path}: `{_short(one)}` -> `{_short(other)}`)"
@@ -217,6 +218,21 @@ def are_recreated(one: Any, other: Any) -> bool:
     if not (_is_function(one) and _is_function(other)):
         return False
     return _same_definition(one, other) or "<locals>" in getattr(other, "__qualname__", "")
+
+
+def _with_names(value: Any, path: str) -> str:
+    """Return a path into pairs of names and values, as flax.nnx keeps attributes, by the name."""
+    found = re.match(r"\[(\d+)\]\[1\]", path)
+    if found is None:
+        return path
+    with contextlib.suppress(Exception):  # code of the values' own classes
+        pair = value[int(found[1])]
+        if is_a(pair, tuple) and len(pair) == _PAIR and is_a(pair[0], str):
+            return f"[{pair[0]!r}]{path[found.end() :]}"
+    return path
+
+
+_PAIR: Final = 2
 
 
 ANOTHER_FUNCTION: Final = "another function: each has a program of its own"

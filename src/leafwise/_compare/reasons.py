@@ -1,5 +1,6 @@
 """What JAX does for a call, and the reasons for it, as values: nothing here compares or words."""
 
+import contextlib
 import re
 from collections.abc import Iterable
 from enum import StrEnum
@@ -10,6 +11,7 @@ from leafwise._objects.classes import is_a, module_of, qualname_of
 from leafwise._objects.describe import describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
+from leafwise._trees.equality import first_difference
 
 
 class Outcome(StrEnum):
@@ -124,7 +126,12 @@ class Reason(_Facts):
             return distinct_names(self.before, self.after)
         if (holder := rebuilt(self)) is not None:
             return holder, "a new one"
-        return format_value(self.before), format_value(self.after)
+        before, after = format_value(self.before), format_value(self.after)
+        if before == after and "..." in before and self.cause is Cause.STATIC:
+            with contextlib.suppress(Exception):  # code of the values' own classes
+                _, one, other = first_difference(self.before, self.after)
+                return f"...{format_value(one)}...", f"...{format_value(other)}..."
+        return before, after
 
     @property
     def rank(self) -> tuple[int, int]:
