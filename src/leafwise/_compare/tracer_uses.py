@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import jax
+from jax.core import Tracer
 
 from leafwise._classes.annotations import is_array, without_marks
 from leafwise._classes.spec import is_decorated
@@ -63,7 +64,7 @@ def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
 
 def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
     scopes = [frame.f_locals for frame in frames_of(error)]
-    holder, name, value = _find(path, scopes, wanted=jax.core.Tracer)
+    holder, name, value = _find(path, scopes, wanted=Tracer)
     cls = type(holder)
     shown = f"{cls.__name__}.{name}" if holder is not None and name.isidentifier() else path
     kind = _fields(cls)[name].type if name in _fields(cls) else None
