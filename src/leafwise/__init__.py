@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from leafwise._classes.pytree import pytree, register
     from leafwise._compare.carry import stable_carry
     from leafwise._compare.diff import assert_same_structure, diff
+    from leafwise._compare.digest import digest
     from leafwise._compare.explain import explain
     from leafwise._compare.signature import signature
     from leafwise._display.diagram import show
@@ -39,6 +40,7 @@ _MODULES = {
     "captures": "_captures.captures",
     "combine": "_trees.combine",
     "diff": "_compare.diff",
+    "digest": "_compare.digest",
     "explain": "_compare.explain",
     "field": "_classes.fields",
     "freeze": "_objects.frozen",
@@ -106,6 +108,7 @@ __all__ = [
     "combine",
     "debug",
     "diff",
+    "digest",
     "errors",
     "explain",
     "field",

@@ -15,6 +15,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointMismatchError",
     "DefinitionError",
+    "DigestError",
     "DynamicFunctionWarning",
     "FieldCheckError",
     "FieldNotSetError",
@@ -210,6 +211,10 @@ class CheckpointMismatchError(CheckpointError):
     def __init__(self, message: str, differences: tuple[Difference, ...] = ()) -> None:
         super().__init__(message, differences)
         self.differences = differences
+
+
+class DigestError(LeafwiseError, TypeError):
+    """A static value means nothing to another process, so a tree with it has no digest."""
 
 
 class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests call it

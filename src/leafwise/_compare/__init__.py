@@ -9,7 +9,7 @@ Pure: values in, values out. Nothing here runs, warns or raises for a call of th
   and `call_differences` (configuration, devices, which arguments there are).
 - `fixes`: `Cause`, what makes calls differ, which words the sentence that says what to do.
 - `explain`: `Explanation` of a call, against the nearest of several earlier ones.
-- `description`: a tree as JSON, for a comparison with another process.
+- `description`: a tree as JSON, for a comparison with another process; `digest`: `lw.digest`.
 - `diff`, `carry`, `jax_errors`: `lw.diff`, `lw.stable_carry`, `lw.debug.explain_errors`.
 
 Used by `_jit`, which explains the calls that it sees, by `testing` and by `cli`.

@@ -1,0 +1,473 @@
+"""The digest of a tree: the same text in every process where its classes, statics and avals are.
+
+One more fold over what values consist of. `leafwise._statics.portable` writes statics as JSON;
+here classes count with their fields, functions by content with their code, and what means nothing
+to another process is refused.
+"""
+
+import dataclasses
+import hashlib
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Final
+
+import jax
+from jax import core
+
+from leafwise._classes.options import OPTIONS
+from leafwise._classes.spec import MARK, is_static_metadata
+from leafwise._compare.description import Described, Description, describe_tree
+from leafwise._objects.attributes import compares_by_identity, has_hidden_state, registry_of
+from leafwise._objects.bytecode import chains_of
+from leafwise._objects.classes import qualname_of
+from leafwise._objects.code import (
+    contents,
+    facts_of,
+    function_in,
+    is_importable,
+    is_installed_module,
+    is_users_file,
+    names_of,
+    own_bases,
+    resolve,
+)
+from leafwise._objects.parts import Part, kind_of
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import got
+from leafwise._statics.key import StaticKey, content_names
+from leafwise._statics.portable import Json, PortableReader, class_name, dump
+from leafwise._trees.leaves import LeafKind, LeafRecorder
+from leafwise.errors import DigestError
+
+_VERSION: Final = "leafwise digest 1"
+"""To be raised when the same tree gets another digest."""
+
+
+def digest(tree: Any) -> str:
+    """Return a digest of what a tree is, the same in every process, on every machine.
+
+    It has the classes of all nodes, all statics by type and bits, and the shape, dtype and weak
+    type of each leaf; not the data of arrays. Instances that share a jit cache key have one
+    digest, and those with other statics another. Neither the seed of hashes, nor addresses, nor
+    the order of a set reach it.
+
+    A function or a class counts by its module and qualified name, not by its code. A class counts
+    by its fields, their annotations and its options, too, and an enum by its members. An object
+    with its own ``==`` counts by what it is pickled as.
+
+    In a field with ``by="content"`` functions count by their code, which is the same within one
+    minor version of Python, by the versions of the packages that they call, and by what they find
+    in closures and globals; the objects there count by their attributes.
+
+    Args:
+        tree: Any pytree, whose leaves may be `jax.ShapeDtypeStruct` or tracers; or the key of an
+            instance, which is the aux_data that JAX has of it.
+
+    Returns:
+        64 hexadecimal digits. They differ between versions of leafwise when the changelog says so.
+
+    Raises:
+        DigestError: A static means nothing to another process: a lambda, a local function, an
+            object that compares by identity. All are named.
+        StaticMutatedError: A static was changed in place.
+
+    Examples:
+        >>> digest({"w": jnp.ones((2, 3))}) == digest({"w": jnp.zeros((2, 3))})  # doctest: +SKIP
+        True
+    """
+    return digest_of(describe(tree))
+
+
+def digest_of(description: Description) -> str:
+    """Return the digest of a description."""
+    # As lists of pairs: the order of leaves is part of the structure.
+    parts = [
+        list(vars(description)[field.name].items()) for field in dataclasses.fields(description)
+    ]
+    return hashlib.sha256(dump([_VERSION, parts]).encode()).hexdigest()
+
+
+def describe(tree: Any, *, in_order: bool = False) -> Description:
+    """Return the description of a tree that a digest is made of.
+
+    Args:
+        tree: Any pytree, or a key.
+        in_order: Whether the members of sets come in the order in which a loop meets them.
+
+    Raises:
+        DigestError: A static means nothing to another process.
+    """
+    reader = DigestReader(in_order=in_order)
+    described = describe_tree(tree, _leaf_entry, reader)
+    statics = described.description.statics
+    if isinstance(tree, StaticKey):
+        statics[", key of"] = reader.class_name(tree.owner.cls)
+    for name, definition in sorted(reader.definitions.items()):
+        statics[f", class {name}"] = definition
+    if reader.refused:
+        raise DigestError("\n".join(_refusal(described, *each) for each in reader.refused))
+    return described.description
+
+
+def _refusal(described: Described, path: str, what: str, why: str, fix: str) -> str:
+    fix = fix.replace("\n", "\n  ")
+    return f"{described.root}{path}: {why}\n  got: {what}\n  fix: {fix}"
+
+
+_record: Final = LeafRecorder(abstract=True)
+
+
+def _leaf_entry(leaf: Any) -> dict[str, Json] | None:
+    """Return the aval of a leaf; None for what is none to JAX."""
+    found = _record(leaf)
+    aval = found.aval
+    if aval is None or found.kind is LeafKind.INVALID:
+        return None
+    entry: dict[str, Json] = {"dtype": str(aval.dtype), "shape": [*map(str, aval.shape)]}
+    if found.weak_type:
+        entry["weak_type"] = True
+    spec = getattr(getattr(aval, "sharding", None), "spec", ())
+    if any(each is not None for each in spec):  # of an explicit axis of a mesh
+        entry["sharding"] = str(spec)
+    if type(aval) is not core.ShapedArray:  # a mutable array
+        entry["kind"] = type(aval).__name__
+    return entry
+
+
+class DigestReader(PortableReader):
+    """Reads statics for a digest.
+
+    Attributes:
+        definitions: What the classes that were met are, by name.
+        refused: The paths of what means nothing to another process: each with the value and its
+            type as text, the reason, and the fix.
+    """
+
+    def __init__(self, *, in_order: bool = False) -> None:
+        super().__init__()
+        self.definitions: dict[str, Json] = {}
+        self.refused: list[tuple[str, str, str, str]] = []
+        self._in_order = in_order
+        self._names: dict[type, str] = {}
+        self._by_content = False
+        # What can change or is one object is numbered as it is met: so cycles end, and sharing
+        # counts, as in the form of a key by content.
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Any] = []
+        self._classes: list[type] = []
+
+    def class_name(self, cls: type) -> str:
+        """Return the name of a class, and note what it is."""
+        if self._by_content:
+            self._classes += [each for each in own_bases(cls) if each not in self._classes]
+        if cls not in self._names:
+            self._names[cls] = name = class_name(cls)
+            definition = self._definition(cls, name)
+            if definition is not None:
+                if self.definitions.setdefault(name, definition) != definition:
+                    name = self._names[cls] = f"{name} {_sha(definition)[:8]}"
+                self.definitions[name] = definition
+        return self._names[cls]
+
+    def _definition(self, cls: Any, name: str) -> Json | None:
+        """Return what a class is, apart from its code: its fields in order, and its options."""
+        if issubclass(cls, Enum):
+            members = {f".{each}": self._value_of(it) for each, it in cls.__members__.items()}
+            return {"class": name, "content": [*members], "parts": members}
+        fields = _fields_of(cls)
+        if fields is None:
+            return None
+        parts = {f".{each}": kind for each, kind in fields.items()}
+        return {"class": name, "content": [*fields, *_options_of(cls)], "parts": parts}
+
+    def _value_of(self, member: Enum) -> Json:
+        """Return the value of a member, which need not mean anything to another process."""
+        return self._found(member.value, "", "an object")
+
+    def _found(self, value: Any, path: str, name: str) -> Json:
+        """Return the JSON of a value, or a name for it if it means nothing to another process."""
+        opaque, refused, numbers = len(self.opaque), len(self.refused), dict(self._numbers)
+        found = self._read(value, path)
+        if len(self.refused) == refused:
+            return found
+        del self.opaque[opaque:], self.refused[refused:]
+        self._numbers = numbers
+        return {"name": name}
+
+    # ------------------------------------------------------------------------ values
+
+    def _read(self, value: Any, path: str) -> Json:
+        if self._by_content and _is_numbered(type(value)):
+            number = self._numbers.get(id(value))
+            if number is not None:
+                return {"again": number}
+            self._numbers[id(value)] = len(self._numbers)
+            self._kept.append(value)
+        return super()._read(value, path)
+
+    def _read_other(self, value: Any, path: str) -> Json:
+        for base, parts_of in _OF_DEVICES.items():
+            if isinstance(value, base):
+                return {"class": self._class_of(value), "parts": self._steps(parts_of(value), path)}
+        if isinstance(value, StaticKey):
+            return self._key(value, path)
+        if isinstance(value, jax.tree_util.PyTreeDef):
+            return self._treedef(value, path)
+        return self._with_version(value, super()._read_other(value, path))
+
+    def _key(self, key: StaticKey, path: str) -> Json:
+        read = {True: self.read_by_content, False: self._read}
+        names = key.owner.static_names
+        parts = {
+            f".{name}": read[name in content_names(key.owner)](value, f"{path}.{name}")
+            for name, value in zip(names, key.values, strict=True)
+        }
+        return {"class": self.class_name(key.owner.cls), "parts": parts}
+
+    def _treedef(self, treedef: Any, path: str) -> Json:
+        cls, aux = treedef.node_data() or (None, None)
+        children = enumerate(treedef.children())
+        parts = [(".aux_data", aux), *((f"[{place}]", child) for place, child in children)]
+        kind = "" if cls is None else self.class_name(cls)
+        leaves = treedef.num_leaves
+        return {"class": "treedef", "content": [kind, leaves], "parts": self._steps(parts, path)}
+
+    def _members(self, parts: Sequence[Part], path: str) -> list[Json]:
+        found: list[Json] = []
+        for part in parts:  # numbered by itself: there is no order
+            before, self._numbers = self._numbers, {}
+            found += self._read_all([part], path)
+            self._numbers = before
+        return found if self._in_order else sorted(found, key=dump)
+
+    def named(self, value: Any, path: str) -> Json:
+        """Return the name that leads to a function, class or module; or a function's code."""
+        if isinstance(value, type):
+            self.class_name(value)
+        elif self._by_content and type(value) is types.FunctionType:
+            has_name = facts_of(value.__code__).installed and is_importable(value)
+            if not has_name or registry_of(value) is not None:
+                return self._function(value, path)
+        return super().named(value, path)
+
+    def method(self, value: Any, path: str) -> Json:
+        """Return a bound method's receiver and name; or its function's code."""
+        if self._by_content:
+            return {"class": "method", "parts": self._steps(kind_of(value).parts(value), path)}
+        return super().method(value, path)
+
+    def _opaque(self, value: Any, path: str) -> Json:
+        cls = type(value)
+        is_object = self._by_content and compares_by_identity(cls) and not has_hidden_state(cls)
+        if is_object and not is_installed_module(cls.__module__):
+            parts = kind_of(value).parts(value)
+            found = [self._found(part, path + step, class_name(type(part))) for step, part in parts]
+            inside = zip([step for step, _ in parts], found, strict=True)
+            return {"class": self.class_name(cls), "parts": dict(inside)}
+        self.refused.append((path, got(value), *self._why_and_fix(value)))
+        return super()._opaque(value, path)
+
+    def _why_and_fix(self, value: Any) -> tuple[str, str]:
+        cls: type = type(value)
+        name = qualname_of(cls).rpartition(".")[2]
+        if isinstance(value, type) or (callable(value) and is_installed_module(cls.__module__)):
+            kind = "class" if isinstance(value, type) else "function"
+            fix = "define it with a name of its own at the top level of a module"
+            if cls is types.FunctionType and not self._by_content:
+                fix += ',\nor declare the field with lw.static_field(by="content")'
+            return f"no name leads another process to this {kind}", fix
+        if compares_by_identity(cls):
+            why = f"a {name} compares by identity, which means nothing to another process"
+            fix = f"@dataclass(frozen=True)\nclass {name}: ..."
+            return why, f"let what it holds be its fields:\n{fix}"
+        why = "another process cannot read it: it contains itself, is too deep, or does not pickle"
+        return why, f"let {name} be a frozen dataclass of values that are static, too"
+
+    # ------------------------------------------------------------------------ by content
+
+    def read_by_content(self, value: Any, path: str) -> Json:
+        """Return the JSON of a static by content, with the code of its classes."""
+        before = self._by_content, self._numbers, self._classes
+        self._by_content, self._numbers, self._classes = True, {}, []
+        try:
+            made = self.read(value, path)
+            code: dict[str, Json] = {}
+            for cls in self._classes:  # which grows meanwhile
+                name = class_name(cls)
+                for each, member in vars(cls).items():
+                    function = function_in(member)
+                    if _is_written(each, function):
+                        where = f"{name}.{each}"
+                        code[where] = self._found(function, f"{path} {where}", where)
+        finally:
+            self._by_content, self._numbers, self._classes = before
+        return {"class": "by content", "items": [made], "parts": code} if code else made
+
+    def _function(self, value: types.FunctionType, path: str) -> Json:
+        """Return the JSON of a function: its code, what it holds, and what it finds by name."""
+        facts, names = facts_of(value.__code__), value.__globals__
+        module, name = names_of(value)
+        if problem := _problem_of(value):
+            self.refused.append((path, got(value), *problem))
+            return super()._opaque(value, path)
+        made = {".__code__": {"code": f"Python {_PYTHON}, {_sha(_plain(facts.form))[:16]}"}}
+        kind = kind_of(value)
+        held = [(step, part) for step, part in kind.parts(value) if part is not MISSING]
+        made |= {step: self._read(part, path + step) for step, part in held}
+        chains = chains_of(value.__code__)
+        cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+        inside = {free: contents(cell) for free, cell in cells.items()}
+        ways = [(names, chain) for chain in chains.of_globals if not facts.installed]
+        ways += [(inside, chain) for chain in chains.of_cells if not facts.installed]
+        for where, chain in ways:
+            text = ".".join(chain)
+            step, found = f".__globals__[{text!r}]", resolve(where, chain)
+            known = {"name": f"{module}:{text}"}
+            made[step] = (
+                known if found is MISSING else self._found(found, path + step, known["name"])
+            )
+        head = {"class": f"function {module}:{name}", "content": [len(held)], "parts": made}
+        return self._with_version(value, head) if facts.installed else head
+
+    def _with_version(self, value: Any, made: Json) -> Json:
+        """Return what is known by its name by content: with the version of its package."""
+        if not self._by_content or not isinstance(made, dict) or not {"name", "class"} & {*made}:
+            return made
+        is_code = "name" in made or type(value) is types.FunctionType
+        module = value.__name__ if isinstance(value, types.ModuleType) else names_of(value)[0]
+        root = module.partition(".")[0]
+        version = getattr(sys.modules.get(root), "__version__", None)
+        is_known = is_code and is_installed_module(root) and isinstance(version, str)
+        return made | {"version": version} if is_known else made
+
+
+def _is_numbered(cls: Any) -> bool:
+    return cls is types.FunctionType or cls.__hash__ is None or compares_by_identity(cls)
+
+
+def _is_written(name: str, member: Any) -> bool:
+    """Return whether a member of a class is the user's code, or a plain value."""
+    if type(member) is types.FunctionType:
+        return is_users_file(member.__code__.co_filename)
+    return type(member) in _PLAIN and not name.startswith("__")
+
+
+_PLAIN: Final = (bool, int, float, complex, str, bytes, tuple, type(None))
+
+
+def _problem_of(function: types.FunctionType) -> tuple[str, str] | None:
+    """Return why the code of a function does not say what it does, and the fix."""
+    facts = facts_of(function.__code__)
+    if facts.form is None:
+        return "its code has constants that no source code can spell", "define it in a file"
+    if facts.installed:
+        return None
+    if facts.rebinds:
+        why = f"it assigns {facts.rebinds[0]!r} whenever it runs, so it never stays the same"
+        return why, "return the value instead of assigning it"
+    if facts.sees_all:
+        why = "it can read all globals: it names globals, vars, locals, eval or exec"
+        return why, "name what it reads"
+    return None
+
+
+_PYTHON: Final = ".".join(map(str, sys.version_info[:2]))
+
+
+def _plain(form: Any) -> Json:
+    """Return the form of code as JSON; sets among its constants in one order."""
+    if isinstance(form, tuple):
+        return [_plain(each) for each in form]
+    if isinstance(form, frozenset):
+        return {"set": sorted(map(_plain, form), key=dump)}
+    if isinstance(form, type):
+        return {"type": form.__name__}
+    return form if type(form) is str and form.isascii() else repr(form)
+
+
+def _sha(made: Json) -> str:
+    return hashlib.sha256(dump(made).encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------ classes
+
+
+def _fields_of(cls: Any) -> dict[str, str] | None:
+    """Return the fields of a class in order, each with its annotation and options as text."""
+    if dataclasses.is_dataclass(cls):
+        return {each.name: _field(each) for each in dataclasses.fields(cls)}
+    if (own := getattr(cls, "__attrs_attrs__", None)) is not None:
+        return {each.name: _annotation(each.type) for each in own}
+    names: Any = getattr(cls, "_fields", None)
+    if issubclass(cls, tuple) and names is not None:
+        found = inspect.get_annotations(cls)
+        return {each: _annotation(found.get(each)) for each in names}
+    return None
+
+
+def _field(field: "dataclasses.Field[Any]") -> str:
+    try:
+        is_static = is_static_metadata(field.metadata)
+    except ValueError:  # entries that contradict each other: another library's affair
+        is_static = None
+    by = getattr(field.metadata.get(OPTIONS), "by", "identity")
+    named = {"init": field.init, "compare": field.compare, "kw_only": field.kw_only is True}
+    words = [_annotation(field.type), *["static"] * bool(is_static)]
+    words += [f"by={by}"] * (by != "identity")
+    return ", ".join([*words, *(f"{k}={v}" for k, v in named.items() if v is (k == "kw_only"))])
+
+
+def _options_of(cls: Any) -> list[str]:
+    params: Any = getattr(cls, "__dataclass_params__", None)
+    options = [each for each in ("eq", "order", "frozen") if getattr(params, each, False)]
+    options += ["slots"] * ("__slots__" in vars(cls))
+    mark: tuple[Any, ...] = vars(cls).get(MARK, ())
+    return [*options, *["many_statics"] * (mark[1:] == (True,))]
+
+
+def _annotation(kind: Any) -> str:
+    """Return an annotation as text that no address and no version of Python is in."""
+    if isinstance(kind, str):
+        return kind
+    if kind is None or kind is type(None):
+        return "None"
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(map(_annotation, arguments))
+    if origin is typing.Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if origin is not None:
+        return f"{_annotation(origin)}[{', '.join(map(_annotation, arguments))}]"
+    if isinstance(kind, list):  # the parameters of a Callable
+        return f"[{', '.join(map(_annotation, kind))}]"
+    if isinstance(kind, type):
+        return class_name(kind)
+    name = getattr(kind, "__name__", None) or getattr(kind, "_name", None)
+    return str(name) if name else type(kind).__name__
+
+
+# ------------------------------------------------------------------------ devices
+
+
+def _of_mesh(mesh: Any) -> list[Part]:
+    names = ("axis_names", "axis_sizes")
+    parts = [(f".{each}", getattr(mesh, each)) for each in names]
+    parts.append((".axis_types", tuple(map(str, mesh.axis_types))))
+    devices = getattr(mesh, "devices", None) if isinstance(mesh, jax.sharding.Mesh) else None
+    return [*parts, *([(".devices", tuple(devices.flat))] if devices is not None else [])]
+
+
+def _of_device(device: Any) -> list[Part]:
+    return [(f".{each}", getattr(device, each)) for each in ("platform", "id", "process_index")]
+
+
+_OF_DEVICES: Final[dict[Any, Callable[[Any], list[Part]]]] = {
+    jax.sharding.Mesh: _of_mesh,
+    jax.sharding.AbstractMesh: _of_mesh,
+    jax.Device: _of_device,
+}
+"""What describes devices, which do not pickle."""

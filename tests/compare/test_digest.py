@@ -1,0 +1,377 @@
+"""What a digest has in it, and what is refused."""
+
+import dataclasses
+import enum
+import functools
+import threading
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import attrs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise._compare.digest import describe
+
+X = jnp.ones((2, 3))
+
+
+@lw.pytree
+class P:
+    x: Any
+    n: Any = lw.static_field(default=None)
+    f: Any = lw.static_field(default=None, by="content")
+
+
+class Plain:
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.rate
+
+
+class Scale(Plain):
+    def __call__(self, x: Any) -> Any:
+        return self.scaled(x)
+
+
+def test_it_is_text_that_depends_on_no_data() -> None:
+    """A digest is 64 digits, of what JAX traces with and not of the data."""
+    found = lw.digest(P(X))
+    assert len(found) == 64
+    assert set(found) <= set("0123456789abcdef")
+    assert found == lw.digest(P(X * 2)) == lw.digest(P(np.ones((2, 3), np.float32)))
+    assert found == lw.digest(P(jax.ShapeDtypeStruct((2, 3), jnp.float32)))
+    assert found == lw.digest(jax.eval_shape(lambda: P(X)))
+    inside: list[str] = []
+    jax.make_jaxpr(lambda p: inside.append(lw.digest(p)))(P(X))
+    assert inside == [found]
+
+
+@pytest.mark.parametrize("other", [X.T, X.astype(jnp.int32), 1.0, True, None, (X,), [X], {"x": X}])
+def test_each_aval_and_structure_counts(other: Any) -> None:
+    """Another shape, dtype, weak type, or structure is another digest."""
+    assert lw.digest(P(other)) != lw.digest(P(X))
+
+
+def test_weak_types_count() -> None:
+    """A Python float and an array of one dtype are two avals."""
+    assert lw.digest(1.0) == lw.digest(2.0)
+    assert lw.digest(1.0) != lw.digest(jnp.float32(1.0))
+    assert lw.digest(jax.random.key(0)) != lw.digest(jax.random.key_data(jax.random.key(0)))
+
+
+def test_a_key_has_a_digest() -> None:
+    """The key of an instance has its statics and its class, and no leaf."""
+
+    def key(tree: Any) -> Any:
+        return cast("Any", jax.tree.structure(tree)).node_data()[1]
+
+    assert lw.digest(key(P(X, 1))) == lw.digest(key(P(1.0, 1)))
+    assert lw.digest(key(P(X, 1))) != lw.digest(key(P(X, True)))
+
+    @lw.pytree
+    class Q:
+        x: Any
+        n: Any = lw.static_field(default=None)
+        f: Any = lw.static_field(default=None, by="content")
+
+    assert lw.digest(key(Q(X, 1))) != lw.digest(key(P(X, 1)))
+
+
+def nan(payload: int) -> float:
+    return float(np.array([0x7FF8000000000000 + payload], np.uint64).view(np.float64)[0])
+
+
+Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024  # as users write it
+DISTINCT: list[Any] = [
+    *(1, True, 1.0, np.float32(1), np.int64(1), "1", b"1", 0.0, -0.0, nan(0), nan(1), 1 + 0j),
+    *((1, 2), (1.0, 2.0), (2, 1), Pair(1, 2), frozenset({1, 2}), frozenset({1, True + 1.0})),
+    *(lw.FrozenMapping(a=1, b=2), lw.FrozenMapping(b=2, a=1), "", b"", (), None, ...),
+    *(jnp.sin, jnp.cos, np.sin, int, bool, Plain, functools.partial(jnp.sin, 1)),
+    *(functools.partial(jnp.sin, True), lw.StaticArray([1.0]), lw.StaticArray([1])),
+    *(jax.tree.structure({"a": 1}), jax.tree.structure({"b": 1}), jax.tree.structure(P(1, 2))),
+    *(jax.tree.structure(P(1, 3)), jax.sharding.PartitionSpec("a"), jax.sharding.PartitionSpec()),
+]
+
+
+def test_values_of_other_types_or_bits_differ() -> None:
+    """All of these are distinct, and each is what it is when it is made again."""
+    texts = [lw.digest(P(X, value)) for value in DISTINCT]
+    assert len(set(texts)) == len(texts)
+    assert texts == [lw.digest(P(X, value)) for value in DISTINCT]
+
+
+def test_devices_and_meshes_have_digests() -> None:
+    """A mesh counts by its axes and devices, and a sharding by its mesh."""
+    one, other = (
+        jax.make_mesh((2,), ("x",), axis_types=(kind,), devices=jax.devices()[start:][:2])
+        for kind, start in ((jax.sharding.AxisType.Auto, 0), (jax.sharding.AxisType.Auto, 2))
+    )
+    explicit = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    values: list[Any] = [one, other, explicit, one.abstract_mesh, jax.devices()[0]]
+    spec = jax.sharding.PartitionSpec("x")
+    values += [jax.sharding.NamedSharding(mesh, spec) for mesh in (one, other, explicit)]
+    assert len({lw.digest(P(X, value)) for value in values}) == len(values)
+    # The sharding of an aval, too.
+    explicit_x = jax.device_put(X, jax.sharding.NamedSharding(explicit, spec))
+    assert lw.digest(P(explicit_x)) != lw.digest(P(X))
+
+
+# ------------------------------------------------------------------------ classes
+
+
+def one_field(annotation: Any = int, **options: Any) -> type:
+    namespace = {"__annotations__": {"a": annotation}, "__qualname__": "C"}
+    return dataclasses.dataclass(frozen=True, **options)(type("C", (), namespace))
+
+
+def an_enum(**members: Any) -> Any:
+    return enum.Enum("E", members, module=__name__, qualname="E").A
+
+
+def a_tuple(name: str) -> Any:
+    return namedtuple("T", [name])(1)  # noqa: PYI024
+
+
+def an_attrs(**fields: Any) -> Any:
+    return attrs.make_class("A", fields, frozen=True)(**dict.fromkeys(fields, 1))
+
+
+def a_pytree(**options: Any) -> Any:
+    @lw.pytree(**options)
+    class Q:
+        x: Any
+        n: int = lw.static_field(default=1)
+
+    return Q(1.0)
+
+
+def a_pytree_of_other_fields(kind: Any, *, by: Any = "identity", static: bool = True) -> Any:
+    field = lw.static_field(default=1, by=by) if static else lw.field(default=1)
+
+    @lw.pytree
+    class Q:
+        x: Any
+        n: kind = field
+
+    return Q(1.0)
+
+
+CLASSES: dict[str, list[Callable[[], Any]]] = {
+    "dataclasses": [
+        lambda: one_field()(1),
+        lambda: one_field(float)(1),
+        lambda: one_field("Rate")(1),
+        lambda: one_field(int | None)(1),
+        lambda: one_field(list[int])(1),
+        lambda: one_field(Callable[[int], Any])(1),
+        lambda: one_field(order=True)(1),
+        lambda: one_field(slots=True)(1),
+        lambda: one_field(kw_only=True)(a=1),
+    ],
+    "enums": [lambda: an_enum(A=1), lambda: an_enum(A=2), lambda: an_enum(A=1, B=2)],
+    "named tuples": [lambda: a_tuple("a"), lambda: a_tuple("b")],
+    "attrs": [
+        lambda: an_attrs(a=attrs.field(type=int)),
+        lambda: an_attrs(a=attrs.field(type=float)),
+        lambda: an_attrs(b=attrs.field(type=int)),
+    ],
+    "pytrees": [
+        a_pytree,
+        lambda: a_pytree(many_statics=True),
+        lambda: a_pytree(order=True),
+        lambda: a_pytree_of_other_fields(float),
+        lambda: a_pytree_of_other_fields(int, by="content"),
+        lambda: a_pytree_of_other_fields(int, static=False),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_class_counts_by_what_it_declares(kind: str) -> None:
+    """A class of one name and other fields, annotations or options is another."""
+
+    def digests() -> list[str]:
+        made = [make() for make in CLASSES[kind]]
+        return [lw.digest(each if kind == "pytrees" else P(1, each)) for each in made]
+
+    texts = digests()
+    assert texts == digests()
+    assert len(set(texts)) == len(texts)
+
+
+def test_two_classes_of_one_name_in_a_tree() -> None:
+    """Which of two classes of one name a value is of counts."""
+    one, other = one_field()(1), one_field(float)(1)
+    assert lw.digest(P(1, (one, other))) == lw.digest(P(1, (one, one_field(float)(1))))
+    texts = [(one, other), (other, one), (one, one), (other, other)]
+    assert len({lw.digest(P(1, each)) for each in texts}) == 4
+
+
+def test_the_order_of_leaves_counts() -> None:
+    """Nodes whose children come in another order are another structure."""
+    one, other = OrderedDict(a=1.0, b=2), OrderedDict(b=2, a=1.0)
+    assert lw.digest(one) != lw.digest(other)
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Alike:
+    n: int
+
+    def __repr__(self) -> str:
+        return "K"
+
+
+def test_two_leaves_at_one_path_both_count() -> None:
+    """Keys of a dict that look alike hide neither of their leaves."""
+    texts = [{Alike(1): one, Alike(2): other} for one in (1, 1.0) for other in (1, 1.0)]
+    assert len(set(map(lw.digest, texts))) == 4
+
+
+# ------------------------------------------------------------------------ refused
+
+
+def local_function(x: Any) -> Any:
+    def inner() -> Any:
+        return x
+
+    return inner
+
+
+class Local(NamedTuple):
+    value: Any
+
+
+LOOP: Any = lambda: None  # noqa: E731  # it has a name, and is not called by it
+
+REFUSED: dict[str, tuple[Any, str, str]] = {
+    "a lambda": (lambda x: x, "P.n: no name leads another process to this function", "by="),
+    "a local function": (local_function(1), "P.n: no name leads", "top level of a module"),
+    "in a partial": (functools.partial(local_function(1), 1), r"P.n.func: no name", "top level"),
+    "in a tuple": ((1, Local(lambda: 1)), r"P.n\[1\].value: no name", "top level"),
+    "a jitted lambda": (jax.jit(lambda x: x), "P.n: no name leads", "top level"),
+    "a local class": (one_field(), "P.n: no name leads another process to this class", "top"),
+    "an object": (Plain(1.0), "P.n: a Plain compares by identity", "class Plain"),
+    "a method": (Plain(1.0).scaled, "P.n.__self__: a Plain compares", "class Plain"),
+    "a lock": (threading.Lock(), "P.n: a lock compares by identity", "fields"),
+}
+
+
+@pytest.mark.message
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_means_nothing_to_another_process_is_refused(name: str) -> None:
+    """The message names the field and the way to the value, says why, and what to do."""
+    value, where, fix = REFUSED[name]
+    with pytest.raises(lw.errors.DigestError, match=f"^{where}") as caught:
+        lw.digest(P(X, value))
+    assert fix in caught.value.message.partition("fix: ")[2]
+
+
+def test_all_are_named_at_once() -> None:
+    """One error names every place of a tree."""
+    with pytest.raises(lw.errors.DigestError) as caught:
+        lw.digest({"a": P(X, lambda: 1), "b": [P(X, Plain(1.0)), lambda: 2]})
+    paths = [line.partition(": ")[0] for line in caught.value.message.splitlines()]
+    assert [each for each in paths if each.startswith("dict")] == [
+        "dict['a'].n",
+        "dict['b'][0].n",
+        "dict['b'][1]",
+    ]
+
+
+def test_a_function_whose_name_leads_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function is its name only while that leads to it."""
+    old = local_function
+    found = lw.digest(P(X, old))
+    monkeypatch.setitem(globals(), "local_function", one_field)
+    with pytest.raises(lw.errors.DigestError, match="no name"):
+        lw.digest(P(X, old))
+    assert found
+
+
+# ------------------------------------------------------------------------ by content
+
+RATE = 0.1
+TABLE = {"a": 1}
+
+
+def by_content(f: Any) -> str:
+    return lw.digest(P(X, f=f))
+
+
+def helper(x: Any) -> Any:
+    return x * RATE + len(TABLE)
+
+
+def test_functions_by_content_count_by_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code, closures, globals, and the code that those lead to, all count."""
+
+    def make(k: Any) -> Callable[[Any], Any]:
+        return lambda x: helper(x) + k
+
+    found = by_content(make(1))
+    assert found == by_content(make(1))
+    assert found != by_content(make(True))
+    monkeypatch.setitem(globals(), "RATE", 0.2)
+    assert found != by_content(make(1))
+    monkeypatch.setitem(globals(), "RATE", 0.1)
+    assert found == by_content(make(1))
+    monkeypatch.setitem(globals(), "TABLE", {"a": 2})
+    assert found != by_content(make(1))
+
+
+def test_objects_in_functions_by_content_count_by_attributes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A callable counts by its attributes and by the code of its class."""
+    found = by_content(Scale(1.0))
+    assert found == by_content(Scale(1.0))
+    assert found != by_content(Scale(2.0))
+    monkeypatch.setattr(Plain, "scaled", lambda self, x: x + self.rate)
+    assert found != by_content(Scale(1.0))
+
+
+def test_versions_of_packages_count_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that calls a package is another one with another version of the package."""
+    found = by_content(lambda x: jnp.sin(x))
+    monkeypatch.setattr(jax, "__version__", "0.0.1")
+    assert found != by_content(lambda x: jnp.sin(x))
+
+
+def recursive(n: int) -> int:
+    return n and recursive(n - 1) + other_half(n)
+
+
+def other_half(n: int) -> int:
+    return recursive(n)
+
+
+def test_recursive_functions_end() -> None:
+    """Functions that call each other are read once."""
+    assert by_content(lambda n: recursive(n)) == by_content(lambda n: recursive(n))
+    assert by_content(recursive) != by_content(other_half)
+
+
+@pytest.mark.message
+def test_code_that_reads_what_it_does_not_name_is_refused() -> None:
+    """Nobody knows what ``vars()`` finds in another process."""
+    with pytest.raises(lw.errors.DigestError, match=r"^P\.f: it can read all globals"):
+        by_content(lambda: globals()["RATE"])
+
+
+# ------------------------------------------------------------------------ sets
+
+
+def test_the_order_of_a_set_is_in_the_ordered_description_alone() -> None:
+    """A digest has the members of a set in one order; `in_order` has them as a loop meets them."""
+    some = frozenset({0, 8, 16})  # which collide: the first one in comes first
+    other = frozenset([16, 8, 0])
+    assert list(some) != list(other)
+    assert lw.digest(P(X, some)) == lw.digest(P(X, other))
+    assert describe(P(X, some), in_order=True) != describe(P(X, other), in_order=True)

@@ -1,0 +1,164 @@
+"""The law of digests: two trees have one digest exactly if they have one treedef and one avals.
+
+But for what means nothing to another process, which is refused, and objects with their own ``==``.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import leafwise as lw
+from leafwise.testing import strategies as lst
+
+from . import test_by_content as content
+from . import zoo
+from .zoo import Params, Recipe, build, edits, spots
+
+
+def digested(tree: Any) -> str | None:
+    """Return the digest of a tree; None if it is refused."""
+    try:
+        return lw.digest(tree)
+    except lw.errors.DigestError:
+        return None
+
+
+def of_recipe(recipe: Recipe) -> str | None:
+    """Return the digest of an instance; None if none is promised."""
+    own = [zoo.at(recipe, spot) for spot in spots(recipe)]
+    if any("own" in str(part[1]) for part in own if part[0] == "number"):
+        return None
+    return digested(Params(1.0, build(recipe)))
+
+
+def check_law(one: Any, other: Any) -> None:
+    """Compare digests with what JAX compares."""
+    texts = digested(one), digested(other)
+    if None not in texts:
+        (mine, first), (its, second) = jax.tree.flatten(one), jax.tree.flatten(other)
+        avals = [*map(jax.typeof, mine)] == [*map(jax.typeof, its)]
+        assert (texts[0] == texts[1]) is (first == second and avals)
+
+
+def test_all_pairs_of_leaves() -> None:
+    """Every leaf of the zoo against every other."""
+    leaves = [leaf for leaf in zoo.all_leaves() if of_recipe(leaf) is not None]
+    texts = [of_recipe(leaf) for leaf in leaves]
+    structures = [jax.tree.structure(Params(1.0, build(leaf))) for leaf in leaves]
+    for leaf, text in zip(leaves, texts, strict=True):
+        mine = jax.tree.structure(Params(1.0, build(leaf)))
+        for structure, its in zip(structures, texts, strict=True):
+            assert (text == its) is (mine == structure)
+    assert len(leaves) > 150
+
+
+@given(edits())
+def test_edited_statics(pair: tuple[Recipe, Recipe]) -> None:
+    """Random statics, and the same with one place changed."""
+    one, other = pair
+    if None not in (of_recipe(one), of_recipe(other)):
+        check_law(Params(1.0, build(one)), Params(1.0, build(one)))
+        check_law(Params(1.0, build(one)), Params(1.0, build(other)))
+
+
+@given(lst.static_values(), lst.static_values())
+def test_static_values(one: Any, other: Any) -> None:
+    """The values for static fields that the kit draws."""
+    check_law(Params(1.0, one), Params(1.0, one))
+    check_law(Params(1.0, one), Params(1.0, other))
+
+
+@given(lst.pytrees(), lst.pytrees())
+def test_trees(one: Any, other: Any) -> None:
+    """The trees that the kit draws, with the shapes, dtypes and weak types of their leaves."""
+    check_law(one, one)
+    check_law(one, other)
+
+
+@given(content.recipes, content.recipes, st.sampled_from(content.Recipe._fields))
+def test_functions_by_content(one: content.Recipe, other: content.Recipe, part: str) -> None:
+    """Functions by content, rebuilt from the same parts, and with one part of another."""
+    first = content.Step(1.0, content.build(one))
+    changed = one._replace(**{part: getattr(other, part)})
+    for each in (one, changed, other):
+        check_law(first, content.Step(1.0, content.build(each)))
+
+
+SCRIPT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import jax, jax.numpy as jnp, leafwise as lw, zoo
+
+def digest(make):
+    try:
+        return lw.digest(make())
+    except lw.errors.LeafwiseError as error:
+        return type(error).__name__
+
+found = {}
+for leaf in zoo.all_leaves():
+    for held in (leaf, ("frozenset", leaf, ("number", "str", 1)), ("config", leaf, leaf)):
+        found[repr(held)] = digest(lambda: zoo.Params(jnp.ones(3), zoo.build(held)))
+
+names = frozenset({"a", "b", "c", ("d", 1.0), None, 2**70})
+
+@lw.pytree
+class Step:
+    x: jax.Array
+    f: object = lw.static_field(by="content")
+
+for seed in range(3):
+    found[f"content {seed}"] = digest(
+        lambda: Step(jnp.ones(3), lambda x: x in {"a", "b", "c"} or x in names or seed))
+print(json.dumps(found))
+"""
+
+
+def in_a_process(python: str, seed: int) -> dict[str, str]:
+    """Return what the script prints in another process."""
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": str(seed),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    if python != sys.executable:
+        environment["PYTHONPATH"] = str(Path(lw.__file__).parents[1])
+    run = subprocess.run(
+        [python, "-W", "error", "-c", SCRIPT, str(Path(__file__).parent)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found: dict[str, str] = json.loads(run.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_digests_are_the_same_under_another_hash_seed() -> None:
+    """Neither the order of sets nor an address reaches a digest: 600 values in two processes."""
+    one, other = (in_a_process(sys.executable, seed) for seed in (0, 1))
+    assert one == other
+    assert len(set(one.values())) > 300
+
+
+OTHER_PYTHON = "LEAFWISE_OTHER_PYTHON"
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(OTHER_PYTHON not in os.environ, reason=f"{OTHER_PYTHON} names no interpreter")
+def test_digests_are_the_same_on_another_python_and_jax() -> None:
+    """All but those by content hold between versions of Python, NumPy and JAX."""
+    one, other = in_a_process(sys.executable, 0), in_a_process(os.environ[OTHER_PYTHON], 1)
+    assert {k: v for k, v in one.items() if "content " not in k} == {
+        k: v for k, v in other.items() if "content " not in k
+    }
