@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from leafwise._jit.watch import budget, no_retrace, watch
     from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
     from leafwise._trees.combine import axes, combine
+    from leafwise._trees.shardings import shard, shardings
     from leafwise._trees.update import replace, update
     from leafwise._trees.where import labels, mask, partition, where
     from leafwise.errors import LeafwiseError
@@ -54,6 +55,8 @@ _MODULES = {
     "pytree": "_classes.pytree",
     "register": "_classes.pytree",
     "replace": "_trees.update",
+    "shard": "_trees.shardings",
+    "shardings": "_trees.shardings",
     "show": "_display.diagram",
     "signature": "_compare.signature",
     "stable_carry": "_compare.carry",
@@ -123,6 +126,8 @@ __all__ = [
     "pytree",
     "register",
     "replace",
+    "shard",
+    "shardings",
     "show",
     "signature",
     "stable_carry",

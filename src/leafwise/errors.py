@@ -27,6 +27,7 @@ __all__ = [
     "PathError",
     "RetraceError",
     "RetraceStormWarning",
+    "ShardingError",
     "StaleCaptureError",
     "StaleCaptureWarning",
     "StaticFieldError",
@@ -120,6 +121,10 @@ class PathError(LeafwiseError, LookupError):
 
 class TreeError(LeafwiseError, ValueError):
     """Trees, selections or changes do not fit together."""
+
+
+class ShardingError(LeafwiseError, ValueError):
+    """Fields declare shardings that their arrays, or the mesh, cannot have; all are named."""
 
 
 class StructureMismatchError(TreeError, AssertionError):

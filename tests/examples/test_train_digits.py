@@ -3,7 +3,12 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import leafwise as lw
 
 pytest.importorskip("optax")
 pytest.importorskip("sklearn")
@@ -61,3 +66,45 @@ def test_state_keeps_classes_and_statics(example: ModuleType, result: Any) -> No
     assert state.optimizer is example.ADAM
     assert state.model.hidden.activation is jax.nn.relu
     assert state.model.output.activation is example.identity
+
+
+SPREAD = {
+    "data-parallel": ((8, 1), {}),
+    "tensor-parallel": (
+        (1, 8),
+        {"**.hidden.weight": P(None, "model"), "**.hidden.bias": P("model")}
+        | {"**.output.weight": P("model", None)},
+    ),
+    "both": ((4, 2), {"**.weight": P(None, "model"), "**.bias": P("model")}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.nightly] * (each == "both")) for each in SPREAD],
+)
+def test_eight_devices_learn_what_one_does(example: ModuleType, name: str) -> None:
+    """Trained over a mesh of eight devices, the losses are those of one device."""
+    sizes, paths = SPREAD[name]
+    mesh = jax.make_mesh(sizes, ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    pixels, digits = example.load_digits(return_X_y=True)
+    images, labels = np.float32(pixels / 16), digits
+    step = jax.jit(example.train_step.__wrapped__)
+
+    def losses(state: Any, put: Callable[[Any], Any]) -> list[float]:
+        found = []
+        for images_of, labels_of in example.batches(np.random.default_rng(0), images, labels):
+            state, loss = step(state, put(images_of), put(labels_of))
+            found.append(float(loss))
+        return found
+
+    state = lw.shard(example.TrainState(), mesh, paths=paths)
+    for part in (state.model, state.moments.mu):  # the optimizer's moments are models, too
+        shards = {shard.data.shape for shard in part.hidden.weight.addressable_shards}
+        assert shards == {(64, 64 // sizes[1])}
+    batch = NamedSharding(mesh, P("data"))
+    spread = losses(state, lambda array: jax.device_put(array, batch))
+    alone = losses(example.TrainState(), lambda array: array)
+    assert alone[-1] < alone[0] / 2
+    np.testing.assert_allclose(spread, alone, rtol=1e-4)

@@ -296,9 +296,15 @@ _MOST_ALIASES: Final = 50
 """An alias can contain itself with other arguments, without end."""
 
 
+def unwrap(annotation: Any) -> Any:
+    """Return what an annotation says without ``Annotated``, ``Final`` and aliases around it."""
+    *_, last = _layers(annotation, [])
+    return last
+
+
 def unreadable_alias(annotation: Any) -> Unreadable | None:
     """Return the alias that an annotation is and that cannot be evaluated, or None."""
-    *_, last = _layers(annotation, [])
+    last = unwrap(annotation)
     return last if isinstance(last, Unreadable) else None
 
 
@@ -366,6 +372,14 @@ def _as_code(annotation: Any) -> str:
 def is_array(annotation: Any) -> bool:
     """Return whether values of this annotation are arrays (or None)."""
     return _all_members(annotation, _is_array_type)
+
+
+def is_array_or_number(annotation: Any) -> bool:
+    """Return whether values are arrays or numbers (or None), or containers of them."""
+    return _all_members(annotation, lambda kind: _is_array_type(kind) or kind in _NUMBERS)
+
+
+_NUMBERS: Final = (bool, int, float, complex)
 
 
 def is_text(annotation: Any) -> bool:

@@ -15,8 +15,11 @@ from typing import (
     overload,
 )
 
+import jax
+from jax.sharding import PartitionSpec
+
 from leafwise._classes.options import CONVERTER, OPTIONS, By, Converter, FieldOptions
-from leafwise._objects.text import shorten
+from leafwise._objects.text import got, shorten
 from leafwise.errors import DefinitionError
 
 T = TypeVar("T")
@@ -69,8 +72,12 @@ class DeclaredField(_Field):
             converter.definition.name = name
 
 
+SHARDING: Final = "sharding"
+"""The metadata entry with the `PartitionSpec` of a field, or a tree of them."""
+
+
 class FieldArguments(TypedDict, total=False):
-    """What `field` takes besides a default and a converter, for type checkers."""
+    """What both take besides a default and a converter, for type checkers."""
 
     init: bool
     repr: bool
@@ -79,6 +86,12 @@ class FieldArguments(TypedDict, total=False):
     metadata: Mapping[Any, Any] | None
     kw_only: bool
     check: Callable[[Any], object] | None
+
+
+class ChildArguments(FieldArguments, total=False):
+    """What `field` takes besides a default and a converter, for type checkers."""
+
+    sharding: Any
 
 
 class StaticFieldArguments(FieldArguments, total=False):
@@ -112,12 +125,29 @@ def _refuse_position(name: str, given: tuple[Any, ...]) -> None:
         raise TypeError(msg)
 
 
+def _check_sharding(sharding: Any) -> None:
+    leaves: list[Any] = jax.tree.leaves(sharding)
+    wrong = next((each for each in leaves if not isinstance(each, PartitionSpec)), None)
+    if wrong is None:
+        return
+    entries = sharding if isinstance(sharding, tuple | list) else (wrong,)
+    code = ", ".join(shorten(each, 40) for each in entries)
+    msg = (
+        f"field(sharding=...) takes a PartitionSpec, or a tree of them, got {got(sharding)}\n"
+        f"  fix: `lw.field(sharding=jax.sharding.PartitionSpec({code}))`"
+    )
+    raise TypeError(msg)
+
+
 # A default is of the field's type, unless a converter makes that of it.
 @overload
-def field(*, default: T, converter: None = None, **arguments: Unpack[FieldArguments]) -> T: ...
+def field(*, default: T, converter: None = None, **arguments: Unpack[ChildArguments]) -> T: ...
 @overload
 def field(
-    *, default_factory: Callable[[], T], converter: None = None, **arguments: Unpack[FieldArguments]
+    *,
+    default_factory: Callable[[], T],
+    converter: None = None,
+    **arguments: Unpack[ChildArguments],
 ) -> T: ...
 @overload
 def field(
@@ -125,15 +155,16 @@ def field(
     default: Any = ...,
     default_factory: Callable[[], Any] = ...,
     converter: Callable[[Any], Any],
-    **arguments: Unpack[FieldArguments],
+    **arguments: Unpack[ChildArguments],
 ) -> Any: ...
 @overload
-def field(*, converter: None = None, **arguments: Unpack[FieldArguments]) -> Any: ...
+def field(*, converter: None = None, **arguments: Unpack[ChildArguments]) -> Any: ...
 def field(
     *by_position: Any,
     metadata: Mapping[Any, Any] | None = None,
     converter: Callable[[Any], Any] | None = None,
     check: Callable[[Any], object] | None = None,
+    sharding: Any = None,
     **arguments: Any,
 ) -> Any:
     """Declare a dynamic field: its value is a child of the pytree.
@@ -151,6 +182,9 @@ def field(
             ``check=lambda n: n > 0 or "must be positive"``; any other result accepts it,
             except an array of more than one element, which is an error. A traced result
             cannot be read and accepts too: under a transformation, check shapes and dtypes.
+        sharding: How `leafwise.shardings` spreads the value over a mesh: a
+            `jax.sharding.PartitionSpec` for all leaves in it, or a tree of them, a prefix of
+            the value. It stands in the field's metadata, and nothing else reads it.
         **arguments: ``default``, ``default_factory``, ``init``, ``repr``, ``hash``,
             ``compare`` and ``kw_only``, as in `dataclasses.field`.
 
@@ -158,7 +192,8 @@ def field(
         A `dataclasses.Field`, typed as the field's value.
 
     Raises:
-        TypeError: `converter` or `check` is not callable, or an argument is unknown.
+        TypeError: `converter` or `check` is not callable, `sharding` is not of specs, or an
+            argument is unknown.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -167,6 +202,9 @@ def field(
         ...     w: jax.Array = field(converter=jnp.asarray)
     """
     _refuse_position("field", by_position)
+    if sharding is not None:
+        _check_sharding(sharding)
+        metadata = {**(metadata or {}), SHARDING: sharding}
     return _declare(FieldOptions(converter, check), metadata, arguments)
 
 

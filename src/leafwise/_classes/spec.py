@@ -17,7 +17,7 @@ import jax
 
 from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known
-from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
+from leafwise._classes.fields import SHARDING, STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._objects.call_site import site_of
 from leafwise._objects.classes import REDEFINED
@@ -396,6 +396,11 @@ def _misfit(
             f"{where}: its default is a {default.__name__} of {library}, which declares a field "
             f"for that library only\n"
             f"  fix: `{name}: ... = lw.field(...)` or `{name}: ... = lw.static_field(...)`"
+        ]
+    if static and SHARDING in definition.metadata and OPTIONS in definition.metadata:
+        return [
+            f"{where}: a static field has no sharding: it is part of the program, and not data\n"
+            f"  fix: leave `sharding=` out, or make the field dynamic"
         ]
     if static and annotations.is_array(annotation) and not options.freeze:
         kind = annotations.without_marks(annotation)

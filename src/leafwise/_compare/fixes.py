@@ -359,7 +359,9 @@ class Cause(Enum):
     SHAPE = "Each shape has a program of its own: pad to a few shapes, or keep one."
     DTYPE = member(_dtype)
     WEAK_TYPE = member(_weak_type)
-    SHARDING = "Keep one sharding: `jax.device_put` both to it, or set `in_shardings`."
+    SHARDING = (
+        "Keep one sharding: `lw.shard` or `jax.device_put` both to it, or set `in_shardings`."
+    )
     COMMITTED = "committed: `device_put` the first one too; nothing is traced, all is compiled."
     UNCOMMITTED = "not committed: `device_put` this one too; nothing is traced, all is compiled."
     DEVICES = "Put all arguments on the same devices with `jax.device_put`."

@@ -80,6 +80,16 @@ def _concrete_mesh() -> Any:
     return None if mesh is None or mesh.empty else mesh
 
 
+def current_mesh() -> Any:
+    """Return the mesh that `jax.set_mesh` has set, inside a trace an abstract one; or None."""
+    mesh: Any
+    try:
+        mesh = jax.sharding.get_mesh()
+    except ValueError:  # inside a trace
+        mesh = jax.sharding.get_abstract_mesh()
+    return None if mesh.empty else mesh
+
+
 class RunningCall(NamedTuple):
     """A call of a jitted function that is in the middle of a cache miss.
 

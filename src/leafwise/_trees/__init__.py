@@ -7,6 +7,7 @@
 - `where` and `conditions`: `leafwise.where`, `mask`, `labels`, `partition`.
 - `combine`: `leafwise.combine` and `axes`.
 - `update`, with `requests` and `exchange`: `leafwise.update` and `replace`.
+- `shardings`: `leafwise.shardings` and `shard`.
 - `roles`: which attributes are static or dynamic, for `testing` and `cli`.
 
 `_compare`, `_captures`, `_display` and `interop` read trees through `nodes` and `leaves`.

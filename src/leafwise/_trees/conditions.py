@@ -220,7 +220,7 @@ class ByMetadata:
             if isinstance(part, int):
                 continue
             todo += part.children
-            fields = _METADATA.setdefault(part.cls, functools.partial(_find_metadata, part.cls))
+            fields = field_metadata(part.cls)
             for step, child in zip(part.steps, part.children, strict=True) if fields else ():
                 entries = fields.get(step, _NO_ENTRIES)
                 known.update(key for key in entries if isinstance(key, str))
@@ -240,8 +240,12 @@ _NO_ENTRIES: Final[Mapping[Any, Any]] = {}
 _METADATA: Final[ClassMap[dict[str, Mapping[Any, Any]]]] = ClassMap()
 
 
+def field_metadata(cls: type) -> dict[str, Mapping[Any, Any]]:
+    """Return the metadata of a class's fields, by the steps to them; empty where none has any."""
+    return _METADATA.setdefault(cls, functools.partial(_find_metadata, cls))
+
+
 def _find_metadata(cls: Any) -> dict[str, Mapping[Any, Any]]:
-    """Return the metadata of a class's fields, by the steps to them."""
     declared: Any = getattr(cls, "__attrs_attrs__", ())
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else declared
     return {f".{field.name}": field.metadata for field in fields if field.metadata}

@@ -1,0 +1,490 @@
+"""`shardings`, what fields declare as a tree of shardings, and `shard`, which applies it."""
+
+import dataclasses
+import difflib
+import inspect
+import math
+import operator
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, overload
+
+import jax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
+
+from leafwise._classes.annotations import is_array_or_number, resolve_known, unwrap
+from leafwise._classes.fields import SHARDING
+from leafwise._classes.instance import rebuild
+from leafwise._classes.registry import spec_of
+from leafwise._classes.spec import FieldSpec, is_decorated
+from leafwise._jax.compat import current_mesh
+from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import describe_array, got, shorten
+from leafwise._statics.findings import is_tracer
+from leafwise._trees.conditions import AtPath, field_metadata
+from leafwise._trees.nodes import FlatTree, open_node
+from leafwise._trees.paths import format_path, steps_of
+from leafwise.errors import ShardingError
+
+T = TypeVar("T")
+
+MeshAxes: TypeAlias = str | Sequence[str] | None
+"""What a rule puts a logical axis on: one axis of the mesh, several, or none."""
+
+Rules: TypeAlias = Mapping[str, MeshAxes] | Iterable[tuple[str, MeshAxes]]
+"""Logical axis names, and the axes of the mesh that they stand for, the most important first."""
+
+_NO_PATHS: Final[Mapping[Any, Any]] = MappingProxyType({})
+_make_spec: Any = PartitionSpec  # which has no types
+_WHOLE: Final[PartitionSpec] = _make_spec()
+
+
+class _Options(TypedDict, total=False):
+    paths: Mapping[Any, Any]
+    rules: Rules
+    default: PartitionSpec
+
+
+@overload
+def shardings(
+    tree: type[T], mesh: Mesh | AbstractMesh | None = None, **options: Unpack[_Options]
+) -> T: ...
+@overload
+def shardings(
+    tree: T, mesh: Mesh | AbstractMesh | None = None, **options: Unpack[_Options]
+) -> T: ...
+def shardings(
+    tree: Any,
+    mesh: Mesh | AbstractMesh | None = None,
+    *,
+    paths: Mapping[Any, Any] = _NO_PATHS,
+    rules: Rules = (),
+    default: PartitionSpec = _WHOLE,
+) -> Any:
+    """Return a tree with the sharding of each leaf, as the fields on the way to it declare.
+
+    The innermost field on the way to a leaf that declares a sharding decides, as
+    ``field(sharding=PartitionSpec("data", None))``, or, in classes of other libraries, the entry
+    ``"sharding"`` of a field's metadata. The result is for `jax.device_put`, for
+    ``in_shardings`` and ``out_shardings`` of `jax.jit`, and, with ``.spec`` of each leaf, for
+    `jax.shard_map`. It has the statics of the tree.
+
+    Args:
+        tree: Any tree of arrays, or of `jax.ShapeDtypeStruct`, as `jax.eval_shape` returns it.
+            Or a leafwise class: its statics are the defaults, its fields those of the classes in
+            its annotations, and each array one leaf of unknown shape, so that only the names of
+            axes are checked. What the class alone does not say is an error.
+        mesh: The devices and their axes; by default the mesh that `jax.set_mesh` has set.
+        paths: Shardings by path, in place of those declared: a `PartitionSpec` or any
+            `jax.sharding.Sharding` for all that stands there. ``*`` in a path is any one step,
+            ``**`` any number. Of several that lead to a leaf, the last one counts.
+        rules: The axes of the mesh that logical names stand for, as in flax's
+            ``logical_to_mesh``: ``{"embed": None, "heads": "model"}`` or pairs of them. They
+            hold in order: where an axis of the mesh is taken by an earlier rule for the same
+            array, the next rule of the name counts, and without one the dimension is whole.
+        default: The sharding of leaves for which nothing is declared.
+
+    Returns:
+        The tree, with a `jax.sharding.NamedSharding` in the place of each leaf.
+
+    Raises:
+        ShardingError: A spec has more entries than the array has dimensions, an axis that the
+            mesh has not, or one twice, or a dimension cannot be divided by its axes; or a leaf
+            is not an array, or there is no mesh. All leaves are named.
+        PathError: A path leads nowhere.
+        TypeError: An argument is of the wrong type.
+
+    Examples:
+        >>> from jax.sharding import PartitionSpec
+        >>> @pytree
+        ... class Params:
+        ...     w: jax.Array = field(sharding=PartitionSpec("data", None))
+        >>> mesh = jax.make_mesh((1,), ("data",))
+        >>> shardings(Params(jnp.ones((4, 2))), mesh).w.spec
+        P('data', None)
+    """
+    mesh = _check_mesh(mesh)
+    cls = typing.get_origin(tree) or tree
+    if isinstance(cls, type):
+        tree = _of_class(cls, _bound_in(tree))
+    flat = FlatTree(tree)
+    declared = _declared(flat, _Declared("default", default, f"`default={_SPEC}`"))
+    for path, given in paths.items():
+        steps = steps_of(path)
+        text = path if isinstance(path, str) else format_path(steps)
+        found = _Declared(f"paths[{text!r}]", given, f"`paths={{{text!r}: {_SPEC}}}`")
+        for leaf, chosen in enumerate(AtPath(text, steps).select(flat)):
+            declared[leaf] = found if chosen else declared[leaf]
+    judge = _Judge(mesh, rules)
+    made = [judge.sharding(flat, leaf, each) for leaf, each in enumerate(declared)]
+    judge.raise_problems()
+    return flat.treedef.unflatten(made)
+
+
+def shard(
+    tree: T,
+    mesh: Mesh | AbstractMesh | None = None,
+    *,
+    paths: Mapping[Any, Any] = _NO_PATHS,
+    rules: Rules = (),
+    default: PartitionSpec = _WHOLE,
+) -> T:
+    """Put the leaves of a tree where their fields declare; see `shardings` for the arguments.
+
+    Arrays are moved by `jax.device_put`. A `jax.ShapeDtypeStruct` gets the sharding, so that an
+    abstract instance tells a checkpoint where its arrays shall go. Inside a trace, the sharding
+    of the values is constrained, or, on an explicit mesh, changed.
+
+    Returns:
+        The tree, with the same values and statics. No constructor of a leafwise class runs.
+
+    Raises:
+        ShardingError: As in `shardings`.
+        PathError: A path leads nowhere.
+        TypeError: An argument is of the wrong type.
+
+    Examples:
+        >>> mesh = jax.make_mesh((1,), ("data",))
+        >>> shard({"w": jnp.ones(4)}, mesh)["w"].sharding.spec
+        P()
+    """
+    if isinstance(tree, type):
+        msg = f"lw.shard takes an instance, got the class {tree.__name__}"
+        raise TypeError(msg)
+    places: Any = shardings(tree, mesh, paths=paths, rules=rules, default=default)
+    wanted: list[Any] = jax.tree_util.tree_leaves(places)
+    flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)
+    leaves, treedef = flattened
+    data = {
+        place: leaf
+        for place, leaf in enumerate(leaves)
+        if not is_tracer(leaf) and not isinstance(leaf, jax.ShapeDtypeStruct)
+    }
+    # All at once, which is faster.
+    arrays: Any = jax.device_put(data, {place: wanted[place] for place in data})
+    placed: T = treedef.unflatten(
+        arrays[place] if place in data else _promise(leaf, wanted[place])
+        for place, leaf in enumerate(leaves)
+    )
+    return placed
+
+
+def _promise(leaf: Any, sharding: Any) -> Any:
+    """Return a traced or abstract value with a sharding."""
+    jax_: Any = jax  # whose functions here have no types
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax_.ShapeDtypeStruct.update(leaf, sharding=sharding)
+    axis_types = getattr(getattr(sharding, "mesh", None), "axis_types", ())
+    if AxisType.Explicit in axis_types:
+        return jax_.sharding.reshard(leaf, sharding)
+    return jax_.lax.with_sharding_constraint(leaf, sharding)
+
+
+def _check_mesh(mesh: Any) -> Any:
+    if mesh is None:
+        mesh = current_mesh()
+        if mesh is None:
+            msg = (
+                "there is no mesh to shard over\n"
+                "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
+            )
+            raise ShardingError(msg)
+    if not isinstance(mesh, Mesh | AbstractMesh):
+        msg = f"shardings are for a jax.sharding.Mesh, got {got(mesh)}"
+        raise TypeError(msg)
+    return mesh
+
+
+# ------------------------------------------------------------------- what is declared
+
+
+_SPEC: Final = "<spec>"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Declared:
+    """What is declared for a part of a tree.
+
+    Attributes:
+        where: Where it is declared: ``Layer.w``.
+        spec: The spec, or a tree of them, or a `Sharding`.
+        code: How that is written, with `_SPEC` in the place of the spec.
+    """
+
+    where: str
+    spec: Any
+    code: str
+
+    def part(self, step: str) -> "_Declared":
+        """Return what a tree of specs says of one part of the value; itself for one spec."""
+        if isinstance(self.spec, PartitionSpec | Sharding):
+            return self
+        opened = open_node(self.spec)
+        inside = {} if opened is None else dict(zip(opened[0].steps, opened[1], strict=True))
+        code = f"`{_SPEC}` at {step.removeprefix('.')} in the sharding of {self.where}"
+        return _Declared(self.where, inside.get(step, MISSING), code)
+
+
+def _declared(flat: FlatTree, default: _Declared) -> list[_Declared]:
+    """Return what is declared for each leaf: by the innermost field on the way to it."""
+    found = [default] * len(flat.leaves)
+    todo = [(flat.root, default)]
+    while todo:
+        part, given = todo.pop()
+        if isinstance(part, int):
+            found[part] = given
+            continue
+        fields = field_metadata(part.cls)
+        for step, child in zip(part.steps, part.children, strict=True):
+            own = fields.get(step, _NO_PATHS).get(SHARDING)
+            inner = given.part(step)
+            if own is not None:
+                code = f"`{step[1:]}: ... = lw.field(sharding={_SPEC})`"
+                inner = _Declared(f"{part.cls.__name__}{step}", own, code)
+            todo.append((child, default if inner.spec is None else inner))
+    return found
+
+
+# ------------------------------------------------------------------- what a mesh can do
+
+
+class _Judge:
+    """Makes shardings for one mesh, and collects what stands in their way.
+
+    Args:
+        mesh: The mesh.
+        rules: The rules for logical names, in order.
+    """
+
+    def __init__(self, mesh: Any, rules: Rules) -> None:
+        pairs: Any = rules.items() if isinstance(rules, Mapping) else rules
+        self._mesh = mesh
+        self._sizes: dict[Any, int] = dict(mesh.shape)
+        self._rules = [(name, _names(axes)) for name, axes in pairs]
+        self._ruled = {name for name, _ in self._rules}
+        self._problems: dict[tuple[str, str], list[str]] = {}
+
+    def raise_problems(self) -> None:
+        texts: list[str] = []
+        for (where, problem), paths in self._problems.items():
+            at = "" if paths[0] == where else f", at {paths[0]}"
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            texts.append(f"{where}{at}{more}: {problem}")
+        if texts:
+            raise ShardingError("\n".join(texts))
+
+    def sharding(self, flat: FlatTree, leaf: int, declared: _Declared) -> Any:
+        """Return the sharding of a leaf, or note its problem."""
+        value, spec = flat.leaves[leaf], declared.spec
+        problem = None
+        aval: Any = None
+        try:
+            aval = None if value is MISSING else jax.typeof(value)
+        except Exception:  # noqa: BLE001  # whatever the type's own handler raises
+            problem = (
+                f"not an array: {got(value)}\n"
+                f"  fix: make it static, or take it out with `lw.partition`"
+            )
+        if problem is None and isinstance(spec, Sharding):
+            return spec
+        if problem is None and not isinstance(spec, PartitionSpec):
+            what = "nothing for this part" if spec is MISSING else got(spec)
+            problem = (
+                f"its sharding has {what}, where a PartitionSpec is wanted\n"
+                f"  fix: {declared.code.replace(_SPEC, 'PartitionSpec(...)')}"
+            )
+        if problem is None:
+            entries = self._entries(spec)
+            problem = self._misfit(declared, entries, aval)
+            if problem is None:
+                return NamedSharding(self._mesh, _on_mesh(spec, entries))
+        self._problems.setdefault((declared.where, problem), []).append(flat.name_of(leaf))
+        return None
+
+    def _entries(self, spec: PartitionSpec) -> list[Any]:
+        """Return for each dimension the axes of the mesh, as a tuple, or what is no axis."""
+        written = [_names(entry) for entry in spec]
+        logical = [name for names in written for name in names if name in self._ruled]
+        taken = {name for names in written for name in names} - self._ruled
+        chosen: dict[Any, tuple[Any, ...]] = dict.fromkeys(logical, ())
+        waiting = set(logical)
+        for name, axes in self._rules:  # as flax's `logical_to_mesh_axes`
+            if name in waiting and taken.isdisjoint(axes):
+                chosen[name] = axes
+                taken.update(axes)
+                waiting.remove(name)
+        return [
+            entry
+            if entry is PartitionSpec.UNCONSTRAINED
+            else tuple(axis for name in names for axis in chosen.get(name, (name,)))
+            for entry, names in zip(spec, written, strict=True)
+        ]
+
+    def _misfit(self, declared: _Declared, entries: list[Any], aval: Any) -> str | None:
+        """Return why an array cannot be sharded so, and how it could; None if it can."""
+        spec, sizes = declared.spec, self._sizes
+        shape: Any = None if aval is None else aval.shape
+        reasons: list[str] = []
+        repaired = list(spec)
+        seen: set[Any] = set()
+        for place, axes in enumerate(entries):
+            if axes is PartitionSpec.UNCONSTRAINED:
+                continue
+            for axis in axes:
+                if axis not in sizes:
+                    written = _names(spec[place])
+                    names = ", ".join(map(repr, written))
+                    whence = "" if axis in written else f", which a rule for {names} names"
+                    reasons.append(f"the mesh has no axis {axis!r}{whence}")
+                    near = difflib.get_close_matches(str(axis), [*map(str, sizes), *self._ruled], 1)
+                    repaired[place] = near[0] if near and len(axes) == 1 and not whence else None
+                elif axis in seen:
+                    reasons.append(f"axis {axis!r} is used twice")
+                    repaired[place] = None
+                seen.add(axis)
+            parts = math.prod(sizes.get(axis, 1) for axis in axes)
+            if shape is not None and place < len(shape) and shape[place] % parts:
+                by = " * ".join(f"{axis!r} ({sizes[axis]})" for axis in axes if axis in sizes)
+                reasons.append(f"dimension {place} of size {shape[place]} is not divisible by {by}")
+                repaired[place] = None
+        if shape is not None and len(spec) > len(shape):
+            reasons.append(f"{len(spec)} entries for {len(shape)} dimensions")
+            repaired = repaired[: len(shape)]
+        if not reasons:
+            return None
+        of = "" if aval is None else f" for {describe_array(aval)}"
+        mesh = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        return (
+            f"{'; '.join(reasons)}\n"
+            f"  got: {_as_code(spec)}{of} on a mesh ({mesh})\n"
+            f"  fix: {declared.code.replace(_SPEC, _as_code(repaired))}"
+        )
+
+
+def _names(entry: Any) -> tuple[Any, ...]:
+    """Return the axes in one entry of a spec, or in a rule."""
+    if entry is None or entry is PartitionSpec.UNCONSTRAINED:
+        return ()
+    return tuple(entry) if isinstance(entry, tuple | list) else (entry,)
+
+
+def _on_mesh(spec: Any, entries: list[Any]) -> PartitionSpec:
+    """Return a spec of axes of the mesh, with what else the given one says."""
+    if all(map(operator.eq, map(_names, spec), map(_names, entries))):
+        made: PartitionSpec = spec
+        return made
+    partitions = [each if len(_names(each)) > 1 else (*_names(each), None)[0] for each in entries]
+    whole: PartitionSpec = spec.update(partitions=tuple(partitions))
+    return whole
+
+
+def _as_code(entries: Iterable[Any]) -> str:
+    unconstrained = PartitionSpec.UNCONSTRAINED
+    texts = [
+        "PartitionSpec.UNCONSTRAINED" if each is unconstrained else repr(each) for each in entries
+    ]
+    return f"PartitionSpec({', '.join(texts)})"
+
+
+# ------------------------------------------------------------------- a class without instance
+
+
+def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
+    """Return an instance with `MISSING` for each array, as far as the class says what is in it.
+
+    Raises:
+        ShardingError: It does not say enough.
+        TypeError: It is not a class of leafwise.
+    """
+    if not is_decorated(cls):
+        msg = (
+            f"{cls.__name__} is not a class that lw.pytree decorated, so that only an instance "
+            f"says what is in it\n  fix: `lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)`"
+        )
+        raise TypeError(msg)
+    problems: list[str] = []
+    made = _skeleton(cls, bound, problems)
+    if problems:
+        fix = f"lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)"
+        problems.append(f"  fix: an instance says it, or an abstract one: `{fix}`")
+        raise ShardingError("\n".join(problems))
+    return made
+
+
+def _skeleton(cls: type, bound: Mapping[Any, Any], problems: list[str]) -> Any:
+    values: dict[str, Any] = {}
+    before = len(problems)
+    for field in spec_of(cls).fields:
+        where = f"{cls.__name__}.{field.name}"
+        definition = field.definition
+        if not field.static:
+            values[field.name] = _skeleton_of_field(cls, field, bound, where, problems)
+        elif not field.has_default:
+            problems.append(f"{where}: a static without a default, which the class does not know")
+        else:
+            factory: Any = definition.default_factory
+            is_plain = definition.default is not dataclasses.MISSING
+            value = definition.default if is_plain else factory()
+            values[field.name] = field.prepare(value) if field.options.prepares else value
+    return MISSING if len(problems) > before else rebuild(cls, values)
+
+
+def _skeleton_of_field(
+    cls: type, field: FieldSpec, bound: Mapping[Any, Any], where: str, problems: list[str]
+) -> Any:
+    declared = field.definition.metadata.get(SHARDING)
+    kind = _substituted(_annotation_of(cls, field.definition), bound)
+    kind = unwrap(kind)
+    origin = typing.get_origin(kind) or kind
+    if isinstance(origin, type) and is_decorated(origin):
+        return _skeleton(origin, _bound_in(kind), problems)
+    if not (is_array_or_number(kind) or (declared is not None and not _has_class(kind))):
+        text = shorten(kind.__name__ if isinstance(kind, type) else kind)
+        problems.append(f"{where}: what is in it depends on the instance: {text}")
+    if declared is None or isinstance(declared, PartitionSpec):
+        return MISSING
+    parts: Any = jax.tree_util.tree_structure(declared)
+    return parts.unflatten([MISSING] * parts.num_leaves)
+
+
+def _annotation_of(cls: Any, definition: "dataclasses.Field[Any]") -> Any:
+    kind: Any = definition.type
+    if isinstance(kind, str):
+        name = definition.name
+        bases = (base for base in cls.__mro__ if name in inspect.get_annotations(base))
+        kind = resolve_known(next(bases, cls), kind, [])
+        if isinstance(kind, str):  # it names what only a function sees
+            kind = getattr(cls.__init__, "__annotations__", {}).get(name, kind)
+    return kind
+
+
+def _substituted(kind: Any, bound: Mapping[Any, Any]) -> Any:
+    """Return an annotation with what is known of its type variables."""
+    if isinstance(kind, TypeVar):
+        return bound.get(kind, kind)
+    alias: Any = None if inspect.isclass(kind) else kind
+    variables = getattr(alias, "__parameters__", ())
+    return alias[tuple(bound.get(each, each) for each in variables)] if variables else kind
+
+
+def _bound_in(kind: Any) -> dict[Any, Any]:
+    """Return the type variables of a class and its bases, and what ``Box[Layer]`` says they are."""
+    cls: Any = typing.get_origin(kind) or kind
+    own: dict[Any, Any] = dict(
+        zip(getattr(cls, "__parameters__", ()), typing.get_args(kind), strict=False)
+    )
+    found = dict(own)
+    for base in getattr(cls, "__orig_bases__", ()):
+        if typing.get_origin(base) is not typing.Generic:
+            inherited = _bound_in(base)
+            found |= {each: _substituted(what, own) for each, what in inherited.items()}
+    return found
+
+
+def _has_class(kind: Any) -> bool:
+    """Return whether instances of a class with fields may be in values of an annotation."""
+    kind = unwrap(kind)
+    if dataclasses.is_dataclass(typing.get_origin(kind) or kind):
+        return True
+    return any(_has_class(each) for each in typing.get_args(kind))

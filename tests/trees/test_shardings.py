@@ -1,0 +1,438 @@
+"""`lw.field(sharding=)`, `lw.shardings` and `lw.shard`, on eight devices."""
+
+import dataclasses
+import re
+from typing import Any, Generic, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+import leafwise as lw
+from leafwise.errors import DefinitionError, PathError, ShardingError
+
+TYPES = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
+
+
+def mesh_of(kind: AxisType = AxisType.Auto) -> jax.sharding.Mesh:
+    return jax.make_mesh((4, 2), ("data", "model"), axis_types=(kind, kind))
+
+
+@pytest.fixture(params=list(TYPES))
+def mesh(request: pytest.FixtureRequest) -> jax.sharding.Mesh:
+    """Return a mesh of either kind."""
+    return mesh_of(TYPES[request.param])
+
+
+@lw.pytree
+class Layer:
+    w: jax.Array = lw.field(sharding=P("data", "model"))
+    b: jax.Array | None = lw.field(default=None, sharding=P("model"))
+    act: str = lw.static_field(default="relu")
+
+
+@lw.pytree
+class Model:
+    hidden: Layer
+    layers: list[Layer] = lw.field(default_factory=list)
+    table: dict[str, Any] = lw.field(
+        default_factory=dict, sharding={"in": P("model"), "out": {"deep": P()}, "rest": None}
+    )
+    moments: Any = lw.field(default=(), sharding=P("data"))
+    scale: float = 1.0
+
+
+def model() -> Model:
+    return Model(
+        Layer(jnp.ones((8, 4)), jnp.arange(4.0), act="tanh"),
+        [Layer(jnp.ones((4, 2)))],
+        {"in": jnp.ones((2, 3)), "out": {"deep": jnp.ones(3)}, "rest": [jnp.ones(5)]},
+        [jnp.ones(8), (jnp.ones((4, 1)),)],
+    )
+
+
+def specs(tree: Any) -> Any:
+    return jax.tree.map(lambda sharding: sharding.spec, tree)
+
+
+def test_the_innermost_declaration_decides(mesh: jax.sharding.Mesh) -> None:
+    """A spec stands for all below, a tree of them for its parts, and an inner field overrides."""
+    found = lw.shardings(model(), mesh)
+    assert type(found) is Model
+    assert found.hidden.act == "tanh"
+    assert jax.tree.structure(found) == jax.tree.structure(model())
+    assert all(each.mesh == mesh for each in jax.tree.leaves(found))
+    given = specs(found)
+    assert (given.hidden.w, given.hidden.b) == (P("data", "model"), P("model"))
+    assert (given.layers[0].w, given.layers[0].b) == (P("data", "model"), None)
+    assert given.table == {"in": P("model"), "out": {"deep": P()}, "rest": [P()]}
+    assert given.moments == [P("data"), (P("data"),)]
+    assert given.scale == P()
+
+
+def test_shard_puts_arrays_there(mesh: jax.sharding.Mesh) -> None:
+    """Arrays, numbers and keys are where their fields declare, with the values they had."""
+    tree = lw.shard({"m": model(), "n": np.ones(3), "k": jax.random.key(0)}, mesh)
+    wanted = lw.shardings(tree, mesh)
+    assert jax.tree.map(lambda leaf: leaf.sharding, tree) == wanted
+    assert tree["m"].hidden.w.addressable_shards[0].data.shape == (2, 2)
+    assert not lw.diff(tree["m"].hidden, model().hidden, values=True)
+    assert tree["m"].hidden.act == "tanh"
+
+
+def test_the_tree_is_what_jax_takes(mesh: jax.sharding.Mesh) -> None:
+    """`device_put`, `in_shardings`, `out_shardings` and the specs of `shard_map` take the tree."""
+    places, tree = lw.shardings(model(), mesh), model()
+    put = jax.device_put(tree, places)
+    jitted = jax.jit(lambda m: m, in_shardings=(places,), out_shardings=places)
+    mapped = jax.jit(
+        jax.shard_map(
+            lambda m: jax.tree.map(lambda x: x * 2, m),
+            mesh=mesh,
+            in_specs=(specs(places),),
+            out_specs=specs(places),
+        )
+    )
+    for out in (put, jitted(put), mapped(put)):
+        assert out.hidden.w.sharding.is_equivalent_to(places.hidden.w, 2)
+        assert out.hidden.act == "tanh"
+
+
+def test_paths_override() -> None:
+    """A path overrides for all below it, patterns are paths, and the last one counts."""
+    place = SingleDeviceSharding(jax.devices()[3])
+    paths: dict[Any, Any] = {
+        "": P(),
+        "**.w": P("model"),
+        "layers[0].w": P(None, "model"),
+        (jax.tree_util.GetAttrKey("scale"),): place,
+    }
+    found = lw.shardings(model(), mesh_of(), paths=paths)
+    assert found.scale == place
+    assert lw.shard(model(), mesh_of(), paths=paths).scale.devices() == {jax.devices()[3]}
+    assert (found.hidden.w.spec, found.hidden.b.spec) == (P("model"), P())
+    assert found.layers[0].w.spec == P(None, "model")
+    with pytest.raises(PathError, match=r"nearest: 'hidden\.w'"):
+        lw.shardings(model(), mesh_of(), paths={"hiden.w": P()})
+
+
+def test_default_is_for_what_declares_nothing() -> None:
+    """`default=` is the sharding where no field says one; else an array is whole everywhere."""
+    tree = {"a": jnp.ones(8), "m": Layer(jnp.ones((4, 2)))}
+    assert specs(lw.shardings(tree, mesh_of()))["a"] == P()
+    found = specs(lw.shardings(tree, mesh_of(), default=P("data")))
+    assert (found["a"], found["m"].w) == (P("data"), P("data", "model"))
+
+
+def test_mesh_of_the_context() -> None:
+    """Without a mesh it is the one that `jax.set_mesh` has set; without that an error."""
+    mesh = mesh_of()
+    with jax.set_mesh(mesh):
+        assert lw.shardings(model()).hidden.w.mesh == mesh
+        assert lw.shard(model()).hidden.w.sharding.spec == P("data", "model")
+    with pytest.raises(ShardingError, match="there is no mesh"):
+        lw.shardings(model())
+    with pytest.raises(TypeError, match=r"got .*Model"):
+        lw.shardings(mesh, model())  # type: ignore[call-overload]
+
+
+def test_inside_a_trace(mesh: jax.sharding.Mesh) -> None:
+    """In a jitted function `lw.shard` moves the value, and its aval on an explicit mesh."""
+    seen = []
+
+    @jax.jit
+    def moved(m: Model) -> Model:
+        out = lw.shard(m, paths={"hidden.w": P(None, "model")})
+        seen.append(jax.typeof(out.hidden.w).sharding.spec)
+        return out
+
+    with jax.set_mesh(mesh):
+        out = moved(lw.shard(model()))
+    assert out.hidden.w.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "model")), 2)
+    explicit = mesh.axis_types[0] is AxisType.Explicit
+    assert seen[0] == (P(None, "model") if explicit else P(None, None))
+
+
+# ----------------------------------------------------------------- abstract instances
+
+
+def test_an_abstract_instance_is_sharded_first(mesh: jax.sharding.Mesh) -> None:
+    """`jax.eval_shape` gives an instance whose shardings let JAX make each shard in its place."""
+
+    def create(key: jax.Array) -> Model:
+        return Model(Layer(jax.random.normal(key, (8, 4)), jnp.zeros(4), act="gelu"))
+
+    key = jax.random.key(0)
+    abstract = jax.eval_shape(create, key)
+    assert jax.tree.structure(abstract) == jax.tree.structure(create(key))
+    placed = lw.shard(abstract, mesh)
+    assert isinstance(placed.hidden.w, jax.ShapeDtypeStruct)
+    assert placed.hidden.w.sharding == NamedSharding(mesh, P("data", "model"))
+    assert placed.hidden.act == "gelu"
+    assert placed.scale.weak_type
+
+    init = jax.jit(create, out_shardings=lw.shardings(abstract, mesh))
+    with (
+        jax.transfer_guard_host_to_device("disallow"),
+        jax.transfer_guard_device_to_host("disallow"),
+    ):
+        made = init(key)
+    assert made.hidden.w.sharding == placed.hidden.w.sharding
+    assert not lw.diff(made.hidden, create(key).hidden, values=True)
+
+
+def test_an_abstract_instance_lowers_the_program_of_a_real_one(mesh: jax.sharding.Mesh) -> None:
+    """Lowered for sharded structs, a program takes the sharded instance."""
+    abstract = lw.shard(jax.eval_shape(model), mesh)
+    compiled = jax.jit(lambda m: m.hidden.w.sum()).lower(abstract).compile()
+    assert compiled(lw.shard(model(), mesh)) == 32
+
+
+# ----------------------------------------------------------------- classes
+
+
+Inner = TypeVar("Inner")
+Other = TypeVar("Other")
+
+
+@lw.pytree
+class Box(Generic[Inner]):
+    inner: Inner
+    n: int = lw.static_field(default=1)
+
+
+@lw.pytree
+class Kept(Box[Other], Generic[Other]):
+    more: Other = lw.field(kw_only=True)
+
+
+@lw.pytree
+class Filled(Kept[Layer]):
+    x: "float | jax.Array" = 0.0
+    pairs: tuple[jax.Array, ...] = ()
+
+
+def test_a_class_gives_what_it_declares(mesh: jax.sharding.Mesh) -> None:
+    """Of a class: statics by default, fields of the annotated classes, one leaf for each array."""
+    found = lw.shardings(Filled, mesh)
+    assert type(found) is Filled
+    assert found.n == 1
+    assert found.inner.w == found.more.w == NamedSharding(mesh, P("data", "model"))
+    assert found.pairs.spec == found.x.spec == P()  # type: ignore[attr-defined, union-attr]
+    tree = Filled(
+        Layer(jnp.ones((8, 4))), more=Layer(jnp.ones((8, 4))), pairs=(jnp.ones(2), jnp.ones(3))
+    )
+    # `b` is None there: a prefix leaf stands for that, too.
+    assert jax.device_put(tree, found).inner.w.sharding == found.inner.w
+    out = jax.jit(lambda m: m, in_shardings=(found,), out_shardings=found)(tree)
+    assert out.inner.w.sharding.is_equivalent_to(found.inner.w, 2)
+    assert lw.shardings(Box[Layer], mesh).inner.b.spec == P("model")
+    with pytest.raises(
+        ShardingError,
+        match=r"Layer\.w, at Filled\.inner\.w and 1 more: the mesh has no axis 'data'",
+    ):
+        lw.shardings(Filled, jax.make_mesh((8,), ("x",)))
+
+
+def test_a_class_that_does_not_say_enough() -> None:
+    """What depends on the instance is an error: counts, type variables, statics of no default."""
+
+    @lw.pytree
+    class Vague(Box[Inner]):
+        size: int = lw.static_field(kw_only=True)
+        maybe: Layer | None = None
+        anything: Any = None
+        known: Any = lw.field(default=None, sharding=P("data"))
+
+    with pytest.raises(ShardingError) as caught:
+        lw.shardings(Vague, mesh_of())
+    problems = caught.value.message.splitlines()
+    assert [line.partition(":")[0] for line in problems[:-1]] == [
+        *("Vague.inner", "Vague.size", "Vague.maybe", "Vague.anything")
+    ]
+    assert "jax.eval_shape(Vague, ...)" in problems[-1]
+    with pytest.raises(TypeError, match=r"int is not a class that lw\.pytree decorated"):
+        lw.shardings(int, mesh_of())
+    with pytest.raises(TypeError, match="takes an instance, got the class Layer"):
+        lw.shard(Layer, mesh_of())
+
+
+def test_inheritance_slots_and_other_libraries() -> None:
+    """A subclass inherits and overrides; slots, `lw.register` and plain metadata do as well."""
+
+    @lw.pytree(slots=True)
+    class Wide(Layer):
+        w: jax.Array = lw.field(sharding=P(None, "data"))
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Plain:
+        x: Any = dataclasses.field(metadata={"sharding": P("model")})
+
+    @dataclasses.dataclass
+    class Registered:
+        x: Any = lw.field(sharding=P("data"))  # noqa: RUF009  # it is one of dataclasses
+
+    lw.register(Registered, dynamic=["x"])
+    tree = [Wide(jnp.ones((2, 8)), jnp.ones(2)), Plain(jnp.ones(2)), Registered(jnp.ones(4))]
+    wide, plain, registered = specs(lw.shardings(tree, mesh_of()))
+    assert (wide.w, wide.b) == (P(None, "data"), P("model"))
+    assert (plain.x, registered.x) == (P("model"), P("data"))
+
+
+def test_many_statics_hide_nothing() -> None:
+    """The child that carries bits of the statics has no sharding, and is in no one's way."""
+
+    @lw.pytree(many_statics=True)
+    class Many:
+        x: jax.Array = lw.field(sharding=P("data"))
+        n: int = lw.static_field(default=0)
+
+    tree = Many(jnp.ones(4), n=3)
+    assert lw.shardings(tree, mesh_of()).x.spec == P("data")
+    assert lw.shard(tree, mesh_of()).n == 3
+
+
+@pytest.mark.hazard
+def test_metadata_is_no_part_of_the_key() -> None:
+    """A declared sharding changes neither treedef nor code: the class costs what it did."""
+
+    def make(**options: Any) -> Any:
+        @lw.pytree
+        class Same:
+            x: jax.Array = lw.field(**options)
+            n: int = lw.static_field(default=0)
+
+        return Same
+
+    plain, declared = make(), make(sharding=P("data"))
+    assert lw.debug.source_of(plain) == lw.debug.source_of(declared)
+    keys = [each(1.0).__leafwise_key__ for each in (plain, declared)]
+    assert [key.values for key in keys] == [(0,), (0,)]
+
+
+# ----------------------------------------------------------------- messages
+
+
+@pytest.mark.message
+def test_every_problem_is_named_at_once() -> None:
+    """The error names each field with shape, mesh and a fix; equal ones of a list are counted."""
+    tree = Model(
+        Layer(jnp.ones((6, 4)), jnp.ones((2, 3))),
+        [Layer(jnp.ones(4)), Layer(jnp.ones(4))],
+        {"in": jnp.ones(3), "other": jnp.ones(1), "out": jnp.ones(1)},
+        ["text", jnp.ones(8)],
+    )
+    with pytest.raises(ShardingError) as caught:
+        lw.shardings(tree, mesh_of(), paths={"scale": P("data"), "hidden.b": P("modle", "data")})
+    assert (
+        caught.value.message
+        == """\
+Layer.w, at Model.hidden.w: dimension 0 of size 6 is not divisible by 'data' (4)
+  got: PartitionSpec('data', 'model') for float32[6,4] on a mesh (data: 4, model: 2)
+  fix: `w: ... = lw.field(sharding=PartitionSpec(None, 'model'))`
+paths['hidden.b'], at Model.hidden.b: the mesh has no axis 'modle'; dimension 1 of size 3 is not \
+divisible by 'data' (4)
+  got: PartitionSpec('modle', 'data') for float32[2,3] on a mesh (data: 4, model: 2)
+  fix: `paths={'hidden.b': PartitionSpec('model', None)}`
+Layer.w, at Model.layers[0].w and 1 more: 2 entries for 1 dimensions
+  got: PartitionSpec('data', 'model') for float32[4] on a mesh (data: 4, model: 2)
+  fix: `w: ... = lw.field(sharding=PartitionSpec('data'))`
+Model.table, at Model.table['in']: dimension 0 of size 3 is not divisible by 'model' (2)
+  got: PartitionSpec('model') for float32[3] on a mesh (data: 4, model: 2)
+  fix: `PartitionSpec(None)` at ['in'] in the sharding of Model.table
+Model.table, at Model.table['other']: its sharding has nothing for this part, where a \
+PartitionSpec is wanted
+  fix: `PartitionSpec(...)` at ['other'] in the sharding of Model.table
+Model.table, at Model.table['out']: its sharding has {'deep': P()} (dict), where a PartitionSpec \
+is wanted
+  fix: `PartitionSpec(...)` at ['out'] in the sharding of Model.table
+Model.moments, at Model.moments[0]: not an array: 'text' (str)
+  fix: make it static, or take it out with `lw.partition`
+paths['scale'], at Model.scale: 1 entries for 0 dimensions
+  got: PartitionSpec('data') for float32[] on a mesh (data: 4, model: 2)
+  fix: `paths={'scale': PartitionSpec()}`""".replace("{'deep': P()}", repr({"deep": P()}))
+    )
+
+
+@pytest.mark.message
+@pytest.mark.parametrize(
+    ("spec", "shape", "why", "fix"),
+    [
+        (P("data", "data"), (4, 4), "axis 'data' is used twice", "PartitionSpec('data', None)"),
+        (P(("data", "model")), (4,), "by 'data' (4) * 'model' (2)", "PartitionSpec(None)"),
+        (P(None, None), (4,), "2 entries for 1 dimensions", "PartitionSpec(None)"),
+        (P("nowhere"), (4,), "the mesh has no axis 'nowhere'", "PartitionSpec(None)"),
+    ],
+)
+def test_what_jax_refuses_is_refused(spec: Any, shape: Any, why: str, fix: str) -> None:
+    """Each problem is one for JAX, too, and the spec in the fix is not."""
+    array = jnp.ones(shape)
+    with pytest.raises(ShardingError, match=re.escape(why)) as caught:
+        lw.shard([array], mesh_of(), paths={"": spec})
+    with pytest.raises(Exception, match=r"."):  # of several classes
+        jax.device_put(array, NamedSharding(mesh_of(), spec))
+    assert fix in caught.value.message
+    lw.shard([array], mesh_of(), paths={"": eval(fix, {"PartitionSpec": P})})  # noqa: S307
+
+
+@pytest.mark.message
+def test_declarations_are_checked_where_they_stand() -> None:
+    """A tuple in place of a spec, and a sharding on a static field, are errors of the class."""
+    with pytest.raises(TypeError, match=re.escape("PartitionSpec('data', None))`")):
+        lw.field(sharding=("data", None))
+    with pytest.raises(DefinitionError, match=r"Bad\.n: a static field has no sharding"):
+
+        @lw.pytree
+        class Bad:
+            n: lw.Static[int] = lw.field(default=1, sharding=P("data"))
+
+
+# ----------------------------------------------------------------- rules
+
+
+def test_rules_map_logical_names(mesh: jax.sharding.Mesh) -> None:
+    """A logical name stands for the axes of the first rule that leaves each used once."""
+    tree = {"w": jnp.ones((8, 2, 4))}
+    rules = [("embed", None), ("heads", "model"), ("batch", ("data", "model")), ("mlp", "data")]
+
+    def spec(*names: Any) -> Any:
+        return lw.shardings(tree, mesh, paths={"": P(*names)}, rules=rules)["w"].spec
+
+    assert spec("embed", "heads", "mlp") == P(None, "model", "data")
+    assert spec("batch", "heads", "data") == P(None, "model", "data")
+    assert spec("batch") == P(("data", "model"))
+    assert spec(("mlp", "model"), "embed") == P(("data", "model"), None)
+    mapping = lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "model"})
+    assert mapping["w"].spec == P("model")
+    with pytest.raises(ShardingError, match="no axis 'modle', which a rule for 'heads' names"):
+        lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "modle"})
+    with pytest.raises(ShardingError, match=r"the mesh has no axis 'head'\n.*\n.*'heads'"):
+        lw.shardings(tree, mesh, paths={"": P("head")}, rules={"heads": "model"})
+
+
+# ----------------------------------------------------------------- the oracle
+
+
+@pytest.mark.oracle
+def test_another_sharding_is_explained_as_one(mesh: jax.sharding.Mesh) -> None:
+    """JAX lowers again for another sharding, and traces again if it is explicit; so we say."""
+    step = lw.jit(lambda m: m.hidden.w.sum())
+    one = lw.shard(model(), mesh)
+    other = lw.shard(model(), mesh, paths={"hidden.w": P(None, "model")})
+    step(one)
+    explicit = mesh.axis_types[0] is AxisType.Explicit
+    expected = lw.explain(lw.signature(one), lw.signature(other))
+    with lw.watch() as log:
+        step(other)
+    assert bool(log.traces) == explicit == (len(step.traces) == 2)
+    (reason,) = expected.reasons
+    assert (reason.kind, reason.path) == (lw.types.ReasonKind.SHARDING, "args[0].hidden.w")
+    found = step.recompiles[-1] if not explicit else step.traces[-1]
+    assert "m.hidden.w: sharding: committed to P('data', 'model') on a mesh" in str(found)
+    assert "lw.shard" in str(found)
+    step(lw.shard(model(), mesh))
+    assert step.cache_size() == 2
