@@ -45,7 +45,8 @@ from leafwise._objects.attributes import (
     has_hidden_state,
     has_own_call,
     hides,
-    in_class,
+    is_first,
+    keeps_in_dict,
     names_and_values,
     of_partial,
     registry_of,
@@ -412,13 +413,10 @@ def _source_of_attributes(
             return None
         items, parts, steps = items[len(own) :], parts[len(own) :], tuple(f".{n}" for n in own)
         shape = f"[*{{}}] == {_braced([*own])}"
-    is_installed = is_installed_module(getattr(kind.__getattribute__, "__module__", None) or "")
-    is_plain = kind.__getattribute__ is object.__getattribute__
-    if type(in_class(kind, "__dict__")) is not types.GetSetDescriptorType or not (
-        is_plain or is_installed
-    ):
+    if not keeps_in_dict(kind):
         return None
-    by_name = is_plain and not shape and all(_is_read_as_stored(kind, step[1:]) for step in steps)
+    is_plain = kind.__getattribute__ is object.__getattribute__
+    by_name = is_plain and not shape and all(_can_be_written(kind, step[1:]) for step in steps)
     ways: list[str] = []
     read: list[tuple[Any, Fingerprinted]] = []
     for step, item, part in zip(steps, items, parts, strict=True):
@@ -434,11 +432,9 @@ def _source_of_attributes(
     return parts_source(value, found, fingerprinted, ways, shape, in_dict=not by_name)
 
 
-def _is_read_as_stored(kind: type, name: str) -> bool:
-    """Return whether an attribute can be written with a dot, and nothing comes before the dict."""
-    member = in_class(kind, name)
-    is_first = hasattr(type(member), "__set__") or hasattr(type(member), "__delete__")
-    return name.isidentifier() and not keyword.iskeyword(name) and not is_first
+def _can_be_written(kind: type, name: str) -> bool:
+    """Return whether an attribute that is in the dict is found with a dot."""
+    return name.isidentifier() and not keyword.iskeyword(name) and not is_first(kind, name)
 
 
 _KEY: Final = "__leafwise_key__"

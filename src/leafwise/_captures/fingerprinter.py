@@ -370,8 +370,8 @@ def parts_source(  # what `parts_check` has, as text
             terms.append(f"type({at}) is {names.of('kind', kind)}")
         if in_dict:
             inside = names.local()
-            read = names.of("read", object.__getattribute__)
-            first, at = f"({inside} := {read}({at}, '__dict__'))", inside
+            find = names.of("getattribute", object.__getattribute__)
+            first, at = f"({inside} := {find}({at}, '__dict__'))", inside
         if shape:
             terms.append(shape.format(first))
             first = at

@@ -12,7 +12,7 @@ from typing import Any, Final
 from leafwise._captures.fingerprint import Probe, keywords_of
 from leafwise._captures.fingerprinter import Names
 from leafwise._captures.places import BoundIn, CapturedPlace, item_of
-from leafwise._objects.attributes import is_plain
+from leafwise._objects.attributes import dict_of, in_class, is_first, is_plain, keeps_in_dict
 from leafwise._objects.reads import Item
 from leafwise._objects.stand_ins import MISSING
 
@@ -87,24 +87,25 @@ def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[.
 def _terms(probe: Probe, names: Names) -> list[str]:
     """Return expressions that are all true as long as a capture is as it was."""
     place, value = probe.binding.place, probe.value
-    found = _read_expression(place, value, names)
+    terms: list[str] = []
+    found = _read_expression(place, value, names, terms)
     if found.startswith(_UNBOUND):
         return [found.removeprefix(_UNBOUND)]
-    return probe.fingerprinted.terms(found, value, names)
+    return [*terms, *probe.fingerprinted.terms(found, value, names)]
 
 
 _UNBOUND: Final = "!"
 """Stands before an expression that is true as long as a global is not bound."""
 
 
-def _read_expression(place: CapturedPlace, value: Any, names: Names) -> str:
-    """Return the expression that reads a place."""
+def _read_expression(place: CapturedPlace, value: Any, names: Names, terms: list[str]) -> str:
+    """Return the expression that reads a place, as long as the terms that it adds are true."""
     text = _root(place, names)
     if text is None or (text.startswith(_UNBOUND) and place.steps):
         return f"{names.of('read', place.read)}()"
     if text.startswith(_UNBOUND):
         return text
-    at = place.start()
+    at, first = place.start(), len(terms)
     for step in place.steps:
         if isinstance(step, Item):
             text += f"[{names.of('key', step.key)}]"
@@ -112,12 +113,28 @@ def _read_expression(place: CapturedPlace, value: Any, names: Names) -> str:
         elif is_plain(at, step):
             text += f".{step}"
             at = getattr(at, step, MISSING)
+        elif _is_method(at, step):
+            if hasattr(at, "__dict__"):
+                terms.append(f"{step!r} not in {text}.__dict__")
+            text, at = f"type({text}).{step}", getattr(type(at), step)
+        elif keeps_in_dict(type(at)) and step in dict_of(at) and not is_first(type(at), step):
+            find = names.of("getattribute", object.__getattribute__)
+            text, at = f"{find}({text}, '__dict__')[{step!r}]", dict_of(at)[step]
         else:
             break
     else:
         if at is value and at is not MISSING:
             return text
+    del terms[first:]
     return f"{names.of('read', place.read)}()"
+
+
+def _is_method(value: Any, name: str) -> bool:
+    """Return whether an attribute is a function of the class, which nothing comes before."""
+    kind: Any = type(value)
+    if issubclass(kind, type) or type(kind) is not type or not is_plain(value, "__class__"):
+        return False
+    return type(in_class(kind, name)) is types.FunctionType and name not in dict_of(value)
 
 
 def _root(place: CapturedPlace, names: Names) -> str | None:

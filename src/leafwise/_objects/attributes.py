@@ -165,11 +165,31 @@ def is_plain(value: Any, name: str) -> bool:
     if name == "__class__":
         return True
     member = in_class(kind, name)
+    if isinstance(member, property):  # a static of ours
+        code = getattr(member.fget, "__code__", None)
+        return code is not None and code.co_filename.startswith("<leafwise ")
     return isinstance(member, _PLAIN) or not hasattr(type(member), "__get__")
 
 
 _PLAIN: Final = (types.MemberDescriptorType, type(vars(Member)["kind"]))
 """The descriptors of slots, and of the fields of a named tuple."""
+
+
+def keeps_in_dict(kind: Any) -> bool:
+    """Return whether what is in the ``__dict__`` of an instance is what its attributes are.
+
+    That is so of equinox, too, whose modules have a ``__getattribute__`` for their methods.
+    """
+    if type(in_class(kind, "__dict__")) is not types.GetSetDescriptorType:
+        return False
+    own = kind.__getattribute__
+    return own is object.__getattribute__ or is_installed_module(getattr(own, "__module__", ""))
+
+
+def is_first(kind: type, name: str) -> bool:
+    """Return whether a descriptor of the class comes before the ``__dict__`` of an instance."""
+    member = type(in_class(kind, name))
+    return hasattr(member, "__set__") or hasattr(member, "__delete__")
 
 
 def hides(value: Any) -> bool:
