@@ -345,7 +345,7 @@ def test_keyword_only_under_filter_jit(tmp_path: Path) -> None:
     )
     code, printed, errors = run(script)
     assert code == 0, errors
-    assert "named.py:6" in printed
+    assert "named.py:6" in errors
     assert "  by: static: 1 -> 2" in printed
 
 
