@@ -350,7 +350,7 @@ PartitionSpec is wanted
 Model.table, at Model.table['out']: its sharding has {'deep': P()} (dict), where a PartitionSpec \
 is wanted
   fix: `PartitionSpec(...)` at ['out'] in the sharding of Model.table
-Model.moments, at Model.moments[0]: not an array: 'text' (str)
+Model.moments[0]: not an array: 'text' (str)
   fix: make it static, or take it out with `lw.partition`
 paths['scale'], at Model.scale: 1 entries for 0 dimensions
   got: PartitionSpec('data') for float32[] on a mesh (data: 4, model: 2)
@@ -377,6 +377,32 @@ def test_what_jax_refuses_is_refused(spec: Any, shape: Any, why: str, fix: str) 
         jax.device_put(array, NamedSharding(mesh_of(), spec))
     assert fix in caught.value.message
     lw.shard([array], mesh_of(), paths={"": eval(fix, {"PartitionSpec": P})})  # noqa: S307
+
+
+def test_unreduced_axes_are_kept() -> None:
+    """What else a spec says stays; an axis that the mesh lacks is a problem there, too."""
+    array, mesh = [jnp.ones(4)], mesh_of(AxisType.Explicit)
+    spec = P("rows", unreduced={"model"})
+    found = lw.shardings(array, mesh, paths={"": spec}, rules={"rows": "data"})
+    assert found[0].spec == P("data", unreduced={"model"})
+    with pytest.raises(ShardingError, match=r"at list\[0\]: .*nowhere"):
+        lw.shardings(array, mesh, paths={"": P("data", unreduced={"nowhere"})})
+
+
+@pytest.mark.message
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("paths", "w", "paths= takes a mapping from paths to shardings, got 'w' (str)"),
+        ("default", ("data",), "default= takes a PartitionSpec, got ('data',) (tuple)"),
+        ("rules", ["heads"], "rules= takes logical names and the axes that they stand for"),
+        ("rules", None, "rules= takes logical names and the axes that they stand for"),
+    ],
+)
+def test_arguments_of_the_wrong_type(option: str, value: Any, message: str) -> None:
+    """The message names the argument, and what it takes."""
+    with pytest.raises(TypeError, match=re.escape(message)):
+        lw.shardings(model(), mesh_of(), **{option: value})
 
 
 @pytest.mark.message
@@ -406,6 +432,8 @@ def test_rules_map_logical_names(mesh: jax.sharding.Mesh) -> None:
     assert spec("batch", "heads", "data") == P(None, "model", "data")
     assert spec("batch") == P(("data", "model"))
     assert spec(("mlp", "model"), "embed") == P(("data", "model"), None)
+    if AxisType.Auto in mesh.axis_types:
+        assert spec("heads", P.UNCONSTRAINED) == P("model", P.UNCONSTRAINED)
     mapping = lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "model"})
     assert mapping["w"].spec == P("model")
     with pytest.raises(ShardingError, match="no axis 'modle', which a rule for 'heads' names"):

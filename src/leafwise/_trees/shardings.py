@@ -105,6 +105,12 @@ def shardings(
         P('data', None)
     """
     mesh = _check_mesh(mesh)
+    if not isinstance(paths, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"paths= takes a mapping from paths to shardings, got {got(paths)}"
+        raise TypeError(msg)
+    if not isinstance(default, PartitionSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"default= takes a PartitionSpec, got {got(default)}"
+        raise TypeError(msg)
     cls = typing.get_origin(tree) or tree
     if isinstance(cls, type):
         tree = _of_class(cls, _bound_in(tree))
@@ -259,9 +265,16 @@ class _Judge:
 
     def __init__(self, mesh: Any, rules: Rules) -> None:
         pairs: Any = rules.items() if isinstance(rules, Mapping) else rules
+        try:
+            self._rules = [(name, _names(axes)) for name, axes in pairs]
+        except (TypeError, ValueError):
+            msg = (
+                f"rules= takes logical names and the axes that they stand for, got {got(rules)}\n"
+                f"  fix: `rules={{'embed': None, 'heads': 'model'}}`, or pairs of them"
+            )
+            raise TypeError(msg) from None
         self._mesh = mesh
         self._sizes: dict[Any, int] = dict(mesh.shape)
-        self._rules = [(name, _names(axes)) for name, axes in pairs]
         self._ruled = {name for name, _ in self._rules}
         self._problems: dict[tuple[str, str], list[str]] = {}
 
@@ -276,12 +289,13 @@ class _Judge:
 
     def sharding(self, flat: FlatTree, leaf: int, declared: _Declared) -> Any:
         """Return the sharding of a leaf, or note its problem."""
-        value, spec = flat.leaves[leaf], declared.spec
+        value, spec, where = flat.leaves[leaf], declared.spec, declared.where
         problem = None
         aval: Any = None
         try:
             aval = None if value is MISSING else jax.typeof(value)
         except Exception:  # noqa: BLE001  # whatever the type's own handler raises
+            where = flat.name_of(leaf)
             problem = (
                 f"not an array: {got(value)}\n"
                 f"  fix: make it static, or take it out with `lw.partition`"
@@ -295,14 +309,17 @@ class _Judge:
                 f"  fix: {declared.code.replace(_SPEC, 'PartitionSpec(...)')}"
             )
         if problem is None:
-            entries = self._entries(spec)
+            entries = self._entries(_partitions(spec))
             problem = self._misfit(declared, entries, aval)
             if problem is None:
-                return NamedSharding(self._mesh, _on_mesh(spec, entries))
-        self._problems.setdefault((declared.where, problem), []).append(flat.name_of(leaf))
+                try:
+                    return NamedSharding(self._mesh, _on_mesh(spec, entries))
+                except ValueError as error:  # of what a spec says besides its entries
+                    problem = str(error)
+        self._problems.setdefault((where, problem), []).append(flat.name_of(leaf))
         return None
 
-    def _entries(self, spec: PartitionSpec) -> list[Any]:
+    def _entries(self, spec: Sequence[Any]) -> list[Any]:
         """Return for each dimension the axes of the mesh, as a tuple, or what is no axis."""
         written = [_names(entry) for entry in spec]
         logical = [name for names in written for name in names if name in self._ruled]
@@ -323,7 +340,7 @@ class _Judge:
 
     def _misfit(self, declared: _Declared, entries: list[Any], aval: Any) -> str | None:
         """Return why an array cannot be sharded so, and how it could; None if it can."""
-        spec, sizes = declared.spec, self._sizes
+        spec, sizes = _partitions(declared.spec), self._sizes
         shape: Any = None if aval is None else aval.shape
         reasons: list[str] = []
         repaired = list(spec)
@@ -362,6 +379,11 @@ class _Judge:
         )
 
 
+def _partitions(spec: Any) -> tuple[Any, ...]:
+    """Return the entries of a spec: JAX 0.12 refuses to iterate over one that is unreduced."""
+    return tuple(spec.partitions if hasattr(spec, "partitions") else spec)
+
+
 def _names(entry: Any) -> tuple[Any, ...]:
     """Return the axes in one entry of a spec, or in a rule."""
     if entry is None or entry is PartitionSpec.UNCONSTRAINED:
@@ -371,10 +393,13 @@ def _names(entry: Any) -> tuple[Any, ...]:
 
 def _on_mesh(spec: Any, entries: list[Any]) -> PartitionSpec:
     """Return a spec of axes of the mesh, with what else the given one says."""
-    if all(map(operator.eq, map(_names, spec), map(_names, entries))):
+    if all(map(operator.eq, map(_names, _partitions(spec)), map(_names, entries))):
         made: PartitionSpec = spec
         return made
-    partitions = [each if len(_names(each)) > 1 else (*_names(each), None)[0] for each in entries]
+    partitions = [
+        (each or (None,))[0] if isinstance(each, tuple) and len(each) <= 1 else each
+        for each in entries
+    ]
     whole: PartitionSpec = spec.update(partitions=tuple(partitions))
     return whole
 
