@@ -224,6 +224,32 @@ def test_migrate_settles_differences(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Sharding info not provided:UserWarning")
+def test_declared_shardings_are_restored(tmp_path: Path) -> None:
+    """An abstract instance, sharded as its fields declare, is a target: no array is whole."""
+
+    @lw.pytree
+    class Spread:
+        w: jax.Array = lw.field(sharding=PartitionSpec("data", "model"))
+        n: int = lw.static_field(default=3)
+
+    def create() -> Spread:
+        return Spread(jnp.arange(32.0).reshape(8, 4), n=5)
+
+    lob.save(create(), tmp_path / "tree")
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    target = lw.shard(jax.eval_shape(create), mesh)
+    back = lob.restore(target, tmp_path / "tree")
+    assert back.w.sharding == NamedSharding(mesh, PartitionSpec("data", "model"))
+    assert not lw.diff(back, create(), values=True)
+    plain = ocp.StandardCheckpointer()
+    plain.save(tmp_path / "plain", lw.shard(create(), mesh))
+    plain.wait_until_finished()
+    assert plain.restore(tmp_path / "plain", target).w.sharding == target.w.sharding
+    plain.close()
+
+
+@pytest.mark.slow
 @pytest.mark.works("orbax", "shardings of the target are honoured")
 @pytest.mark.filterwarnings("ignore:Sharding info not provided:UserWarning")
 def test_shardings_are_honoured(tmp_path: Path) -> None:
