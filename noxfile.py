@@ -220,6 +220,14 @@ def downstream(session: nox.Session) -> None:
         session.run("python", "tests/interop/table.py", *found, *write)
 
 
+@nox.session(python=ENDS, default=False)
+def distributed(session: nox.Session) -> None:
+    """Try what is for many hosts, with several processes on this one, nightly tests included."""
+    python = str(session.python)
+    _install(session, "test", pins=_pins(python))
+    session.run("pytest", "tests/distributed", *session.posargs)
+
+
 @nox.session(python=NEWEST, default=False)
 def foreign(session: nox.Session) -> None:
     """Try `leafwise check` and `explain` on pinned libraries that nobody here wrote.

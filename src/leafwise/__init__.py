@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leafwise import debug, errors, types
+    from leafwise import debug, distributed, errors, types
     from leafwise._captures.captures import captures
     from leafwise._captures.hoist import hoist
     from leafwise._classes.fields import Static, field, static_field
@@ -66,7 +66,7 @@ _MODULES = {
     "watch": "_jit.watch",
     "where": "_trees.where",
 }
-_SUBMODULES = ("debug", "errors", "types")
+_SUBMODULES = ("debug", "distributed", "errors", "types")
 
 
 def __getattr__(name: str) -> object:
@@ -112,6 +112,7 @@ __all__ = [
     "debug",
     "diff",
     "digest",
+    "distributed",
     "errors",
     "explain",
     "field",

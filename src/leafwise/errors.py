@@ -5,7 +5,7 @@ All of them survive pickling, so that a worker process can send them back whole.
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointMismatchError",
     "DefinitionError",
+    "DifferentProcessesError",
     "DigestError",
     "DynamicFunctionWarning",
     "FieldCheckError",
@@ -25,6 +26,7 @@ __all__ = [
     "LawViolation",
     "LeafwiseError",
     "PathError",
+    "ProcessTimeoutError",
     "RetraceError",
     "RetraceStormWarning",
     "ShardingError",
@@ -220,6 +222,32 @@ class CheckpointMismatchError(CheckpointError):
 
 class DigestError(LeafwiseError, TypeError):
     """A static value means nothing to another process, so a tree with it has no digest."""
+
+
+class DifferentProcessesError(LeafwiseError, AssertionError):
+    """The processes of one program have different trees, for which they would compile apart.
+
+    Attributes:
+        differences: By path, each value as text, with the indices of the processes that have it.
+    """
+
+    def __init__(
+        self, message: str, differences: Mapping[str, Mapping[str, tuple[int, ...]]] | None = None
+    ) -> None:
+        super().__init__(message, differences)
+        self.differences: Mapping[str, Mapping[str, tuple[int, ...]]] = differences or {}
+
+
+class ProcessTimeoutError(LeafwiseError, TimeoutError):
+    """A process of the program did not come to be compared in time.
+
+    Attributes:
+        missing: The indices of those that did not come; empty if that is unknown.
+    """
+
+    def __init__(self, message: str, missing: tuple[int, ...] = ()) -> None:
+        super().__init__(message, missing)
+        self.missing = missing
 
 
 class LawViolation(LeafwiseError, AssertionError):  # noqa: N818  # as the tests call it

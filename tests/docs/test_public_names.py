@@ -20,6 +20,7 @@ REFERENCE = DOCS / "reference"
 MODULES = (
     "leafwise",
     "leafwise.debug",
+    "leafwise.distributed",
     "leafwise.errors",
     "leafwise.types",
     "leafwise.testing",
@@ -29,7 +30,8 @@ NAMES = [
     (module, name)
     for module in MODULES
     for name in importlib.import_module(module).__all__
-    if name not in ("debug", "errors", "strategies", "types")  # modules, whose names are listed
+    # Not modules, whose names are listed.
+    if name not in ("debug", "distributed", "errors", "strategies", "types")
 ]
 
 

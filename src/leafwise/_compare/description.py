@@ -289,11 +289,13 @@ def _format_entry(item: dict[str, Json] | None) -> str:
 
 
 def format_array(entry: Json) -> str:
-    """Return ``float32[3,4]``, or the kind of a Python scalar."""
+    """Return ``float32[3,4]`` with what else there is of it, or the kind of a Python scalar."""
     if "python" in entry:
         return f"a Python {entry['python']}"
     shape = ",".join(map(str, entry["shape"]))
-    return f"{entry.get('key', entry.get('dtype'))}[{shape}]"
+    rest = {key: value for key, value in entry.items() if key not in {"key", "dtype", "shape"}}
+    words = ", ".join(key if value is True else f"{key} {value}" for key, value in rest.items())
+    return f"{entry.get('key', entry.get('dtype'))}[{shape}]{f' ({words})' if words else ''}"
 
 
 _WIDTH: Final = 100

@@ -129,7 +129,7 @@ def _leaf_entry(leaf: Any) -> dict[str, Json] | None:
         return None
     entry: dict[str, Json] = {"dtype": str(aval.dtype), "shape": [*map(str, aval.shape)]}
     if found.weak_type:
-        entry["weak_type"] = True
+        entry["weakly typed"] = True
     spec = getattr(getattr(aval, "sharding", None), "spec", ())
     if any(each is not None for each in spec):  # of an explicit axis of a mesh
         entry["sharding"] = str(spec)
@@ -341,8 +341,11 @@ class DigestReader(PortableReader):
         module = value.__name__ if isinstance(value, types.ModuleType) else names_of(value)[0]
         root = module.partition(".")[0]
         version = getattr(sys.modules.get(root), "__version__", None)
-        is_known = is_code and is_installed_module(root) and isinstance(version, str)
-        return made | {"version": version} if is_known else made
+        if not (is_code and is_installed_module(root) and isinstance(version, str)):
+            return made
+        return made | {
+            key: f"{made[key]} of {root} {version}" for key in {"name", "class"} & {*made}
+        }
 
 
 def _is_numbered(cls: Any) -> bool:

@@ -7,6 +7,7 @@ answers with less where JAX's internals are not those that were tested (`compat.
 - `events`: traces, lowerings and compiles as they happen, and `count_events`.
 - `frames`: JAX's frames in the traceback of an error.
 - `refusals`: the two trees that JAX compared when it raised.
+- `processes`: texts exchanged between the processes of a program.
 
-`_jit` uses the first two; `_compare` uses the others, to explain JAX's errors.
+`_jit` uses the first two and the last; `_compare` uses the others, to explain JAX's errors.
 """

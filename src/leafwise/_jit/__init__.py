@@ -8,6 +8,7 @@
 - `audit`: `leafwise explain --audit`.
 - `watch`: `lw.watch`, `lw.budget` and `lw.no_retrace`, which count these events.
 - `storm`: `lw.storm_guard`.
+- `same`: `lw.distributed.assert_same`.
 - `quick_check`: the code that is generated to run before each call. Where it finds a change,
   `staleness` takes over; `inner_traces` forgets what JAX kept of functions called inside.
 - `blocks`: the blocks of `lw.debug.check_captures`.

@@ -1,0 +1,150 @@
+"""Texts exchanged between all processes of a program, without any device taking part.
+
+JAX's coordination service has a store of keys and values, and barriers with a time limit. No
+public name leads to it: where JAX is not one that was tested, `multihost_utils` gathers the texts,
+which takes a program on the devices, and cannot say which process is missing.
+"""
+
+import contextlib
+import dataclasses
+import queue
+import threading
+import time
+from typing import Any, Final
+from urllib.parse import quote
+
+import jax
+import numpy as np
+
+from leafwise._jax import compat
+from leafwise._objects.locks import new_lock
+
+
+class MissingError(Exception):
+    """Not all processes came in time.
+
+    Attributes:
+        missing: Those that did not; empty if this one came too late; None if that is unknown.
+    """
+
+    def __init__(self, missing: tuple[int, ...] | None, detail: str) -> None:
+        super().__init__(missing, detail)
+        self.missing = missing
+        self.detail = detail
+
+
+@dataclasses.dataclass(frozen=True)
+class Processes:
+    """The processes of this program.
+
+    Attributes:
+        index: The index of this one.
+        count: How many there are.
+        client: That of the coordination service; None if it cannot be reached.
+    """
+
+    index: int
+    count: int
+    client: Any
+
+
+def processes() -> Processes | None:
+    """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
+    if not jax.distributed.is_initialized():
+        return None
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        if compat.is_known():
+            from jax._src import distributed  # noqa: PLC0415  # after the check of the version
+
+            state: Any = distributed.global_state
+            if callable(state.client.wait_at_barrier) and callable(state.client.key_value_dir_get):
+                return Processes(int(state.process_id), int(state.num_processes), state.client)
+    return Processes(jax.process_index(), jax.process_count(), None)
+
+
+def exchange(here: Processes, name: str, text: str, timeout: float) -> dict[int, str]:
+    """Return the texts of all processes by index, once all have called this with one name.
+
+    Args:
+        here: This process.
+        name: What is exchanged: the n-th call with a name meets the n-th of the others.
+        text: The text of this process.
+        timeout: The seconds to wait.
+
+    Raises:
+        MissingError: Not all processes came.
+    """
+    if here.client is None:
+        return _gathered(here, text, timeout)
+    number = _next_number(here.client, name)
+    folder = f"leafwise/{quote(name, safe='')}"
+    key = f"{folder}/{number}"
+    try:
+        here.client.key_value_set(f"{key}/{here.index}", text)
+        here.client.wait_at_barrier(key, max(1, round(timeout * 1000)))
+        found = _read(here.client, key)
+    except Exception as error:  # XlaRuntimeError, which is a RuntimeError in some versions
+        came: dict[int, str] | None = None
+        with contextlib.suppress(Exception):
+            came = _read(here.client, key)
+        missing = None if came is None else tuple(sorted({*range(here.count)} - {*came}))
+        raise MissingError(missing, str(error)) from error
+    if number:  # all have read the texts before: they are here
+        with contextlib.suppress(Exception):
+            here.client.key_value_delete(f"{folder}/{number - 1}/{here.index}")
+    return found
+
+
+def _read(client: Any, key: str) -> dict[int, str]:
+    pairs: list[tuple[str, str]] = client.key_value_dir_get(f"{key}/")
+    return {int(each.rpartition("/")[2]): text for each, text in pairs}
+
+
+_LOCK: Final = new_lock()
+_NUMBERS: Final[dict[str, int]] = {}
+_counted_for: Any = None
+
+
+def _next_number(client: Any, name: str) -> int:
+    """Return how often texts of a name were exchanged, since JAX was initialised."""
+    global _counted_for  # noqa: PLW0603  # of the client that there is now
+    with _LOCK:
+        if client is not _counted_for:
+            _NUMBERS.clear()
+            _counted_for = client
+        number = _NUMBERS.get(name, 0)
+        _NUMBERS[name] = number + 1
+        return number
+
+
+def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:
+    """Return the texts by way of the devices, in another thread, which may never end."""
+    answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
+
+    def gather() -> None:
+        try:
+            answers.put(_allgather(text))
+        except Exception as error:  # noqa: BLE001  # raised below
+            answers.put(error)
+
+    threading.Thread(target=gather, daemon=True).start()
+    end = time.monotonic() + timeout
+    try:
+        found = answers.get(timeout=max(0.001, end - time.monotonic()))
+    except queue.Empty:
+        raise MissingError(None, f"no answer within {timeout:g} s") from None
+    if isinstance(found, Exception):
+        raise MissingError(None, str(found)) from found
+    return dict(enumerate(found[: here.count]))
+
+
+def _allgather(text: str) -> list[str]:
+    from jax.experimental import multihost_utils  # noqa: PLC0415  # where nothing else is left
+
+    data = np.frombuffer(text.encode(), np.uint8)
+    gather: Any = multihost_utils.process_allgather
+    lengths = np.asarray(gather(np.asarray([data.size], np.int32))).ravel()
+    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
+    padded[: data.size] = data
+    rows = np.asarray(gather(padded)).reshape(len(lengths), -1)
+    return [row[:size].tobytes().decode() for row, size in zip(rows, lengths, strict=True)]

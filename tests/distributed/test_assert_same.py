@@ -1,0 +1,230 @@
+"""`lw.distributed.assert_same` between real processes on this machine."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+import leafwise as lw
+from leafwise._jit.same import _list
+
+from .processes import run
+
+PLANTED = """
+import functools, threading
+initialize()
+x = np.ones((2, 3), np.float32)
+by_index = lambda *values: values[min(index, len(values) - 1)]
+nan = np.array([0x7FF8000000000000 + index], np.uint64).view(np.float64)[0].item()
+rate = 0.1 + index
+weights = {"a": 1 + index}
+
+def helper(v):
+    return v * rate + weights["a"]
+
+def a_class():
+    if index == 0:
+        @lw.pytree
+        class Q:
+            x: Any
+    else:
+        @lw.pytree
+        class Q:
+            x: Any
+            more: Any = lw.static_field(default=1)
+    return Q(x)
+
+cases = {
+    "same": lambda: P(x, (1, "a", frozenset({1, 2}))),
+    "value": lambda: P(x, ("a", by_index(1, 2))),
+    "type": lambda: P(x, by_index(1, True)),
+    "zero": lambda: P(x, by_index(0.0, -0.0)),
+    "nan": lambda: P(x, nan),
+    "order of a mapping": lambda: P(x, lw.FrozenMapping(by_index({1: 1, 2: 2}, {2: 2, 1: 1}))),
+    "order of a set": lambda: P(x, frozenset(map(str, range(30)))),
+    "class": a_class,
+    "dtype": lambda: P(by_index(x, x.astype(np.int32))),
+    "weak type": lambda: P(by_index(1.0, np.float32(1))),
+    "structure": lambda: P(by_index(x, (x, x))),
+    "function": lambda: P(x, by_index(np.sin, np.cos)),
+    "global": lambda: P(x, f=lambda v: helper(v)),
+    "refused in one": lambda: P(x, by_index(1, lambda: 1)),
+    "refused in all": lambda: P(x, lambda: 1),
+}
+for name, make in cases.items():
+    report(name=name, **outcome(make(), name=name, timeout=20))
+
+if index == 1:
+    jax.__version__ = "0.0.1"
+report(name="version", **outcome(P(x, f=lambda v: jax.numpy.sin(v)), name="version", timeout=20))
+
+for turn in range(3):
+    report(name="again", **outcome(P(x, turn), name="again", timeout=20))
+
+found = {}
+
+def compare(n):
+    found[n] = outcome(P(x, (n, index * (n % 2))), name=f"thread {n}", timeout=20)
+
+threads = [threading.Thread(target=compare, args=(n,)) for n in range(6)]
+for thread in threads if index == 0 else threads[::-1]:
+    thread.start()
+for thread in threads:
+    thread.join()
+report(name="threads", errors=[found[n]["error"] for n in range(6)])
+
+if index == 1:
+    time.sleep(1.5)
+report(name="late", **outcome(P(x), name="late", timeout=0.5))
+report(name="after", **outcome(P(x), name="after", timeout=20))
+folder = "leafwise/again/"
+from jax._src import distributed
+report(name="left", keys=[k for k, _ in distributed.global_state.client.key_value_dir_get(folder)])
+
+from leafwise._jax import compat
+compat._KNOWN = False
+report(name="gathered", **outcome(P(x), name="gathered", timeout=20))
+report(name="gathered other", **outcome(P(x, "n" * (3 + index)), name="gathered", timeout=20))
+"""
+
+OF_ALL = {
+    "value": (".n[1]", {"1", "2"}),
+    "type": (".n", {"1", "True"}),
+    "zero": (".n", {"0.0", "-0.0"}),
+    "nan": (".n", None),
+    "order of a mapping": (".n", None),
+    "order of a set": (".n", None),
+    "class": ("", None),
+    "dtype": (".x", {"float32[2,3]", "int32[2,3]"}),
+    "weak type": (".x", None),
+    "structure": (".x", None),
+    "function": (".n", {"numpy:sin", "numpy:cos"}),
+    "global": (".f", None),
+    "version": (".f", None),
+}
+
+
+@pytest.mark.slow
+def test_planted_differences_between_two_processes() -> None:
+    """Each process names every difference, with both values and processes; nothing hangs."""
+    done = run(PLANTED, 2)
+    assert [status for status, _, _ in done] == [0, 0], done
+    first, second = ({line["name"]: line for line in lines} for _, lines, _ in done)
+    for name in ("same", "again", "after", "gathered"):
+        assert first[name]["error"] is second[name]["error"] is None, (first[name], second[name])
+    for name, (path, values) in OF_ALL.items():
+        for each in (first[name], second[name]):
+            assert each["error"] == "DifferentProcessesError", (name, each)
+            assert each["seconds"] < 15
+            places = {
+                where: texts
+                for where, texts in each["differences"].items()
+                if where.partition(",")[0].removeprefix("P").removeprefix("Q").startswith(path)
+            }
+            assert places, (name, each)
+            for texts in places.values():
+                assert sorted(texts.values()) == [[0], [1]]
+                assert values is None or {*texts} == {*values}
+            assert "process 0: " in each["message"]
+            assert "process 1: " in each["message"]
+        assert first[name]["message"] == second[name]["message"]
+    assert "PYTHONHASHSEED" in first["order of a set"]["message"]
+    assert "PYTHONHASHSEED" not in first["order of a mapping"]["message"]
+    assert "more" in first["class"]["message"]
+    assert "__globals__['helper']" in first["global"]["message"]
+    assert "rate" in first["global"]["message"]
+    assert first["refused in one"]["error"] == "DifferentProcessesError"
+    assert "process 1: DigestError: P.n: no name leads" in first["refused in one"]["message"]
+    assert second["refused in one"]["error"] == "DigestError"
+    assert first["refused in all"]["error"] == second["refused in all"]["error"] == "DigestError"
+    other = "DifferentProcessesError"
+    assert first["threads"]["errors"] == [None, other] * 3 == second["threads"]["errors"]
+    assert first["late"]["error"] == second["late"]["error"] == "ProcessTimeoutError"
+    assert first["late"]["missing"] == [1]
+    assert "process 1 did not come within" in first["late"]["message"]
+    assert "the others have given up" in second["late"]["message"]
+    assert len(first["left"]["keys"]) <= 2  # those of the last call alone
+    assert first["gathered other"]["error"] == second["gathered other"]["error"] == other
+
+
+def test_one_process_compares_with_nobody() -> None:
+    """Before `jax.distributed.initialize` nothing is exchanged; what has no digest is refused."""
+    lw.distributed.assert_same({"a": 1.0}, name="alone")
+    with pytest.raises(lw.errors.DigestError):
+        lw.distributed.assert_same(lambda: 1)
+    with pytest.raises(ValueError, match="positive"):
+        lw.distributed.assert_same(1, timeout=0)
+
+
+def test_the_errors_survive_pickling() -> None:
+    """What they know of processes does, too."""
+    found: Any = lw.errors.DifferentProcessesError("no", {"P.n": {"1": (0,), "2": (1,)}})
+    assert pickle.loads(pickle.dumps(found)).differences == found.differences  # noqa: S301
+    late = pickle.loads(pickle.dumps(lw.errors.ProcessTimeoutError("no", (3,))))  # noqa: S301
+    assert late.missing == (3,)
+    assert isinstance(late, TimeoutError)
+
+
+def test_processes_are_listed_in_spans() -> None:
+    """A thousand processes need no line each."""
+    assert _list([3]) == "process 3"
+    assert _list([0, 1, 2, 5, 7, 8]) == "processes 0-2, 5, 7-8"
+
+
+OF_FOUR = """
+initialize()
+x = np.ones(3, np.float32)
+report(**outcome(P(x, (1, "a"))))
+report(**outcome(P(x, 2 if index == 2 else 1.0 if index == 3 else 1)))
+report(**outcome({str(n): P(x, (n, index == 3 and n == 7)) for n in range(5_000)}))
+"""
+
+
+@pytest.mark.nightly
+def test_planted_differences_between_four_processes() -> None:
+    """Whoever differs is named, next to all those that agree; a large tree is compared, too."""
+    done = run(OF_FOUR, 4, limit=120)
+    assert [status for status, _, _ in done] == [0] * 4, done
+    for _, (same, three, large), _ in done:
+        assert same["error"] is None
+        assert three["differences"] == {"P.n": {"1": [0, 1], "2": [2], "1.0": [3]}}
+        assert "2 of 4 processes differ from the others" in three["message"]
+        assert "processes 0-1: 1" in three["message"]
+        assert large["differences"] == {"dict['7'].n[1]": {"False": [0, 1, 2], "True": [3]}}
+
+
+KILLED = """
+initialize(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10)
+lw.distributed.assert_same(P(1.0), name="first", timeout=30)
+if index == count - 1:
+    os._exit(9)
+report(**outcome(P(1.0), name="second", timeout=4))
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.nightly
+def test_a_killed_process_does_not_hang_the_rest() -> None:
+    """The others are told which one is missing within the timeout, and end."""
+    done = run(KILLED, 3, limit=90)
+    assert done[-1][0] == 9
+    for _, (found,), errors in done[:-1]:
+        assert found["error"] == "ProcessTimeoutError", errors
+        assert found["missing"] == [2]
+        assert found["seconds"] < 15
+
+
+COORDINATOR = """
+initialize(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10)
+lw.distributed.assert_same(P(1.0), name="first", timeout=30)
+if index == 0:
+    os._exit(9)
+report(**outcome(P(1.0), name="second", timeout=4))
+"""
+
+
+@pytest.mark.nightly
+def test_the_end_of_the_coordinator_ends_the_rest() -> None:
+    """Without process 0 there is no service: leafwise raises, or JAX ends the process first."""
+    for status, lines, _ in run(COORDINATOR, 2, limit=90)[1:]:
+        assert status != 0 or lines[0]["error"] == "ProcessTimeoutError"
