@@ -49,7 +49,7 @@ def table(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 WHEN: Final = {
-    "Python loop": "two or three steps; steps that are not alike",
+    "Python loop": "two or three steps; steps that differ",
     "scan": "the number of steps is known: take this",
     "fori_loop, bound an int": "the same, with an index and no list of results",
     "fori_loop, bound traced": "the number of steps changes from call to call",
