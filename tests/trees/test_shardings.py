@@ -156,6 +156,32 @@ def test_inside_a_trace(mesh: jax.sharding.Mesh) -> None:
     assert seen[0] == (P(None, "model") if explicit else P(None, None))
 
 
+def test_inside_a_trace_constants_move_too(mesh: jax.sharding.Mesh) -> None:
+    """Arrays and numbers that a jitted function makes or closes over are spread as well."""
+    array = jnp.ones((8, 4))
+
+    def make() -> Model:
+        return lw.shard(Model(Layer(array), [Layer(jnp.zeros((4, 2)))]), mesh)
+
+    with jax.set_mesh(mesh):  # JAX asks for it where axes are explicit and nothing is passed
+        out = jax.jit(make)()
+    for layer in (out.hidden, out.layers[0]):
+        assert layer.w.sharding.is_equivalent_to(NamedSharding(mesh, P("data", "model")), 2)
+    gradient = jax.grad(lambda w: lw.shard(Layer(w), mesh).w.sum())(array)
+    assert (gradient == 1).all()
+    stacked = jax.vmap(lambda layer: lw.shard(layer, mesh).w)(Layer(jnp.ones((2, 8, 4))))
+    assert stacked.shape == (2, 8, 4)
+
+
+def test_an_abstract_mesh_is_for_what_has_no_devices() -> None:
+    """An abstract tree takes an abstract mesh; arrays are refused."""
+    mesh = mesh_of().abstract_mesh
+    placed = lw.shard(jax.eval_shape(model), mesh)
+    assert placed.hidden.w.sharding.mesh == mesh
+    with pytest.raises(TypeError, match="an AbstractMesh has no devices"):
+        lw.shard(model(), mesh)
+
+
 # ----------------------------------------------------------------- abstract instances
 
 
@@ -211,7 +237,7 @@ class Kept(Box[Other], Generic[Other]):
 
 @lw.pytree
 class Filled(Kept[Layer]):
-    x: "float | jax.Array" = 0.0
+    x: "jax.typing.ArrayLike" = 0.0
     pairs: tuple[jax.Array, ...] = ()
 
 
@@ -247,6 +273,13 @@ def test_a_class_that_does_not_say_enough() -> None:
         anything: Any = None
         known: Any = lw.field(default=None, sharding=P("data"))
 
+    @lw.pytree
+    class Own:
+        n: int = lw.static_field(default=1)
+
+        def __init__(self) -> None:
+            self.n = 2
+
     with pytest.raises(ShardingError) as caught:
         lw.shardings(Vague, mesh_of())
     problems = caught.value.message.splitlines()
@@ -254,6 +287,8 @@ def test_a_class_that_does_not_say_enough() -> None:
         *("Vague.inner", "Vague.size", "Vague.maybe", "Vague.anything")
     ]
     assert "jax.eval_shape(Vague, ...)" in problems[-1]
+    with pytest.raises(ShardingError, match=r"Own\.n: a static that the class's own __init__"):
+        lw.shardings(Own, mesh_of())
     with pytest.raises(TypeError, match=r"int is not a class that lw\.pytree decorated"):
         lw.shardings(int, mesh_of())
     with pytest.raises(TypeError, match="takes an instance, got the class Layer"):

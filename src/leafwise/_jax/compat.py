@@ -82,12 +82,17 @@ def _concrete_mesh() -> Any:
 
 def current_mesh() -> Any:
     """Return the mesh that `jax.set_mesh` has set, inside a trace an abstract one; or None."""
-    mesh: Any
-    try:
-        mesh = jax.sharding.get_mesh()
-    except ValueError:  # inside a trace
-        mesh = jax.sharding.get_abstract_mesh()
+    mesh: Any = jax.sharding.get_abstract_mesh() if is_tracing() else jax.sharding.get_mesh()
     return None if mesh.empty else mesh
+
+
+def is_tracing() -> bool:
+    """Return whether this thread traces a function, as for `jax.jit`."""
+    try:
+        jax.sharding.get_mesh()
+    except ValueError:  # it can be used outside alone
+        return True
+    return False
 
 
 class RunningCall(NamedTuple):

@@ -18,7 +18,7 @@ from leafwise._classes.fields import SHARDING
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
-from leafwise._jax.compat import current_mesh
+from leafwise._jax.compat import current_mesh, is_tracing
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
@@ -167,6 +167,14 @@ def shard(
         for place, leaf in enumerate(leaves)
         if not is_tracer(leaf) and not isinstance(leaf, jax.ShapeDtypeStruct)
     }
+    if is_tracing():  # there `device_put` leaves a constant where it is, if axes are not explicit
+        data = {}
+    elif data and isinstance(mesh, AbstractMesh):
+        msg = (
+            f"an AbstractMesh has no devices to put arrays on, got {got(mesh)}\n"
+            f"  fix: give the Mesh; an abstract one is for an abstract tree: `jax.eval_shape`"
+        )
+        raise TypeError(msg)
     # All at once, which is faster.
     arrays: Any = jax.device_put(data, {place: wanted[place] for place in data})
     placed: T = treedef.unflatten(
@@ -182,8 +190,9 @@ def _promise(leaf: Any, sharding: Any) -> Any:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax_.ShapeDtypeStruct.update(leaf, sharding=sharding)
     axis_types = getattr(getattr(sharding, "mesh", None), "axis_types", ())
-    if AxisType.Explicit in axis_types:
-        return jax_.sharding.reshard(leaf, sharding)
+    if AxisType.Explicit in axis_types:  # only a mesh that is set does for `reshard`
+        move = jax_.device_put if isinstance(sharding.mesh, Mesh) else jax_.sharding.reshard
+        return move(leaf, sharding)
     return jax_.lax.with_sharding_constraint(leaf, sharding)
 
 
@@ -440,11 +449,14 @@ def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
 def _skeleton(cls: type, bound: Mapping[Any, Any], problems: list[str]) -> Any:
     values: dict[str, Any] = {}
     before = len(problems)
-    for field in spec_of(cls).fields:
+    spec = spec_of(cls)
+    for field in spec.fields:
         where = f"{cls.__name__}.{field.name}"
         definition = field.definition
         if not field.static:
             values[field.name] = _skeleton_of_field(cls, field, bound, where, problems)
+        elif spec.has_own_init:
+            problems.append(f"{where}: a static that the class's own __init__ decides about")
         elif not field.has_default:
             problems.append(f"{where}: a static without a default, which the class does not know")
         else:
@@ -478,7 +490,9 @@ def _annotation_of(cls: Any, definition: "dataclasses.Field[Any]") -> Any:
     if isinstance(kind, str):
         name = definition.name
         bases = (base for base in cls.__mro__ if name in inspect.get_annotations(base))
-        kind = resolve_known(next(bases, cls), kind, [])
+        base: Any = next(bases, cls)
+        own = {each.__name__: each for each in getattr(base, "__type_params__", ())}
+        kind = resolve_known(base, kind, [own])
         if isinstance(kind, str):  # it names what only a function sees
             kind = getattr(cls.__init__, "__annotations__", {}).get(name, kind)
     return kind
