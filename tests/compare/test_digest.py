@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec
 
 import leafwise as lw
 from leafwise._compare.digest import describe
@@ -96,7 +97,7 @@ DISTINCT: list[Any] = [
     *(jnp.sin, jnp.cos, np.sin, int, bool, Plain, functools.partial(jnp.sin, 1)),
     *(functools.partial(jnp.sin, True), lw.StaticArray([1.0]), lw.StaticArray([1])),
     *(jax.tree.structure({"a": 1}), jax.tree.structure({"b": 1}), jax.tree.structure(P(1, 2))),
-    *(jax.tree.structure(P(1, 3)), jax.sharding.PartitionSpec("a"), jax.sharding.PartitionSpec()),
+    *(jax.tree.structure(P(1, 3)), PartitionSpec("a"), PartitionSpec()),
 ]
 
 
@@ -115,7 +116,7 @@ def test_devices_and_meshes_have_digests() -> None:
     )
     explicit = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
     values: list[Any] = [one, other, explicit, one.abstract_mesh, jax.devices()[0]]
-    spec = jax.sharding.PartitionSpec("x")
+    spec = PartitionSpec("x")
     values += [jax.sharding.NamedSharding(mesh, spec) for mesh in (one, other, explicit)]
     assert len({lw.digest(P(X, value)) for value in values}) == len(values)
     # The sharding of an aval, too.
@@ -152,8 +153,10 @@ def a_pytree(**options: Any) -> Any:
     return Q(1.0)
 
 
-def a_pytree_of_other_fields(kind: Any, *, by: Any = "identity", static: bool = True) -> Any:
-    field = lw.static_field(default=1, by=by) if static else lw.field(default=1)
+def a_pytree_of_other_fields(
+    kind: Any, *, by: Any = "identity", static: bool = True, **options: Any
+) -> Any:
+    field = lw.static_field(default=1, by=by) if static else lw.field(default=1, **options)
 
     @lw.pytree
     class Q:
@@ -189,6 +192,8 @@ CLASSES: dict[str, list[Callable[[], Any]]] = {
         lambda: a_pytree_of_other_fields(float),
         lambda: a_pytree_of_other_fields(int, by="content"),
         lambda: a_pytree_of_other_fields(int, static=False),
+        lambda: a_pytree_of_other_fields(int, static=False, sharding=PartitionSpec()),
+        lambda: a_pytree_of_other_fields(int, static=False, sharding=PartitionSpec("data")),
     ],
 }
 

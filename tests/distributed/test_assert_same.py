@@ -152,8 +152,9 @@ def test_one_process_compares_with_nobody() -> None:
     lw.distributed.assert_same({"a": 1.0}, name="alone")
     with pytest.raises(lw.errors.DigestError):
         lw.distributed.assert_same(lambda: 1)
-    with pytest.raises(ValueError, match="positive"):
-        lw.distributed.assert_same(1, timeout=0)
+    for timeout in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="positive"):
+            lw.distributed.assert_same(1, timeout=timeout)
 
 
 def test_the_errors_survive_pickling() -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import jax
 from jax import core
 
+from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
 from leafwise._classes.spec import MARK, is_static_metadata
 from leafwise._compare.description import Described, Description, describe_tree
@@ -421,6 +422,7 @@ def _field(field: "dataclasses.Field[Any]") -> str:
     named = {"init": field.init, "compare": field.compare, "kw_only": field.kw_only is True}
     words = [_annotation(field.type), *["static"] * bool(is_static)]
     words += [f"by={by}"] * (by != "identity")
+    words += [f"{key}={field.metadata[key]}" for key in (SHARDING,) if key in field.metadata]
     return ", ".join([*words, *(f"{k}={v}" for k, v in named.items() if v is (k == "kw_only"))])
 
 

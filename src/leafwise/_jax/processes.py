@@ -19,6 +19,9 @@ import numpy as np
 from leafwise._jax import compat
 from leafwise._objects.locks import new_lock
 
+_LONGEST: Final = 1e6
+"""Seconds: of what is longer, a number of milliseconds may not fit."""
+
 
 class MissingError(Exception):
     """Not all processes came in time.
@@ -80,8 +83,8 @@ def exchange(here: Processes, name: str, text: str, timeout: float) -> dict[int,
     folder = f"leafwise/{quote(name, safe='')}"
     key = f"{folder}/{number}"
     try:
-        here.client.key_value_set(f"{key}/{here.index}", text)
-        here.client.wait_at_barrier(key, max(1, round(timeout * 1000)))
+        here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
+        here.client.wait_at_barrier(key, max(1, round(min(timeout, _LONGEST) * 1000)))
         found = _read(here.client, key)
     except Exception as error:  # XlaRuntimeError, which is a RuntimeError in some versions
         came: dict[int, str] | None = None

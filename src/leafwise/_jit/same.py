@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Sequence
 from typing import Any, Final
@@ -52,7 +53,7 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
         >>> jax.distributed.initialize()  # doctest: +SKIP
         >>> assert_same((params, batch), name="first step")  # doctest: +SKIP
     """
-    if not timeout > 0:
+    if not 0 < timeout < math.inf:
         msg = f"assert_same(timeout={timeout!r}): the timeout is a positive number of seconds"
         raise ValueError(msg)
     here = processes()
@@ -81,7 +82,7 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
     sends = here.index == groups[digest][0]
     text = _packed(description) if sends else ""
     try:
-        texts = exchange(here, f"{name} described", text, _REASONS_TIMEOUT)
+        texts = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
     except MissingError:  # it has ended since
         texts = {}
     sorted_groups = sorted(groups.values(), key=lambda each: (-len(each), each))
