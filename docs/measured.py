@@ -87,7 +87,7 @@ def code(name: str) -> str:
 
 KEEP: Final = {
     "scan": "there is memory enough",
-    "checkpoint, dots_saveable": "products are dear, and what follows them is cheap",
+    "checkpoint, dots_saveable": "products are expensive, and what follows them is cheap",
     "checkpoint": "memory runs out",
     "checkpoint, segments": "it still does",
     "checkpoint, weights in the carry": "never: let the body close over the weights",
@@ -119,7 +119,7 @@ def what_is_kept(report: Any, name: str) -> str:
 
 CHOOSE: Final = {
     "Python if": "what decides is static, or a shape",
-    "cond": "a side is dear, or must not run",
+    "cond": "a side is expensive, or must not run",
     "switch": "the same with many sides",
     "where, select": "both sides are cheap, and harmless",
     "where, safe inside": "a side has no finite gradient there",
@@ -137,7 +137,7 @@ def branch_rows(report: Any) -> Iterable[tuple[str, ...]]:
 
 
 THROUGH: Final = {
-    "vmap": "there is memory enough: it is the quickest",
+    "vmap": "there is enough memory: it is the fastest",
     "lax.map": "there is memory for one example only",
     "lax.map, batch_size=8": "for eight: choose the size by the memory",
 }
