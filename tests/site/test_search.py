@@ -1,7 +1,8 @@
 """The search of the built site finds what users ask, in their words.
 
 The engine is the one that the pages load, run by Node. It wants each word of a question in one
-section, as it is or as the start of a word. Questions are titles, and error texts, of threads.
+section, as it is or as the start of a word. Questions are titles, and error texts, of threads, or
+what a first user typed.
 """
 
 import json
@@ -22,7 +23,7 @@ JAX, EQUINOX, FLAX = (
 FAQ, SAYS, FIND = "how-to/faq/", "how-to/troubleshooting/", "how-to/find-recompiles/"
 SECOND, MUTATED = "explanation/second-call/", "how-to/mutated-statics/"
 
-# What is typed, the thread, and the pages that answer it.
+# What is typed, the thread if there is one, and the pages that answer it.
 QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     ("recompile", f"{JAX}issues/2814", (FAQ, FIND)),
     ("recompilation", f"{JAX}issues/2814", (FAQ, FIND)),
@@ -80,6 +81,17 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
         (SAYS,),
     ),
     ("ConcretizationTypeError", "https://github.com/proteneer/timemachine/pull/800", (SAYS,)),
+    ("why does my jit recompile every call", "", (FAQ, FIND)),
+    ("recompile in jupyter each cell", "", (FAQ, FIND)),
+    ("recompiles when batch size changes", "", (FAQ,)),
+    ("Unintuitive recompile", "https://github.com/patrick-kidger/diffrax/issues/111", (FAQ,)),
+    ("changing self inside jit does nothing", "", (FAQ, SAYS)),
+    ("TracerBoolConversionError in my dataclass", "", (SAYS,)),
+    ("unhashable type: 'jaxlib._jax.ArrayImpl'", "", (SAYS,)),
+    ("vmap over dataclass some fields not", "", (FAQ, SAYS)),
+    ("how to use dataclass with jit", "", (FAQ,)),
+    ("Automatically treat dataclasses as pytrees", f"{JAX}issues/2371", (FAQ,)),
+    ("how do I save static config with my params", "", (FAQ, "how-to/checkpoints/")),
     ("JIT constant folding", f"{JAX}issues/21300", (SAYS,)),
     ("static fields in in_axes", f"{JAX}issues/19729", (SAYS,)),
     ("vmap in_axes tree prefix", f"{JAX}issues/9928", (SAYS,)),
