@@ -5,6 +5,7 @@ import dataclasses
 import functools
 from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -254,6 +255,34 @@ def test_any_pytree() -> None:
     assert find(edits(1.0, kinds=["leaf value"]), lambda _: True).edited == 0.0
     key = jax.random.key(0)
     assert jax.random.key_data(find(edits(key), lambda e: e.kind == "leaf value").edited)[1] == 1
+
+
+class Left(eqx.Module):
+    w: jax.Array
+    rate: float = 0.5
+    depth: int = eqx.field(static=True, default=2)
+
+    def __init__(self, w: jax.Array) -> None:
+        self.w = w
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(init=False)
+class Read:
+    w: jax.Array
+    rate: float = 0.5
+
+    def __init__(self, w: jax.Array) -> None:
+        self.w = w
+
+
+def test_a_default_that_is_left_to_the_class() -> None:
+    """Equinox flattens what an instance holds; JAX reads the defaults of a dataclass as well."""
+    x = jnp.ones(3)
+    assert jax.tree.leaves(Left(x)) == [x]
+    assert [each.path for each in edit_positions(Left(x))] == ["w"]
+    assert jax.tree.leaves(Read(x)) == [x, 0.5]
+    assert [each.path for each in edit_positions(Read(x))] == ["w", "rate"]
 
 
 def test_bad_input() -> None:

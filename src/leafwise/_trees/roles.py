@@ -64,7 +64,7 @@ def names_of(instance: Any) -> Names:
     if is_decorated(cls):
         spec = spec_of(cls)
         return Names(spec.static_names, spec.dynamic_names)
-    names = [name for name in field_order(instance) if hasattr(instance, name)]
+    names = [name for name in field_order(instance) if _is_held(instance, name)]
     dynamic = tuple(name for name in names if _is_dynamic(instance, name))
     rest = (name for name in names if name not in dynamic)
     if not declares_fields(cls):
@@ -104,6 +104,23 @@ def is_kept(instance: Any, name: str) -> bool:
             return True
         levels: list[Any] = [registry.flatten_one_level(each) for each in (instance, changed)]
         return bool(levels[0][1] != levels[1][1])
+    except Exception:  # noqa: BLE001  # the user's own code
+        return True
+
+
+def _is_held(instance: Any, name: str) -> bool:
+    """Return whether an attribute is there, and not of the class alone.
+
+    Equinox passes over a default that a constructor left to the class.
+    """
+    if not hasattr(instance, name):
+        return False
+    if name in getattr(instance, "__dict__", {}):
+        return True
+    try:
+        given = exchange(instance, name, getattr(instance, name))
+        structures: list[Any] = [jax.tree_util.tree_structure(each) for each in (instance, given)]
+        return bool(structures[0] == structures[1])
     except Exception:  # noqa: BLE001  # the user's own code
         return True
 
