@@ -163,14 +163,14 @@ def test_inside_a_trace_constants_move_too(mesh: jax.sharding.Mesh) -> None:
     def make() -> Model:
         return lw.shard(Model(Layer(array), [Layer(jnp.zeros((4, 2)))]), mesh)
 
-    with jax.set_mesh(mesh):  # JAX asks for it where axes are explicit and nothing is passed
+    with jax.set_mesh(mesh):  # JAX asks for it where axes are explicit and no argument has them
         out = jax.jit(make)()
+        gradient = jax.grad(lambda w: lw.shard(Layer(w), mesh).w.sum())(array)
+        stacked = jax.vmap(lambda layer: lw.shard(layer, mesh).w)(Layer(jnp.ones((2, 8, 4))))
     for layer in (out.hidden, out.layers[0]):
         assert layer.w.sharding.is_equivalent_to(NamedSharding(mesh, P("data", "model")), 2)
-    gradient = jax.grad(lambda w: lw.shard(Layer(w), mesh).w.sum())(array)
     assert (gradient == 1).all()
-    stacked = jax.vmap(lambda layer: lw.shard(layer, mesh).w)(Layer(jnp.ones((2, 8, 4))))
-    assert stacked.shape == (2, 8, 4)
+    assert stacked.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "data", "model")), 3)
 
 
 def test_an_abstract_mesh_is_for_what_has_no_devices() -> None:

@@ -190,8 +190,9 @@ def _promise(leaf: Any, sharding: Any) -> Any:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax_.ShapeDtypeStruct.update(leaf, sharding=sharding)
     axis_types = getattr(getattr(sharding, "mesh", None), "axis_types", ())
-    if AxisType.Explicit in axis_types:  # only a mesh that is set does for `reshard`
-        move = jax_.device_put if isinstance(sharding.mesh, Mesh) else jax_.sharding.reshard
+    if AxisType.Explicit in axis_types:
+        # `reshard` knows `jax.vmap`, but needs a mesh that is set.
+        move = jax_.device_put if current_mesh() is None else jax_.sharding.reshard
         return move(leaf, sharding)
     return jax_.lax.with_sharding_constraint(leaf, sharding)
 
