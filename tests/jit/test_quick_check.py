@@ -1,6 +1,8 @@
 """The check before each call sees what has changed, and passes on what it is given."""
 
 import dataclasses
+import enum
+import functools
 import gc
 import linecache
 import re
@@ -144,6 +146,68 @@ class Ours:
     depth: int = lw.static_field(default=2)
 
 
+class Cached:
+    """An object with a slot and a dict, and what follows from the slot in the dict."""
+
+    __slots__ = ("__dict__", "__weakref__", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        assert self.cached == rate
+
+    @functools.cached_property
+    def cached(self) -> float:
+        return self.rate
+
+
+class Names(enum.StrEnum):
+    """The names of attributes."""
+
+    RATE = "rate"
+
+
+class Scaling:
+    """A callable that takes no weak references."""
+
+    __slots__ = ("by",)
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.by
+
+
+class Key:
+    """A key that equals a text."""
+
+    def __hash__(self) -> int:
+        return hash("a")
+
+    def __eq__(self, other: object) -> bool:
+        return other == "a"
+
+
+def _rename(value: dict[Any, float]) -> None:
+    value.clear()
+    value[Key()] = 1.0
+
+
+def _let_go(value: Any, now: Any) -> None:
+    value.rate = None
+    gc.collect()
+    value.rate = now()
+
+
+def _inside(value: Any, name: str) -> Any:
+    """Read an attribute in a way that shows nobody which one it is."""
+    return next(getattr(value, each) for each in dir(value) if each == name)
+
+
+def _letters(letter: str) -> str:
+    return "".join([letter] * 3000)
+
+
 def _scale(x: Any, by: Any = 2.0) -> Any:
     return x * by
 
@@ -241,6 +305,63 @@ def test_each_change_of_what_is_captured_is_seen(what: str) -> None:
     assert len(step.traces) == 1
     assert not {"same_", "read_"} & set(re.findall(r"[a-z]+_", _source_of_check(step)))
     change(value)
+    assert step(1.0) == 2.0
+
+
+UNSEEN: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "a slot of which a cached property has the value": (
+        lambda: Cached(1.0),
+        lambda value: _inside(value, "rate"),
+        lambda value: setattr(value, "rate", 2.0),
+    ),
+    "an object in a static of ours": (
+        lambda: Ours(1.0, depth=(3, Plain(1.0))),  # type: ignore[arg-type]
+        lambda value: _inside(_inside(value, "depth")[1], "rate"),
+        lambda value: setattr(value.depth[1], "rate", 2.0),
+    ),
+    "a key that equals the one before": (
+        lambda: {"a": 1.0},
+        lambda value: 1.0 if type(next(iter(value))) is str else 2.0,
+        _rename,
+    ),
+    "none in the place of an array that is gone": (
+        lambda: Plain(jnp.ones(3)),
+        lambda value: 2.0 if _inside(value, "rate") is None else 1.0,
+        lambda value: _let_go(value, lambda: None),
+    ),
+    "a long text in the place of one that is gone": (
+        lambda: Plain(_letters("a")),
+        lambda value: {"a": 1.0, "b": 2.0}[_inside(value, "rate")[0]],
+        lambda value: _let_go(value, lambda: _letters("b")),
+    ),
+    "a callable in a partial": (
+        lambda: functools.partial(Scaling(1.0), 1.0),
+        lambda value: value(),
+        lambda value: setattr(value.func, "by", 2.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNSEEN)
+def test_a_change_far_inside_is_seen(what: str) -> None:
+    """Also one that no name in the code of the function leads to."""
+    make, read, change = UNSEEN[what]
+    held = [make()]
+    step = lw.jit(lambda x: x * read(held[0]), stale="retrace")
+    assert step(1.0) == step(1.0) == 1.0
+    assert len(step.traces) == 1
+    change(held[0])
+    assert step(1.0) == 2.0
+
+
+def test_an_attribute_by_the_member_of_an_enum() -> None:
+    """Its name is a text, but no source can spell it."""
+    value = Plain(0.0)
+    del value.rate
+    setattr(value, Names.RATE, 1.0)
+    step = lw.jit(lambda x: x * _inside(value, "rate"), stale="retrace")
+    assert step(1.0) == 1.0
+    value.rate = 2.0
     assert step(1.0) == 2.0
 
 

@@ -6,6 +6,7 @@ import dis
 import functools
 import hashlib
 import keyword
+import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -76,9 +77,9 @@ def fingerprint(value: Any, *, large: bool = False, called: bool = False) -> Fin
     fingerprinter = Fingerprinter(_KINDS, large=large, closures=not (called and is_function))
     if not around or not (is_function or has_own_call(inner)):
         return fingerprinter.fingerprint(value)
-    code = as_one(_class_form(type(inner)), inner)
-    if is_function:
-        code = fingerprinter.fingerprint(inner)
+    if not is_function:
+        return as_one(Form(("called", *around), ("",), (_class_form(type(inner)),)), value)
+    code = fingerprinter.fingerprint(inner)
     is_it, inside, find = identity_check(value), check_of(code, inner), weakref.ref(inner)
     itself = identity_source(value)
 
@@ -150,19 +151,14 @@ def _source_of_items(value: Any, items: list[Any], parts: list[Fingerprinted]) -
         is_tuple and cls.__getitem__ is tuple.__getitem__ and cls.__len__ is tuple.__len__
     ):
         ways = [f"[{place}]" for place in range(len(items))]
-        return parts_source(value, items, parts, ways, f"len({{}}) == {len(items)}")
-    keys = items[: len(items) // 2]
-    if cls is dict and all(type(key) is str for key in keys):
+        return parts_source(value, [*zip(ways, items, parts, strict=True)], size=len(items))
+    size = len(items) // 2
+    keys = tuple(items[:size])
+    if cls is dict and all(type(key) is str and len(key) <= MOST_BYTES for key in keys):
         ways = [f"[{key!r}]" for key in keys]
-        first = len(keys)
-        return parts_source(
-            value, items[first:], parts[first:], ways, f"[*{{}}] == {_braced(keys)}"
-        )
+        read = [*zip(ways, items[size:], parts[size:], strict=True)]
+        return parts_source(value, read, size=size, keys=keys)
     return None
-
-
-def _braced(names: list[Any]) -> str:
-    return repr(names).replace("{", "{{").replace("}", "}}")
 
 
 _SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", "dict", "mapping"})
@@ -407,29 +403,47 @@ def _source_of_attributes(
 ) -> Source | None:
     """Return the source of the check of an object, if reading it runs no code of the user's."""
     kind: Any = type(value)
-    own, shape = dict_of(value), ""
+    own, keys = dict_of(value), None
     if not steps:  # all that it has: names, values, and no slots
-        if len(items) != 2 * len(own):
+        first = len(own)
+        keys = tuple(own)
+        is_all = len(items) == 2 * first and all(map(operator.is_, items, keys))
+        if not is_all or any(type(name) is not str for name in keys):
             return None
-        items, parts, steps = items[len(own) :], parts[len(own) :], tuple(f".{n}" for n in own)
-        shape = f"[*{{}}] == {_braced([*own])}"
+        items, parts, steps = items[first:], parts[first:], tuple(f".{name}" for name in keys)
     if not keeps_in_dict(kind):
         return None
     is_plain = kind.__getattribute__ is object.__getattribute__
-    by_name = is_plain and not shape and all(_can_be_written(kind, step[1:]) for step in steps)
-    ways: list[str] = []
-    read: list[tuple[Any, Fingerprinted]] = []
-    for step, item, part in zip(steps, items, parts, strict=True):
-        if own.get(name := step[1:], MISSING) is item:
-            ways.append(step if by_name else f"[{name!r}]")
-            read.append((item, part))
-        elif _KEY not in own:
+    fields = [name.removeprefix(".") for name in steps]
+    by_name = keys is None and is_plain and all(_can_be_written(kind, name) for name in fields)
+    way_to = ".{}".format if by_name else "[{!r}]".format
+    read: list[tuple[str, Any, Fingerprinted]] = []
+    statics: list[tuple[Any, Fingerprinted]] = []
+    for name, item, part in zip(fields, items, parts, strict=True):
+        if own.get(name, MISSING) is item:
+            read.append((way_to(name), item, part))
+        else:
+            statics.append((item, part))
+    if statics:
+        in_key = _ways_in_key(own.get(_KEY), way_to(_KEY), statics)
+        if in_key is None:
             return None
-    if len(ways) < len(items):  # the statics of ours are in the key
-        ways.append(f".{_KEY}" if by_name else f"[{_KEY!r}]")
-        read.append((None, as_one(None, own[_KEY])))
-    found, fingerprinted = zip(*read, strict=True) if read else ((), ())
-    return parts_source(value, found, fingerprinted, ways, shape, in_dict=not by_name)
+        read += in_key
+    return parts_source(value, read, keys=keys, in_dict=not by_name)
+
+
+def _ways_in_key(
+    key: Any, way: str, statics: list[tuple[Any, Fingerprinted]]
+) -> list[tuple[str, Any, Fingerprinted]] | None:
+    """Return the ways to the statics of ours: a key has the same ones for ever."""
+    found = [(way, None, as_one(None, key))]
+    for item, part in statics:
+        places = [place for place, each in enumerate(getattr(key, "values", ())) if each is item]
+        if not places:
+            return None
+        if part.same is not None:  # something in it may change
+            found.append((f"{way}.values[{places[0]}]", item, part))
+    return found
 
 
 def _can_be_written(kind: type, name: str) -> bool:

@@ -5,6 +5,7 @@ what can change in place the content, up to a size. No ``==`` of the user's runs
 """
 
 import itertools
+import operator
 import struct
 import types
 import weakref
@@ -185,8 +186,21 @@ class Fingerprinter:
         if kind is complex:
             return Fingerprinted((kind, struct.pack("dd", value.real, value.imag)))
         if kind in (str, bytes) and len(value) > MOST_BYTES:
-            return Fingerprinted((kind, len(value), hash(value)), address_check(value))
+            return _large_text(value)
         return Fingerprinted((kind, value))
+
+
+def _large_text(value: str | bytes) -> Fingerprinted:
+    """Fingerprint a text by its hash, which it keeps: another one may get its address."""
+    kind, known = type(value), hash(value)
+
+    def source(found: str, names: Names) -> list[str]:
+        at = names.local()
+        terms = f"type({at} := {found}) is {names.of('kind', kind)}"
+        return [terms, f"hash({at}) == {names.of('hash', known)}"]
+
+    same: Same = lambda now: type(now) is kind and bool(hash(now) == known)  # noqa: E731
+    return Fingerprinted((kind, len(value), known), same, source=source)
 
 
 Kinds: TypeAlias = tuple[tuple[Any, Callable[[Fingerprinter, Any], Fingerprinted]], ...]
@@ -316,7 +330,7 @@ def identity_check(value: Any) -> Same:
     find = _weak(value)
     if find is None:
         return address_check(value)
-    return lambda now: find() is now
+    return lambda now: find() is now is not None  # as a dead reference returns
 
 
 def address_check(value: Any) -> Same:
@@ -329,7 +343,7 @@ def identity_source(value: Any) -> Source:
     """Return the source of `identity_check`."""
     find = _weak(value)
     if find is not None:
-        return lambda found, names: [f"{names.of('ref', find)}() is {found}"]
+        return lambda found, names: [f"{names.of('ref', find)}() is {found} is not None"]
     place, kind = id(value), type(value)
 
     def source(found: str, names: Names) -> list[str]:
@@ -342,26 +356,25 @@ def identity_source(value: Any) -> Source:
 
 def parts_source(  # what `parts_check` has, as text
     value: Any,
-    items: Sequence[Any],
-    parts: Sequence[Fingerprinted],
-    ways: Sequence[str],
-    shape: str = "",
+    read: Sequence[tuple[str, Any, Fingerprinted]],
     *,
+    size: int | None = None,
+    keys: tuple[str, ...] | None = None,
     in_dict: bool = False,
 ) -> Source:
     """Return the source of a check of a value with parts.
 
     Args:
         value: The value.
-        items: Its parts.
-        parts: Their fingerprints.
-        ways: What follows the value to read each: ``.rate``, ``[0]``.
-        shape: What is true of the value as long as it has these parts: ``len({}) == 3``.
-        in_dict: Whether the parts, and the shape, are those of its ``__dict__``.
+        read: What follows the value to read each part, the part, and its fingerprint:
+            ``.rate``, ``[0]``.
+        size: The length of the value, if that can change.
+        keys: All its keys in order, if those can change.
+        in_dict: Whether the parts, and the keys, are those of its ``__dict__``.
     """
     is_it, kind = identity_source(value), type(value)
     # What has a check of its own is not kept alive.
-    kept = [item if part.same is None else None for item, part in zip(items, parts, strict=True)]
+    kept = [(way, item if part.same is None else None, part) for way, item, part in read]
 
     def source(found: str, names: Names) -> list[str]:
         at = first = names.local()
@@ -372,15 +385,27 @@ def parts_source(  # what `parts_check` has, as text
             inside = names.local()
             find = names.of("getattribute", object.__getattribute__)
             first, at = f"({inside} := {find}({at}, '__dict__'))", inside
-        if shape:
-            terms.append(shape.format(first))
+        if size is not None:
+            terms.append(f"len({first}) == {size}")
             first = at
-        for item, part, way in zip(kept, parts, ways, strict=True):
+        if keys is not None:
+            terms.append(_source_of_keys(first, keys, names, are_names=in_dict))
+            first = at
+        for way, item, part in kept:
             terms += part.terms(first + way, item, names)
             first = at
         return terms
 
     return source
+
+
+def _source_of_keys(found: str, keys: tuple[str, ...], names: Names, *, are_names: bool) -> str:
+    """Return the source of a check of the keys of a dict."""
+    known = names.of("keys", keys)
+    if are_names:
+        return f"(*{found},) == {known}"
+    # The `==` of another key would be the user's.
+    return f"all(map({names.of('is', operator.is_)}, {found}, {known}))"
 
 
 def parts_check(

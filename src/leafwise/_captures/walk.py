@@ -373,7 +373,9 @@ class CaptureWalk:
         call = in_class(type(value), "__call__")
         own = [each for each in functions_behind(call) if not is_installed(each)]
         if own:
-            receiver = entry.place or self._receiver(value, own[0], None)
+            receiver = entry.place
+            if receiver is None or receiver.read() is not value:  # that is around it: a partial
+                receiver = self._receiver(value, own[0], None)
             for function in own:
                 self._queue(entry, function, (receiver, *entry.args))
             return
