@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import attrs
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,7 +95,18 @@ DISTINCT: list[Any] = [
     *(1, True, 1.0, np.float32(1), np.int64(1), "1", b"1", 0.0, -0.0, nan(0), nan(1), 1 + 0j),
     *((1, 2), (1.0, 2.0), (2, 1), Pair(1, 2), frozenset({1, 2}), frozenset({1, True + 1.0})),
     *(lw.FrozenMapping(a=1, b=2), lw.FrozenMapping(b=2, a=1), "", b"", (), None, ...),
-    *(jnp.sin, jnp.cos, np.sin, int, bool, Plain, functools.partial(jnp.sin, 1)),
+    *(
+        jnp.sin,
+        jnp.cos,
+        np.sin,
+        int,
+        bool,
+        type(None),
+        type(...),
+        type(len),
+        Plain,
+        functools.partial(jnp.sin, 1),
+    ),
     *(functools.partial(jnp.sin, True), lw.StaticArray([1.0]), lw.StaticArray([1])),
     *(jax.tree.structure({"a": 1}), jax.tree.structure({"b": 1}), jax.tree.structure(P(1, 2))),
     *(jax.tree.structure(P(1, 3)), PartitionSpec("a"), PartitionSpec()),
@@ -106,6 +118,23 @@ def test_values_of_other_types_or_bits_differ() -> None:
     texts = [lw.digest(P(X, value)) for value in DISTINCT]
     assert len(set(texts)) == len(texts)
     assert texts == [lw.digest(P(X, value)) for value in DISTINCT]
+
+
+@pytest.mark.slow
+def test_lambdas_of_packages_count_by_their_code() -> None:
+    """The default activations of an equinox network have no name, and are the same everywhere."""
+    network = eqx.nn.MLP(2, 2, 4, 2, key=jax.random.key(0))
+    found = lw.digest(network)
+    assert found == lw.digest(eqx.nn.MLP(2, 2, 4, 2, key=jax.random.key(1)))
+    assert found != lw.digest(eqx.nn.MLP(2, 2, 4, 2, jnp.sin, key=jax.random.key(0)))
+    with pytest.raises(lw.errors.DigestError, match=r"^MLP\.activation: no name"):
+        lw.digest(eqx.nn.MLP(2, 2, 4, 2, lambda x: x, key=jax.random.key(0)))
+
+
+def test_unions_are_equal_in_any_order() -> None:
+    """As keys of them are."""
+    assert lw.digest(P(X, int | None)) == lw.digest(P(X, None | int))
+    assert lw.digest(P(X, int | None)) != lw.digest(P(X, int | str))
 
 
 def test_devices_and_meshes_have_digests() -> None:

@@ -56,7 +56,8 @@ def digest(tree: Any) -> str:
     digest, and those with other statics another. Neither the seed of hashes, nor addresses, nor
     the order of a set reach it.
 
-    A function or a class counts by its module and qualified name, not by its code. A class counts
+    A function or a class counts by its module and qualified name, not by its code, except for a
+    lambda of an installed package that holds nothing, which has no such name. A class counts
     by its fields, their annotations and its options, too, and an enum by its members. An object
     with its own ``==`` counts by what it is pickled as.
 
@@ -218,6 +219,9 @@ class DigestReader(PortableReader):
             return self._key(value, path)
         if isinstance(value, jax.tree_util.PyTreeDef):
             return self._treedef(value, path)
+        if typing.get_origin(value) in _UNIONS:  # equal in any order
+            parts = [(f"[{each}]", each) for each in typing.get_args(value)]
+            return {"class": self._class_of(value), "members": self._members(parts, path)}
         return self._with_version(value, super()._read_other(value, path))
 
     def _key(self, key: StaticKey, path: str) -> Json:
@@ -248,11 +252,15 @@ class DigestReader(PortableReader):
     def named(self, value: Any, path: str) -> Json:
         """Return the name that leads to a function, class or module; or a function's code."""
         if isinstance(value, type):
+            if not value.__flags__ & _HEAP and value.__module__ == "builtins":
+                return {"type": value.__qualname__}  # NoneType, which `builtins` does not have
             self.class_name(value)
         elif self._by_content and type(value) is types.FunctionType:
             has_name = facts_of(value.__code__).installed and is_importable(value)
             if not has_name or registry_of(value) is not None:
                 return self._function(value, path)
+        elif type(value) is types.FunctionType and _is_bare(value) and not is_importable(value):
+            return self._function(value, path)
         return super().named(value, path)
 
     def method(self, value: Any, path: str) -> Json:
@@ -336,17 +344,31 @@ class DigestReader(PortableReader):
 
     def _with_version(self, value: Any, made: Json) -> Json:
         """Return what is known by its name by content: with the version of its package."""
-        if not self._by_content or not isinstance(made, dict) or not {"name", "class"} & {*made}:
-            return made
-        is_code = "name" in made or type(value) is types.FunctionType
+        is_code = type(value) is types.FunctionType and "parts" in made
+        is_code = is_code or (self._by_content and isinstance(made, dict) and "name" in made)
         module = value.__name__ if isinstance(value, types.ModuleType) else names_of(value)[0]
         root = module.partition(".")[0]
         version = getattr(sys.modules.get(root), "__version__", None)
         if not (is_code and is_installed_module(root) and isinstance(version, str)):
             return made
-        return made | {
-            key: f"{made[key]} of {root} {version}" for key in {"name", "class"} & {*made}
-        }
+        key = "name" if "name" in made else "class"
+        return made | {key: f"{made[key]} of {root} {version}"}
+
+
+_HEAP: Final = 1 << 9
+"""The flag of a class that Python made: those written in C are the same in every process."""
+
+_UNIONS: Final = (typing.Union, types.UnionType)
+
+
+def _is_bare(function: types.FunctionType) -> bool:
+    """Return whether a function of an installed package holds nothing: its code is all there is.
+
+    Such is the default activation of an `equinox.nn.MLP`, a lambda.
+    """
+    held = function.__closure__, function.__defaults__, function.__kwdefaults__, vars(function)
+    facts = facts_of(function.__code__)
+    return facts.installed and facts.form is not None and not any(held)
 
 
 def _is_numbered(cls: Any) -> bool:
@@ -441,7 +463,7 @@ def _annotation(kind: Any) -> str:
     if kind is None or kind is type(None):
         return "None"
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
+    if origin in _UNIONS:
         return " | ".join(map(_annotation, arguments))
     if origin is typing.Literal:
         return f"Literal[{', '.join(map(repr, arguments))}]"
