@@ -308,6 +308,14 @@ def test_each_change_of_what_is_captured_is_seen(what: str) -> None:
     assert step(1.0) == 2.0
 
 
+def _shared() -> Plain:
+    inside = Plain(1.0)
+    inside.first = 1.0  # type: ignore[attr-defined]
+    value = Plain(lambda: inside.first)  # type: ignore[attr-defined]
+    vars(value)["inside"] = inside
+    return value
+
+
 UNSEEN: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
     "a slot of which a cached property has the value": (
         lambda: Cached(1.0),
@@ -333,6 +341,11 @@ UNSEEN: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any],
         lambda: Plain(_letters("a")),
         lambda value: {"a": 1.0, "b": 2.0}[_inside(value, "rate")[0]],
         lambda value: _let_go(value, lambda: _letters("b")),
+    ),
+    "an object that a function before it has, too": (
+        _shared,
+        lambda value: _inside(value, "rate")() * _inside(_inside(value, "inside"), "rate"),
+        lambda value: setattr(value.inside, "rate", 2.0),
     ),
     "a callable in a partial": (
         lambda: functools.partial(Scaling(1.0), 1.0),

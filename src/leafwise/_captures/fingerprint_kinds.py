@@ -227,7 +227,7 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     # Where what a function reads are captures of their own, its defaults are some of them.
     whole = self.closures or facts.installed
     held = _closure_of(value) if whole else {}
-    parts = self.fingerprint_all([*(defaults if whole else ()), *held.values()])
+    parts = self.fingerprint_apart([*(defaults if whole else ()), *held.values()])
 
     def same(now: Any) -> bool:
         if not own(now) or now.__code__ is not plain:

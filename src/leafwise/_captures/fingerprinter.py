@@ -168,6 +168,14 @@ class Fingerprinter:
             self._room += kept
         return found
 
+    def fingerprint_apart(self, values: list[Any]) -> list[Fingerprinted]:
+        """Fingerprint parts that no check looks into, so that each is looked into elsewhere."""
+        met, self._met = self._met, dict(self._met)
+        try:
+            return self.fingerprint_all(values)
+        finally:
+            self._met = met
+
     def enter(self) -> None:
         """Raise if there is no room for a value with parts."""
         if self._room <= 0:
