@@ -160,6 +160,21 @@ def test_the_error_names_function_line_and_reason() -> None:
     assert isinstance(caught.value, lw.LeafwiseError)
 
 
+@pytest.mark.parametrize("kind", ["traces", "lowerings", "compiles"])
+def test_every_kind_has_the_reason(kind: str) -> None:
+    """A compile is explained by its program's trace; of another jit, the error says who knows."""
+    for jit in (lw.jit, jax.jit):
+        step = three_programs(jit)
+        with (
+            pytest.raises(lw.errors.RetraceError) as caught,
+            lw.budget(**{kind: 1}, of=step),
+        ):
+            call_it(step)
+        text, reasons = str(caught.value), len(caught.value.explanations)
+        assert ("x: shape: (3,) -> (4,)" in text) == (jit is lw.jit) == (reasons > 0)
+        assert ("for the reason: `lw.jit`" in text) == (jit is jax.jit)
+
+
 def test_the_error_can_be_pickled() -> None:
     """It comes back from another process with its text and its explanations."""
     step = lw.jit(lambda x, act: x, static_argnames="act")

@@ -1,5 +1,6 @@
 """Counting what JAX does in a block, and budgets for it."""
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ContextDecorator
@@ -261,15 +262,32 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
         if function is not None:
             problem += f" of {getattr(function, '__qualname__', function)}"
         problem += f": {'; '.join(counts)}"
+        shown = _explained(shown, log)
         calls = lines_by_call(shown)
         lines = [problem, *(call.replace("\n", "\n  ") for call in calls[:_MOST_SHOWN])]
         if len(calls) > _MOST_SHOWN:
             lines.append(f"... and {len(calls) - _MOST_SHOWN} more")
-        why = tuple(event.explanation for event in shown if event.explanation is not None)
-        raise RetraceError("\n  ".join(lines), why)
+        why = {id(each.explanation): each.explanation for each in shown if each.explanation}
+        if not why and not all(event.eager for event in shown):
+            lines.append("for the reason: `lw.jit` in place of `jax.jit`, or `leafwise explain`")
+        raise RetraceError("\n  ".join(lines), tuple(why.values()))
 
 
 _MOST_SHOWN: Final = 20
+
+
+def _explained(events: list[Event], log: Log) -> list[Event]:
+    """Return events with the explanation of their program, which its first event in a log has."""
+    last: dict[tuple[int, str, bool], Any] = {}
+    found: dict[int, Any] = {}
+    for event in log:
+        program = event.thread_id, event.name, event.eager
+        if event.explanation is not None or event.kind is EventKind.TRACE:
+            last[program] = event.explanation
+        found[id(event)] = last.get(program)
+        if event.kind is EventKind.COMPILE:
+            last.pop(program, None)
+    return [dataclasses.replace(event, explanation=found[id(event)]) for event in events]
 
 
 class _EnteredBlocks(threading.local):

@@ -53,7 +53,7 @@ def test_a_compile_without_a_trace(project: Project) -> None:
     """)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["*over budget of step: 1 compile, 0 allowed", "  because of the lowering of step from *"]
+        ["*over budget of step: 1 compile, 0 allowed", "  compile of step from *: recompile: *"]
     )
     result.stdout.fnmatch_lines(["    x: commitment: *", "  allowed by *"])
 

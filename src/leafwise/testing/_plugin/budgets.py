@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 import jax
 import pytest
 
-from leafwise._jax.events import EventKind
 from leafwise._jit.blocks import CaptureChecks, checked_action, enter_block, leave_block
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
-from leafwise._jit.watch import Log, budget, is_of, watch
+from leafwise._jit.watch import Log, budget, watch
 from leafwise._objects.classes import qualname_of
 from leafwise._objects.text import got
 from leafwise.errors import RetraceError
@@ -104,11 +103,9 @@ class Budgets:
             try:
                 running.__exit__(None, None, None)
             except RetraceError as error:
-                causes = [] if error.explanations else causes_of(self._log, group)
-                lines = [f"  because of the {cause}".replace("\n", "\n  ") for cause in causes]
-                lines += [f"  allowed by {each.marker}" for each in group]
+                lines = [f"  allowed by {each.marker}" for each in group]
                 messages.insert(0, "\n".join([error.message, *lines]))
-                explanations[:0] = error.explanations or [cause.explanation for cause in causes]
+                explanations[:0] = error.explanations
         self._watch.__exit__()
         add_names(self._log.events)
         if messages:
@@ -151,28 +148,6 @@ def allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
         raise ValueError(msg)
     marker += f" on {nodeid}" if nodeid else ""
     return Allowance(mark.name.removeprefix("max_"), most, of, marker)
-
-
-def causes_of(log: Log, group: list[Allowance]) -> list[Event]:
-    """Return the events that explain the compiles over the budget.
-
-    A compile has no explanation of its own: the trace or lowering before it does.
-    """
-    left = next((each.most for each in group if each.events == "compiles"), len(log))
-    of = group[0].of
-    last: dict[tuple[int, str], Event] = {}
-    causes: list[Event] = []
-    for event in log:
-        if event.eager or not (of is None or is_of(event, of)):
-            continue
-        key = event.thread_id, event.name
-        if event.explanation is not None:
-            last[key] = event
-        if event.kind is EventKind.COMPILE:
-            left -= 1
-            if left < 0 and key in last:
-                causes.append(last.pop(key))
-    return causes
 
 
 def _identity(of: Of) -> object:
