@@ -132,7 +132,8 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
 def of_argument(found: Finding) -> Finding:
     """Return a finding of a static argument, for which no field can be declared otherwise."""
     name = field_of(found.path)
-    fixes = [each for each in found.fix.split(",\nor") if "field" not in each]
+    fix = re.sub(r" or `[^`]*static_field[^`]*`", "", found.fix)
+    fixes = [each for each in fix.split(",\nor") if "field" not in each]
     if not fixes or found.fix.startswith("make the field dynamic"):
         fixes.insert(0, f"leave lw.Static out, so that {name} is traced")
     return found._replace(fix=",\nor".join(fixes))

@@ -195,10 +195,13 @@ class Builder:
             self._refuse_undrawable()
         reason = f"; the last error was {format_error(self._errors[-1])}" if self._errors else ""
         name = self.cls.__name__
+        given = [f"{each.name}=..." for each in self.parameters if each.make_default is None]
+        arguments = ", ".join([name, *(given or ["..."])])
         msg = (
             f"{name}: no drawn values were accepted by its constructor{reason}\n"
             f"  fix: give its fields defaults that fit together, or, next to the class:\n"
-            f"       hypothesis.strategies.register_type_strategy({name}, ...)"
+            f"       hypothesis.strategies.register_type_strategy(\n"
+            f"           {name}, hypothesis.strategies.builds({arguments}))"
         )
         raise CannotBuildError(msg) from (self._errors[-1] if self._errors else None)
 
