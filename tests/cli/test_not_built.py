@@ -161,3 +161,18 @@ def test_integers_that_jax_cannot_take(value: int) -> None:
     report = report_of(TooBig)
     assert not report.passed
     assert "TooBig.seed" in report.error
+
+
+@pytest.mark.slow  # it tries many values
+def test_one_fix_where_the_class_itself_is_refused(write: Any, check: Any) -> None:
+    """An error of ours says what to write: nothing is said about strategies."""
+    file = write(
+        """
+@lw.pytree
+class P:
+    sizes: lw.Static[list] = dataclasses.field(default_factory=lambda: [1, 2])
+""".replace("@lw", "import dataclasses, leafwise as lw\n@lw", 1)
+    )
+    text = check(file).out
+    assert "a list can change in place" in text
+    assert text.count("fix:") == 1

@@ -46,6 +46,26 @@ def test_eager_operations_of_a_line_are_one_block() -> None:
     assert (record["cause"], record["times"]) == ("a boolean mask", 4)
 
 
+def shaped(*sizes: int) -> list[Any]:
+    """Return the events of a line that makes arrays of these sizes."""
+    made: list[Any] = []
+    for place, n in enumerate(sizes):
+        shape = reason("shape", kind="shape", before="(1,)", after=f"({n},)", fix=SHAPE)
+        made += operation(2.0 * place, "normal", explained(shape) if place else FIRST)
+    return made
+
+
+SHAPE = "Each shape has a program of its own: pad to a few shapes, or keep one."
+
+
+def test_a_few_shapes_outside_jit_cannot_be_saved() -> None:
+    """Parameters that are made one by one have a program for each shape; in a loop it goes on."""
+    assert repeats(report(shaped(1, 2, 3))) == []
+    assert "nothing was retraced or recompiled" in printed(report(shaped(1, 2, 3)))
+    (found,) = repeats(report(shaped(*range(1, 12))))
+    assert (found.cause, len(found.events)) == ("another shape", 10)
+
+
 def test_eager_lines_are_rows() -> None:
     """A line that compiles again is a row with its place; all others are one without."""
     given = [*masked(1, 2), *operation(9.0, "add", FIRST, line=7)]

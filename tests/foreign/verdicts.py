@@ -147,7 +147,7 @@ CHECKS = {
 SCRIPTS = {
     "jax_md_fire": Explained(
         causes(
-            ("jax_md/energy.py:171", "a new lambda each call", 38),
+            ("jax_md/energy.py:171", "a new lambda each call", 37),
             # `jax_md/space.py` gives none: test_a_placeholder_that_is_given_has_a_program.
             ("jax_md/energy.py:171", "arguments of placeholder and 2 more", 1),
         ),

@@ -195,9 +195,26 @@ def repeats(report: Report) -> list[Repeat]:
         elif (owner := current.get(of)) is not None:
             owner.intervals.append(interval(event))
     # A function that is jitted for two objects is not recreated all the time.
-    chosen = [each for each in found.values() if len(each.events) > _is_of_recreated(each)]
+    chosen = [
+        each
+        for each in found.values()
+        if len(each.events) > _is_of_recreated(each) and not _is_of_few_shapes(each)
+    ]
     return sorted(chosen, key=lambda repeat: -repeat.seconds)
 
+
+def _is_of_few_shapes(repeat: Repeat) -> bool:
+    """Return whether an operation met each of a few shapes, as where parameters are made.
+
+    There is nothing to be saved: a jitted function around it would compile as much.
+    """
+    by_shape = all(fix.startswith(_SHAPE) for each in repeat.reasons for fix in each.fixes)
+    most = max(Counter(event["name"] for event in repeat.events).values())
+    return repeat.eager and by_shape and most < _FEW_SHAPES
+
+
+_SHAPE: Final = "Each shape has a program"
+_FEW_SHAPES: Final = 5
 
 _RECREATED: Final = "function"
 

@@ -13,7 +13,7 @@ from leafwise._jax.events import count_events
 from leafwise._objects.locks import cached_property
 from leafwise._trees.roles import exchange, names_of, stored_value
 from leafwise.cli.targets import for_jit, is_abstract
-from leafwise.errors import CannotBuildError
+from leafwise.errors import CannotBuildError, LeafwiseError
 from leafwise.testing._format import format_error
 from leafwise.testing._subject import Probe
 from leafwise.testing.strategies._annotations import accepts_none, argument_for
@@ -195,15 +195,18 @@ class Builder:
             self._refuse_undrawable()
         reason = f"; the last error was {format_error(self._errors[-1])}" if self._errors else ""
         name = self.cls.__name__
+        msg = f"{name}: no drawn values were accepted by its constructor{reason}"
+        last = self._errors[-1] if self._errors else None
+        if isinstance(last, LeafwiseError) and "fix:" in last.message:
+            raise CannotBuildError(msg) from last
         given = [f"{each.name}=..." for each in self.parameters if each.make_default is None]
         arguments = ", ".join([name, *(given or ["..."])])
-        msg = (
-            f"{name}: no drawn values were accepted by its constructor{reason}\n"
-            f"  fix: give its fields defaults that fit together, or, next to the class:\n"
+        msg += (
+            f"\n  fix: give its fields defaults that fit together, or, next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy(\n"
             f"           {name}, hypothesis.strategies.builds({arguments}))"
         )
-        raise CannotBuildError(msg) from (self._errors[-1] if self._errors else None)
+        raise CannotBuildError(msg) from last
 
     def _refuse_undrawable(self) -> None:
         """Name the parameter, if there is one, for which no value at all can be drawn."""

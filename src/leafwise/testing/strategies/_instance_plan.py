@@ -17,7 +17,7 @@ from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._objects.class_map import ClassMap
 from leafwise._trees.roles import prepared_by
-from leafwise.errors import CannotBuildError
+from leafwise.errors import CannotBuildError, LeafwiseError
 from leafwise.testing._format import format_error
 from leafwise.testing.strategies._arrays import (
     Dims,
@@ -359,9 +359,11 @@ class InstancePlan:
         override = self.where.nested(
             f"instances({', '.join([name, *(f'{each}=...' for each in names)])})"
         )
-        msg = (
-            f"{wanted}{name}: no drawn values made an instance; {reason}\n"
-            f"  fix: give strategies for fields that must fit: `{override}`, or, next to the "
+        msg = f"{wanted}{name}: no drawn values made an instance; {reason}"
+        if isinstance(error, LeafwiseError) and "fix:" in error.message:
+            raise CannotBuildError(msg) from error
+        msg += (
+            f"\n  fix: give strategies for fields that must fit: `{override}`, or, next to the "
             f"class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
         )
