@@ -166,8 +166,6 @@ SCRIPTS = {
         causes(
             ("nnx_training.py:34", "another shape of x, y", 1),
             ("nnx_training.py:39", "another value of model._graphdef.attributes", 1),
-            ("nnx_training.py:34", "another shape of slice_sizes", 2),
-            ("nnx_training.py:28", "another shape", 1),
         ),
         {"train_step": 3},
         {"train_step": 1},
@@ -205,8 +203,6 @@ SCRIPTS = {
             ("diffrax/_integrate.py:1223", "another value of msgs[0] and 2 more", 1),
             ("diffrax/_integrate.py:1228", "another value of msgs[0] and 1 more", 1),
             ("diffrax/_integrate.py:1542", "another structure of x and 3 more", 1),
-            # Arrays of several shapes, made once each.
-            ("diffrax_ode.py:18", "another shape", 3),
             # The state of the optimiser: test_a_weak_type_has_a_program.
             ("diffrax_ode.py:51", "another value of weak_type and 2 more", 4),
         ),
