@@ -245,6 +245,7 @@ def test_json_layout(write: Write, check: Check) -> None:
         "laws": list,
         "warnings": list,
         "library": str,
+        "flattened_by": str,
         "fields": list,
         "left_out": str,
         "file": str,
