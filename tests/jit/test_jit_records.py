@@ -356,3 +356,15 @@ def test_what_is_no_function_is_refused(wrong: Any) -> None:
     """The error says what was given."""
     with pytest.raises(TypeError, match="takes a function, got"):
         lw.jit(wrong)
+
+
+def test_a_program_is_shown_on_one_line() -> None:
+    """With what it was made for, and not with all that is known of it."""
+    doubled = lw.jit(lambda x: 2 * x)
+    doubled(1.0)
+    shown = repr(doubled.traces[-1])
+    assert shown.startswith("<retrace at ")
+    assert "test_jit_records.py:" in shown
+    assert "x: float32[]" in shown
+    assert len(shown) < 200
+    assert "\n" not in shown

@@ -27,7 +27,7 @@ from leafwise._trees.leaves import LeafKind
 from leafwise.errors import message_of
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Program:
     """One program that JAX made for a function, or a trace that it made on the way.
 
@@ -61,9 +61,9 @@ class Program:
     cached: bool = False
     ran: bool = True
     live: bool = True
-    captured: Any = dataclasses.field(default=None, repr=False)
-    began: Any = dataclasses.field(default=None, repr=False)
-    contents: Any = dataclasses.field(default=None, repr=False)
+    captured: Any = None
+    began: Any = None
+    contents: Any = None
 
     @cached_property
     def place(self) -> int:
@@ -90,6 +90,12 @@ class Program:
     def __str__(self) -> str:
         """Return the calling line, and the explanation."""
         return f"{self.site or 'called from no file'}\n{self.explanation}"
+
+    def __repr__(self) -> str:
+        """Return what it was made for, in one line."""
+        where = "" if self.site is None else f" at {self.site}"
+        given = " ".join(str(self.signature or "unknown arguments").split())
+        return f"<{self.outcome}{where}: {given}>"
 
 
 def _has_tracers(signature: Signature) -> bool:
