@@ -27,8 +27,8 @@ _BLOCK: Final = re.compile(r"(?<=<!-- bench -->\n).*?(?=<!-- end -->)", re.DOTAL
 
 REASONS: Final = {
     steps.ADAM: "unflatten is generated, and calls no `__init__`",
-    steps.RL: "as above, in two calls",
-    steps.ODE: "as above",
+    steps.RL: "the same, in two calls",
+    steps.ODE: "the same",
     "construct": "statics that were seen last are recognised by identity",
     "flatten, 50": "one Python call for each instance; JAX reads its own classes in C++",
     "unflatten, 50": "a new instance gets its `__dict__` at once",

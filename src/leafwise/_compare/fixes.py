@@ -193,7 +193,7 @@ _BY_CONTENT: Final = ', or declare the field `lw.static_field(by="content")`'
 
 
 def rebuilt(reason: "Reason") -> str | None:
-    """Return the class of a static that is built again, with functions made anew in it.
+    """Return the class of a static that is built again, with functions in it that are recreated.
 
     An optimizer, for example. None where a static differs in another way, or has no class of its
     own.

@@ -16,7 +16,7 @@ from leafwise._objects.attributes import dict_of, in_class, is_first, is_plain, 
 from leafwise._objects.reads import Item
 from leafwise._objects.stand_ins import MISSING
 
-_FILE: Final = "<leafwise check of captures, {} of them>"
+_FILE: Final = "<leafwise check of captures, {} terms>"
 
 Check = Callable[..., Any]
 Make = Callable[[Callable[..., Any], Callable[..., Any]], Check]

@@ -122,7 +122,7 @@ def _effects(code: types.CodeType) -> Iterator[str]:
 
 
 def _changes(function: types.FunctionType) -> Iterator[str]:
-    """Yield what a function changes in place of what is outside of it: ``log.append(x)``."""
+    """Yield what a function changes in place of what is outside it: ``log.append(x)``."""
     for read in reads_of(function.__code__):
         if read.root is Root.GLOBAL:
             place = global_place(function, read.name)
