@@ -381,8 +381,6 @@ def parts_source(  # what `parts_check` has, as text
         in_dict: Whether the parts, and the keys, are those of its ``__dict__``.
     """
     is_it, kind = identity_source(value), type(value)
-    # What has a check of its own is not kept alive.
-    kept = [(way, item if part.same is None else None, part) for way, item, part in read]
 
     def source(found: str, names: Names) -> list[str]:
         at = first = names.local()
@@ -399,7 +397,7 @@ def parts_source(  # what `parts_check` has, as text
         if keys is not None:
             terms.append(_source_of_keys(first, keys, names, are_names=in_dict))
             first = at
-        for way, item, part in kept:
+        for way, item, part in read:
             terms += part.terms(first + way, item, names)
             first = at
         return terms
