@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._objects.attributes import hides, is_installed
-from leafwise._objects.bytecode import parameters
 from leafwise._objects.classes import is_a, module_of
-from leafwise._objects.code import function_in, is_installed_module
+from leafwise._objects.code import function_in, is_installed_module, parameters
 from leafwise._objects.methods import InheritedMethod, Method
 from leafwise._objects.parts import kind_of
 

@@ -40,9 +40,10 @@ from leafwise._captures.rebuild import (
 from leafwise._captures.waiting_methods import names_in
 from leafwise._jax.compat import jit_options
 from leafwise._objects.attributes import attributes, in_class, is_tree, own_attributes
-from leafwise._objects.bytecode import Chain, chains_of
+from leafwise._objects.bytecode import chains_of
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.code import (
+    Chain,
     contents,
     facts_of,
     function_in,

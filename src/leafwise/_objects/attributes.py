@@ -581,7 +581,7 @@ def is_frozen(kind: Any) -> bool:
 
 def has_generated_eq(kind: Any) -> bool:
     """Return whether ``==`` of a dataclass was generated for it."""
-    return _code_name(kind.__eq__) == _GENERATED_EQ
+    return _code_name(kind.__eq__) == _generated()[0]
 
 
 def has_generated_init(kind: Any) -> bool:
@@ -591,7 +591,7 @@ def has_generated_init(kind: Any) -> bool:
     """
     init = inspect.unwrap(kind.__init__)
     if dataclasses.is_dataclass(kind):
-        return cast("Any", kind).__dataclass_params__.init and _code_name(init) == _GENERATED_INIT
+        return cast("Any", kind).__dataclass_params__.init and _code_name(init) == _generated()[1]
     return _code_file(init).startswith(_ATTRS)
 
 
@@ -607,11 +607,8 @@ def _code_name(function: Any) -> str | None:
     return getattr(getattr(function, "__code__", None), "co_qualname", None)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Generated:
-    x: int
-
-
-# Python's versions name what dataclasses generate in different ways.
-_GENERATED_EQ: Final = _code_name(_Generated.__eq__)
-_GENERATED_INIT: Final = _code_name(cast("Any", _Generated).__init__)
+@functools.cache
+def _generated() -> tuple[str | None, str | None]:
+    """Return what this version of Python names the ``==`` and constructor of a dataclass."""
+    kind: Any = dataclasses.make_dataclass("kind", ["x"], frozen=True)
+    return _code_name(kind.__eq__), _code_name(kind.__init__)

@@ -6,15 +6,15 @@ understood counts as read.
 """
 
 import dis
-import inspect
 import itertools
 import sys
 import types
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, cast
 
 from leafwise._objects.class_map import ClassMap
+from leafwise._objects.code import Chain, parameters
 from leafwise._objects.reads import Asked, Const, Given, Item, Read, Root, Step, Usage
 
 
@@ -51,13 +51,6 @@ def item(key: object, kind: type[Item] = Item) -> Item | None:
     """Return the step to what has a key, if that is known."""
     known = isinstance(key, Const) and isinstance(key.value, str | int)
     return kind(cast("Const", key).value) if known else None
-
-
-def parameters(code: types.CodeType) -> tuple[str, ...]:
-    """Return the names of all parameters, ``*args`` and ``**kwargs`` at the end."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[:count]
 
 
 def assigned_once(code: types.CodeType) -> set[str]:
@@ -122,10 +115,6 @@ _READS: Final[ClassMap[tuple[Read, ...]]] = ClassMap()
 def reads_of(code: types.CodeType) -> tuple[Read, ...]:
     """Return what code reads, inner functions included, in order; each use is one entry."""
     return _READS.setdefault(cast("Any", code), lambda: _find_reads(code))
-
-
-Chain: TypeAlias = tuple[str, ...]
-"""``config.rate`` as the code reads it: a name, and the attributes behind it."""
 
 
 class Chains(NamedTuple):

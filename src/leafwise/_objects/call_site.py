@@ -1,5 +1,6 @@
 """The line of the user's code from which a call came."""
 
+import functools
 import linecache
 import os
 import re
@@ -45,8 +46,8 @@ def short_file(file: str) -> str:
     for place in range(len(parts) - 1, 0, -1):
         if parts[place - 1] in _PACKAGES:
             return "/".join(parts[place:])
-    if file.startswith(_STDLIB):
-        return file.removeprefix(_STDLIB)
+    if file.startswith(stdlib := _stdlib()):
+        return file.removeprefix(stdlib)
     try:
         relative = os.path.relpath(file)
     except ValueError:  # on another drive
@@ -55,7 +56,11 @@ def short_file(file: str) -> str:
 
 
 _PACKAGES: Final = ("site-packages", "dist-packages")
-_STDLIB: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
+
+
+@functools.cache
+def _stdlib() -> str:
+    return f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
 def _cell(file: str) -> str | None:

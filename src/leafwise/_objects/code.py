@@ -17,9 +17,8 @@ import types
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from leafwise._objects.bytecode import Chain, parameters
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.stand_ins import MISSING
@@ -148,6 +147,17 @@ def _constant(value: Any) -> tuple[Any, ...]:
 
 
 _EXACT: Final = frozenset({int, str, bytes, bool, type(None), type(...)})
+
+
+def parameters(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names of all parameters, ``*args`` and ``**kwargs`` at the end."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:count]
+
+
+Chain: TypeAlias = tuple[str, ...]
+"""``config.rate`` as the code reads it: a name, and the attributes behind it."""
 
 
 def find_all(chains: tuple[Chain, ...], names: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -305,19 +315,17 @@ _GENERATED: Final = ("<string>", "<attrs ", "<leafwise ", "<__array_function__")
 
 @functools.lru_cache(maxsize=4096)
 def _is_installed_file(file: str) -> bool:
-    return file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)
+    return file.startswith(_installed()) or not _PACKAGES.isdisjoint(Path(file).parts)
 
 
 _PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
 
 _CLOSED: Final = frozenset({"builtins", "jax", "jaxlib", "numpy", "leafwise"})
 
-_INSTALLED: Final = (
-    "<frozen ",
-    "<leafwise ",
-    *{
-        f"{sysconfig.get_path(name)}{os.sep}"
-        for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    },
-)
-"""How the files of installed packages begin, and the names of generated code."""
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Return how the files of installed packages begin, and the names of generated code."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {f"{sysconfig.get_path(name)}{os.sep}" for name in names}
+    return ("<frozen ", "<leafwise ", *folders)

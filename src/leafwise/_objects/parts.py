@@ -11,7 +11,6 @@ behind which a class keeps its fields.
 
 import array
 import collections
-import dataclasses
 import datetime as dt
 import decimal
 import fractions
@@ -23,7 +22,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -59,8 +58,7 @@ def _nothing(_value: Any) -> tuple[()]:
     return ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """What values of one kind consist of.
 
     Attributes:

@@ -31,8 +31,9 @@ from leafwise._objects.attributes import (
     record_fields,
     registry_of,
 )
-from leafwise._objects.bytecode import Chain, chains_of
+from leafwise._objects.bytecode import chains_of
 from leafwise._objects.code import (
+    Chain,
     CodeFacts,
     contents,
     facts_of,
