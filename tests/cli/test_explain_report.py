@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import leafwise_cli
+from leafwise._display.words import cache_lines
 
 WIDTH = 91
 
@@ -158,3 +159,14 @@ def test_the_script_behind_the_option_is_the_script() -> None:
     expected = ["explain", "--json", "--audit", "--audit=compare", "train.py", "--audit"]
     assert leafwise_cli.with_values(given) == expected
     assert leafwise_cli.with_values(["check", "--audit"]) == ["check", "--audit"]
+
+
+def test_misses_of_the_persistent_cache() -> None:
+    """Misses of one reason are one line, which names the functions; the longest come first."""
+    rows = (("init", 0.1, "written now"), ("step", 2.0, "too quick"), ("init", 0.1, "written now"))
+    events = [{"name": name, "seconds": spent, "miss": miss} for name, spent, miss in rows]
+    report: Any = {"events": [*events, {"name": "hit", "seconds": 1.0}]}
+    assert cache_lines(report) == [
+        "cache miss of step: too quick",
+        "2 cache misses of init: written now",
+    ]

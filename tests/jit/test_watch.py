@@ -329,9 +329,16 @@ def test_hits_of_the_persistent_cache(jit: str, tmp_path: Path) -> None:
         with lw.watch() as log:
             f(1.0)
         print(len(log.traces), len(log.lowerings), len(log.compiles), len(log.cache_hits))
+        print(*(line for line in str(log).splitlines() if "(persistent" in line), sep="\\n")
         print([p.cached for p in getattr(f, "traces", [])])
         """
     first, second = run_alone(script, tmp_path), run_alone(script, tmp_path)
     cached = ["[False]", "[True]"] if jit == "lw.jit" else ["[]", "[]"]
-    assert first.splitlines() == ["1 1 1 0", cached[0]]
-    assert second.splitlines() == ["1 1 1 1", cached[1]]
+    counts, head, line, flags = first.splitlines()
+    assert (counts, flags) == ("1 1 1 0", cached[0])
+    assert head.endswith("1 compile (persistent cache: 0 hits, 1 missed)")
+    assert line.endswith("(persistent cache: not found; written now)")
+    counts, head, line, flags = second.splitlines()
+    assert (counts, flags) == ("1 1 1 1", cached[1])
+    assert head.endswith("1 compile (persistent cache: 1 hit, 0 missed)")
+    assert line.endswith("(persistent cache: hit)")

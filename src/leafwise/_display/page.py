@@ -21,6 +21,7 @@ from leafwise._display.shape import ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
     audit_lines,
+    cache_lines,
     count,
     duration,
     home,
@@ -70,6 +71,9 @@ def page(report: Report) -> str:
         ]
         more = _more(len(found) - MOST_FUNCTIONS, "function")
         body.append(_section("Captures", "\n".join(tables[:MOST_FUNCTIONS]) + more))
+    if lines := cache_lines(report):
+        texts = "\n".join(f"<p>{safe(line)}</p>" for line in lines[:MOST_LINES])
+        body.append(_section("The cache on disk", texts + _more(len(lines) - MOST_LINES, "reason")))
     if lines := audit_lines(report):
         body.append(_section("Audit", "\n".join(f"<p>{safe(line)}</p>" for line in lines)))
     if report["warnings"]:
@@ -149,6 +153,8 @@ def _headline(report: Report, again: list[Repeat]) -> str:
     ]
     if again:
         totals[0] = (*totals[0][:2], ' class="again"')
+    if misses := sum("miss" in each for each in report["events"]):
+        totals.append((f"{misses:,}", "not found in the cache on disk", ""))
     if hits:
         totals.append((f"{hits:,}", "found in the cache on disk", ""))
     boxes = "".join(

@@ -68,7 +68,8 @@ class EventRecord(TypedDict):
     """One trace, lowering or compilation; ``start`` counts from the start of the program.
 
     An explanation is on a trace, or on a lowering that had none. ``defined`` is the line
-    where the function is defined, if that is known: ``train.py:12``.
+    where the function is defined, if that is known: ``train.py:12``. ``miss`` is on a compilation
+    that the cache on disk did not answer, and says why.
     """
 
     kind: EventKindText
@@ -80,6 +81,7 @@ class EventRecord(TypedDict):
     site: SiteRecord | None
     explanation: ExplanationRecord | None
     defined: NotRequired[str]
+    miss: NotRequired[str]
 
 
 class CauseRecord(TypedDict):

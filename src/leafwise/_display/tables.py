@@ -32,6 +32,7 @@ from leafwise._display.shape import CapturesRecord, ExplanationRecord, FunctionR
 from leafwise._display.words import (
     NOTHING,
     audit_lines,
+    cache_lines,
     count,
     cut,
     duration,
@@ -78,7 +79,7 @@ def print_report(report: Report, console: Console) -> None:
         console.print()
     for each in report.get("captures", [])[:MOST_FUNCTIONS]:
         _print_captures(each, console)
-    for line in audit_lines(report):
+    for line in (*cache_lines(report)[:MOST_REASONS], *audit_lines(report)):
         _print(Text(line), console)
     if report["ended"]:
         ended = cut(report["ended"], _LONGEST)
@@ -174,6 +175,8 @@ def _summary(report: Report, again: list[Repeat]) -> Text:
     ]
     if hits := sum(each["cache_hits"] for each in every):
         parts.append(count(hits, "cache hit"))
+    if misses := sum("miss" in each for each in report["events"]):
+        parts.append(count(misses, "cache miss", "cache misses"))
     parts.append(count(first_calls(report, again), "first call"))
     return Text(f"JAX worked {duration(busy(report))} in all: {', '.join(parts)}")
 

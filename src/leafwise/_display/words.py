@@ -165,6 +165,24 @@ def paths_of(paths: Iterable[str]) -> str:
     return f"{first}, {rest[0]}{more}" if rest else first
 
 
+def cache_lines(report: Report) -> list[str]:
+    """Return why JAX's cache on disk missed, a line for each reason; the longest first."""
+    misses = sorted(
+        (each for each in report["events"] if each.get("miss")),
+        key=lambda event: event["seconds"],
+        reverse=True,
+    )
+    names: dict[str, list[str]] = {}
+    for event in misses:
+        names.setdefault(clean(event.get("miss", "")), []).append(clean(event["name"]))
+    return [
+        f"cache miss of {paths_of(each)}: {why}"
+        if len(each) == 1
+        else f"{len(each):,} cache misses of {paths_of(each)}: {why}"
+        for why, each in names.items()
+    ]
+
+
 def audit_lines(report: Report) -> list[str]:
     """Return what the audit found, a line each, and what it cost; nothing if there was none."""
     audit = report.get("audit")

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import jax
 
+from leafwise._jax.persistent_cache import CacheAnswer, answer_to, expect_compile, note_event
 from leafwise._objects.locks import new_lock
 
 
@@ -32,13 +33,13 @@ class RawEvent(NamedTuple):
         kind: What it did.
         name: The name of the jitted function.
         seconds: How long it took.
-        cached: Whether the persistent compilation cache answered a compile.
+        cache: What the persistent compilation cache answered to a compile.
     """
 
     kind: EventKind
     name: str
     seconds: float
-    cached: bool
+    cache: CacheAnswer = CacheAnswer()
 
 
 T = TypeVar("T")
@@ -49,7 +50,6 @@ _KINDS: Final = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": EventKind.LOWERING,
     "/jax/core/compile/backend_compile_duration": EventKind.COMPILE,
 }
-_CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
 
 LOCK: Final = new_lock()
 """Taken by whoever changes who listens."""
@@ -90,23 +90,21 @@ def _stop_listening() -> None:
 
 
 def _on_event(event: str, **_: str | int) -> None:
-    if event == _CACHE_HIT:  # reported just before the compile that it answers
-        _HERE.cached = True
+    note_event(event)
 
 
 def _on_duration(event: str, duration_secs: float, **details: str | int) -> None:
     kind = _KINDS.get(event)
     if kind is None or getattr(_HERE, "ignored", False):
         return
-    cached = False
-    if kind is EventKind.COMPILE:
-        cached, _HERE.cached = getattr(_HERE, "cached", False), False
     name = str(details.get("fun_name", ""))
     start, bracket, rest = name.partition("(")
     if bracket and start.isidentifier() and rest.endswith(")"):
         name = rest[:-1]  # JAX reports `jit(f)` once it is traced
-    found = RawEvent(kind, name, duration_secs, cached)
-    notify(_subscribers, found)
+    if kind is EventKind.LOWERING:
+        expect_compile()
+    cache = answer_to(name, duration_secs) if kind is EventKind.COMPILE else CacheAnswer()
+    notify(_subscribers, RawEvent(kind, name, duration_secs, cache))
 
 
 def notify(listeners: Iterable[Callable[[T], None]], event: T) -> None:

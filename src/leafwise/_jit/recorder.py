@@ -5,7 +5,7 @@ import functools
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jax
@@ -14,6 +14,7 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._jax.compat import RunningCall, running_calls
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
+from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jit.callee import function_behind
 from leafwise._jit.eager import EagerLog
 from leafwise._jit.programs import Program, ProgramLog
@@ -35,9 +36,11 @@ class Event:
         site: The line of the user's code that called; None if there is none.
         eager: Whether it is an operation of JAX itself, called outside any jitted function.
         cached: Whether the persistent compilation cache answered a compile.
+        miss: Why it did not; empty if it did, if it is off, and for what is not a compile.
         explanation: Why it happened, for the first event of a program under `leafwise.jit`, or
             of an operation outside any jitted function.
         fun: The jitted function as it was written; None where it could not be seen.
+        key_parts: The hashes of the parts of its key in the persistent cache, by JAX's names.
     """
 
     kind: EventKind
@@ -49,13 +52,17 @@ class Event:
     site: Site | None
     eager: bool
     cached: bool
+    miss: str
     explanation: Explanation | None
     fun: Callable[..., Any] | None = dataclasses.field(repr=False)
+    key_parts: Mapping[str, str] = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
         """Return a line with what happened and where, and the explanation."""
         line = f"{self.kind} of {self.name}"
         line += f" from {self.site}" if self.site is not None else ""
+        if self.cached or self.miss:
+            line += f" (persistent cache: {self.miss or 'hit'})"
         return f"{line}: {self.explanation}" if self.explanation is not None else line
 
 
@@ -88,7 +95,9 @@ def watch_events(watcher: Watcher) -> None:
     global _watchers, _eager  # noqa: PLW0603  # replaced, never changed: other threads read them
     with LOCK:
         _listen(wanted=True)
-        _eager = _eager if _watchers else EagerLog()
+        if not _watchers:
+            _eager = EagerLog()
+            listen_for_parts(on=True)
         _watchers = (*_watchers, watcher)
 
 
@@ -97,7 +106,10 @@ def unwatch_events(watcher: Watcher) -> None:
     global _watchers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
     _report_nested()
     with LOCK:
-        _watchers = tuple(each for each in _watchers if each != watcher)
+        left = tuple(each for each in _watchers if each != watcher)
+        if _watchers and not left:
+            listen_for_parts(on=False)
+        _watchers = left
         _listen(wanted=False)
 
 
@@ -196,7 +208,7 @@ def _lowered_or_compiled(
         _HERE.current = (id(call.args), log, program)
     setattr(program, done, raw.seconds)
     if raw.kind is EventKind.COMPILE:
-        program.cached = raw.cached
+        program.cached = raw.cache.hit
         _HERE.current = None
     return program, first
 
@@ -205,7 +217,7 @@ def _report_nested() -> None:
     """Report the traces inside other traces, of which JAX says nothing."""
     ran, _HERE.ran = _HERE.ran, []
     for log, program in ran:
-        raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds, cached=False)
+        raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
         event = _event(raw, None, log, program.explanation)
         notify(_watchers, dataclasses.replace(event, site=program.site))
 
@@ -230,9 +242,11 @@ def _event(
         thread_id=thread.ident or 0,
         site=site_of(frame),
         eager=_is_eager(raw.name, fun) and log is None,
-        cached=raw.cached,
+        cached=raw.cache.hit,
+        miss=raw.cache.miss,
         explanation=explanation,
         fun=fun,
+        key_parts=raw.cache.parts,
     )
 
 

@@ -58,6 +58,11 @@ class Log:
         return [event for event in self.compiles if event.cached]
 
     @property
+    def cache_misses(self) -> list[Event]:
+        """The compiles that it did not answer; `Event.miss` says why. None while it is off."""
+        return [event for event in self.compiles if event.miss]
+
+    @property
     def seconds(self) -> float:
         """How long all of it took."""
         return sum(event.seconds for event in self)
@@ -77,7 +82,11 @@ class Log:
     def __str__(self) -> str:
         """Return the counts, and a line for each event."""
         counts = ", ".join(_format_count(self, name) for name in _COUNTED)
-        lines = [f"{counts} ({len(self.cache_hits)} from the cache)", *map(str, self)]
+        hits, misses = len(self.cache_hits), len(self.cache_misses)
+        if hits or misses:
+            plural = "hit" if hits == 1 else "hits"
+            counts += f" (persistent cache: {hits} {plural}, {misses} missed)"
+        lines = [counts, *map(str, self)]
         return "\n".join(lines).replace("\n", "\n  ")
 
 

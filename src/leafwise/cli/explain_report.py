@@ -112,7 +112,7 @@ def _of_process(event: Record, pid: int, main: int) -> Record:
 
 
 def _event(event: Mapping[str, Any], began: float) -> shape.EventRecord:
-    return {
+    found: shape.EventRecord = {
         "kind": event["kind"],
         "name": event["name"],
         "eager": event["eager"],
@@ -123,6 +123,9 @@ def _event(event: Mapping[str, Any], began: float) -> shape.EventRecord:
         "explanation": event["explanation"],
         "defined": event["defined"],
     }
+    if "miss" in event:
+        found["miss"] = event["miss"]
+    return found
 
 
 def _unwatched(processes: Sequence[Process]) -> list[str]:

@@ -165,6 +165,7 @@ class Recorder:
             "explanation": None if why is None else why.as_dict(),
             "file": file,
             "line": line,
+            **({"miss": event.miss} if event.miss else {}),
         }
 
     def _write_captures(self, event: Event) -> None:

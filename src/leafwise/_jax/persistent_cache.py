@@ -1,0 +1,165 @@
+"""JAX's persistent compilation cache: whether it answered a compile, and why not.
+
+Hits and misses come from `jax.monitoring`, the reasons from `jax.config`, and the parts of a key
+from what JAX logs of them. All three are public, so there is nothing to fall back to.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import jax
+
+from leafwise._objects.locks import new_lock
+
+_ASKED: Final = "/jax/compilation_cache/compile_requests_use_cache"
+_HIT: Final = "/jax/compilation_cache/cache_hits"
+_WRITTEN: Final = "/jax/compilation_cache/cache_misses"
+
+_WORDS: Final = {
+    "computation": "the program",
+    "jax_lib version": "the version of jaxlib",
+    "backend version": "the version of the backend",
+    "XLA flags": "the XLA flags",
+    "compile_options": "the compile options",
+    "accelerator_config": "the devices",
+    "compression": "the compression of entries",
+    "custom_hook": "JAX's custom hook",
+}
+"""The parts of a key, as JAX calls them in its log, and in plain words."""
+
+
+class CacheAnswer(NamedTuple):
+    """What the persistent cache answered to a compile.
+
+    Attributes:
+        hit: Whether it had the program.
+        miss: Why it had not; empty if it had, or if it is off.
+        parts: The hash of each part of the key; empty if nobody listens for them.
+    """
+
+    hit: bool = False
+    miss: str = ""
+    parts: Mapping[str, str] = {}
+
+
+class _Compile(threading.local):
+    """What JAX has said of the compile that this thread is at."""
+
+    def __init__(self) -> None:
+        self.events: set[str] = set()
+        self.parts: dict[str, str] = {}
+
+
+_HERE: Final = _Compile()
+_last_parts: dict[str, Mapping[str, str]] = {}
+
+
+def is_on() -> bool:
+    """Return whether JAX is configured to keep compiled programs on disk."""
+    config: Any = jax.config
+    return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
+
+
+def note_event(event: str) -> None:
+    """Take an event of JAX: those of the cache come before the compile that they belong to."""
+    if event in (_ASKED, _HIT, _WRITTEN):
+        _HERE.events.add(event)
+
+
+def answer_to(name: str, seconds: float) -> CacheAnswer:
+    """Return what the cache answered to the compile that this thread has just ended.
+
+    Args:
+        name: The function.
+        seconds: How long it took.
+    """
+    events, parts = _HERE.events, _HERE.parts
+    _HERE.events, _HERE.parts = set(), {}
+    hit = _HIT in events
+    before = _last_parts.get(name, {})
+    if parts:
+        _last_parts[name] = parts
+    if hit or not is_on():
+        return CacheAnswer(hit=hit, parts=parts)
+    differing = differing_parts(before, parts) if before else []
+    if _ASKED not in events:
+        miss = "not asked: JAX decides at its first compile, and by the backend"
+    elif differing:
+        miss = f"not found, as since the last compile of it {' and '.join(differing)} changed"
+    else:
+        miss = "not found"
+    if _ASKED in events:
+        miss += "; written now" if _WRITTEN in events else f"; not written, {_unwritten(seconds)}"
+    return CacheAnswer(miss=miss, parts=parts)
+
+
+def _unwritten(seconds: float) -> str:
+    """Return why JAX did not write the program that it has compiled."""
+    config: Any = jax.config
+    shortest = config.jax_persistent_cache_min_compile_time_secs
+    smallest = config.jax_persistent_cache_min_entry_size_bytes
+    if jax.process_index():
+        return "as process 0 alone writes"
+    if seconds < shortest:
+        return f"being quicker than jax_persistent_cache_min_compile_time_secs={shortest:g}"
+    if smallest > 0:
+        return f"being smaller than jax_persistent_cache_min_entry_size_bytes={smallest}"
+    return "as it has host callbacks, or could not be written"
+
+
+def differing_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the parts that differ between two keys, in plain words."""
+    names = [name for name in after if before.get(name) != after[name]]
+    return [_WORDS.get(name, name) for name in names]
+
+
+# ------------------------------------------------------------------------ the parts of a key
+
+
+class _PartsOfKeys(logging.Filter):
+    """Takes the hashes of the parts of a key from JAX's log, which is written as before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listeners = 0
+        self.level: int | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if "hash of serialized" in record.msg and isinstance(record.args, tuple):
+            name, digest = map(str, record.args)
+            _HERE.parts[name] = digest
+        inherited: Any = _LOGGER.parent
+        return record.levelno >= (self.level or inherited.getEffectiveLevel())
+
+
+_LOGGER: Final = logging.getLogger("jax._src.cache_key")
+_PARTS: Final = _PartsOfKeys()
+_LOCK: Final = new_lock()
+
+
+def listen_for_parts(*, on: bool) -> None:
+    """Let answers have the parts of keys, for one more listener or for one less.
+
+    JAX then hashes each program twice, as long as the cache is on.
+    """
+    with _LOCK:
+        _PARTS.listeners += 1 if on else -1
+        if not _PARTS.listeners:
+            _last_parts.clear()
+    expect_compile()
+
+
+def expect_compile() -> None:
+    """Let JAX log the parts of keys, or stop that: as somebody listens, and the cache is on."""
+    with _LOCK:
+        wanted = bool(_PARTS.listeners) and is_on()
+        if wanted and _PARTS.level is None:
+            _PARTS.level = _LOGGER.level
+            _LOGGER.addFilter(_PARTS)
+            _LOGGER.setLevel(logging.DEBUG)
+        elif not wanted and _PARTS.level is not None:
+            _LOGGER.setLevel(_PARTS.level)
+            _LOGGER.removeFilter(_PARTS)
+            _PARTS.level = None

@@ -1,0 +1,123 @@
+"""Why JAX's persistent cache missed, on JAX itself."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+import leafwise as lw
+
+NAMES = (
+    "jax_compilation_cache_dir",
+    "jax_enable_compilation_cache",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+
+
+@pytest.fixture(autouse=True)
+def _cache_dir(tmp_path: Path) -> Iterator[None]:
+    """Let JAX have a cache of its own, which has no limits."""
+    before = {name: getattr(jax.config, name) for name in NAMES}
+    compilation_cache.reset_cache()
+    for name, value in zip(NAMES, (str(tmp_path), True, 0.0, -1), strict=True):
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def misses(*calls: tuple[Any, ...], **options: Any) -> list[str]:
+    """Return what `lw.watch` says of the compiles of a new function, called with each."""
+
+    def step(x: Any) -> Any:
+        return x * 3 + 1
+
+    arguments = [[jnp.asarray(each) for each in call] for call in calls]
+    step = jax.jit(step, **options)
+    with lw.watch(eager=False) as log:
+        for each in arguments:
+            step(*each)
+    assert log.cache_misses == [each for each in log.compiles if not each.cached]
+    assert len(log.compiles) == len(log.cache_misses) + len(log.cache_hits)
+    return [each.miss for each in log.compiles]
+
+
+def test_what_was_written_is_found() -> None:
+    """What a miss has written is a hit afterwards, which has no reason."""
+    assert misses((1.0,)) == ["not found; written now"]
+    assert misses((1.0,)) == [""]
+
+
+def test_limits_are_named() -> None:
+    """A program that is too quick or too small to be written is missed each time, and why."""
+    jax.config.update(NAMES[2], 1000.0)
+    words = f"not found; not written, being quicker than {NAMES[2]}=1000"
+    assert [misses((1.0,)), misses((1.0,))] == [[words]] * 2
+    jax.config.update(NAMES[2], 0.0)
+    jax.config.update(NAMES[3], 1 << 30)
+    assert misses((1.0,)) == [
+        f"not found; not written, being smaller than {NAMES[3]}={1 << 30}",
+    ]
+
+
+def test_the_part_of_the_key_that_changed() -> None:
+    """Of a function that was compiled before, the parts of the key that differ are named."""
+    first, second = misses((1.0,), ([1.0, 2.0],))
+    assert first == "not found; written now"
+    assert second == "not found, as since the last compile of it the program changed; written now"
+
+    def step(x: Any) -> Any:
+        return x - 1
+
+    with lw.watch(eager=False) as log:
+        jax.jit(step)(1.0)
+        jax.jit(step, compiler_options={"xla_embed_ir_in_executable": True})(1.0)
+    assert log.compiles[1].miss == (
+        "not found, as since the last compile of it the compile options changed; written now"
+    )
+
+
+@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="JAX writes them since 0.11")
+def test_callbacks_are_not_written() -> None:
+    """JAX 0.10 writes no program that calls back, which is what is left as a reason."""
+
+    def step(x: Any) -> Any:
+        jax.debug.callback(lambda _: None, x)
+        return x
+
+    with lw.watch(eager=False) as log:
+        jax.jit(step)(1.0)
+    assert log.compiles[0].miss.startswith("not found; not written, as it has host callbacks")
+
+
+def test_nothing_is_said_while_it_is_off() -> None:
+    """Without a folder, or switched off, there are neither misses nor words."""
+    for name, value in ((NAMES[1], False), (NAMES[0], None)):
+        jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        with lw.watch(eager=False) as log:
+            jax.jit(lambda x: x + 2)(1.0)
+        assert len(log.compiles) == 1
+        assert not log.cache_misses
+        assert "persistent cache" not in str(log)
+        jax.config.update(NAMES[1], True)
+
+
+def test_jax_log_is_as_before(caplog: pytest.LogCaptureFixture) -> None:
+    """What JAX logs of keys, and at which level, does not change: neither during nor after."""
+    logger = logging.getLogger("jax._src.cache_key")
+    before = logger.level, list(logger.filters)
+    caplog.set_level(logging.INFO)
+    misses((2.0,), ([1.0],))
+    assert not [each for each in caplog.records if each.name == logger.name]
+    assert (logger.level, list(logger.filters)) == before
+    caplog.set_level(logging.DEBUG, logger.name)
+    misses((3,))
+    assert [each for each in caplog.records if "hash of serialized" in each.message]
