@@ -10,6 +10,7 @@ Pure: values in, values out. Nothing here runs, warns or raises for a call of th
 - `fixes`: `Cause`, what makes calls differ, which words the sentence that says what to do.
 - `explain`: `Explanation` of a call, against the nearest of several earlier ones.
 - `description`: a tree as JSON, for a comparison with another process; `digest`: `lw.digest`.
+- `program`: a lowered program as operations, its fingerprint, and where two of them differ.
 - `diff`, `carry`, `jax_errors`: `lw.diff`, `lw.stable_carry`, `lw.debug.explain_errors`.
 
 Used by `_jit`, which explains the calls that it sees, by `testing` and by `cli`.

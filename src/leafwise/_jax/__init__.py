@@ -5,9 +5,10 @@ answers with less where JAX's internals are not those that were tested (`compat.
 
 - `compat`: configuration, caches and options of jitted functions. Start here.
 - `events`: traces, lowerings and compiles as they happen, and `count_events`.
+- `compiles`: programs just before XLA compiles them.
 - `frames`: JAX's frames in the traceback of an error.
 - `refusals`: the two trees that JAX compared when it raised.
 - `processes`: texts exchanged between the processes of a program.
 
-`_jit` uses the first two and the last; `_compare` uses the others, to explain JAX's errors.
+`_jit` uses the first three and the last; `_compare` uses the others, to explain JAX's errors.
 """

@@ -1,0 +1,177 @@
+"""Programs as JAX hands them to XLA, just before the compile.
+
+No public name leads there: JAX calls `compile_or_get_cached` as an attribute of its module, which
+is replaced as long as somebody listens. Where JAX is not one that was tested nobody is called.
+"""
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from leafwise._jax import compat
+from leafwise._jax.events import LOCK
+
+_LARGE: Final = 32
+"""Constants of more elements are shown by a digest."""
+
+_ELIDED: Final = re.compile(r"dense(?:_resource)?<__elided__>")
+
+
+class Compile(NamedTuple):
+    """A program that is about to be compiled, or to be read from the persistent cache.
+
+    Attributes:
+        module: JAX's `ir.Module`.
+        devices: An array of the devices that it is for.
+        settings: JAX's `CompileOptions`.
+        backend: The client of these devices.
+    """
+
+    module: Any
+    devices: Any
+    settings: Any
+    backend: Any
+
+    @property
+    def name(self) -> str:
+        """The name of the module: ``jit_step``."""
+        return str(self.module.operation.attributes["sym_name"].value)
+
+    def text(self) -> str:
+        """Return the module as MLIR text with locations, with large constants by digest."""
+        with self.module.context:
+            text = self.module.operation.get_asm(
+                enable_debug_info=True, large_elements_limit=_LARGE, large_resource_limit=_LARGE
+            )
+            count = len(_ELIDED.findall(text))
+            if not count:
+                return str(text)
+            found = _large_constants(self.module)
+            if len(found) == count:
+                left = iter(found)
+                return _ELIDED.sub(lambda _: next(left), text)
+            return str(self.module.operation.get_asm(enable_debug_info=True))
+
+    def options(self) -> dict[str, str]:
+        """Return what the compile depends on next to the module, as text.
+
+        Devices count where they are of several processes: those of one process have other
+        numbers in each.
+        """
+        devices = list(self.devices.flat)
+        found = {
+            "platform": f"{self.backend.platform} {self.backend.platform_version}",
+            "compiler_options": str(sorted(map(str, self.settings.env_option_overrides))),
+        }
+        if len({each.process_index for each in devices}) > 1:
+            found["devices"] = str([each.id for each in devices])
+        return found
+
+    def cache_key(self) -> str | None:
+        """Return the key in the persistent cache, by JAX's own rules; None if that is off.
+
+        This serialises the module once more.
+        """
+        key: str | None = _compiler()._get_cache_key(  # noqa: SLF001
+            self.settings, self.backend, self.module, self.devices
+        )
+        return key
+
+
+Listener = Callable[[Compile], None]
+
+_listeners: tuple[Listener, ...] = ()
+
+
+def listen_to_compiles(listener: Listener) -> bool:
+    """Call `listener` with each program, on the thread that is about to compile it.
+
+    What it raises ends the call of the user's function before the compile.
+
+    Returns:
+        Whether it will be called: False where JAX is unknown.
+    """
+    global _listeners  # noqa: PLW0603  # replaced, never changed: other threads walk over it
+    with LOCK:
+        if listener not in _listeners:
+            if not _hook():
+                return False
+            _listeners = (*_listeners, listener)
+        return True
+
+
+def stop_listening_to_compiles(listener: Listener) -> None:
+    """Stop calling `listener`; the last one takes the hook with it."""
+    global _listeners  # noqa: PLW0603  # replaced
+    with LOCK:
+        _listeners = tuple(each for each in _listeners if each != listener)
+        if not _listeners:
+            _unhook()
+
+
+def _compiler() -> Any:
+    from jax._src import compiler  # noqa: PLC0415  # after the check of the version
+
+    return compiler
+
+
+def _hook() -> bool:
+    with contextlib.suppress(ImportError, AttributeError):
+        if compat.is_known():
+            compiler = _compiler()
+            original: Any = compiler.compile_or_get_cached
+            if hasattr(original, _MARK):
+                return True
+
+            @functools.wraps(original)
+            def compile_or_get_cached(
+                backend: Any, computation: Any, devices: Any, settings: Any, *rest: Any, **more: Any
+            ) -> Any:
+                for listener in _listeners:
+                    listener(Compile(computation, devices, settings, backend))
+                return original(backend, computation, devices, settings, *rest, **more)
+
+            setattr(compile_or_get_cached, _MARK, original)
+            compiler.compile_or_get_cached = compile_or_get_cached
+            return True
+    return False
+
+
+_MARK: Final = "_leafwise_original"
+
+
+def _unhook() -> None:
+    with contextlib.suppress(ImportError, AttributeError):
+        compiler = _compiler()
+        # Left alone if somebody else has replaced it since.
+        compiler.compile_or_get_cached = getattr(compiler.compile_or_get_cached, _MARK)
+
+
+def _large_constants(module: Any) -> list[str]:
+    """Return the large constants of a module by digest, in the order in which they are printed."""
+    ir: Any = importlib.import_module("jax._src.lib.mlir").ir
+    found: list[str] = []
+
+    def collect(operation: Any) -> Any:
+        # Some constants, complex ones, have no class in Python: one too few is found.
+        with contextlib.suppress(TypeError, ValueError):
+            for each in operation.attributes.values():
+                is_dense = isinstance(each, ir.DenseElementsAttr) and not each.is_splat
+                if is_dense and len(each) > _LARGE:
+                    found.append(f"dense<sha256:{_digest(each)}>")
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(collect, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def _digest(dense: Any) -> str:
+    try:
+        content: Any = memoryview(dense).cast("B")
+    except (ValueError, TypeError, BufferError):  # bfloat16, for one, is not in Python's formats
+        content = str(dense).encode()
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,208 @@
+"""Equal programs have equal fingerprints; of others, the first operations that differ are named."""
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from leafwise._compare.program import LoweredProgram, first_differences, read_program
+from leafwise._jax.compiles import Compile
+
+X = np.ones((3, 3), np.float32)
+
+
+def lowered(fun: Callable[..., Any], *args: Any, **options: Any) -> LoweredProgram:
+    made = jax.jit(fun, **options).lower(*args)
+    return read_program(Compile(made.compiler_ir(), None, None, None).text())
+
+
+def scaled(x: Any, by: Any = 2.0) -> Any:
+    return jnp.sin(x) * np.float32(by)
+
+
+def line_of(text: str) -> str:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return f"{__file__}:{1 + next(n for n, line in enumerate(lines) if text in line)}"
+
+
+def test_names_and_places_do_not_count() -> None:
+    """Names of the module and of inner functions, and lines of source, are no part of it."""
+
+    def variant(x: Any) -> Any:
+        return jnp.sin(x) * np.float32(2)
+
+    assert lowered(scaled, X).fingerprint == lowered(variant, X).fingerprint
+
+    def called(count: int) -> Callable[[Any], Any]:
+        inner = lambda x: jnp.cos(x) + 1  # noqa: E731
+        inner.__name__ = f"inner_{count}"
+        return lambda x: jax.jit(inner)(x) * 2
+
+    one, other = lowered(called(1), X), lowered(called(2), X)
+    assert (one.functions, other.functions) == (("inner_1",), ("inner_2",))
+    assert one.fingerprint == other.fingerprint
+    assert not first_differences(one, other)
+
+
+def add(x: Any) -> Any:
+    return x + 1
+
+
+def nan(payload: int) -> Any:
+    return np.array([0x7FC00000 + payload], np.uint32).view(np.float32)[0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: lowered(add, X), lambda: lowered(add, X, donate_argnums=0)),
+        (lambda: lowered(scaled, X), lambda: lowered(scaled, X[:2])),
+        (lambda: lowered(scaled, X), lambda: lowered(functools.partial(scaled, by=3.0), X)),
+        (
+            lambda: lowered(functools.partial(scaled, by=0.0), X),
+            lambda: lowered(functools.partial(scaled, by=-0.0), X),
+        ),
+        (
+            lambda: lowered(functools.partial(scaled, by=nan(0)), X),
+            lambda: lowered(functools.partial(scaled, by=nan(1)), X),
+        ),
+        (lambda: lowered(lambda x: x - x.T, X), lambda: lowered(lambda x: x.T - x, X)),
+    ],
+    ids=["donated", "shape", "constant", "zero", "nan", "operands"],
+)
+def test_what_differs_counts(
+    one: Callable[[], LoweredProgram], other: Callable[[], LoweredProgram]
+) -> None:
+    """What XLA would compile to something else has another fingerprint, and is found."""
+    assert one().fingerprint == one().fingerprint != other().fingerprint
+    assert one().inlined == one().inlined != other().inlined
+    assert first_differences(one(), other())
+    assert not first_differences(one(), one())
+
+
+def test_shardings_and_options_count() -> None:
+    """A sharding is in the program; options are compared with it."""
+    mesh = jax.sharding.AbstractMesh((3,), ("data",))
+    spec = jax.sharding.PartitionSpec
+
+    def sharded(to: Any) -> LoweredProgram:
+        options = {"in_shardings": jax.sharding.NamedSharding(mesh, to)}
+        made = jax.jit(add, **options).trace(X).lower(lowering_platforms=("cpu",))
+        return read_program(Compile(made.compiler_ir(), None, None, None).text())
+
+    one, other = sharded(spec("data")), sharded(spec(None, "data"))
+    assert one.fingerprint != other.fingerprint
+    text = jax.jit(add).lower(X).as_text(debug_info=True)
+    assert read_program(text, {"a": "1"}).fingerprint != read_program(text).fingerprint
+
+
+def test_differences_name_the_operations_and_their_lines() -> None:
+    """The first difference is the operation that differs, at its innermost line on each side."""
+
+    def first(x: Any) -> Any:
+        for each in (jnp.sin, jnp.cos, jnp.tanh):
+            x = each(x)  # the first
+        return x @ x
+
+    def second(x: Any) -> Any:
+        for each in (jnp.sin, jnp.tanh, jnp.cos):
+            x = each(x)  # the second
+        return x @ x
+
+    found = first_differences(lowered(first, X), lowered(second, X))
+    (mine, its) = found
+    assert mine.mine is None
+    assert "stablehlo.tanh" in str(mine.its)
+    assert str(mine.its).endswith(line_of("x = each(x)  # the second"))
+    assert its.its is None
+    assert str(its.mine).endswith(line_of("x = each(x)  # the first"))
+
+
+def test_a_constant_has_the_line_that_uses_it() -> None:
+    """JAX places constants where the function was called: the line that reads them is named."""
+    one, other = lowered(scaled, X), lowered(functools.partial(scaled, by=3.0), X)
+    (found,) = first_differences(one, other)
+    assert found.mine is not None
+    assert found.its is not None
+    assert "2.0" in found.mine.text
+    assert "3.0" in found.its.text
+    assert found.mine.source == found.its.source == line_of("return jnp.sin(x) * np.float32(by)")
+
+
+def test_operands_are_the_difference_where_nothing_else_is() -> None:
+    """Programs of the same operations on other values differ at the first of them."""
+    (found,) = first_differences(
+        lowered(lambda x: x - x.T, X), lowered(lambda x: x.T - x, X), limit=1
+    )
+    assert "subtract %arg0, %0" in str(found.mine)
+    assert "subtract %0, %arg0" in str(found.its)
+
+
+def test_which_calls_share_a_function_is_the_history_of_traces() -> None:
+    """Programs that differ in how often one function occurs are equal when inlined."""
+    text = """
+module @jit_f {{
+  func.func public @main(%arg0: tensor<f32>) -> tensor<f32> {{
+    %0 = call @g(%arg0) : (tensor<f32>) -> tensor<f32> loc("/home/me/train.py":3:1)
+    %1 = call @{second}(%0) : (tensor<f32>) -> tensor<f32> loc("/home/me/train.py":4:1)
+    return %1 : tensor<f32> loc(#loc)
+  }} loc(#loc)
+{functions}}} loc(#loc)
+#loc = loc(unknown)
+"""
+    body = """  func.func private @{name}(%arg0: tensor<f32>) -> tensor<f32> {{
+    %0 = stablehlo.sine %arg0 : tensor<f32> loc(#loc)
+    return %0 : tensor<f32> loc(#loc)
+  }} loc(#loc)
+"""
+    shared = read_program(text.format(second="g", functions=body.format(name="g")))
+    twice = body.format(name="g_0") + body.format(name="g")
+    apart = read_program(text.format(second="g_0", functions=twice))
+    assert shared.fingerprint != apart.fingerprint
+    assert shared.inlined == apart.inlined
+    (found, *_) = first_differences(shared, apart)
+    assert str(found.mine) == (
+        "%1 = call @g(%0) : (tensor<f32>) -> tensor<f32>  # /home/me/train.py:4"
+    )
+    assert "@g_0(" in str(found.its)
+    other = read_program(text.format(second="g_0", functions=twice.replace("sine", "cosine", 1)))
+    assert other.inlined != apart.inlined
+
+
+def test_addresses_do_not_count() -> None:
+    """JAX writes the address of a callback into the call of a custom partitioning."""
+    line = 'stablehlo.custom_call @CustomSPMDPartitioning(%0) {{backend_config = "{}"}}'
+    one, other = (read_program(line.format(each)) for each in (140001, 140002))
+    assert one.fingerprint == other.fingerprint
+    path = 'func.func public @main() -> (tensor<f32> {{jax.result_info = "result[<K at {}>]"}})'
+    one, other = (read_program(path.format(each)) for each in ("0x7f0012ab", "0x7f0012cd"))
+    assert one.fingerprint == other.fingerprint
+    text = 'stablehlo.custom_call @other(%0) {{backend_config = "{}"}}'
+    assert read_program(text.format(1)).fingerprint != read_program(text.format(2)).fingerprint
+
+
+def test_regions_and_callbacks_are_read() -> None:
+    """Every operation has a source; nothing of a location is left."""
+
+    def step(x: Any) -> Any:
+        def body(carry: Any, _: Any) -> Any:
+            return jax.nn.relu(carry) @ carry, carry.sum()
+
+        x, sums = jax.lax.scan(body, x, None, length=3)
+        x = jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x)
+        jax.debug.print("loc({})", sums)
+        return jax.pure_callback(np.asarray, jax.ShapeDtypeStruct((3, 3), np.float32), x)
+
+    program = lowered(step, X)
+    assert all("loc(" not in each.text for each in program.operations)
+    found = [each for each in program.operations[2:] if not each.text.startswith("  return")]
+    assert all(each.source.startswith(__file__) for each in found)
+    saved = json.loads(json.dumps(program.to_json()))
+    assert LoweredProgram.from_json(saved) == program
+    assert LoweredProgram.from_json(saved).fingerprint == saved["fingerprint"]
