@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leafwise._compare.signature import signature
     from leafwise._display.diagram import show
     from leafwise._jit.jit import jit
+    from leafwise._jit.precompile import precompile
     from leafwise._jit.storm import storm_guard
     from leafwise._jit.watch import budget, no_retrace, watch
     from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
@@ -52,6 +53,7 @@ _MODULES = {
     "no_retrace": "_jit.watch",
     "partition": "_trees.where",
     "pformat": "_classes.instance",
+    "precompile": "_jit.precompile",
     "pytree": "_classes.pytree",
     "register": "_classes.pytree",
     "replace": "_trees.update",
@@ -124,6 +126,7 @@ __all__ = [
     "no_retrace",
     "partition",
     "pformat",
+    "precompile",
     "pytree",
     "register",
     "replace",

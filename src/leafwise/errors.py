@@ -26,6 +26,7 @@ __all__ = [
     "LawViolation",
     "LeafwiseError",
     "PathError",
+    "PrecompileError",
     "ProcessTimeoutError",
     "RetraceError",
     "RetraceStormWarning",
@@ -222,6 +223,21 @@ class CheckpointMismatchError(CheckpointError):
 
 class DigestError(LeafwiseError, TypeError):
     """A static value means nothing to another process, so a tree with it has no digest."""
+
+
+class PrecompileError(LeafwiseError, ExceptionGroup[Exception]):
+    """Some programs could not be lowered or compiled ahead. It has the error of each.
+
+    Attributes:
+        programs: What became of all programs, as `leafwise.precompile` returns it; None in
+            another process.
+    """
+
+    programs: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the errors, without the programs."""
+        return type(self), self.args
 
 
 class DifferentProcessesError(LeafwiseError, AssertionError):

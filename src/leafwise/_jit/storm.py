@@ -1,10 +1,12 @@
 """One warning where one field or argument has caused trace after trace."""
 
+import contextlib
 import os
+import threading
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import ContextDecorator
 from typing import Any, Final, TypeVar, cast
 
@@ -131,6 +133,19 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
+_HERE: Final = threading.local()
+
+
+@contextlib.contextmanager
+def uncounted() -> Generator[None, None, None]:
+    """Count no trace of this thread in this block: it is made ahead of the calls."""
+    before, _HERE.uncounted = getattr(_HERE, "uncounted", False), True
+    try:
+        yield
+    finally:
+        _HERE.uncounted = before
+
+
 def count(
     counts: Counter[Any],
     function: str,
@@ -153,7 +168,7 @@ def count(
     """
     blocks = _blocks
     threshold = blocks[-1].traces if blocks else _PROCESS
-    if threshold is None:
+    if threshold is None or getattr(_HERE, "uncounted", False):
         return
     causes = [reason for reason in found.reasons if reason.outcome is Outcome.RETRACE]
     classes = signature.classes if causes else {}

@@ -1,0 +1,277 @@
+"""Compiling ahead of the first call, for many signatures at once."""
+
+import dataclasses
+import functools
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import StrEnum
+from typing import Any, TypeAlias, overload
+
+import jax
+import numpy as np
+
+from leafwise._classes.instance import pformat
+from leafwise._compare.abstract_call import abstract_call
+from leafwise._compare.signature import Signature
+from leafwise._jax.events import count_events
+from leafwise._jit import storm
+from leafwise._jit.callee import name_of
+from leafwise._objects.locks import new_lock
+from leafwise._objects.text import Verbatim, got, shorten
+from leafwise.errors import PrecompileError, message_of
+
+CallLike: TypeAlias = Signature | tuple[Sequence[Any], Mapping[str, Any]]
+"""A recorded call, or the arguments of one: ``(args, kwargs)``."""
+
+
+class PrecompileOutcome(StrEnum):
+    """What became of a program that was to be compiled ahead."""
+
+    COMPILED = "compiled"
+    """XLA compiled it."""
+    CACHED = "cached"
+    """The persistent compilation cache had it."""
+    KNOWN = "known"
+    """This process had it."""
+    FAILED = "failed"
+    """It raised."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PrecompiledProgram:
+    """One program that was compiled ahead.
+
+    Attributes:
+        function: The name of the function.
+        call: The arguments, as text.
+        outcome: What became of it.
+        seconds: How long it took to trace and lower it, and to compile it or to load it from the
+            cache.
+        compiled: The `jax.stages.Compiled` object, which can be called; None if it failed.
+        error: What was raised; None if it did not fail.
+    """
+
+    function: str
+    call: str
+    outcome: PrecompileOutcome
+    seconds: tuple[float, float] = (0.0, 0.0)
+    compiled: Any = dataclasses.field(default=None, repr=False, compare=False)
+    error: Exception | None = None
+
+    def __str__(self) -> str:
+        """Return one line."""
+        lower, compiling = self.seconds
+        times = f"lowered in {lower:.2f} s, {self.outcome} in {compiling:.2f} s"
+        what = times if self.error is None else f"failed: {_indented(self.error).strip()}"
+        return f"{self.function}{self.call}: {what}"
+
+
+class Precompiled(Sequence[PrecompiledProgram]):
+    """What `leafwise.precompile` did: one record for each program, in the order they were given.
+
+    Attributes:
+        seconds: How long all of it took.
+    """
+
+    def __init__(self, programs: Iterable[PrecompiledProgram], seconds: float) -> None:
+        self._programs = tuple(programs)
+        self.seconds = seconds
+
+    @overload
+    def __getitem__(self, index: int) -> PrecompiledProgram: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[PrecompiledProgram, ...]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> PrecompiledProgram | tuple[PrecompiledProgram, ...]:
+        """Return one record, or several."""
+        return self._programs[index]
+
+    def __len__(self) -> int:
+        """Return how many programs there are."""
+        return len(self._programs)
+
+    def __iter__(self) -> Iterator[PrecompiledProgram]:
+        """Iterate over the records."""
+        return iter(self._programs)
+
+    def __repr__(self) -> str:
+        """Return a line for each program."""
+        return "\n".join(map(str, self._programs)) or "(none)"
+
+
+def precompile(
+    programs: Iterable[tuple[Callable[..., Any], CallLike]],
+    /,
+    *,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Precompiled:
+    """Compile jitted functions ahead of their first calls, in parallel. Nothing is run.
+
+    Traces and lowers each function on this thread, under the configuration, mesh and default
+    device of this block, and compiles in other threads meanwhile. The first call of such a
+    function with such arguments finds the program: it neither traces, lowers nor compiles. With the
+    persistent compilation cache on, the next process finds it there instead of compiling.
+
+    A `jax.ShapeDtypeStruct` stands for an array, also inside an instance, as
+    `jax.eval_shape` of its constructor returns it; one with a sharding for an array that is
+    committed to it, one without for an array that is not. Traces that are made here do not count
+    for `leafwise.storm_guard`.
+
+    Args:
+        programs: The programs, as pairs of a function and a call. A function is what
+            `leafwise.jit`, `jax.jit`, `jax.pmap` or `equinox.filter_jit` returned: the one that
+            is called later. A call is ``(args, kwargs)``, or what `leafwise.signature` or
+            ``function.signature`` recorded.
+        threads: How many compile at a time; as many as there are processors if None.
+        progress: Whether to print a line to standard error for each program that is done. If
+            None, where that is a terminal.
+
+    Returns:
+        What became of each program.
+
+    Raises:
+        TypeError: A function is not jitted, or a call not one of the above; nothing was compiled.
+        PrecompileError: Some programs could not be lowered or compiled; the others are.
+        KeyboardInterrupt: Ctrl-C was pressed. What XLA is compiling at that moment it finishes
+            before the process ends.
+
+    Examples:
+        >>> step = jit(lambda x: 2 * x)
+        >>> precompile([(step, ((jax.ShapeDtypeStruct((3,), "float32"),), {}))])[0].outcome
+        <PrecompileOutcome.COMPILED: 'compiled'>
+    """
+    entries = [_checked(place, entry) for place, entry in enumerate(programs)]
+    began = time.monotonic()
+    shown = sys.stderr.isatty() if progress is None else progress
+    note = _Progress(len(entries)) if shown else lambda _: None
+    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="precompile")
+    try:
+        found = [_start(pool, *entry, note) for entry in entries]
+        done = Precompiled(
+            [each.result() if isinstance(each, Future) else each for each in found],
+            time.monotonic() - began,
+        )
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    if (error := _as_one_error(done)) is not None:
+        raise error
+    return done
+
+
+Note: TypeAlias = Callable[[PrecompiledProgram], None]
+
+
+class _Progress:
+    """Prints a line for each program that is done."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._lock = new_lock()
+
+    def __call__(self, program: PrecompiledProgram) -> None:
+        with self._lock:
+            self._done += 1
+            line = shorten(Verbatim(f"[{self._done}/{self._total}] {program}"), 160)
+            print(line, file=sys.stderr, flush=True)  # noqa: T201  # where it was asked for
+
+
+def _checked(place: int, entry: Any) -> tuple[Callable[..., Any], CallLike]:
+    match entry:
+        case (fun, Signature() | (tuple() | list(), dict()) as call):
+            pass
+        case _:
+            msg = (
+                f"precompile takes pairs of a jitted function and a call, got {got(entry)} at "
+                f"{place}\n  fix: (step, ((params, x), {{}})), or (step, step.signature(params, x))"
+            )
+            raise TypeError(msg)
+    if not (callable(fun) and callable(getattr(fun, "lower", None))):
+        name = name_of(fun) if callable(fun) else "step"
+        msg = (
+            f"precompile takes functions of lw.jit, jax.jit or equinox.filter_jit, got {got(fun)} "
+            f"at {place}\n  fix: {name} = jax.jit({name}), and call that one later as well"
+        )
+        raise TypeError(msg)
+    return fun, call
+
+
+def _start(
+    pool: ThreadPoolExecutor, fun: Any, call: CallLike, note: Note
+) -> "Future[PrecompiledProgram] | PrecompiledProgram":
+    """Trace and lower on this thread, which has the configuration, and compile on another."""
+    name, text = name_of(fun), "(...)"
+    start = time.monotonic()
+    try:
+        args, kwargs = abstract_call(call) if isinstance(call, Signature) else call
+        text = _format_call(args, kwargs)
+        if type(fun).__module__ == "equinox._jit":
+            args, kwargs = jax.tree.map(_as_numpy, (tuple(args), dict(kwargs)))
+        with storm.uncounted():
+            lowered = fun.lower(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001  # the user's own code; others go on
+        failed = PrecompiledProgram(name, text, PrecompileOutcome.FAILED, error=error)
+        note(failed)
+        return failed
+    seconds = time.monotonic() - start
+    return pool.submit(
+        _compile, functools.partial(PrecompiledProgram, name, text), lowered, seconds, note
+    )
+
+
+def _compile(
+    program: Callable[..., PrecompiledProgram], lowered: Any, seconds: float, note: Note
+) -> PrecompiledProgram:
+    start = time.monotonic()
+    try:
+        with count_events() as counts:
+            compiled = lowered.compile()
+    except Exception as error:  # noqa: BLE001  # of XLA; others go on
+        found = program(PrecompileOutcome.FAILED, error=error)
+    else:
+        outcome = PrecompileOutcome.COMPILED if counts.compiles else PrecompileOutcome.KNOWN
+        outcome = PrecompileOutcome.CACHED if counts.cached else outcome
+        found = program(outcome, (seconds, time.monotonic() - start), compiled)
+    note(found)
+    return found
+
+
+def _as_numpy(leaf: Any) -> Any:
+    """Return an array of no size in memory: for equinox, a ShapeDtypeStruct is a static."""
+    if not isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    is_plain = leaf.sharding is None and not leaf.weak_type
+    if not is_plain or jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):
+        msg = (
+            f"equinox.filter_jit takes arrays, and NumPy has none like {leaf}\n"
+            f"  fix: give an array, such as jax.device_put(jnp.zeros(...), sharding)"
+        )
+        raise ValueError(msg)
+    return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
+
+
+def _format_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    given = [pformat(each) for each in args]
+    given += [f"{name}={pformat(each)}" for name, each in kwargs.items()]
+    return shorten(Verbatim(f"({', '.join(given)})"), 200)
+
+
+def _indented(error: BaseException) -> str:
+    return textwrap.indent(f"{type(error).__name__}: {message_of(error)}", "    ")
+
+
+def _as_one_error(done: Precompiled) -> PrecompileError | None:
+    failed = [(each, each.error) for each in done if each.error is not None]
+    if not failed:
+        return None
+    lines = [f"\n  {each.function}{each.call}\n{_indented(error)}" for each, error in failed]
+    msg = f"{len(failed)} of {len(done)} programs could not be compiled{''.join(lines)}"
+    found = PrecompileError(msg, [error for _, error in failed])
+    found.programs = done
+    return found
