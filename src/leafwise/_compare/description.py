@@ -10,10 +10,11 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+from leafwise._compare.signature import Signature, value_of
 from leafwise._objects.attributes import is_itself
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.text import got
-from leafwise._statics.key import StaticKey, verify
+from leafwise._statics.key import StaticKey, content_names, verify
 from leafwise._statics.portable import (
     Json,
     PortableReader,
@@ -22,6 +23,7 @@ from leafwise._statics.portable import (
     format_json,
     parts_of,
 )
+from leafwise._trees.leaves import LeafKind
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import Difference
 
@@ -98,6 +100,28 @@ def describe_tree(
     return describer.described
 
 
+def describe_signature(
+    signature: Signature, leaf_entry: LeafEntry, reader: PortableReader
+) -> Description:
+    """Describe the arguments of a call that was recorded, each under the name of its parameter.
+
+    Args:
+        signature: The call.
+        leaf_entry: Describes what was recorded of an argument.
+        reader: Reads the statics.
+    """
+    found = signature.leaf_records
+    leaves = [each.value if each.kind is LeafKind.STATIC else each for each in found]
+    describer = _TreeDescriber(leaves, "", leaf_entry, reader)
+    root = signature.root
+    for name, value in zip(root.names, root.values, strict=True):
+        by_content = isinstance(value, StaticKey) and bool(content_names(value.owner))
+        describer.add_static(value_of(value), signature.show(name), by_content)
+    for step, child in zip(root.steps, root.children, strict=True):
+        describer.add(child, signature.show(step))
+    return describer.described.description
+
+
 class _TreeDescriber:
     def __init__(
         self, leaves: list[Any], root: str, leaf_entry: LeafEntry, reader: PortableReader | None
@@ -117,9 +141,9 @@ class _TreeDescriber:
             verify(node.aux)
         self.described.description.classes[self._claim(path)] = self._class(node, path)
         for name, value in zip(node.names, node.values, strict=True):
-            self._static(value, path + name, node.compared_by(name) == "content")
+            self.add_static(value, path + name, node.compared_by(name) == "content")
         if _has_own_data(node):
-            self._static(node.aux, f"{path}.<static>")
+            self.add_static(node.aux, f"{path}.<static>")
         for index, (step, child) in enumerate(zip(node.steps, node.children, strict=True)):
             if not node.is_hash_node(index):
                 self.add(child, path + step)
@@ -142,7 +166,8 @@ class _TreeDescriber:
             return name
         return {"class": name, "keys": self._reader.read(keys, path)}
 
-    def _static(self, value: Any, path: str, by_content: bool = False) -> None:  # noqa: FBT001, FBT002  # one switch
+    def add_static(self, value: Any, path: str, by_content: bool = False) -> None:  # noqa: FBT001, FBT002  # one switch
+        """Add a static, which stands at `path`."""
         read = self._reader.read_by_content if by_content else self._reader.read
         self.described.description.statics[self._claim(path)] = read(value, path)
 
@@ -156,7 +181,7 @@ class _TreeDescriber:
         elif entry is not None:
             described.description.leaves[self._claim(path)] = entry
         else:
-            self._static(leaf, path)
+            self.add_static(leaf, path)
 
 
 _DICTS: Final = (dict, collections.OrderedDict, collections.defaultdict)

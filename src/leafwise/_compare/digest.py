@@ -21,7 +21,13 @@ from jax import core
 from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
 from leafwise._classes.spec import MARK, is_static_metadata
-from leafwise._compare.description import Described, Description, describe_tree
+from leafwise._compare.description import (
+    Described,
+    Description,
+    describe_signature,
+    describe_tree,
+)
+from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state, registry_of
 from leafwise._objects.bytecode import chains_of
 from leafwise._objects.classes import qualname_of
@@ -41,7 +47,7 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
-from leafwise._trees.leaves import LeafKind, LeafRecorder
+from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, format_sharding
 from leafwise.errors import DigestError
 
 _VERSION: Final = "leafwise digest 1"
@@ -104,15 +110,31 @@ def describe(tree: Any, *, in_order: bool = False) -> Description:
         DigestError: A static means nothing to another process.
     """
     reader = DigestReader(in_order=in_order)
-    described = describe_tree(tree, _leaf_entry, reader)
-    statics = described.description.statics
+    described = describe_tree(tree, lambda leaf: _leaf_entry(_record(leaf)), reader)
     if isinstance(tree, StaticKey):
-        statics[", key of"] = reader.class_name(tree.owner.cls)
-    for name, definition in sorted(reader.definitions.items()):
-        statics[f", class {name}"] = definition
+        described.description.statics[", key of"] = reader.class_name(tree.owner.cls)
+    _add_definitions(described.description, reader)
     if reader.refused:
         raise DigestError("\n".join(_refusal(described, *each) for each in reader.refused))
     return described.description
+
+
+def describe_call(signature: Signature) -> tuple[Description, dict[str, str]]:
+    """Return the description of a call that was recorded, and what means nothing elsewhere.
+
+    Returns:
+        The description, in which the members of sets come in the order of a loop; and by path
+        what another process could not read, with its type.
+    """
+    reader = DigestReader(in_order=True)
+    found = describe_signature(signature, _recorded_entry, reader)
+    _add_definitions(found, reader)
+    return found, {path: what for path, what, *_ in reader.refused}
+
+
+def _add_definitions(description: Description, reader: "DigestReader") -> None:
+    for name, definition in sorted(reader.definitions.items()):
+        description.statics[f", class {name}"] = definition
 
 
 def _refusal(described: Described, path: str, what: str, why: str, fix: str) -> str:
@@ -123,9 +145,8 @@ def _refusal(described: Described, path: str, what: str, why: str, fix: str) -> 
 _record: Final = LeafRecorder(abstract=True)
 
 
-def _leaf_entry(leaf: Any) -> dict[str, Json] | None:
+def _leaf_entry(found: Leaf) -> dict[str, Json] | None:
     """Return the aval of a leaf; None for what is none to JAX."""
-    found = _record(leaf)
     aval = found.aval
     if aval is None or found.kind is LeafKind.INVALID:
         return None
@@ -137,6 +158,18 @@ def _leaf_entry(leaf: Any) -> dict[str, Json] | None:
         entry["sharding"] = str(spec)
     if type(aval) is not core.ShapedArray:  # a mutable array
         entry["kind"] = type(aval).__name__
+    return entry
+
+
+def _recorded_entry(found: Any) -> dict[str, Json] | None:
+    """Return the aval of a leaf that was recorded, and how JAX lowers it; None for a static."""
+    if not isinstance(found, Leaf):
+        return None
+    entry = _leaf_entry(found)
+    if entry is None:
+        return {"python": str(found)}
+    if found.lowered_sharding is not None and "sharding" not in entry:
+        entry["committed"] = format_sharding(found.sharding)
     return entry
 
 

@@ -1,6 +1,6 @@
 """The shape of a report: plain values, which `json.dumps` takes."""
 
-from typing import Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
 """What JAX did. A cache hit is a compilation that JAX's cache on disk saved."""
@@ -111,13 +111,83 @@ class AuditRecord(TypedDict):
     found: list[WrongRecord]
 
 
+class ProcessRecord(TypedDict):
+    """What counts for all programs of one process.
+
+    ``environment`` has the variables that JAX and XLA read, ``flags`` those of XLA on the command
+    line. ``hash_seed`` is a number that differs where sets have another order.
+    """
+
+    versions: dict[str, str]
+    environment: dict[str, str]
+    flags: list[str]
+    devices: str
+    processes: int
+    hash_seed: int
+    config: dict[str, Any]
+
+
+class DescriptionRecord(TypedDict):
+    """What a tree is, by path: classes, statics, and the dtype and shape of arrays."""
+
+    classes: dict[str, Any]
+    statics: dict[str, Any]
+    leaves: dict[str, Any]
+
+
+class LoweredRecord(TypedDict):
+    """The operations of a program.
+
+    ``packed`` is a list of texts and source lines as JSON, compressed by zlib, in Base64. The texts
+    are hashes where ``hashed`` is true, and ``packed`` is empty for what is too large even so.
+    """
+
+    name: str
+    fingerprint: str
+    inlined: str
+    options: dict[str, str]
+    functions: list[str]
+    hashed: bool
+    packed: str
+
+
+class ProgramRecord(TypedDict):
+    """One program that JAX compiled, or found in its cache on disk: what it was made from.
+
+    ``function`` is ``module:qualname``, ``process`` a place in the list of processes. ``cache`` is
+    ``"hit"``, ``"off"``, or why it missed; ``key`` and ``key_parts`` are there while it is on.
+    ``config`` has what differs from the process. ``digest`` and ``arguments`` are left out where
+    the call could not be seen, ``captures`` for operations of JAX itself. ``refused`` names what
+    means nothing to another process. ``recording`` is how many seconds this record took.
+    """
+
+    function: str
+    name: str
+    eager: bool
+    site: SiteRecord | None
+    process: int
+    thread: str
+    end: float
+    cache: str
+    key: str | None
+    key_parts: dict[str, str]
+    program: LoweredRecord | None
+    config: dict[str, Any]
+    refused: dict[str, str]
+    digest: NotRequired[str]
+    arguments: NotRequired[DescriptionRecord]
+    captures: NotRequired[DescriptionRecord]
+    recording: float
+
+
 class Report(TypedDict):
     """What JAX did while a program ran.
 
     ``version`` is that of this layout. ``seconds`` is how long the program took, ``exit`` its exit
     code, and ``ended`` how it ended where that is not 0: an error, ``"interrupted"``, the name of
     a signal. The functions and the causes come with the most seconds first, the events in order
-    of time; ``captures`` is there if they were asked for.
+    of time; ``captures`` is there if they were asked for, ``processes`` and ``programs`` if the
+    report is written as JSON.
     """
 
     version: int
@@ -134,6 +204,8 @@ class Report(TypedDict):
     causes: NotRequired[list[CauseRecord]]
     audit: NotRequired[AuditRecord]
     captures: NotRequired[list["CapturesRecord"]]
+    processes: NotRequired[list[ProcessRecord]]
+    programs: NotRequired[list[ProgramRecord]]
 
 
 class StaleCaptureRecord(TypedDict):

@@ -41,6 +41,7 @@ class Event:
             of an operation outside any jitted function.
         fun: The jitted function as it was written; None where it could not be seen.
         key_parts: The hashes of the parts of its key in the persistent cache, by JAX's names.
+        program: The record of the program under `leafwise.jit` that it belongs to.
     """
 
     kind: EventKind
@@ -56,6 +57,7 @@ class Event:
     explanation: Explanation | None
     fun: Callable[..., Any] | None = dataclasses.field(repr=False)
     key_parts: Mapping[str, str] = dataclasses.field(repr=False)
+    program: Program | None = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
         """Return a line with what happened and where, and the explanation."""
@@ -157,7 +159,7 @@ def _on_event(raw: RawEvent) -> None:
         _report_nested()
         program, first = _lowered_or_compiled(raw, call, log)
     explanation = program.explanation if program is not None and first else None
-    event = _event(raw, call, log, explanation)
+    event = _event(raw, call, log, explanation, program)
     if event.eager and _watchers and not _inside_a_log():
         why = _eager.explain(raw.kind, raw.name, call, inspect.currentframe())
         event = dataclasses.replace(event, explanation=why)
@@ -218,7 +220,7 @@ def _report_nested() -> None:
     ran, _HERE.ran = _HERE.ran, []
     for log, program in ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
-        event = _event(raw, None, log, program.explanation)
+        event = _event(raw, None, log, program.explanation, program)
         notify(_watchers, dataclasses.replace(event, site=program.site))
 
 
@@ -227,6 +229,7 @@ def _event(
     call: RunningCall | None,
     log: ProgramLog | None,
     explanation: Explanation | None,
+    program: Program | None,
 ) -> Event:
     thread = threading.current_thread()
     fun = log.callee.find() if log is not None else None
@@ -247,6 +250,7 @@ def _event(
         explanation=explanation,
         fun=fun,
         key_parts=raw.cache.parts,
+        program=program,
     )
 
 

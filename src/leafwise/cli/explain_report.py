@@ -83,6 +83,8 @@ def make_report(
         "warnings": [*dict.fromkeys(warnings), *_unwatched(processes)],
     }
     report["causes"] = causes_of(report)
+    if any("program" in record for process in processes for record in process.records):
+        report["processes"], report["programs"] = _programs(processes, began)
     if audited := _audit(processes):
         report["audit"] = audited
     if captured := _captures(processes):
@@ -126,6 +128,22 @@ def _event(event: Mapping[str, Any], began: float) -> shape.EventRecord:
     if "miss" in event:
         found["miss"] = event["miss"]
     return found
+
+
+def _programs(
+    processes: Sequence[Process], began: float
+) -> tuple[list[shape.ProcessRecord], list[shape.ProgramRecord]]:
+    """Return what counts for all programs of each process, and the programs in order of time."""
+    of_processes: list[shape.ProcessRecord] = []
+    programs: list[shape.ProgramRecord] = []
+    for process in processes:
+        of_processes += process.every("process")
+        for each in process.every("program"):
+            each["process"], each["end"] = len(of_processes) - 1, each["end"] - began
+            if each["site"]:
+                each["site"]["file"] = short_file(each["site"]["file"])
+            programs.append(each)
+    return of_processes, sorted(programs, key=lambda each: each["end"])
 
 
 def _unwatched(processes: Sequence[Process]) -> list[str]:

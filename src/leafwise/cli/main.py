@@ -135,6 +135,7 @@ def explain(options: argparse.Namespace) -> int:
         print(f"leafwise explain: {text}: put it in front to make it ours", file=sys.stderr)
     here = Path.cwd()
     wanted = {"captures": options.captures, "audit": options.audit}
+    wanted["programs"] = bool(options.json)
     report, code = explain_script.run(script, leafwise.__version__, wanted)
     if options.json:
         _write(Path(options.json), json.dumps(report, indent=1))

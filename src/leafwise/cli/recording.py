@@ -6,6 +6,7 @@ lives longer, and whoever gets the records needs nothing of what they tell of.
 
 import atexit
 import contextlib
+import dataclasses
 import functools
 import inspect
 import json
@@ -45,7 +46,10 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
     write(jax=jax.__version__, python=platform.python_version())
     atexit.register(_note_error, write, os.getpid())
     recorder = Recorder(
-        write, checks_captures=options["captures"], audit=options.get("audit") or ""
+        write,
+        checks_captures=options["captures"],
+        audit=options.get("audit") or "",
+        programs=options.get("programs", False),
     )
     recorder.start()
     atexit.register(recorder.note_audit, os.getpid())
@@ -67,10 +71,23 @@ class Recorder:
         checks_captures: Whether to record what functions capture, and stale calls.
         audit: Whether to compare each call with the program that answers it: ``"compare"``, or
             ``"replay"`` to trace such a call afresh as well.
+        programs: Whether to record each program, for `leafwise compare`.
     """
 
-    def __init__(self, write: Write, *, checks_captures: bool = False, audit: str = "") -> None:
+    def __init__(
+        self,
+        write: Write,
+        *,
+        checks_captures: bool = False,
+        audit: str = "",
+        programs: bool = False,
+    ) -> None:
         self._write = write
+        self._programs: Any = None
+        if programs:
+            from leafwise.cli.program_records import ProgramRecorder  # noqa: PLC0415  # on demand
+
+            self._programs = ProgramRecorder(write)
         self._audit = Audit(self._note_wrong, replays=audit == "replay") if audit else None
         lists = write if checks_captures else None
         self._block = _Checks(lists, self._audit) if checks_captures or audit else None
@@ -92,10 +109,14 @@ class Recorder:
             namespace.pmap = self._audit.mapped(self._pmap)
             self._unwatch = watch_exchanges(self._audit.add_exchange)
         watch_events(self._record)
+        if self._programs is not None:
+            self._programs.start()
 
     def stop(self) -> None:
         """End, and put `jax.jit` back."""
         unwatch_events(self._record)
+        if self._programs is not None:
+            self._programs.stop()
         if self._block is not None:
             leave_block(self._block)
         self._unwatch()
@@ -142,6 +163,11 @@ class Recorder:
         """Record an event; what goes wrong here does not reach the script."""
         try:
             with ignore_events():
+                is_compile = event.kind is EventKind.COMPILE
+                if self._programs is not None and is_compile:
+                    spent = event.seconds - self._programs.seconds()
+                    event = dataclasses.replace(event, seconds=max(spent, 0.0))
+                    self._programs.record(event)
                 self._write(event=self._event(event))
                 self._write_captures(event)
             texts = storm.WARNINGS[self._warned :]

@@ -1,0 +1,240 @@
+"""What `leafwise explain --json` keeps of each program, so that two runs can be compared.
+
+All is text and numbers, as in `recording`. Nothing is kept that is not listed here: of the
+environment the variables that JAX and XLA read, of arrays their shapes and digests.
+"""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from leafwise._captures.captures import Capture, captures
+from leafwise._captures.treatment import Treatment
+from leafwise._compare.description import Description, describe_tree
+from leafwise._compare.digest import DigestReader, describe_call, digest_of
+from leafwise._compare.program import LoweredProgram, Operation, read_program
+from leafwise._compare.signature import Signature
+from leafwise._jax.compat import UNNAMED_CONFIG, trace_config
+from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
+from leafwise._jax.persistent_cache import is_on
+from leafwise._jit.recorder import Event
+from leafwise._objects.code import names_of
+from leafwise.errors import message_of
+
+_MOST_BYTES: Final = 1 << 20
+"""So large a program may be, compressed; of larger ones each operation is kept as a hash."""
+
+_MOST_ARRAY: Final = 64 << 20
+"""Of larger arrays that are captured shape and dtype are kept alone."""
+
+_VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
+_PRIVATE: Final = ("mtls", "credentials", "trace context")
+"""Options whose names have this in them are left out."""
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+
+
+class ProgramRecorder:
+    """Records programs: what each was made from, and its operations.
+
+    Args:
+        write: Takes each record.
+    """
+
+    def __init__(self, write: Callable[..., None]) -> None:
+        self._write = write
+        self._here = threading.local()
+        self._config: dict[str, Any] | None = None
+        self._listener = self._read  # one object: a bound method is another one each time
+
+    def start(self) -> None:
+        """Begin to read programs before they are compiled."""
+        listen_to_compiles(self._listener)
+
+    def stop(self) -> None:
+        """End."""
+        stop_listening_to_compiles(self._listener)
+
+    def _read(self, compiled: Compile) -> None:
+        """Read a program on the thread that is about to compile it."""
+        began = time.perf_counter()
+        try:
+            program = packed(read_program(compiled.text(), compiled.options()))
+            self._here.read = program, compiled.cache_key() if is_on() else None
+        except Exception as error:  # noqa: BLE001  # the script goes on
+            self._write(fault=f"{compiled.name}: {type(error).__name__}: {message_of(error)}")
+        self._here.seconds = time.perf_counter() - began
+
+    def seconds(self) -> float:
+        """Return how much of the compile that this thread has just ended was our own work."""
+        found: float = getattr(self._here, "seconds", 0.0)
+        return found
+
+    def record(self, event: Event) -> None:
+        """Write the record of a program that was compiled, on the thread where it was."""
+        program, key = getattr(self._here, "read", (None, None))
+        began, self._here.read, before = time.perf_counter(), (None, None), self.seconds()
+        self._here.seconds = 0.0
+        if self._config is None:
+            self._config = _config()
+            self._write(process=_process(self._config))
+        site = event.site
+        record: dict[str, Any] = {
+            "function": ":".join(names_of(event.fun)) if event.fun is not None else "",
+            "name": event.name,
+            "eager": event.eager,
+            "site": None if site is None else {**site._asdict(), "text": site.text},
+            "thread": event.thread,
+            "end": event.time,
+            "cache": event.miss or ("hit" if event.cached else "off"),
+            "key": key,
+            "key_parts": dict(event.key_parts),
+            "program": program,
+            "config": {},
+            "refused": {},
+        }
+        signature = event.program.signature if event.program is not None else None
+        if signature is not None:
+            record["config"] = _difference(self._config, _config(signature.config))
+            record |= _arguments(signature)
+        if event.fun is not None and not event.eager:
+            record["captures"], refused = _captures(event.fun)
+            record["refused"] |= refused
+        record["recording"] = before + time.perf_counter() - began
+        self._write(program=record)
+
+
+def _process(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what counts for all programs of this process."""
+    return {
+        "versions": {
+            "python": ".".join(map(str, sys.version_info[:3])),
+            **{name: _version(name) for name in ("jax", "jaxlib", "numpy", "leafwise")},
+        },
+        "environment": {
+            name: text for name, text in sorted(os.environ.items()) if name.startswith(_VARIABLES)
+        },
+        "flags": sorted(each for each in sys.argv if each.startswith("--xla")),
+        "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        "processes": jax.process_count(),
+        "hash_seed": hash("the order of sets") & 0xFFFF,
+        "config": config,
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _config(trace: Any = None) -> dict[str, Any]:
+    """Return JAX's configuration, with what a block has set for the trace."""
+    values: Any = jax.config
+    found: dict[str, Any] = {**values.values, **dict(trace_config() if trace is None else trace)}
+    return {
+        name: value if isinstance(value, str | int | float | None) else _plain(str(value))
+        for name, value in sorted(found.items())
+        if name != UNNAMED_CONFIG and not any(each in name for each in _PRIVATE)
+    }
+
+
+def _difference(base: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if base.get(name) != value}
+
+
+def _plain(text: str) -> str:
+    return _ADDRESS.sub("", text)
+
+
+# ------------------------------------------------------------------------ arguments, captures
+
+
+def _arguments(signature: Signature) -> dict[str, Any]:
+    found, refused = describe_call(signature)
+    return {
+        "digest": digest_of(found),
+        "arguments": dataclasses.asdict(found),
+        "refused": {path: _plain(what) for path, what in refused.items()},
+    }
+
+
+def _captures(fun: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what a function captures, by path, and what of it could not be read."""
+    found, refused = Description({}, {}, {}), dict[str, str]()
+    for each in captures(fun).own():
+        if not each.is_bound or each.is_written or each.is_of_package or each.treatment in _CODE:
+            continue
+        name = each.name if each.name not in refused else f"{each.name} of {each.where.owner}"
+        try:
+            one, problems = _capture(each, name)
+        except Exception as error:  # noqa: BLE001  # deleted arrays, the user's own code
+            refused[name] = f"{type(error).__name__}: {message_of(error)}"
+            continue
+        for mine, its in zip(vars(found).values(), vars(one).values(), strict=True):
+            mine.update(its)
+        refused |= problems
+    return dataclasses.asdict(found), refused
+
+
+_CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)
+
+
+def _capture(capture: Capture, name: str) -> tuple[Description, dict[str, str]]:
+    reader = DigestReader(in_order=True)
+    found = describe_tree(capture.value, _large_array, reader, name).description
+    return found, {path: _plain(what) for path, what, *_ in reader.refused}
+
+
+def _large_array(leaf: Any) -> dict[str, Any] | None:
+    if isinstance(leaf, jax.Array | np.ndarray) and leaf.nbytes > _MOST_ARRAY:
+        return {"dtype": str(leaf.dtype), "shape": [*map(str, leaf.shape)]}
+    return None
+
+
+# ------------------------------------------------------------------------ programs in a file
+
+
+def packed(program: LoweredProgram) -> dict[str, Any]:
+    """Return a program as JSON, its operations compressed; of a large one their hashes."""
+    found = program.to_json() | {"inlined": program.inlined}
+    text = _compress(found.pop("operations"))
+    is_hashed = len(text) > _MOST_BYTES
+    if is_hashed:
+        text = _compress([[each.text, each.source] for each in hashed(program).operations])
+    return found | {"hashed": is_hashed, "packed": text if len(text) <= 4 * _MOST_BYTES else ""}
+
+
+def unpacked(saved: Mapping[str, Any]) -> LoweredProgram | None:
+    """Return the program of which `packed` has made this; None if it was too large."""
+    if not saved["packed"]:
+        return None
+    operations = json.loads(zlib.decompress(base64.b64decode(saved["packed"])))
+    return LoweredProgram.from_json({**saved, "operations": operations})
+
+
+def hashed(program: LoweredProgram) -> LoweredProgram:
+    """Return a program whose operations are hashes, with the lines that they are from."""
+    operations = [
+        Operation(hashlib.sha256(each.text.encode()).hexdigest()[:8], each.source)
+        for each in program.operations
+    ]
+    return dataclasses.replace(program, operations=tuple(operations))
+
+
+def _compress(operations: Any) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(operations).encode())).decode()

@@ -1,0 +1,109 @@
+"""What `leafwise explain --json` keeps of each program."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import leafwise as lw
+from leafwise._compare.program import read_program
+from leafwise._jax import compiles
+from leafwise.cli import program_records
+from leafwise.cli.program_records import packed, unpacked
+
+Explained = Callable[..., Any]
+RATE = 0.25
+TABLE = jnp.arange(5.0)
+CALLS: list[str] = []
+
+
+@lw.pytree
+class State:
+    w: jax.Array
+    mode: str = lw.static_field(default="a")
+
+
+def scaled(x: Any) -> Any:
+    return x * RATE + TABLE
+
+
+def run_script() -> None:
+    @jax.jit
+    def step(state: State, x: Any) -> Any:
+        CALLS.append("traced")
+        return scaled(state.w) * x
+
+    step(State(jnp.ones(5)), 2.0)
+    with jax.default_matmul_precision("highest"):
+        step(State(jnp.ones(5), "b"), 2.0)
+    jax.jit(lambda x, f: f(x), static_argnums=1)(1.0, lambda x: x)
+
+
+def test_what_a_program_was_made_from(
+    explained: Explained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statics, avals, captures by content, configuration and operations; nothing of the rest."""
+    monkeypatch.setenv("MY_SECRET", "do not tell")
+    monkeypatch.setenv("XLA_SOMETHING", "on")
+    report = explained(run_script, programs=True)
+    first, second = (each for each in report["programs"] if each["name"] == "step")
+    assert first["function"].endswith(":run_script.<locals>.step")
+    assert first["site"]["file"].endswith("test_program_records.py")
+    assert first["site"]["text"] == "step(State(jnp.ones(5)), 2.0)"
+    assert first["arguments"]["statics"]["state.mode"] == "a"
+    assert second["arguments"]["statics"]["state.mode"] == "b"
+    assert first["arguments"]["leaves"]["state.w"] == {"dtype": "float32", "shape": ["5"]}
+    assert first["digest"] != second["digest"]
+    assert first["config"] == {}
+    assert second["config"]["jax_default_matmul_precision"] == "highest"
+    captured = first["captures"]["statics"]
+    assert captured["RATE"] == {"float": "0.25"}
+    assert captured["TABLE"]["class"] == "jax:Array"
+    assert "CALLS" not in captured  # which is only written to
+    assert (first["cache"], first["key"], first["key_parts"]) == ("off", None, {})
+    assert first["recording"] > 0
+    operations = unpacked(first["program"])
+    assert operations is not None
+    assert operations.fingerprint == first["program"]["fingerprint"]
+    assert any("multiply" in each.text for each in operations.operations)
+    (process,) = report["processes"]
+    assert process["environment"]["XLA_SOMETHING"] == "on"
+    assert process["versions"]["jax"] == jax.__version__
+    assert "do not tell" not in json.dumps(report)
+
+
+def test_what_another_process_could_not_read_is_named(explained: Explained) -> None:
+    """A lambda as a static is there by name, and is named as refused, without its address."""
+    report = explained(run_script, programs=True)
+    (found,) = (each for each in report["programs"] if each["refused"])
+    ((path, what),) = found["refused"].items()
+    assert path == "f"
+    assert "<lambda>" in what
+    assert "0x" not in what
+
+
+def test_nothing_is_kept_unless_asked(explained: Explained) -> None:
+    """Without it no program is read, and afterwards JAX has its own function again."""
+    explained(run_script, programs=True)
+    assert not compiles._listeners
+    assert not {"programs", "processes"} & explained(run_script).keys()
+
+
+def test_a_large_program_is_kept_as_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the text is too large there are a hash and the line of each operation, or less."""
+    text = "module @jit_f {\n  func.func public @main() {\n    return\n  }\n}"
+    program = read_program(text)
+    whole = packed(program)
+    assert unpacked(whole) == program
+    assert not whole["hashed"]
+    monkeypatch.setattr(program_records, "_MOST_BYTES", len(whole["packed"]) - 1)
+    cut = unpacked(packed(program))
+    assert cut is not None
+    assert [len(each.text) for each in cut.operations] == [8] * len(program.operations)
+    monkeypatch.setattr(program_records, "_MOST_BYTES", 1)
+    nothing = packed(program)
+    assert unpacked(nothing) is None
+    assert nothing["fingerprint"] == program.fingerprint
