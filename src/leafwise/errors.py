@@ -26,6 +26,7 @@ __all__ = [
     "LawViolation",
     "LeafwiseError",
     "PathError",
+    "PortableError",
     "PrecompileError",
     "ProcessTimeoutError",
     "RetraceError",
@@ -223,6 +224,10 @@ class CheckpointMismatchError(CheckpointError):
 
 class DigestError(LeafwiseError, TypeError):
     """A static value means nothing to another process, so a tree with it has no digest."""
+
+
+class PortableError(LeafwiseError, ValueError):
+    """A class or a static value means nothing to another process, or not what it meant there."""
 
 
 class PrecompileError(LeafwiseError, ExceptionGroup[Exception]):

@@ -3,7 +3,6 @@
 import enum
 import functools
 import inspect
-import pickle
 import subprocess
 import sys
 from typing import Any, NamedTuple
@@ -14,7 +13,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-from jax import export
 
 import leafwise as lw
 
@@ -259,30 +257,6 @@ def test_by_value_to_another_process() -> None:
 
 
 @pytest.mark.slow
-def test_exported_programs_can_be_written() -> None:
-    """`jax.export` needs no word about the extra child."""
-    pytest.importorskip("flatbuffers")
-
-    @lw.pytree(many_statics=True)
-    class Sent:
-        x: Any
-        a: Any = lw.static_field(default=1)
-
-    def load(data: bytes) -> Any:
-        static: int = pickle.loads(data)  # noqa: S301
-        return jax.tree.structure(Sent(0, static)).node_data()[1]
-
-    export.register_pytree_node_serialization(
-        Sent,
-        serialized_name="test_many_statics.Sent",
-        serialize_auxdata=lambda key: pickle.dumps(key.values[0]),
-        deserialize_auxdata=load,
-    )
-    exported = export.export(jax.jit(lambda p: jax.tree.map(lambda x: x * 2, p)))(Sent(1.0, 5))
-    result = export.deserialize(exported.serialize()).call(Sent(3.0, 5))
-    assert (result.x, result.a) == (6.0, 5)
-
-
 def test_is_part_of_the_signature() -> None:
     """The option is off by default, and keyword-only."""
     parameter = inspect.signature(lw.pytree).parameters["many_statics"]

@@ -138,8 +138,7 @@ def ahead_of_time(seen: Seen) -> Function:
     ONCE,
     forward=NO_FORWARD,
     concrete=True,
-    note="to serialise it, name each class once to "
-    "`jax.export.register_pytree_node_serialization`, with `pickle` for the key",
+    note="to serialise it, call `leafwise.interop.export.register_serialization` once",
 )
 def export(seen: Seen) -> Function:
     from jax import export

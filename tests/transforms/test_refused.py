@@ -1,8 +1,6 @@
 """What a finished program refuses, and where JAX itself stops: with the message."""
 
-import functools
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -14,17 +12,13 @@ import pytest
 from jax import export, lax
 
 import leafwise as lw
+from leafwise.interop.export import register_serialization
 
 from .row import ones, same, step
 from .specimens import (
     EAGER,
     VALUES,
-    ForeignLayer,
     Kind,
-    Layer,
-    ManyLayer,
-    Net,
-    SlottedLayer,
     net,
     statics_of,
 )
@@ -103,35 +97,15 @@ def test_an_array_in_two_fields_is_not_donated_twice() -> None:
         jax.jit(step, donate_argnums=0)({"a": State(x), "b": State(x)})
 
 
-def test_a_class_without_a_name_is_not_serialised() -> None:
-    """`serialize` names the class, and the function of JAX that it wants."""
-    pytest.importorskip("flatbuffers")
-    program = export.export(jax.jit(step))(State(jnp.float32(1)))
-    with pytest.raises(ValueError, match=r"State.*register_pytree_node_serialization"):
-        program.serialize()
-
-
-@functools.cache
-def register() -> None:
-    """Name the classes that are exported, as their users do."""
-    for cls in (Net, Layer, SlottedLayer, ManyLayer, ForeignLayer):
-        export.register_pytree_node_serialization(
-            cls,
-            serialized_name=f"leafwise.tests.{cls.__name__}",
-            serialize_auxdata=pickle.dumps,
-            deserialize_auxdata=pickle.loads,
-        )
-
-
 ELSEWHERE = """
 import sys
 import jax
 from jax import export
 from tests.transforms.row import same, step
 from tests.transforms.specimens import EAGER, VALUES
-from tests.transforms.test_refused import register
+from leafwise.interop.export import register_serialization
 
-register()
+register_serialization()
 data = sys.stdin.buffer.read()
 cut = int.from_bytes(data[:8], "big")
 for kind, part in ((VALUES, data[8:8 + cut]), (EAGER, data[8 + cut:])):
@@ -149,7 +123,7 @@ for kind, part in ((VALUES, data[8:8 + cut]), (EAGER, data[8 + cut:])):
 def test_serialised_and_called_in_another_process() -> None:
     """A program comes back with classes and statics, and refuses other statics there too."""
     pytest.importorskip("flatbuffers")
-    register()
+    register_serialization()
     parts = [
         export.export(jax.jit(step))(kind.make("tanh")).serialize(vjp_order=1)
         for kind in (VALUES, EAGER)

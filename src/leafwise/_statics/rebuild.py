@@ -1,0 +1,223 @@
+"""Static values from the JSON that `leafwise._statics.portable` wrote, without unpickling.
+
+Names lead to what modules have that are imported already. What comes out is read again, and has
+the same JSON.
+"""
+
+import ast
+import collections
+import datetime as dt
+import decimal
+import fractions
+import functools
+import operator
+import pathlib
+import re
+import sys
+import types
+import uuid
+import zoneinfo
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from leafwise._objects.code import find_by_name
+from leafwise._objects.frozen import FrozenMapping
+from leafwise._objects.text import shorten
+from leafwise._statics.portable import Json, PortableReader, dump, format_json
+from leafwise.errors import PortableError
+
+
+def rebuild(json: Json, path: str) -> Any:
+    """Return the static value that was written as `json`, and stands at `path`.
+
+    Raises:
+        PortableError: It has a name that leads nowhere here, or cannot be rebuilt from JSON.
+    """
+    reader = PortableReader()
+    try:
+        value = _value(json, path)
+        same = dump(reader.read(value, path)) == dump(json) and not reader.opaque
+    except PortableError:
+        raise
+    except Exception as error:
+        raise PortableError(_message(json, path)) from error
+    if not same:
+        raise PortableError(_message(json, path))
+    return value
+
+
+def _message(json: Json, path: str) -> str:
+    return (
+        f"{path}: a value like this cannot be rebuilt in another process\n"
+        f"  got: {shorten(format_json(json))}\n"
+        f"  fix: plain values, tuples, enums, frozen dataclasses, or functions and classes with a "
+        f"name at the top level of a module"
+    )
+
+
+def find_named(name: str, path: str) -> Any:
+    """Return what ``module:qualname`` leads to, or the builtin of a name without a module.
+
+    Raises:
+        PortableError: The module is not imported, or has no such name.
+    """
+    module, colon, qualname = name.rpartition(":")
+    if not colon and qualname in sys.modules and not hasattr(sys.modules["builtins"], qualname):
+        return sys.modules[qualname]
+    if name == "mappingproxy":
+        return types.MappingProxyType
+    module = module or "builtins"
+    if module not in sys.modules:
+        msg = (
+            f"{path}: {name} is of a module that is not imported here, and none is imported for "
+            f"a file\n  fix: import {module}"
+        )
+        raise PortableError(msg)
+    found = find_by_name(module, qualname)
+    if found is None:
+        msg = (
+            f"{path}: there is no {qualname} in {module} here\n"
+            f"  fix: define it under that name, or write the file again with the names of today"
+        )
+        raise PortableError(msg)
+    return found
+
+
+def _value(json: Json, path: str) -> Any:  # noqa: C901  # one chain of cases
+    match json:
+        case None | bool() | int() | str():
+            return json
+        case list():
+            return tuple([_value(each, f"{path}[{at}]") for at, each in enumerate(json)])
+        case {"class": str(name)}:
+            return _instance(_class(name, path), json, path)
+        case {"str": str(text)} | {"bytes": str(text)}:
+            return ast.literal_eval(text)
+        case {"int": str(text)}:
+            return int(text, 16)
+        case {"float": str(text)}:
+            return float(text)
+        case {"complex": [str(real), str(imaginary)]}:
+            return complex(float(real), float(imaginary))
+        case {"enum": str(name), "value": value}:
+            return _class(name, path)(_value(value, path))
+        case {"enum": str(name)}:
+            home, _, members = name.rpartition(".")
+            kind = _class(home, path)
+            return functools.reduce(operator.or_, [kind[each] for each in members.split("|")])
+        case {"method": str(name), "of": of}:
+            return getattr(_value(of, path), name)
+        case {"dtype": str(text)}:
+            return np.dtype(json["char"]) if "char" in json else _dtype(text)
+        case {"name": str(name)} | {"type": str(name)} if "opaque" not in json:
+            return find_named(name, path)
+    raise PortableError(_message(json, path))
+
+
+def _class(name: str, path: str) -> Any:
+    found = find_named(name, path)
+    if not isinstance(found, type):
+        msg = f"{path}: {name} is not a class here, but {shorten(found)}"
+        raise PortableError(msg)
+    return found
+
+
+def _dtype(text: str) -> np.dtype[Any]:
+    return jax.numpy.dtype(text.removeprefix("dtype(").removesuffix(")").strip("'"))
+
+
+def _instance(cls: Any, json: dict[str, Json], path: str) -> Any:
+    if "pickled" in json:
+        return _from_state(cls, json["pickled"], path)
+    content = _value(json.get("content", []), path)
+    items = _value(json.get("items", json.get("members", [])), path)
+    pairs = [(_value(key, path), _value(item, path)) for key, item in json.get("pairs", [])]
+    parts = {
+        step.removeprefix("."): _value(part, path + step)
+        for step, part in json.get("parts", {}).items()
+    }
+    if cls in _CONTAINERS:
+        return _CONTAINERS[cls](content, items or pairs)
+    for base, make in _MAKERS.items():
+        if issubclass(cls, base):
+            return make(cls, content, parts)
+    if issubclass(cls, tuple):
+        names = getattr(cls, "_fields", None)
+        return tuple.__new__(cls, items if names is None else [parts[name] for name in names])
+    if content or items or pairs or cls.__new__ is not object.__new__:
+        raise PortableError(_message(json, path))
+    return _with_attributes(cls, parts)
+
+
+def _with_attributes(cls: Any, attributes: dict[str, Any]) -> Any:
+    made = object.__new__(cls)
+    for name, value in attributes.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _from_state(cls: Any, json: Json, path: str) -> Any:
+    """Return an object with its own ``==`` that is pickled as no more than its attributes."""
+    match json:
+        case [
+            {"name": "copyreg:__newobj__"},
+            [{"type": _}],
+            {"class": "dict"} as state,
+            None,
+            None,
+        ]:
+            if cls.__new__ is object.__new__ and not hasattr(cls, "__setstate__"):
+                return _with_attributes(cls, _value(state, path))
+    raise PortableError(_message(json, path))
+
+
+def _partial(cls: Any, content: Any, parts: dict[str, Any]) -> Any:
+    count, *names = content
+    args = [parts[f"args[{at}]"] for at in range(count)]
+    return cls(parts["func"], *args, **{name: parts[f"keywords[{name!r}]"] for name in names})
+
+
+def _number(_cls: object, content: Any, _: object) -> Any:
+    return np.frombuffer(content[2], _dtype(content[1]))[0]
+
+
+def _subclass(base: Any, cls: Any, content: Any, _: object) -> Any:
+    return base.__new__(cls, *content)
+
+
+_CONTAINERS: Final[dict[Any, Callable[[Any, Any], Any]]] = {
+    list: lambda _, items: list(items),
+    dict: lambda _, items: dict(items),
+    collections.OrderedDict: lambda _, items: collections.OrderedDict(items),
+    types.MappingProxyType: lambda _, items: types.MappingProxyType(dict(items)),
+    FrozenMapping: lambda _, items: FrozenMapping(dict(items)),
+    set: lambda _, items: set(items),
+    frozenset: lambda _, items: frozenset(items),
+    collections.deque: lambda content, items: collections.deque(items, *content),
+}
+"""Takes the content, and the items or pairs."""
+
+_MAKERS: Final[dict[type, Callable[[Any, Any, dict[str, Any]], Any]]] = {
+    np.generic: _number,
+    functools.partial: _partial,
+    slice: lambda cls, _, parts: cls(*parts.values()),
+    range: lambda cls, _, parts: cls(*parts.values()),
+    jax.sharding.PartitionSpec: lambda cls, content, _: cls(*content[0]),
+    jax.ShapeDtypeStruct: lambda cls, content, _: cls(content[0], content[1], weak_type=content[2]),
+    pathlib.PurePath: lambda cls, content, _: cls(*content),
+    zoneinfo.ZoneInfo: lambda cls, content, _: cls(*content),
+    re.Pattern: lambda _cls, content, _: re.compile(*content),
+    decimal.Decimal: lambda cls, content, _: cls(*content),
+    fractions.Fraction: lambda cls, content, _: cls(*content),
+    uuid.UUID: lambda cls, content, _: cls(int=content[0]),
+    dt.datetime: lambda cls, content, parts: cls(*content[:7], **parts, fold=content[7]),
+    dt.date: lambda cls, content, _: cls(*content),
+    dt.time: lambda cls, content, parts: cls(*content[:4], **parts, fold=content[4]),
+    dt.timedelta: lambda cls, content, _: cls(*content),
+    dt.timezone: lambda cls, content, _: cls(*content),
+    **{base: functools.partial(_subclass, base) for base in (int, float, complex, str, bytes)},
+}
+"""Takes the class, the content, and the parts by name."""

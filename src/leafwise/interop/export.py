@@ -1,0 +1,117 @@
+"""Exported programs, `jax.export`: functions over pytree classes, saved for another process."""
+
+import functools
+import json
+import weakref
+from typing import Any, Final
+
+from leafwise._classes.registry import registered_names, spec_of
+from leafwise._classes.spec import is_decorated
+from leafwise._jax.exports import forget_class, name_class
+from leafwise._objects.class_map import on_registered
+from leafwise._statics.key import StaticKey, key_of, table_of
+from leafwise._statics.portable import Json, PortableReader, class_name, dump, format_json
+from leafwise._statics.rebuild import rebuild
+from leafwise.errors import PortableError
+
+__all__ = ["register_serialization"]
+
+
+def register_serialization() -> None:
+    """Let `jax.export` serialize functions over pytree classes, those to come included.
+
+    ``exported.serialize()`` then writes of each instance among the arguments and results its
+    class, the names of its fields, and its statics as JSON; nothing is pickled.
+    ``jax.export.deserialize`` in another process, which calls this as well, rebuilds them for the
+    classes and functions of the same names. No module is imported for that.
+
+    Pytree classes are those of `leafwise.pytree`, and those that were registered with
+    `leafwise.register`, but for those that `jax.export` knows already. Serializing needs the
+    package ``flatbuffers``.
+
+    Raises:
+        PortableError: (by ``serialize``) a static means nothing to another process: a lambda, a
+            local function, an array; (by ``deserialize``) a class has other fields here, or a
+            static has a name that leads nowhere here.
+
+    Examples:
+        >>> import leafwise as lw
+        >>> from jax import export
+        >>> register_serialization()
+        >>> @lw.pytree
+        ... class Scale:
+        ...     factor: jax.Array
+        ...     power: int = lw.static_field(default=1)
+        >>> fun = jax.jit(lambda scale, x: scale.factor * x**scale.power)
+        >>> scale, x = Scale(jnp.float32(2)), jnp.float32(3)
+        >>> blob = export.export(fun)(scale, x).serialize()
+        >>> export.deserialize(blob).call(scale, x)
+        Array(6., dtype=float32)
+    """
+    on_registered(_register)
+
+
+_NAMED: Final[dict[str, weakref.ref[type]]] = {}
+
+
+def _register(cls: type) -> None:
+    names = _names(cls)
+    if names is None:
+        return
+    name = f"leafwise:{class_name(cls)}"
+    older = _NAMED[name]() if name in _NAMED else None
+    if older is not None:  # defined again, as in a notebook: what is loaded is of this one
+        forget_class(older, name)
+    write, read = functools.partial(_write, cls), functools.partial(_read, cls)
+    if name_class(cls, name, write, read):
+        _NAMED[name] = weakref.ref(cls)
+
+
+def _names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the static and the dynamic names; None where another library flattens the class."""
+    if is_decorated(cls):
+        spec = spec_of(cls)
+        return spec.static_names, spec.dynamic_names
+    return registered_names(cls)
+
+
+def _write(cls: type, key: StaticKey) -> bytes:
+    reader = PortableReader()
+    statics: dict[str, Json] = {}
+    for name, value in zip(key.owner.static_names, key.values, strict=True):
+        path = f"{cls.__name__}.{name}"
+        statics[name] = reader.read(value, path)
+        rebuild(statics[name], path)  # here, where it can be changed, and not where it is loaded
+    names = _names(cls) or ((), ())
+    return dump({"dynamic": names[1], "statics": statics}).encode()
+
+
+def _read(cls: type, text: bytes) -> StaticKey:
+    written = json.loads(text)
+    static, dynamic = _names(cls) or ((), ())
+    before: dict[str, Json] = written["statics"]
+    problems = [
+        f"\n  {cls.__name__}.{name}: {words}"
+        for name in dict.fromkeys((*written["dynamic"], *before, *dynamic, *static))
+        if (words := _difference(name, written["dynamic"], before, dynamic, static))
+    ]
+    if not problems and list(dynamic) != written["dynamic"]:
+        problems = [f"\n  its fields came in another order: {', '.join(written['dynamic'])}"]
+    if problems:
+        msg = (
+            f"{cls.__name__}: the exported function was written for other fields{''.join(problems)}"
+            f"\n  fix: export the function again"
+        )
+        raise PortableError(msg)
+    values = [rebuild(before[name], f"{cls.__name__}.{name}") for name in static]
+    return key_of(table_of(cls), tuple(values))
+
+
+def _difference(
+    name: str, were_dynamic: list[str], before: dict[str, Json], dynamic: Any, static: Any
+) -> str:
+    """Return what a field was in the file, and is here; nothing if it is the same."""
+    was = "dynamic" if name in were_dynamic else "static" if name in before else "not there"
+    now = "dynamic" if name in dynamic else "static" if name in static else "not there"
+    value = f" ({format_json(before[name])})" if name in before else ""
+    return f"{was}{value} in the file, {now} here" if was != now else ""
