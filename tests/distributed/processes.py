@@ -1,7 +1,9 @@
 """Start several processes of one program on this machine, and see to it that none is left."""
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -71,7 +73,11 @@ def run(body: str, count: int, *, limit: float = 60.0) -> list[tuple[int, list[A
                 with out.open("w") as stdout, err.open("w") as stderr:
                     environment = {**os.environ, **own}
                     process = subprocess.Popen(
-                        command, stdout=stdout, stderr=stderr, env=environment
+                        command,
+                        stdout=stdout,
+                        stderr=stderr,
+                        env=environment,
+                        start_new_session=True,
                     )
                 started.append(process)
             end = time.monotonic() + limit
@@ -79,9 +85,9 @@ def run(body: str, count: int, *, limit: float = 60.0) -> list[tuple[int, list[A
                 time.sleep(0.05)
             running = [index for index, each in enumerate(started) if each.poll() is None]
         finally:
-            for each in started:
-                if each.poll() is None:
-                    each.kill()
+            for each in started:  # and what it has started
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(each.pid, signal.SIGKILL)
                 each.wait()
         found: list[tuple[int, list[Any], str]] = []
         for index, each in enumerate(started):

@@ -25,6 +25,7 @@ from leafwise._statics.findings import is_tracer
 from leafwise._trees.conditions import AtPath, field_metadata
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
+from leafwise._trees.spread import spread
 from leafwise.errors import ShardingError
 
 T = TypeVar("T")
@@ -138,7 +139,9 @@ def shard(
 ) -> T:
     """Put the leaves of a tree where their fields declare; see `shardings` for the arguments.
 
-    Arrays are moved by `jax.device_put`. A `jax.ShapeDtypeStruct` gets the sharding, so that an
+    Arrays are moved by `jax.device_put`. Where a mesh spans processes, each of them calls this,
+    and gives all of every array; they are compared by their bits, and each device gets its part. A
+    `jax.ShapeDtypeStruct` gets the sharding, so that an
     abstract instance tells a checkpoint where its arrays shall go. Inside a trace, the sharding
     of the values is constrained, or, on an explicit mesh, changed.
 
@@ -147,6 +150,7 @@ def shard(
 
     Raises:
         ShardingError: As in `shardings`.
+        DifferentProcessesError: The mesh spans processes, which have different values.
         PathError: A path leads nowhere.
         TypeError: An argument is of the wrong type.
 
@@ -175,10 +179,13 @@ def shard(
             f"  fix: give the Mesh; an abstract one is for an abstract tree: `jax.eval_shape`"
         )
         raise TypeError(msg)
+    far = {place: data.pop(place) for place in [*data] if not wanted[place].is_fully_addressable}
     # All at once, which is faster.
     arrays: Any = jax.device_put(data, {place: wanted[place] for place in data})
+    if far:
+        arrays |= spread(tree, far, wanted)
     placed: T = treedef.unflatten(
-        arrays[place] if place in data else _promise(leaf, wanted[place])
+        arrays[place] if place in arrays else _promise(leaf, wanted[place])
         for place, leaf in enumerate(leaves)
     )
     return placed
