@@ -5,6 +5,7 @@ by key path), `leafwise.json` with the description of the tree, and `leafwise-fi
 with the checksums of all files, written last.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -14,12 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from leafwise._compare.description import Description
+from leafwise._jax.processes import MissingError, exchange, processes
 from leafwise._objects.text import shorten
-from leafwise.errors import CheckpointError
+from leafwise.errors import CheckpointError, CheckpointMismatchError, message_of
 from leafwise.interop._checkpoint.checkpoint import ROOT, Migrate, SavedTree, pack, unpack
 from leafwise.interop._checkpoint.files import (
     damaged,
@@ -136,10 +139,21 @@ class Handler(_OrbaxHandler):
         _check_files(directory, compare=self._checksums)
         saved = self.metadata(directory)
 
+        told = args.migrate is not None  # which is compared after reading
+
         def read(shardings: Mapping[str, Any]) -> dict[str, Any]:
+            nonlocal told
+            if not told:
+                told = True
+                _agree(directory, None)
             return self._read(directory, saved, shardings)
 
-        return unpack(args.target, saved, str(directory), read, args.migrate)
+        try:
+            return unpack(args.target, saved, str(directory), read, args.migrate)
+        except CheckpointMismatchError as error:
+            if not told:
+                _agree(directory, error)
+            raise
 
     def metadata(self, directory: Path) -> Description:
         """Return the description of a checkpoint, without its arrays.
@@ -226,6 +240,19 @@ class Save(_Arguments):
 
     def __post_init__(self) -> None:
         self.description, arrays = pack(self.tree, allow_opaque=self.allow_opaque)
+        if jax.process_count() > 1:  # orbax refuses them, too, when it has begun to write
+            local = [
+                f"{type(self.tree).__name__}{path}"
+                for path, leaf in arrays.items()
+                if isinstance(leaf, jax.Array) and leaf.is_fully_addressable
+            ]
+            if local:
+                msg = (
+                    f"{', '.join(local)}: on devices of this process alone, where each of "
+                    f"{jax.process_count()} has its own\n  fix: save lw.shard(tree, mesh), with a "
+                    f"mesh of all devices; or a numpy array, which process 0 writes"
+                )
+                raise CheckpointError(msg)
         self.arrays = {name: arrays[path] for path, name in _names(self.description).items()}
 
 
@@ -331,6 +358,26 @@ def _write_description(directory: Path, description: Description) -> None:
 
 async def _write_when_awaited(directory: Path, description: Description) -> None:
     _write_description(directory, description)
+
+
+def _agree(directory: Path, own: Exception | None) -> None:
+    """Let no process wait for one whose target does not fit: each tells the others.
+
+    Raises:
+        CheckpointMismatchError: That of another process.
+    """
+    here = processes()
+    if here is None or here.count == 1:
+        return
+    text = "" if own is None else message_of(own)
+    with contextlib.suppress(MissingError):  # orbax then says who is not there
+        found = exchange(here, f"restore {directory}", text, _TIMEOUT)
+        refused = [f"in process {index}: {each}" for index, each in sorted(found.items()) if each]
+        if refused and own is None:
+            raise CheckpointMismatchError("\n".join(refused))
+
+
+_TIMEOUT: Final = 300.0
 
 
 def _names(description: Description) -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 from leafwise._compare.description import Described, Description, format_array, is_at_or_below
 from leafwise._objects.text import got, shorten
 from leafwise._statics.portable import Json, PortableReader, class_name
+from leafwise._trees.spread import put
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint.files import damaged
 from leafwise.interop._checkpoint.stored import (
@@ -316,5 +317,6 @@ def _placed(value: Any, leaf: Any) -> jax.Array:
     sharding = sharding_of(leaf)
     if isinstance(value, jax.Array) and sharding == value.sharding and value.committed:
         return value
-    placed: jax.Array = jax.device_put(value, sharding)
+    across = sharding is not None and not sharding.is_fully_addressable
+    placed: jax.Array = (put if across else jax.device_put)(value, sharding)
     return placed
