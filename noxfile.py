@@ -224,7 +224,7 @@ def downstream(session: nox.Session) -> None:
 def distributed(session: nox.Session) -> None:
     """Try what is for many hosts, with several processes on this one, nightly tests included."""
     python = str(session.python)
-    _install(session, "test", pins=_pins(python))
+    _install(session, "test", project=".[orbax]", pins=_pins(python))
     session.run("pytest", "tests/distributed", *session.posargs)
 
 

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 NEEDED = {
-    **dict.fromkeys(("churn.py", "train_digits.py"), ("optax", "sklearn")),
+    **dict.fromkeys(("churn.py", "many_hosts.py", "train_digits.py"), ("optax", "sklearn")),
     "captured.py": ("optax",),
     "equinox_mlp.py": ("equinox", "optax", "sklearn"),
 }
@@ -25,6 +25,7 @@ def test_scripts_are_found() -> None:
         "equinox_mlp.py",
         "flags.py",
         "loops.py",
+        "many_hosts.py",
         "scan_params.py",
         "shapes.py",
         "train_digits.py",

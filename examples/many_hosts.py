@@ -1,0 +1,90 @@
+"""Train the classifier of train_digits.py on the devices of one process, or of many.
+
+Every process runs this program. Where JAX detects the cluster, it takes no arguments; elsewhere
+they are the address of process 0, the number of processes, and the index of this one:
+
+    python examples/many_hosts.py
+    srun --nodes=4 --ntasks-per-node=1 python examples/many_hosts.py
+    python examples/many_hosts.py localhost:1234 2 0 &
+    python examples/many_hosts.py localhost:1234 2 1
+"""
+
+import os
+import sys
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from sklearn.datasets import load_digits
+from train_digits import ADAM, SEED, TrainState, batches, train_step
+
+import leafwise as lw
+
+DATA_PARALLEL: dict[str, P] = {}  # parameters are whole on each device
+TENSOR_PARALLEL = {  # one matrix by its columns, the next by its rows
+    "**.hidden.weight": P(None, "model"),
+    "**.hidden.bias": P("model"),
+    "**.output.weight": P("model", None),
+}
+
+
+@lw.pytree
+class State(TrainState):
+    """A training state whose optimizer means the same in each process: it counts by its code."""
+
+    optimizer: optax.GradientTransformation = lw.static_field(default=ADAM, by="content")
+
+
+def connect() -> None:
+    """Let the processes find each other."""
+    if arguments := sys.argv[1:]:
+        address, count, index = arguments
+        jax.distributed.initialize(address, int(count), int(index))
+    elif {"SLURM_JOB_ID", "OMPI_COMM_WORLD_SIZE", "JOB_COMPLETION_INDEX"} & {*os.environ}:
+        jax.distributed.initialize()
+
+
+def train(mesh: Mesh, paths: dict[str, P]) -> tuple[State, list[float]]:
+    """Train for an epoch; return the last state, and the loss before each step."""
+    pixels, digits = load_digits(return_X_y=True)
+    images, labels = np.float32(pixels / 16), np.int32(digits)
+    abstract = lw.shard(jax.eval_shape(State), mesh, paths=paths)
+    lw.distributed.assert_same((abstract, images, labels), name="before training", timeout=120)
+
+    # Each device makes its part of the parameters, and gets its part of a batch: no process
+    # holds a whole one.
+    state = jax.jit(State, out_shardings=lw.shardings(abstract, mesh, paths=paths))()
+    spread = NamedSharding(mesh, P("data"))
+    losses: list[jax.Array] = []
+    for batch in batches(np.random.default_rng(SEED), images, labels):
+        parts = [jax.make_array_from_callback(a.shape, spread, a.__getitem__) for a in batch]
+        state, loss = train_step(state, *parts)
+        losses.append(loss)
+    return state, [float(loss) for loss in losses]
+
+
+def main() -> dict[str, list[float]]:
+    """Train in both ways, print the losses in process 0, and return them."""
+    connect()
+    found: dict[str, list[float]] = {}
+    axes, count = (AxisType.Auto,) * 2, jax.device_count()
+    for name, sizes, paths in (
+        ("data-parallel", (count, 1), DATA_PARALLEL),
+        ("tensor-parallel", (1, count), TENSOR_PARALLEL),
+    ):
+        mesh = jax.make_mesh(sizes, ("data", "model"), axis_types=axes)
+        _, found[name] = train(mesh, paths)
+        if jax.process_index() == 0:
+            first, *_, last = found[name]
+            print(f"{name:<16} loss {first:.4f}, after {len(found[name])} steps {last:.4f}")
+    if jax.process_index() == 0:
+        print(
+            f"\nProcesses: {jax.process_count()}. Devices: {count}. The losses do not depend on it."
+        )
+    return found
+
+
+if __name__ == "__main__":
+    main()

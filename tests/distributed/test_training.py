@@ -1,0 +1,143 @@
+"""The digits of examples/many_hosts.py, trained in several processes on this machine."""
+
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .processes import run
+
+pytest.importorskip("optax")
+pytest.importorskip("sklearn")
+
+EXAMPLES = str(Path(__file__).parents[2] / "examples")
+# What JAX reads where a cluster starts the processes.
+SLURM = """{"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": str(count),
+    "SLURM_PROCID": str(index), "SLURM_LOCALID": str(index)}"""
+OPEN_MPI = """{"OMPI_MCA_orte_hnp_uri": "4096.0;tcp://127.0.0.1:1",
+    "OMPI_COMM_WORLD_SIZE": str(count), "OMPI_COMM_WORLD_RANK": str(index),
+    "OMPI_COMM_WORLD_LOCAL_RANK": str(index)}"""
+TRAIN = f"""
+os.environ |= {{"JAX_COORDINATOR_PORT": str(port)}} | CLUSTER
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=DEVICES"
+del sys.argv[1:]
+sys.path.insert(0, {EXAMPLES!r})
+import many_hosts
+report(losses=many_hosts.main(), devices=jax.device_count())
+"""
+
+
+@pytest.fixture(scope="module")
+def alone() -> list[float]:
+    """Return the losses of one process with one device."""
+    ((status, lines, errors),) = run(TRAIN.replace("CLUSTER", SLURM).replace("DEVICES", "1"), 1)
+    assert status == 0, errors
+    losses: list[float] = lines[0]["losses"]["data-parallel"]
+    return losses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "devices", "cluster"),
+    [
+        pytest.param(2, 1, SLURM, id="two, as SLURM starts them"),
+        pytest.param(2, 4, SLURM, id="two of four devices", marks=pytest.mark.nightly),
+        pytest.param(4, 1, OPEN_MPI, id="four, as Open MPI starts them", marks=pytest.mark.nightly),
+    ],
+)
+def test_losses_are_those_of_one_process(
+    count: int, devices: int, cluster: str, alone: list[float]
+) -> None:
+    """Data-parallel and tensor-parallel, each process reports the losses of one device.
+
+    The sums of a loss, of a gradient and of a product of matrices are taken in parts, in another
+    order, so that they differ in the last bits of a float32, 1e-7 of it; 28 steps amplify that.
+    """
+    body = TRAIN.replace("CLUSTER", cluster).replace("DEVICES", str(devices))
+    done = run(body, count, limit=120)
+    assert [status for status, _, _ in done] == [0] * count, done
+    assert alone[-1] < alone[0] / 2
+    first = done[0][1][0]
+    for _, (found,), _ in done:
+        assert found == first
+        assert found["devices"] == count * devices
+    for losses in first["losses"].values():
+        np.testing.assert_allclose(losses, alone, rtol=1e-5)
+
+
+KILLED = f"""
+import signal
+sys.path.insert(0, {EXAMPLES!r})
+import many_hosts
+initialize(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10)
+steps, train_step = 0, many_hosts.train_step
+
+def step(*arguments):
+    global steps
+    steps += 1
+    if steps == 5:
+        if index == VICTIM:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if ASLEEP:
+            time.sleep(100)
+    return train_step(*arguments)
+
+many_hosts.train_step = step
+auto = (jax.sharding.AxisType.Auto,) * 2
+mesh = jax.make_mesh((count, 1), ("data", "model"), axis_types=auto)
+try:
+    many_hosts.train(mesh, {{}})
+except Exception as error:
+    report(error=f"{{type(error).__name__}}: {{error}}")
+    raise
+report(error=None)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("asleep", [False, True], ids=["at work", "asleep"])
+@pytest.mark.parametrize(("count", "victim"), [(4, 3), (2, 0)], ids=["the last", "the first"])
+def test_a_process_killed_in_training(count: int, victim: int, asleep: bool) -> None:
+    """The others fail: at once in gloo's collective, or with JAX's heartbeat while they do else."""
+    body = KILLED.replace("VICTIM", str(victim)).replace("ASLEEP", str(asleep))
+    done = run(body, count, limit=60)
+    killed, _, errors = done.pop(victim)
+    assert killed == -9, errors
+    for status, lines, errors in done:
+        assert status != 0, errors
+        assert all("Gloo" in line["error"] for line in lines), lines
+        assert lines or "coordination" in errors
+
+
+LEAVES_SOME = """
+import subprocess
+child = subprocess.Popen(["sleep", "600"])
+report(pids=[os.getpid(), child.pid])
+if index == 0:
+    time.sleep(600)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_nothing_is_left_running() -> None:
+    """What does not end in time is killed, and so is what a program has started."""
+    with pytest.raises(AssertionError, match=r"\[0\] did not end within 10 s") as caught:
+        run(LEAVES_SOME, 2, limit=10)
+    found = re.findall(r"'pids': \[(\d+), (\d+)\]", str(caught.value))
+    pids = [int(pid) for each in found for pid in each]
+    assert len(pids) == 4
+    end = time.monotonic() + 5
+    while any(map(_runs, pids)) and time.monotonic() < end:  # a signal takes its time
+        time.sleep(0.05)
+    assert not any(map(_runs, pids))
+
+
+def _runs(pid: int) -> bool:
+    """Return whether a process runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
