@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-_NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",)}
+_NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",), "compare": ()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = _add_check(commands)
     _add_explain(commands)
+    _add_compare(commands)
     arguments = with_values(sys.argv[1:] if argv is None else argv)
     options = parser.parse_args(arguments)
     command: str = options.command
@@ -306,3 +307,24 @@ def _add_explain(commands: Any) -> None:
         "target", metavar="SCRIPT", help="the script or notebook, or the module after -m"
     )
     explain.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def _add_compare(commands: Any) -> None:
+    compare: _Parser = commands.add_parser(
+        "compare",
+        help="say why the second run of a script compiled other programs, or missed the cache",
+        description=(
+            "Compares two reports of `leafwise explain --json`: versions, environment, flags and "
+            "configuration, and of each program arguments, captures and operations, and its key in "
+            "JAX's persistent cache."
+        ),
+        epilog="Exit code: 0 nothing differs, 1 something differs, 2 usage.",
+    )
+    for name in ("first", "second"):
+        compare.add_argument(
+            name, metavar=f"RUN{1 + (name == 'second')}.json", help=f"the {name} run"
+        )
+    compare.add_argument("--json", action="store_true", help="print JSON")
+    compare.add_argument(
+        "-o", "--output", metavar="FILE", help="write there, not to standard output"
+    )

@@ -287,6 +287,14 @@ def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json
         yield from _inside(path + step, part, same)
 
 
+def in_one_order(value: Json) -> Json:
+    """Return JSON in which the members of sets have one order."""
+    if isinstance(value, dict):
+        made = {key: in_one_order(each) for key, each in value.items()}
+        return made | ({"members": sorted(made["members"], key=dump)} if "members" in made else {})
+    return [in_one_order(each) for each in value] if isinstance(value, list) else value
+
+
 def is_below(path: str, above: str) -> bool:
     """Return whether a path leads through another one."""
     return path.startswith(above) and path[len(above) :][:1] in {".", "["}

@@ -505,7 +505,7 @@ def _annotation(kind: Any) -> str:
     if isinstance(kind, list):  # the parameters of a Callable
         return f"[{', '.join(map(_annotation, kind))}]"
     if isinstance(kind, type):
-        return class_name(kind)
+        return "jax:Array" if kind is jax.Array else class_name(kind)  # JAX 0.10 names a file in it
     name = getattr(kind, "__name__", None) or getattr(kind, "_name", None)
     return str(name) if name else type(kind).__name__
 

@@ -155,6 +155,32 @@ def explain(options: argparse.Namespace) -> int:
     return explain_script.end_as(code)
 
 
+def compare(options: argparse.Namespace) -> int:
+    """Compare two runs, print what differs, and return whether something does."""
+    from leafwise.cli import comparison  # noqa: PLC0415
+
+    if problem := _unwritable([options.output] if options.output else []):
+        return _refuse("compare", problem)
+    try:
+        found = comparison.compare(options.first, options.second)
+    except comparison.RunError as error:
+        return _refuse("compare", str(error))
+    text = (
+        json.dumps(found.as_dict(), indent=1)
+        if options.json
+        else comparison.format_comparison(found)
+    )
+    if options.output:
+        _write(Path(options.output), f"{text}\n")
+    else:
+        try:
+            with _any_character(sys.stdout):
+                print(text, flush=True)
+        except BrokenPipeError:
+            _discard(sys.stdout)
+    return 1 if found.causes else 0
+
+
 def _print_report(report: "Report", stream: TextIO, form: str) -> None:
     from rich.console import Console  # noqa: PLC0415
 

@@ -1,0 +1,443 @@
+"""How two runs of a script differ: what `leafwise compare` finds in two reports.
+
+Programs of the same function are matched, first those that are equal. What all programs of a
+process have in common is compared once.
+"""
+
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from leafwise._compare.description import Description, differences, in_one_order
+from leafwise._compare.program import Operation, first_differences
+from leafwise._display.shape import ProcessRecord, ProgramRecord, Report
+from leafwise._jax.persistent_cache import differing_parts
+from leafwise._objects.call_site import short_file
+from leafwise._statics.portable import dump
+from leafwise.cli.explain_report import VERSION
+from leafwise.cli.program_records import hashed, unpacked
+
+_SILENT: Final = (
+    *("jax_log_", "jax_logging_", "jax_debug_log", "jax_explain_cache", "jax_dump_ir"),
+    *("jax_traceback_", "jax_tracer_error", "jax_pprint", "jax_include_debug_info"),
+)
+"""The beginnings of options, and of variables, that only change what JAX says."""
+
+_CACHE: Final = (
+    *("jax_compilation_cache", "jax_enable_compilation_cache", "jax_persistent_cache"),
+    "jax_raise_persistent_cache",
+)
+"""The beginnings of options that decide what the persistent cache has, and no program."""
+
+_WRITTEN: Final = "written now"
+_UNSET: Final = "(not set)"
+_NOTHING: Final = "nothing"
+
+
+class RunError(Exception):
+    """A file is not a report that can be compared."""
+
+    def __init__(self, problem: str, file: str) -> None:
+        super().__init__(f"{problem}\n  fix: leafwise explain --json {file} SCRIPT")
+
+
+class Cause(NamedTuple):
+    """One difference between two runs.
+
+    Attributes:
+        kind: ``"version"``, ``"environment"``, ``"flags"``, ``"devices"``, ``"config"``;
+            ``"argument"``, ``"capture"``, ``"order"`` of a set, ``"option"`` of a compile;
+            ``"operation"``, ``"history"`` of traces, ``"key"``, ``"missed"`` in the persistent
+            cache, ``"absent"`` of a program that one run lacks.
+        path: What differs: a path, or a name.
+        before: In the first run.
+        after: In the second run.
+    """
+
+    kind: str
+    path: str
+    before: str
+    after: str
+
+
+_OF_RUN: Final = ("version", "environment", "flags", "devices", "config")
+
+Causes: TypeAlias = dict[Cause, list[str]]
+"""The programs that each concerns: ``step (train.py:12)``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What differs between two runs.
+
+    Attributes:
+        first: The file of the first run.
+        second: That of the second.
+        programs: How many programs the second run has.
+        differing: How many of them are other programs, have another key, or were missed.
+        causes: Why, with the programs that each cause concerns.
+        notes: What is no difference, and still worth saying.
+    """
+
+    first: str
+    second: str
+    programs: int
+    differing: int
+    causes: Causes
+    notes: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which `json.dumps` takes."""
+        found = dataclasses.asdict(self)
+        causes = [{**each._asdict(), "programs": names} for each, names in self.causes.items()]
+        return {"version": 1, **found, "causes": causes}
+
+
+def read_run(file: str) -> Report:
+    """Return a report that `leafwise explain --json` wrote.
+
+    Raises:
+        RunError: There is no such file, it is not a report or one of another version, or it has
+            no programs.
+    """
+    try:
+        report: Any = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read {file}: {getattr(error, 'strerror', None) or error}"
+        raise RunError(msg, file) from error
+    except ValueError as error:
+        msg = f"{file} is not JSON, or is cut off: {error}"
+        raise RunError(msg, file) from error
+    if not isinstance(report, dict) or not {"version", "events", "functions"} <= report.keys():
+        msg = f"{file} is not a report of leafwise explain"
+        raise RunError(msg, file)
+    if report["version"] != VERSION:
+        msg = f"{file} has layout {report['version']!r}, and this leafwise reads {VERSION}"
+        raise RunError(msg, file)
+    if not report.get("programs") or not report.get("processes"):
+        msg = f"{file} has no programs: its script compiled nothing, or an older leafwise wrote it"
+        raise RunError(msg, file)
+    return cast("Report", report)
+
+
+def compare(first: str, second: str) -> Comparison:
+    """Compare two files.
+
+    Raises:
+        RunError: One is not a report that can be compared.
+    """
+    runs = read_run(first), read_run(second)
+    try:
+        return _Comparer(first, second, *runs).compare()
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        msg = f"{first} or {second} is damaged: {type(error).__name__}: {error}"
+        raise RunError(msg, second) from error
+
+
+class _Comparer:
+    def __init__(self, first: str, second: str, one: Report, other: Report) -> None:
+        self._files = first, second
+        self._one, self._other = one, other
+        self._causes: Causes = {}
+        self._notes: dict[str, list[str]] = {}
+
+    def compare(self) -> Comparison:
+        mine, its = self._one["processes"][0], self._other["processes"][0]
+        of_run = list(_of_process(mine, its))
+        pairs, alone = _matched(self._one["programs"], self._other["programs"])
+        found: list[tuple[ProgramRecord, list[Cause]]] = []
+        for before, after in pairs:
+            if causes := list(self._of_pair(before, after, of_run)):
+                found.append((after, causes))
+        misses = any(each.kind == "missed" for _, causes in found for each in causes)
+        for each in of_run:
+            if misses or not _is_of_cache(each):
+                self._causes[each] = []
+        for program, causes in found:
+            for each in causes:
+                self._causes.setdefault(each, []).append(_label(program))
+        for run, program in alone:
+            texts = ("", "compiled") if run else ("compiled", "")
+            self._causes.setdefault(Cause("absent", program["name"], *texts), []).append(
+                _label(program)
+            )
+        notes = [f"{why}: {_listed(names)}" for why, names in self._notes.items()]
+        differing = len(found) + sum(1 for run, _ in alone if run)
+        count = len(self._other["programs"])
+        return Comparison(*self._files, count, differing, self._causes, notes)
+
+    def _of_pair(
+        self, before: ProgramRecord, after: ProgramRecord, of_run: list[Cause]
+    ) -> Iterator[Cause]:
+        """Yield why the second run made another program, or missed the persistent cache."""
+        one, other = before["program"], after["program"]
+        if one is not None and other is not None and one["fingerprint"] != other["fingerprint"]:
+            yield from (each for each in of_run if not _is_of_cache(each))
+            own = list(_inputs(before, after))
+            decisive = [each for each in own if each.kind not in {"order", *_OF_RUN}]
+            yield from (each for each in own if each.kind != "order" or not decisive)
+            if not (decisive or _versions(of_run)):
+                yield from self._of_operations(before, after)
+        elif before["key"] and after["key"] and before["key"] != after["key"]:
+            yield from (each for each in of_run if not _is_of_cache(each))
+            parts = differing_parts(before["key_parts"], after["key_parts"])
+            yield Cause("key", " and ".join(parts) or "an unknown part", "", "")
+            if "the program" in parts:
+                yield from self._history(before, after)
+        elif after["cache"] not in {"hit", before["cache"]} or _WRITTEN in after["cache"]:
+            yield from self._missed(before, after, of_run)
+
+    def _missed(
+        self, before: ProgramRecord, after: ProgramRecord, of_run: list[Cause]
+    ) -> Iterator[Cause]:
+        """Yield why a program that the first run had compiled was not in the cache."""
+        _, separator, limit = before["cache"].partition("; not written")
+        if separator and after["cache"] != "off":
+            self._note(f"missed, as the first run did not write it{limit}", after)
+            return
+        yield from (each for each in of_run if _is_of_cache(each))
+        yield Cause("missed", "the persistent cache", before["cache"], after["cache"])
+
+    def _of_operations(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
+        """Yield the first operations that differ, and what was traced before them."""
+        if before["program"] is None or after["program"] is None:
+            return
+        one, other = unpacked(before["program"]), unpacked(after["program"])
+        if one is None or other is None:
+            self._note("too large to compare its operations", after)
+            return
+        if before["program"]["hashed"] != after["program"]["hashed"]:
+            one, other = (
+                each if run["hashed"] else hashed(each)
+                for each, run in ((one, before["program"]), (other, after["program"]))
+            )
+        found = [
+            (_operation(each.mine), _operation(each.its)) for each in first_differences(one, other)
+        ]
+        mine, its = ("\n".join(texts) for texts in zip(*found, strict=True))
+        yield Cause("operation", _label(after), mine, its)
+        if before["program"]["inlined"] == after["program"]["inlined"]:
+            self._note(
+                "the same but for which calls share an inner function, which depends on what was "
+                "traced before",
+                after,
+            )
+        for path, what in after["refused"].items():
+            self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
+        seeds = [
+            run["processes"][program["process"]]["hash_seed"]
+            for run, program in ((self._one, before), (self._other, after))
+        ]
+        if seeds[0] != seeds[1]:
+            text = (
+                "sets have another order in each run, if a loop meets one: sort it, or start both "
+                "with one PYTHONHASHSEED"
+            )
+            self._note(text, after)
+        yield from self._history(before, after)
+
+    def _history(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[Cause]:
+        """Yield the first trace before a program that the other run did not make there."""
+        traces = [
+            [
+                f"{each['name']} ({each.get('defined') or 'of JAX'})"
+                for each in run["events"]
+                if each["kind"] == "trace" and each["start"] < program["end"]
+            ]
+            for run, program in ((self._one, before), (self._other, after))
+        ]
+        for mine, its in itertools.zip_longest(*traces, fillvalue=_NOTHING):
+            if mine != its:
+                yield Cause("history", "traced before", mine, its)
+                return
+
+    def _note(self, text: str, program: ProgramRecord) -> None:
+        self._notes.setdefault(text, []).append(_label(program))
+
+
+# ------------------------------------------------------------------------ matching
+
+
+def _matched(
+    ones: list[ProgramRecord], others: list[ProgramRecord]
+) -> tuple[list[tuple[ProgramRecord, ProgramRecord]], list[tuple[int, ProgramRecord]]]:
+    """Return programs in pairs, in the order of the second run, and those of one run only.
+
+    Of one function, equal programs belong together, then those of equal arguments, and then those
+    that come in the same place.
+    """
+    pairs: dict[int, ProgramRecord] = {}
+    left = dict(enumerate(ones))
+    for same in (
+        lambda each: (each["program"] or {}).get("fingerprint"),
+        lambda each: (each.get("digest"), dump(each.get("captures", {}))),
+        lambda each: each.get("digest"),
+        lambda _: "",
+    ):
+        waiting: dict[Any, list[int]] = {}
+        for at, each in left.items():
+            waiting.setdefault((_function(each), same(each)), []).append(at)
+        for place, each in enumerate(others):
+            key = _function(each), same(each)
+            if place not in pairs and key[1] is not None and waiting.get(key):
+                pairs[place] = left.pop(waiting[key].pop(0))
+    alone = [(0, each) for each in left.values()]
+    alone += [(1, each) for place, each in enumerate(others) if place not in pairs]
+    return [(pairs[place], others[place]) for place in sorted(pairs)], alone
+
+
+def _function(program: ProgramRecord) -> tuple[str, str]:
+    # JAX moves its own functions between modules.
+    return ("", program["name"]) if program["eager"] else (program["function"], program["name"])
+
+
+def _label(program: ProgramRecord) -> str:
+    site = program["site"]
+    return f"{program['name']} ({site['file']}:{site['line']})" if site else program["name"]
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(dict.fromkeys(names))
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""  # noqa: PLR2004  # as many fit
+    return ", ".join(found[:5]) + more
+
+
+# ------------------------------------------------------------------------ causes
+
+
+def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[Cause]:
+    """Yield the differences that all programs share."""
+    for path, *texts in _changes(one["versions"], other["versions"]):
+        yield Cause("version", path, *texts)
+    named = set[str]()
+    for path, *texts in _changes(one["environment"], other["environment"]):
+        named.add(path.lower())
+        if not path.lower().startswith(_SILENT):
+            yield Cause("environment", path, *texts)
+    if one["flags"] != other["flags"]:
+        yield Cause("flags", "command line", " ".join(one["flags"]), " ".join(other["flags"]))
+    if one["devices"] != other["devices"]:
+        yield Cause("devices", "devices", one["devices"], other["devices"])
+    if one["processes"] != other["processes"]:
+        yield Cause("devices", "processes", str(one["processes"]), str(other["processes"]))
+    shared = one["config"].keys() & other["config"].keys()
+    for path, *texts in _changes(one["config"], other["config"]):
+        if path in shared and path not in named and not path.startswith(_SILENT):
+            yield Cause("config", path, *texts)
+
+
+def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for path in sorted({**one, **other}):
+        mine, its = one.get(path, _UNSET), other.get(path, _UNSET)
+        if mine != its:
+            yield path, str(mine), str(its)
+
+
+def _is_of_cache(cause: Cause) -> bool:
+    return cause.kind in {"environment", "config"} and cause.path.lower().startswith(_CACHE)
+
+
+def _versions(causes: Iterable[Cause]) -> bool:
+    """Return whether JAX itself differs, so that other operations say nothing more."""
+    return any(each.kind == "version" and each.path in {"jax", "jaxlib"} for each in causes)
+
+
+def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[Cause]:
+    """Yield what differs in the arguments of two programs, in their captures and options."""
+    yield from _described("argument", one.get("arguments"), other.get("arguments"))
+    yield from _described("capture", one.get("captures"), other.get("captures"))
+    for path, *texts in _changes(one["config"], other["config"]):
+        if not path.startswith(_SILENT):
+            yield Cause("config", path, *texts)
+    mine, its = one["program"], other["program"]
+    if mine is not None and its is not None:
+        for path, *texts in _changes(mine["options"], its["options"]):
+            yield Cause("option", path, *texts)
+
+
+def _described(kind: str, one: Any, other: Any) -> Iterator[Cause]:
+    if one is None or other is None:
+        return
+    mine, its = (Description(**each) for each in (one, other))
+    for each in differences(mine, its, "", lambda a, b: dump(a) == dump(b)):
+        static = mine.statics.get(each.path), its.statics.get(each.path)
+        is_order = None not in static and dump(in_one_order(static[0])) == dump(
+            in_one_order(static[1])
+        )
+        path = each.path.removeprefix(", ")
+        texts = (_HASH.sub(r"\1...", text) for text in (each.saved, each.target))
+        yield Cause("order" if is_order else kind, path, *texts)
+
+
+_HASH: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}(?:\.\.\.)?")
+
+
+def _operation(operation: Operation | None) -> str:
+    if operation is None:
+        return _NOTHING
+    file, _, line = operation.source.rpartition(":")
+    return str(dataclasses.replace(operation, source=f"{short_file(file)}:{line}" if file else ""))
+
+
+# ------------------------------------------------------------------------ as text
+
+
+def format_comparison(found: Comparison) -> str:
+    """Return a comparison as lines: each cause once, with the programs that it concerns."""
+    programs = f"{found.programs} program{'' if found.programs == 1 else 's'}"
+    head = f"{found.first} -> {found.second}: "
+    if not found.causes:
+        head += f"nothing differs, in {programs}"
+    elif not found.differing:
+        head += f"the same {programs}, under other conditions"
+    else:
+        head += f"{found.differing} of {programs} differ, or were missed"
+    lines = [head]
+    for cause, names in found.causes.items():
+        lines += ["", *_cause_lines(cause, names, found.programs)]
+    if found.notes:
+        lines += ["", *(f"note: {each}" for each in found.notes)]
+    return "\n".join(lines)
+
+
+def _cause_lines(cause: Cause, names: list[str], programs: int) -> Iterator[str]:
+    kind, path, before, after = cause
+    concerned = f"all {programs} programs" if len(names) == programs > 1 else _listed(names)
+    match kind:
+        case "absent":
+            yield f"{path}: compiled in the {'second' if after else 'first'} run only"
+            yield f"  {len(names)} times: {concerned}" if len(names) > 1 else f"  {concerned}"
+            return
+        case "operation":
+            yield f"{path}: arguments and captures agree, and the program differs"
+            for both in zip(before.splitlines(), after.splitlines(), strict=True):
+                for run, each in zip(("first", "second"), both, strict=True):
+                    if each != _NOTHING:
+                        yield f"  {run} run: {each}"
+            return
+        case "key":
+            yield f"another key in the persistent cache, by {path}"
+        case "missed":
+            yield f"{path}, of programs that are the same: {before} -> {after}"
+        case "history":
+            yield f"{path}: {before} -> {after}"
+        case _:
+            yield f"{_WORDS[kind]}{path}: {before} -> {after}"
+    yield f"  {concerned}" if names else "  changes no program before XLA compiles it"
+
+
+_WORDS: Final = {
+    "version": "version of ",
+    "environment": "environment variable ",
+    "flags": "XLA flags, ",
+    "devices": "",
+    "config": "jax.config.",
+    "argument": "argument ",
+    "capture": "capture ",
+    "order": "order of the set ",
+    "option": "compile option ",
+}

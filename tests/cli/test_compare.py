@@ -1,0 +1,397 @@
+"""`leafwise compare` says why a second run compiled other programs, or missed the cache."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+from .conftest import Outcome
+
+Explained = Callable[..., Any]
+Leafwise = Callable[..., Outcome]
+X = np.ones(3, np.float32)
+SETTINGS: dict[str, Any] = {}
+
+
+@lw.pytree
+class State:
+    w: Any
+    mode: str = lw.static_field(default="a")
+    names: frozenset[str] = lw.static_field(default=frozenset("abc"))
+
+
+def run_script(**settings: Any) -> None:
+    SETTINGS.update({"rate": 2.0, "mode": "a", "hidden": 1.0, "dtype": np.float32} | settings)
+    rate, hidden = SETTINGS["rate"], [SETTINGS["hidden"]]
+    hide = functools.cache(hidden.pop)  # which shows nothing of what it holds
+
+    @jax.jit
+    def step(state: State, x: Any) -> Any:
+        y = state.w * rate * len(state.mode)
+        return y + x + hide()
+
+    @jax.jit
+    def init(x: Any) -> Any:
+        return x - 1.5
+
+    init(X)
+    step(State(X, SETTINGS["mode"]), X.astype(SETTINGS["dtype"]))
+
+
+REPORTS: dict[str, str] = {}
+
+
+@pytest.fixture
+def run(explained: Explained, tmp_path: Path) -> Callable[..., str]:
+    """Runs the script with settings, once, and writes the report; `edit` changes that before."""
+
+    def make(edit: Callable[[Any], None] = lambda _: None, **settings: Any) -> str:
+        if str(settings) not in REPORTS:
+            report = explained(lambda: run_script(**settings), programs=True)
+            REPORTS[str(settings)] = json.dumps(report)
+        report = json.loads(REPORTS[str(settings)])
+        edit(report)
+        file = tmp_path / f"run{len(list(tmp_path.iterdir()))}.json"
+        file.write_text(json.dumps(report), encoding="utf-8")
+        return file.name
+
+    return make
+
+
+def compared(leafwise: Leafwise, *files: str) -> dict[str, Any]:
+    """Return what differs, and check the exit code."""
+    outcome = leafwise("compare", "--json", *files)
+    assert outcome.code == bool(outcome.document["causes"])
+    assert outcome.document["version"] == 1
+    return outcome.document
+
+
+def causes(leafwise: Leafwise, *files: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return both values by kind and path."""
+    found = compared(leafwise, *files)["causes"]
+    return {(each["kind"], each["path"]): (each["before"], each["after"]) for each in found}
+
+
+def test_nothing_differs(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """Two equal runs: one line, and exit code 0."""
+    first = run()
+    REPORTS.clear()
+    second = run()
+    outcome = leafwise("compare", first, second)
+    assert outcome.out == f"{first} -> {second}: nothing differs, in 2 programs\n"
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+DIFFERENT = {
+    "static": ({"mode": "bb"}, "argument", "state.mode", ("'a'", "'bb'")),
+    "capture": ({"rate": 2.5}, "capture", "rate", ("2.0", "2.5")),
+    "dtype": ({"dtype": np.int32}, "argument", "x", ("float32[3]", "int32[3]")),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_an_input_differs(run: Callable[..., str], leafwise: Leafwise, name: str) -> None:
+    """A static, a capture or a dtype is named by path with both values, and nothing else is."""
+    settings, kind, path, values = DIFFERENT[name]
+    files = run(), run(**settings)
+    found = causes(leafwise, *files)
+    assert found == {(kind, path): values}
+    (cause,) = compared(leafwise, *files)["causes"]
+    assert [each.partition(" ")[0] for each in cause["programs"]] == ["step"]
+
+
+def test_the_operations_differ(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """Where all inputs agree, the first operation that differs is shown with its line."""
+    found = causes(leafwise, run(), run(hidden=3.0))
+    ((kind, path), (before, after)) = next(iter(found.items()))
+    assert (kind, path.partition(" ")[0]) == ("operation", "step")
+    assert "dense<1.000000e+00>" in before
+    assert "dense<3.000000e+00>" in after
+    assert "test_compare.py:" in before
+    text = leafwise("compare", run(), run(hidden=4.0)).out
+    assert "arguments and captures agree, and the program differs\n  first run: " in text
+
+
+def edited(*path: Any, value: Any) -> Callable[[Any], None]:
+    """Return what changes one entry of a report."""
+
+    def edit(report: Any) -> None:
+        *way, last = path
+        for each in way:
+            report = report[each]
+        report[last] = value
+
+    return edit
+
+
+OF_THE_RUN = {
+    ("version", "jax"): ("versions", "jax", "0.9.9"),
+    ("environment", "XLA_FLAGS"): ("environment", "XLA_FLAGS", "--xla_dump_to=/tmp"),
+    ("config", "jax_enable_x64"): ("config", "jax_enable_x64", None),
+    ("devices", "devices"): ("devices", "3 x cpu"),
+}
+
+
+@pytest.mark.parametrize("cause", OF_THE_RUN)
+def test_the_run_differs(
+    run: Callable[..., str], leafwise: Leafwise, cause: tuple[str, str]
+) -> None:
+    """Versions, variables, configuration and devices are compared once for all programs."""
+    *way, value = OF_THE_RUN[cause]
+    found = compared(leafwise, run(), run(edited("processes", 0, *way, value=value)))
+    ((kind, path, *_, programs),) = (tuple(each.values()) for each in found["causes"])
+    assert ((kind, path), programs) == (cause, [])
+    other = run(edited("processes", 0, *way, value=value), rate=3.0)
+    found = compared(leafwise, run(), other)["causes"]
+    assert [[each.split()[0] for each in cause["programs"]] for cause in found] == [["step"]] * 2
+
+
+def test_what_only_logs_does_not_differ(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """Options and variables that change what JAX says are no difference."""
+    found = [
+        edited("processes", 0, "environment", "JAX_LOG_COMPILES", value="1"),
+        edited("processes", 0, "config", "jax_log_compiles", value=7),
+    ]
+    assert [causes(leafwise, run(), run(each)) for each in found] == [{}, {}]
+
+
+def cached(
+    answer: str, key: str = "k", folder: str = "/cache", **parts: str
+) -> Callable[[Any], None]:
+    """Return what makes a report one of a run with the persistent cache."""
+
+    def edit(report: Any) -> None:
+        report["processes"][0]["config"]["jax_compilation_cache_dir"] = folder
+        for each in report["programs"]:
+            each.update(cache=answer, key=key, key_parts={"computation": "1", **parts})
+
+    return edit
+
+
+def test_hits_do_not_differ(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """What the first run wrote and the second one found is what should be."""
+    files = run(cached("not found; written now")), run(cached("hit"))
+    assert causes(leafwise, *files) == {}
+
+
+def test_a_miss_of_the_same_key(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """It names both answers; and the folder, if that differs."""
+    again = "not found; written now"
+    both = {("missed", "the persistent cache"): (again, again)}
+    assert causes(leafwise, run(cached(again)), run(cached(again))) == both
+    other = run(cached(again, folder="/other"))
+    folder = {("config", "jax_compilation_cache_dir"): ("/cache", "/other")}
+    assert causes(leafwise, run(cached(again)), other) == folder | both
+    off = {("missed", "the persistent cache"): ("hit", "off")}
+    assert causes(leafwise, run(cached("hit")), run(cached("off"))) == off
+
+
+def test_a_miss_of_what_was_never_written(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """What is too quick to be written is a note, and no difference between the runs."""
+    quick = (
+        "not found; not written, being quicker than jax_persistent_cache_min_compile_time_secs=1"
+    )
+    files = run(cached(quick)), run(cached(quick))
+    outcome = leafwise("compare", *files)
+    assert outcome.code == 0
+    other = quick.replace("=1", "=2")
+    outcome = leafwise("compare", files[0], run(cached(other)))
+    assert outcome.code == 0
+    (note,) = (line for line in outcome.out.splitlines() if line.startswith("note"))
+    assert "the first run did not write it, being quicker than" in note
+    assert "init" in note
+    assert "step" in note
+
+
+def test_another_key(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """The parts of the key that differ are named, once for all programs."""
+    miss = "not found; written now"
+    parts = {"jax_lib version": "2", "XLA flags": "3"}
+    files = run(cached(miss)), run(cached(miss, "other", **parts))
+    found = compared(leafwise, *files)["causes"]
+    assert [(each["kind"], each["path"], len(each["programs"])) for each in found] == [
+        ("key", "the version of jaxlib and the XLA flags", 2)
+    ]
+
+
+def test_programs_of_one_run_only(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """A program that the other run lacks is named with its line."""
+    shorter = run(lambda report: report["programs"].pop(0))
+    assert causes(leafwise, run(), shorter) == {("absent", "init"): ("compiled", "")}
+    assert causes(leafwise, shorter, run()) == {("absent", "init"): ("", "compiled")}
+
+
+def test_the_order_of_a_set(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """A set that only has another order is named where the program differs, next to that."""
+
+    def turn(report: Any) -> None:
+        for each in report["programs"]:
+            for path, value in each["arguments"]["statics"].items():
+                if path == "state.names":
+                    value["members"].reverse()
+        report["processes"][0]["hash_seed"] += 1
+
+    assert causes(leafwise, run(), run(turn)) == {}
+    files = run(), run(turn, hidden=5.0)
+    found = causes(leafwise, *files)
+    assert [kind for kind, _ in found] == ["order", "operation"]
+    assert "start both with one PYTHONHASHSEED" in leafwise("compare", *files).out
+
+
+def test_files_that_cannot_be_compared(
+    run: Callable[..., str], leafwise: Leafwise, tmp_path: Path
+) -> None:
+    """Each says what is wrong with which file, and how to write one; exit code 2."""
+    good = run()
+    text = (tmp_path / good).read_text(encoding="utf-8")
+    report = json.loads(text)
+    damaged = {**report, "programs": [{"name": "step"}]}
+    files: Mapping[str, tuple[str, str]] = {
+        "cut.json": (text[: len(text) // 2], "is not JSON, or is cut off"),
+        "list.json": ("[1, 2]", "is not a report of leafwise explain"),
+        "other.json": ('{"version": 2, "classes": []}', "is not a report of leafwise explain"),
+        "newer.json": (json.dumps({**report, "version": 99}), "has layout 99, and this leafwise"),
+        "older.json": (json.dumps({**report, "programs": []}), "has no programs"),
+        "damaged.json": (json.dumps(damaged), "is damaged: KeyError"),
+    }
+    for name, (content, words) in files.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        for pair in ((good, name), (name, good)):
+            outcome = leafwise("compare", *pair)
+            assert (outcome.code, outcome.out) == (2, ""), name
+            assert words in outcome.err
+            assert name in outcome.err
+            assert "fix: leafwise explain --json" in outcome.err
+    outcome = leafwise("compare", good, "nowhere.json")
+    assert outcome.code == 2
+    assert "cannot read nowhere.json: No such file or directory" in outcome.err
+    assert leafwise("compare", good).code == 2
+
+
+def test_output_goes_to_a_file(run: Callable[..., str], leafwise: Leafwise, tmp_path: Path) -> None:
+    """With -o standard output stays empty; a folder that is not there is refused first."""
+    files = run(), run(rate=9.0)
+    outcome = leafwise("compare", "-o", "differs.txt", *files)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "capture rate: 2.0 -> 9.0" in (tmp_path / "differs.txt").read_text(encoding="utf-8")
+    assert leafwise("compare", "-o", "no/folder.txt", *files).code == 2
+
+
+# ------------------------------------------------------------------------ real runs
+
+SCRIPT = """
+import os, sys, jax, jax.numpy as jnp, numpy as np
+import leafwise as lw
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+rate = float(os.environ.get("RATE", "0.5"))
+weights = {"alpha": 1.0, "beta": 2.0, "gamma": 3.0, "delta": 4.0, "epsilon": 5.0}
+@lw.pytree
+class State:
+    w: jax.Array
+    n: int = lw.static_field(default=1)
+def shared(x):
+    return jnp.tanh(x) * rate
+@jax.jit
+def step(state, x):
+    y = shared(x) * state.n
+    for name in set(weights) if "--set" in sys.argv else ():
+        y = y + weights[name]
+    return state.w @ y
+step(State(np.ones((3, 3)), int(os.environ.get("N", "1"))), np.ones(3))
+"""
+
+LAST = len(SCRIPT.splitlines())
+
+PLANTED = {
+    "static": ({"N": "2"}, "argument", "state.n", ("1", "2")),
+    "capture": ({"RATE": "0.75"}, "capture", "rate", ("0.5", "0.75")),
+    "flag": (
+        {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"},
+        "environment",
+        "XLA_FLAGS",
+        ("(not set)", "--xla_cpu_enable_fast_math=true"),
+    ),
+    "variable": (
+        {"JAX_DEFAULT_MATMUL_PRECISION": "highest"},
+        "environment",
+        "JAX_DEFAULT_MATMUL_PRECISION",
+        ("(not set)", "highest"),
+    ),
+}
+
+
+def explain(folder: Path, name: str, *arguments: str, **environment: str) -> str:
+    """Run the script, and return its report."""
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}
+    outside = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    command = [sys.executable, "-m", "leafwise", "explain", "-q", "--json", name, "script.py"]
+    subprocess.run(
+        [*command, *arguments],
+        cwd=folder,
+        env={**outside, **cache, **environment},
+        check=True,
+        timeout=300,
+    )
+    return name
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a script that ran once, and wrote the cache."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
+    explain(folder, "first.json", PYTHONHASHSEED="1")
+    return folder
+
+
+@pytest.mark.slow
+def test_a_restart_finds_what_the_first_run_wrote(
+    first_run: Path, leafwise: Leafwise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same script again: nothing differs, and every program is a hit."""
+    monkeypatch.chdir(first_run)
+    second = explain(first_run, "second.json", PYTHONHASHSEED="2")
+    assert causes(leafwise, "first.json", second) == {}
+    report = json.loads((first_run / second).read_text(encoding="utf-8"))
+    assert {each["cache"] for each in report["programs"]} == {"hit"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_was_planted_is_found(
+    first_run: Path, leafwise: Leafwise, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Each kind of difference is named with both values, and concerns the step."""
+    monkeypatch.chdir(first_run)
+    environment, kind, path, values = PLANTED[name]
+    second = explain(first_run, f"{name}.json", **environment)
+    found = compared(leafwise, "first.json", second)["causes"]
+    (cause,) = (each for each in found if (each["kind"], each["path"]) == (kind, path))
+    assert (cause["before"], cause["after"]) == values
+    assert f"step (script.py:{LAST})" in cause["programs"]
+    kinds = {each["kind"] for each in found}
+    assert kinds == {kind, *{"flag": ["key"], "variable": ["operation"]}.get(name, [])}
+
+
+@pytest.mark.nightly
+def test_a_loop_over_a_set(
+    first_run: Path, leafwise: Leafwise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another seed of hashes, another program: operations and their line, and the likely reason."""
+    monkeypatch.chdir(first_run)
+    files = [explain(first_run, f"seed{seed}.json", "--set", PYTHONHASHSEED=seed) for seed in "12"]
+    outcome = leafwise("compare", *files)
+    assert outcome.code == 1
+    assert f"step (script.py:{LAST}): arguments and captures agree" in outcome.out
+    assert f"# script.py:{LAST - 2}" in outcome.out
+    assert "note: sets have another order in each run" in outcome.out
