@@ -1,15 +1,14 @@
 """Train the classifier of train_digits.py on the devices of one process, or of many.
 
-Every process runs this program. Where JAX detects the cluster, it takes no arguments; elsewhere
-they are the address of process 0, the number of processes, and the index of this one:
+Every process runs this program: with `cluster` where JAX detects the cluster that started it,
+elsewhere with the address of process 0, the number of processes, and the index of this one:
 
     python examples/many_hosts.py
-    srun --nodes=4 --ntasks-per-node=1 python examples/many_hosts.py
+    srun --nodes=4 python examples/many_hosts.py cluster
     python examples/many_hosts.py localhost:1234 2 0 &
     python examples/many_hosts.py localhost:1234 2 1
 """
 
-import os
 import sys
 
 import jax
@@ -39,11 +38,13 @@ class State(TrainState):
 
 def connect() -> None:
     """Let the processes find each other."""
-    if arguments := sys.argv[1:]:
-        address, count, index = arguments
-        jax.distributed.initialize(address, int(count), int(index))
-    elif {"SLURM_JOB_ID", "OMPI_COMM_WORLD_SIZE", "JOB_COMPLETION_INDEX"} & {*os.environ}:
-        jax.distributed.initialize()
+    match sys.argv[1:]:
+        case ["cluster"]:
+            jax.distributed.initialize()
+        case [address, count, index]:
+            jax.distributed.initialize(address, int(count), int(index))
+        case _:  # one process
+            pass
 
 
 def train(mesh: Mesh, paths: dict[str, P]) -> tuple[State, list[float]]:

@@ -22,7 +22,7 @@ OPEN_MPI = """{"OMPI_MCA_orte_hnp_uri": "4096.0;tcp://127.0.0.1:1",
 TRAIN = f"""
 os.environ |= {{"JAX_COORDINATOR_PORT": str(port)}} | CLUSTER
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=DEVICES"
-del sys.argv[1:]
+sys.argv[1:] = ["cluster"]
 sys.path.insert(0, {EXAMPLES!r})
 import many_hosts
 report(losses=many_hosts.main(), devices=jax.device_count())
@@ -71,7 +71,7 @@ KILLED = f"""
 import signal
 sys.path.insert(0, {EXAMPLES!r})
 import many_hosts
-initialize(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10)
+initialize(heartbeat_timeout_seconds=5, shutdown_timeout_seconds=5)
 steps, train_step = 0, many_hosts.train_step
 
 def step(*arguments):
@@ -97,8 +97,11 @@ report(error=None)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("asleep", [False, True], ids=["at work", "asleep"])
-@pytest.mark.parametrize(("count", "victim"), [(4, 3), (2, 0)], ids=["the last", "the first"])
+@pytest.mark.parametrize(
+    ("count", "victim", "asleep"),
+    [(4, 3, False), (2, 1, True), (2, 0, False)],
+    ids=["the last", "the last, others asleep", "the first"],
+)
 def test_a_process_killed_in_training(count: int, victim: int, asleep: bool) -> None:
     """The others fail: at once in gloo's collective, or with JAX's heartbeat while they do else."""
     body = KILLED.replace("VICTIM", str(victim)).replace("ASLEEP", str(asleep))
