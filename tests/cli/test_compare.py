@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
+from leafwise.cli.program_records import compress, hashed, unpacked
 
 from .conftest import Outcome
 
@@ -201,11 +202,7 @@ def test_a_miss_of_what_was_never_written(run: Callable[..., str], leafwise: Lea
     quick = (
         "not found; not written, being quicker than jax_persistent_cache_min_compile_time_secs=1"
     )
-    files = run(cached(quick)), run(cached(quick))
-    outcome = leafwise("compare", *files)
-    assert outcome.code == 0
-    other = quick.replace("=1", "=2")
-    outcome = leafwise("compare", files[0], run(cached(other)))
+    outcome = leafwise("compare", run(cached(quick)), run(cached(quick)))
     assert outcome.code == 0
     (note,) = (line for line in outcome.out.splitlines() if line.startswith("note"))
     assert "the first run did not write it, being quicker than" in note
@@ -229,6 +226,44 @@ def test_programs_of_one_run_only(run: Callable[..., str], leafwise: Leafwise) -
     shorter = run(lambda report: report["programs"].pop(0))
     assert causes(leafwise, run(), shorter) == {("absent", "init"): ("compiled", "")}
     assert causes(leafwise, shorter, run()) == {("absent", "init"): ("", "compiled")}
+
+
+def test_a_second_program_of_a_function(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """Where one run compiled a function once more, it says by what that differs from before."""
+
+    def again(report: Any) -> None:
+        step = report["programs"][-1]
+        other = json.loads(json.dumps(step))
+        other["end"] += 1
+        other["arguments"]["leaves"]["x"]["shape"] = ["4"]
+        report["programs"].append(other)
+
+    why = "compiled again, by argument x: float32[3] -> float32[4]"
+    assert causes(leafwise, run(), run(again)) == {("absent", "step"): ("", why)}
+
+
+def test_without_operations(run: Callable[..., str], leafwise: Leafwise) -> None:
+    """Where no program could be read, inputs are compared all the same; hashes where both can."""
+
+    def forget(report: Any) -> None:
+        for each in report["programs"]:
+            each["program"] = None
+
+    assert causes(leafwise, run(forget), run(forget)) == {}
+    assert [*causes(leafwise, run(forget), run(forget, rate=2.5))] == [("capture", "rate")]
+
+    def shorten(report: Any) -> None:
+        for each in report["programs"]:
+            program = unpacked(each["program"])
+            assert program is not None
+            operations = [[each.text, each.source] for each in hashed(program).operations]
+            each["program"] |= {"hashed": True, "packed": compress(operations)}
+
+    found = causes(leafwise, run(), run(shorten, hidden=3.0))
+    ((kind, _), (before, after)) = next(iter(found.items()))
+    assert kind == "operation"
+    assert before != after
+    assert "test_compare.py:" in after
 
 
 def test_the_order_of_a_set(run: Callable[..., str], leafwise: Leafwise) -> None:

@@ -107,3 +107,57 @@ def test_a_large_program_is_kept_as_hashes(monkeypatch: pytest.MonkeyPatch) -> N
     nothing = packed(program)
     assert unpacked(nothing) is None
     assert nothing["fingerprint"] == program.fingerprint
+
+
+def test_captures_that_share_a_name_or_are_large(
+    explained: Explained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are kept; over the limit there is a shape and no digest."""
+
+    def script() -> None:
+        def inner(n: int) -> Any:
+            value = float(n)
+
+            def scaled(x: Any) -> Any:
+                return x * value
+
+            return scaled
+
+        value, scaled = 3.0, inner(4)
+
+        @jax.jit
+        def step(x: Any) -> Any:
+            return scaled(x) + value + TABLE
+
+        step(2.0)
+
+    def found() -> Any:
+        report = explained(script, programs=True)
+        return next(each for each in report["programs"] if each["name"] == "step")
+
+    statics = found()["captures"]["statics"]
+    both = {path: each for path, each in statics.items() if path.startswith("value")}
+    assert sorted(each["float"] for each in both.values()) == ["3.0", "4.0"]
+    monkeypatch.setattr(program_records, "_MOST_ARRAY", 1)
+    leaves = found()["captures"]["leaves"]
+    assert leaves["TABLE"] == {"dtype": "float32", "shape": ["5"]}
+
+
+def test_what_cannot_be_described_ends_no_script(
+    explained: Explained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If code of ours or of the user's raises, the record says so, and the event is there."""
+
+    def broken(*_: Any) -> Any:
+        msg = "no description"
+        raise ValueError(msg)
+
+    monkeypatch.setattr(program_records, "describe_call", broken)
+    report = explained(run_script, programs=True)
+    first, *_ = (each for each in report["programs"] if each["name"] == "step")
+    assert first["refused"] == {"step": "ValueError: no description"}
+    assert first["program"]["fingerprint"]
+    monkeypatch.setattr(program_records, "read_program", broken)
+    report = explained(run_script, programs=True)
+    assert "no description" in report["warnings"][0]
+    assert len([each for each in report["events"] if each["kind"] == "compile"]) >= 3

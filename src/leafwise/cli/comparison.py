@@ -33,7 +33,6 @@ _CACHE: Final = (
 )
 """The beginnings of options that decide what the persistent cache has, and no program."""
 
-_WRITTEN: Final = "written now"
 _UNSET: Final = "(not set)"
 _NOTHING: Final = "nothing"
 
@@ -161,7 +160,7 @@ class _Comparer:
             for each in causes:
                 self._causes.setdefault(each, []).append(_label(program))
         for run, program in alone:
-            texts = ("", "compiled") if run else ("compiled", "")
+            texts = ("", self._why_another(program)) if run else ("compiled", "")
             self._causes.setdefault(Cause("absent", program["name"], *texts), []).append(
                 _label(program)
             )
@@ -175,9 +174,13 @@ class _Comparer:
     ) -> Iterator[Cause]:
         """Yield why the second run made another program, or missed the persistent cache."""
         one, other = before["program"], after["program"]
-        if one is not None and other is not None and one["fingerprint"] != other["fingerprint"]:
+        own = list(_inputs(before, after))
+        if one is not None and other is not None:
+            is_other = one["fingerprint"] != other["fingerprint"]
+        else:  # in a version of JAX whose programs cannot be read
+            is_other = bool(own)
+        if is_other:
             yield from (each for each in of_run if not _is_of_cache(each))
-            own = list(_inputs(before, after))
             decisive = [each for each in own if each.kind not in {"order", *_OF_RUN}]
             yield from (each for each in own if each.kind != "order" or not decisive)
             if not (decisive or _versions(of_run)):
@@ -188,8 +191,16 @@ class _Comparer:
             yield Cause("key", " and ".join(parts) or "an unknown part", "", "")
             if "the program" in parts:
                 yield from self._history(before, after)
-        elif after["cache"] not in {"hit", before["cache"]} or _WRITTEN in after["cache"]:
+        elif after["cache"] != "hit" and {before["cache"], after["cache"]} != {"off"}:
             yield from self._missed(before, after, of_run)
+
+    def _why_another(self, program: ProgramRecord) -> str:
+        """Return that a program was compiled, and what differs from the one before it."""
+        same = [each for each in self._other["programs"] if _function(each) == _function(program)]
+        earlier = same[: same.index(program)]
+        found = _inputs(earlier[-1], program) if earlier else ()
+        texts = [f"{_WORDS[each.kind]}{each.path}: {each.before} -> {each.after}" for each in found]
+        return f"compiled again, by {'; '.join(texts[:3])}" if texts else "compiled"
 
     def _missed(
         self, before: ProgramRecord, after: ProgramRecord, of_run: list[Cause]
@@ -409,7 +420,7 @@ def _cause_lines(cause: Cause, names: list[str], programs: int) -> Iterator[str]
     concerned = f"all {programs} programs" if len(names) == programs > 1 else _listed(names)
     match kind:
         case "absent":
-            yield f"{path}: compiled in the {'second' if after else 'first'} run only"
+            yield f"{path}: {after or before} in the {'second' if after else 'first'} run only"
             yield f"  {len(names)} times: {concerned}" if len(names) > 1 else f"  {concerned}"
             return
         case "operation":

@@ -21,7 +21,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from leafwise._captures.captures import Capture, captures
+from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
 from leafwise._compare.description import Description, describe_tree
 from leafwise._compare.digest import DigestReader, describe_call, digest_of
@@ -38,7 +38,7 @@ _MOST_BYTES: Final = 1 << 20
 """So large a program may be, compressed; of larger ones each operation is kept as a hash."""
 
 _MOST_ARRAY: Final = 64 << 20
-"""Of larger arrays that are captured shape and dtype are kept alone."""
+"""So many bytes of captured arrays are read for a program; of others, shape and dtype."""
 
 _VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
 _PRIVATE: Final = ("mtls", "credentials", "trace context")
@@ -107,12 +107,15 @@ class ProgramRecorder:
             "refused": {},
         }
         signature = event.program.signature if event.program is not None else None
-        if signature is not None:
-            record["config"] = _difference(self._config, _config(signature.config))
-            record |= _arguments(signature)
-        if event.fun is not None and not event.eager:
-            record["captures"], refused = _captures(event.fun)
-            record["refused"] |= refused
+        try:
+            if signature is not None:
+                record["config"] = _difference(self._config, _config(signature.config))
+                record |= _arguments(signature)
+            if event.fun is not None and not event.eager:
+                record["captures"], refused = _captures(event.fun)
+                record["refused"] |= refused
+        except Exception as error:  # noqa: BLE001  # the user's own code; the rest is of use
+            record["refused"][event.name] = f"{type(error).__name__}: {message_of(error)}"
         record["recording"] = before + time.perf_counter() - began
         self._write(program=record)
 
@@ -176,34 +179,35 @@ def _arguments(signature: Signature) -> dict[str, Any]:
 def _captures(fun: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what a function captures, by path, and what of it could not be read."""
     found, refused = Description({}, {}, {}), dict[str, str]()
+    names = set[str]()
+    left = _MOST_ARRAY
+
+    def large_array(leaf: Any) -> dict[str, Any] | None:
+        nonlocal left
+        if not isinstance(leaf, jax.Array | np.ndarray):
+            return None
+        left -= leaf.nbytes
+        is_read = left >= 0
+        return None if is_read else {"dtype": str(leaf.dtype), "shape": [*map(str, leaf.shape)]}
+
     for each in captures(fun).own():
         if not each.is_bound or each.is_written or each.is_of_package or each.treatment in _CODE:
             continue
-        name = each.name if each.name not in refused else f"{each.name} of {each.where.owner}"
+        name = each.name if each.name not in names else f"{each.name} in {each.where.function}"
+        names.add(name)
         try:
-            one, problems = _capture(each, name)
+            reader = DigestReader(in_order=True)
+            one = describe_tree(each.value, large_array, reader, name).description
         except Exception as error:  # noqa: BLE001  # deleted arrays, the user's own code
             refused[name] = f"{type(error).__name__}: {message_of(error)}"
             continue
         for mine, its in zip(vars(found).values(), vars(one).values(), strict=True):
             mine.update(its)
-        refused |= problems
+        refused |= {path: _plain(what) for path, what, *_ in reader.refused}
     return dataclasses.asdict(found), refused
 
 
 _CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)
-
-
-def _capture(capture: Capture, name: str) -> tuple[Description, dict[str, str]]:
-    reader = DigestReader(in_order=True)
-    found = describe_tree(capture.value, _large_array, reader, name).description
-    return found, {path: _plain(what) for path, what, *_ in reader.refused}
-
-
-def _large_array(leaf: Any) -> dict[str, Any] | None:
-    if isinstance(leaf, jax.Array | np.ndarray) and leaf.nbytes > _MOST_ARRAY:
-        return {"dtype": str(leaf.dtype), "shape": [*map(str, leaf.shape)]}
-    return None
 
 
 # ------------------------------------------------------------------------ programs in a file
@@ -212,10 +216,10 @@ def _large_array(leaf: Any) -> dict[str, Any] | None:
 def packed(program: LoweredProgram) -> dict[str, Any]:
     """Return a program as JSON, its operations compressed; of a large one their hashes."""
     found = program.to_json() | {"inlined": program.inlined}
-    text = _compress(found.pop("operations"))
+    text = compress(found.pop("operations"))
     is_hashed = len(text) > _MOST_BYTES
     if is_hashed:
-        text = _compress([[each.text, each.source] for each in hashed(program).operations])
+        text = compress([[each.text, each.source] for each in hashed(program).operations])
     return found | {"hashed": is_hashed, "packed": text if len(text) <= 4 * _MOST_BYTES else ""}
 
 
@@ -236,5 +240,6 @@ def hashed(program: LoweredProgram) -> LoweredProgram:
     return dataclasses.replace(program, operations=tuple(operations))
 
 
-def _compress(operations: Any) -> str:
+def compress(operations: Any) -> str:
+    """Return JSON as text that is short."""
     return base64.b64encode(zlib.compress(json.dumps(operations).encode())).decode()

@@ -167,9 +167,10 @@ class Recorder:
                 if self._programs is not None and is_compile:
                     spent = event.seconds - self._programs.seconds()
                     event = dataclasses.replace(event, seconds=max(spent, 0.0))
-                    self._programs.record(event)
                 self._write(event=self._event(event))
                 self._write_captures(event)
+                if self._programs is not None and is_compile:
+                    self._programs.record(event)
             texts = storm.WARNINGS[self._warned :]
             self._warned += len(texts)
             for text in texts:
