@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -33,6 +34,7 @@ _CACHE: Final = (
 )
 """The beginnings of options that decide what the persistent cache has, and no program."""
 
+_VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
 _UNSET: Final = "(not set)"
 _NOTHING: Final = "nothing"
 
@@ -243,10 +245,13 @@ class _Comparer:
             run["processes"][program["process"]]["hash_seed"]
             for run, program in ((self._one, before), (self._other, after))
         ]
-        if seeds[0] != seeds[1]:
+        forms = [
+            Counter(_VALUE.sub("%", each.text) for each in run.operations) for run in (one, other)
+        ]
+        if seeds[0] != seeds[1] and forms[0] == forms[1]:
             text = (
-                "sets have another order in each run, if a loop meets one: sort it, or start both "
-                "with one PYTHONHASHSEED"
+                "the same operations in another order: if a loop over a set makes them, sort it, "
+                "or start both runs with one PYTHONHASHSEED"
             )
             self._note(text, after)
         yield from self._history(before, after)
@@ -406,7 +411,8 @@ def format_comparison(found: Comparison) -> str:
     elif not found.differing:
         head += f"the same {programs}, under other conditions"
     else:
-        head += f"{found.differing} of {programs} differ, or were missed"
+        are = "is" if found.differing == 1 else "are"
+        head += f"{found.differing} of {programs} {are} not as before"
     lines = [head]
     for cause, names in found.causes.items():
         lines += ["", *_cause_lines(cause, names, found.programs)]
@@ -420,7 +426,7 @@ def _cause_lines(cause: Cause, names: list[str], programs: int) -> Iterator[str]
     concerned = f"all {programs} programs" if len(names) == programs > 1 else _listed(names)
     match kind:
         case "absent":
-            yield f"{path}: {after or before} in the {'second' if after else 'first'} run only"
+            yield f"{path}: in the {'second' if after else 'first'} run only, {after or before}"
             yield f"  {len(names)} times: {concerned}" if len(names) > 1 else f"  {concerned}"
             return
         case "operation":
