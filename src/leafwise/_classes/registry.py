@@ -13,7 +13,7 @@ import jax
 from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
-from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_static_metadata
+from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
 from leafwise._objects.call_site import site_of
 from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._objects.classes import REDEFINED
@@ -172,6 +172,14 @@ def registered_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | Non
     """Return the static and the dynamic names of a registered class, or None."""
     registered = _REGISTERED.get(cls)
     return None if registered is None else (registered.static_names, registered.dynamic_names)
+
+
+def field_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the static and the dynamic names of a class that leafwise flattens, or None."""
+    if is_decorated(cls):
+        spec = spec_of(cls)
+        return spec.static_names, spec.dynamic_names
+    return registered_names(cls)
 
 
 def _already(cls: type) -> str:

@@ -1,6 +1,7 @@
 """A call without the data of its arrays, to be lowered again."""
 
 import ast
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -16,6 +17,13 @@ class AbstractCall(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    @classmethod
+    def of_steps(cls, found: Mapping[str, Any]) -> "AbstractCall":
+        """Return the call of arguments that are named ``args[0]`` and ``kwargs['name']``."""
+        named = {ast.literal_eval(step[7:-1]): step for step in found if step.startswith("kwargs")}
+        args = tuple(found[f"args[{place}]"] for place in range(len(found) - len(named)))
+        return cls(args, {name: found[step] for name, step in named.items()})
+
 
 def abstract_call(signature: Signature) -> AbstractCall:
     """Return a call that one program serves with the one that was recorded.
@@ -29,16 +37,13 @@ def abstract_call(signature: Signature) -> AbstractCall:
     root = signature.root
     found = dict(zip(root.steps, jax.tree.unflatten(signature.treedef, leaves), strict=True))
     found.update(zip(root.names, map(value_of, root.values), strict=True))
-    named = {ast.literal_eval(step[7:-1]): step for step in found if step.startswith("kwargs[")}
-    count = len(found) - len(named)
-    args = tuple(found[f"args[{place}]"] for place in range(count))
-    return AbstractCall(args, {name: found[step] for name, step in named.items()})
+    return AbstractCall.of_steps(found)
 
 
 def _argument(path: str, leaf: Leaf) -> Any:
     if leaf.kind is LeafKind.STATIC:
         return leaf.value
-    if leaf.kind in _WITHOUT_ABSTRACT or leaf.aval is None:
+    if leaf.kind in WITHOUT_ABSTRACT or leaf.aval is None:
         msg = f"{path}: a {leaf.kind} cannot be given without its data: {shorten(leaf)}"
         raise ValueError(msg)
     weak, sharding = leaf.weak_type, leaf.lowered_sharding
@@ -46,4 +51,4 @@ def _argument(path: str, leaf: Leaf) -> Any:
     return struct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)
 
 
-_WITHOUT_ABSTRACT: Final = {LeafKind.REF, LeafKind.OTHER, LeafKind.INVALID}
+WITHOUT_ABSTRACT: Final = {LeafKind.REF, LeafKind.OTHER, LeafKind.INVALID}

@@ -157,8 +157,9 @@ class ProgramRecord(TypedDict):
     ``function`` is ``module:qualname``, ``process`` a place in the list of processes. ``cache`` is
     ``"hit"``, ``"off"``, or why it missed; ``key`` and ``key_parts`` are there while it is on.
     ``config`` has what differs from the process. ``digest`` and ``arguments`` are left out where
-    the call could not be seen, ``captures`` for operations of JAX itself. ``refused`` names what
-    means nothing to another process. ``recording`` is how many seconds this record took.
+    the call could not be seen, ``captures`` and ``call`` for operations of JAX itself. ``call`` is
+    what the call can be made from again. ``refused`` names what means nothing to another process.
+    ``recording`` is how many seconds this record took.
     """
 
     function: str
@@ -177,6 +178,7 @@ class ProgramRecord(TypedDict):
     digest: NotRequired[str]
     arguments: NotRequired[DescriptionRecord]
     captures: NotRequired[DescriptionRecord]
+    call: NotRequired[dict[str, Any]]
     recording: float
 
 

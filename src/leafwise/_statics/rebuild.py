@@ -17,8 +17,8 @@ import sys
 import types
 import uuid
 import zoneinfo
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
@@ -56,6 +56,45 @@ def _message(json: Json, path: str) -> str:
         f"  fix: plain values, tuples, enums, frozen dataclasses, or functions and classes with a "
         f"name at the top level of a module"
     )
+
+
+Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
+"""The static and the dynamic fields of a class."""
+
+
+def check_fields(
+    path: str, cls: type, dynamic: Sequence[str], statics: Mapping[str, Json], names: Names
+) -> None:
+    """Refuse an instance that was written for other fields than the class has here.
+
+    Args:
+        path: What stands at the beginning of the message.
+        cls: The class.
+        dynamic: The dynamic fields in the file.
+        statics: The static fields in the file.
+        names: The fields here.
+
+    Raises:
+        PortableError: They differ; it names each field.
+    """
+    if (set(statics), list(dynamic)) == (set(names[0]), list(names[1])):
+        return
+    lines: list[str] = []
+    for name in dict.fromkeys((*dynamic, *statics, *names[1], *names[0])):
+        was, now = _role(name, statics, dynamic), _role(name, *names)
+        if was != now:
+            value = f" ({format_json(statics[name])})" if name in statics else ""
+            lines.append(f"\n  {cls.__name__}.{name}: {was}{value} in the file, {now} here")
+    order = f"\n  the fields have another order in the file: {', '.join((*dynamic, *statics))}"
+    msg = (
+        f"{path}: {cls.__name__} has other fields here than in the file{''.join(lines) or order}"
+        f"\n  fix: write the file again"
+    )
+    raise PortableError(msg)
+
+
+def _role(name: str, static: Collection[str], dynamic: Collection[str]) -> str:
+    return "static" if name in static else "dynamic" if name in dynamic else "not there"
 
 
 def find_named(name: str, path: str) -> Any:

@@ -3,16 +3,14 @@
 import functools
 import json
 import weakref
-from typing import Any, Final
+from typing import Final
 
-from leafwise._classes.registry import registered_names, spec_of
-from leafwise._classes.spec import is_decorated
+from leafwise._classes.registry import field_names
 from leafwise._jax.exports import forget_class, name_class
 from leafwise._objects.class_map import on_registered
 from leafwise._statics.key import StaticKey, key_of, table_of
-from leafwise._statics.portable import Json, PortableReader, class_name, dump, format_json
-from leafwise._statics.rebuild import rebuild
-from leafwise.errors import PortableError
+from leafwise._statics.portable import Json, PortableReader, class_name, dump
+from leafwise._statics.rebuild import check_fields, rebuild
 
 __all__ = ["register_serialization"]
 
@@ -55,8 +53,7 @@ _NAMED: Final[dict[str, weakref.ref[type]]] = {}
 
 
 def _register(cls: type) -> None:
-    names = _names(cls)
-    if names is None:
+    if field_names(cls) is None:  # another library flattens it
         return
     name = f"leafwise:{class_name(cls)}"
     older = _NAMED[name]() if name in _NAMED else None
@@ -67,14 +64,6 @@ def _register(cls: type) -> None:
         _NAMED[name] = weakref.ref(cls)
 
 
-def _names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return the static and the dynamic names; None where another library flattens the class."""
-    if is_decorated(cls):
-        spec = spec_of(cls)
-        return spec.static_names, spec.dynamic_names
-    return registered_names(cls)
-
-
 def _write(cls: type, key: StaticKey) -> bytes:
     reader = PortableReader()
     statics: dict[str, Json] = {}
@@ -82,36 +71,14 @@ def _write(cls: type, key: StaticKey) -> bytes:
         path = f"{cls.__name__}.{name}"
         statics[name] = reader.read(value, path)
         rebuild(statics[name], path)  # here, where it can be changed, and not where it is loaded
-    names = _names(cls) or ((), ())
+    names = field_names(cls) or ((), ())
     return dump({"dynamic": names[1], "statics": statics}).encode()
 
 
 def _read(cls: type, text: bytes) -> StaticKey:
     written = json.loads(text)
-    static, dynamic = _names(cls) or ((), ())
+    names = field_names(cls) or ((), ())
     before: dict[str, Json] = written["statics"]
-    problems = [
-        f"\n  {cls.__name__}.{name}: {words}"
-        for name in dict.fromkeys((*written["dynamic"], *before, *dynamic, *static))
-        if (words := _difference(name, written["dynamic"], before, dynamic, static))
-    ]
-    if not problems and list(dynamic) != written["dynamic"]:
-        problems = [f"\n  its fields came in another order: {', '.join(written['dynamic'])}"]
-    if problems:
-        msg = (
-            f"{cls.__name__}: the exported function was written for other fields{''.join(problems)}"
-            f"\n  fix: export the function again"
-        )
-        raise PortableError(msg)
-    values = [rebuild(before[name], f"{cls.__name__}.{name}") for name in static]
+    check_fields(cls.__name__, cls, written["dynamic"], before, names)
+    values = [rebuild(before[name], f"{cls.__name__}.{name}") for name in names[0]]
     return key_of(table_of(cls), tuple(values))
-
-
-def _difference(
-    name: str, were_dynamic: list[str], before: dict[str, Json], dynamic: Any, static: Any
-) -> str:
-    """Return what a field was in the file, and is here; nothing if it is the same."""
-    was = "dynamic" if name in were_dynamic else "static" if name in before else "not there"
-    now = "dynamic" if name in dynamic else "static" if name in static else "not there"
-    value = f" ({format_json(before[name])})" if name in before else ""
-    return f"{was}{value} in the file, {now} here" if was != now else ""
