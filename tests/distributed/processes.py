@@ -27,9 +27,12 @@ def report(**found):
     print(json.dumps(found), flush=True)
 
 def outcome(*arguments, **options):
+    return attempt(lambda: lw.distributed.assert_same(*arguments, **options))
+
+def attempt(action):
     start = time.monotonic()
     try:
-        lw.distributed.assert_same(*arguments, **options)
+        action()
         found = {"error": None}
     except Exception as error:
         found = {"error": type(error).__name__, "message": str(error)}

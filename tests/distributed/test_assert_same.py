@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import leafwise as lw
-from leafwise._jit.same import _list
+from leafwise._jit.same import list_of
 
 from .processes import run
 
@@ -168,8 +168,8 @@ def test_the_errors_survive_pickling() -> None:
 
 def test_processes_are_listed_in_spans() -> None:
     """A thousand processes need no line each."""
-    assert _list([3]) == "process 3"
-    assert _list([0, 1, 2, 5, 7, 8]) == "processes 0-2, 5, 7-8"
+    assert list_of([3]) == "process 3"
+    assert list_of([0, 1, 2, 5, 7, 8]) == "processes 0-2, 5, 7-8"
 
 
 OF_FOUR = """

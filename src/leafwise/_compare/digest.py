@@ -5,13 +5,14 @@ here classes count with their fields, functions by content with their code, and 
 to another process is refused.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -130,6 +131,25 @@ def describe_call(signature: Signature) -> tuple[Description, dict[str, str]]:
     found = describe_signature(signature, _recorded_entry, reader)
     _add_definitions(found, reader)
     return found, {path: what for path, what, *_ in reader.refused}
+
+
+def describe_values(values: Mapping[str, Any]) -> Description:
+    """Return the description of values by their paths, as statics; without a digest, as trees."""
+    found = Description({}, {}, {})
+    for path, value in values.items():
+        reader = DigestReader(in_order=True)
+        with contextlib.suppress(Exception):  # the user's own code
+            entry = reader.read(value, path)
+            if not reader.refused:
+                found.statics[path] = entry
+                continue
+            one = describe_tree(value, lambda leaf: _leaf_entry(_record(leaf)), None, path)
+            if not one.opaque:
+                for mine, its in zip(
+                    vars(found).values(), vars(one.description).values(), strict=True
+                ):
+                    mine.update(its)
+    return found
 
 
 def _add_definitions(description: Description, reader: "DigestReader") -> None:

@@ -171,28 +171,32 @@ def first_differences(
 
     Operations that differ in the numbers of their operands alone follow from an earlier one.
     """
-    mine, its = one.operations, other.operations
-    pairs = zip(mine, its, strict=False)
+    sides = one.operations, other.operations
+    pairs = zip(*sides, strict=False)
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0].text == pair[1].text, pairs))
-    if same == len(mine) == len(its):
+    left, right = (each[same : same + _WINDOW] for each in sides)
+    if not left and not right:
         return []
-    left, right = mine[same : same + _WINDOW], its[same : same + _WINDOW]
     forms = [[_VALUE.sub("%", each.text) for each in side] for side in (left, right)]
-    found: list[ProgramDifference] = []
+    pairs_found: list[tuple[Operation | None, Operation | None]] = []
     matcher = difflib.SequenceMatcher(None, forms[0], forms[1], autojunk=False)
     for kind, start, end, its_start, its_end in matcher.get_opcodes():
         if kind != "equal":
-            blocks = itertools.zip_longest(left[start:end], right[its_start:its_end])
-            found += [
-                ProgramDifference(
-                    None if each is None else one.shown(each),
-                    None if its_own is None else other.shown(its_own),
-                )
-                for each, its_own in blocks
-            ]
-    if not found:  # they take other operands
-        found = [ProgramDifference(one.shown(left[0]), other.shown(right[0]))]
-    return found[:limit]
+            pairs_found += itertools.zip_longest(left[start:end], right[its_start:its_end])
+    if left and right:  # what stands there in both, or what takes other operands
+        pairs_found[:1] = [(left[0], right[0])]
+    pairs_found.sort(key=lambda pair: all(map(_follows, pair)))
+    return [
+        ProgramDifference(
+            None if each is None else one.shown(each), None if its is None else other.shown(its)
+        )
+        for each, its in pairs_found[:limit]
+    ]
+
+
+def _follows(operation: Operation | None) -> bool:
+    """Return whether an operation only has the types of others."""
+    return operation is None or operation.text.lstrip().startswith(("func.func", "return "))
 
 
 # ------------------------------------------------------------------------ reading

@@ -119,8 +119,13 @@ _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
 """The functions of JAX that hold the arguments of a call, and whether they run it."""
 
 
-def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]:
+def running_calls(
+    start: types.FrameType | None = None, *, past_jaxprs: bool = False
+) -> Iterator[RunningCall]:
     """Yield the calls of jitted functions on this thread's stack, the innermost first.
+
+    Under a gradient or `vmap`, JAX compiles what it made of the function's jaxpr: `past_jaxprs`
+    yields the call of the function there, too.
 
     JAX gives its listeners the name of a function, and not the arguments of the call. Those are
     in a frame between here and the caller's. None are found where `is_known` is False.
@@ -129,7 +134,8 @@ def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]
         return
     frame = inspect.currentframe() if start is None else start
     while frame is not None:
-        if frame.f_code.co_name == "call_impl_cache_miss":  # of a jaxpr, not of a function
+        of_jaxpr = frame.f_code.co_name == "call_impl_cache_miss"  # not of a function
+        if of_jaxpr and not past_jaxprs:
             return
         runs = _MISSES.get(frame.f_code.co_name)
         if runs is not None and frame.f_globals.get("__name__") == "jax._src.pjit":

@@ -8,9 +8,13 @@ import contextlib
 import functools
 import hashlib
 import importlib
+import os
 import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
+
+import jax
+import jaxlib
 
 from leafwise._jax import compat
 from leafwise._jax.events import LOCK
@@ -18,6 +22,7 @@ from leafwise._jax.events import LOCK
 _LARGE: Final = 32
 """Constants of more elements are shown by a digest."""
 
+_TPU: Final = "LIBTPU_INIT_ARGS"
 _ELIDED: Final = re.compile(r"dense(?:_resource)?<__elided__>")
 
 
@@ -63,7 +68,10 @@ class Compile(NamedTuple):
         numbers in each.
         """
         devices = list(self.devices.flat)
+        flags = [*os.environ.get("XLA_FLAGS", "").split(), *os.environ.get(_TPU, "").split()]
         found = {
+            "jax": f"{jax.__version__}, jaxlib {vars(jaxlib).get('__version__')}",
+            "XLA_FLAGS": " ".join(sorted(each for each in flags if "dump" not in each)),
             "platform": f"{self.backend.platform} {self.backend.platform_version}",
             "compiler_options": str(sorted(map(str, self.settings.env_option_overrides))),
         }
@@ -82,6 +90,11 @@ class Compile(NamedTuple):
         return key
 
 
+def module_of(lowered: Any) -> Any:
+    """Return the module of what `lower` has returned; None where JAX is unknown."""
+    return getattr(getattr(lowered, "_lowering", None), "_hlo", None) if compat.is_known() else None
+
+
 Listener = Callable[[Compile], None]
 
 _listeners: tuple[Listener, ...] = ()
@@ -97,6 +110,8 @@ def listen_to_compiles(listener: Listener) -> bool:
     """
     global _listeners  # noqa: PLW0603  # replaced, never changed: other threads walk over it
     with LOCK:
+        if not compat.is_known():
+            return False
         if listener not in _listeners:
             if not _hook():
                 return False
@@ -121,23 +136,22 @@ def _compiler() -> Any:
 
 def _hook() -> bool:
     with contextlib.suppress(ImportError, AttributeError):
-        if compat.is_known():
-            compiler = _compiler()
-            original: Any = compiler.compile_or_get_cached
-            if hasattr(original, _MARK):
-                return True
-
-            @functools.wraps(original)
-            def compile_or_get_cached(
-                backend: Any, computation: Any, devices: Any, settings: Any, *rest: Any, **more: Any
-            ) -> Any:
-                for listener in _listeners:
-                    listener(Compile(computation, devices, settings, backend))
-                return original(backend, computation, devices, settings, *rest, **more)
-
-            setattr(compile_or_get_cached, _MARK, original)
-            compiler.compile_or_get_cached = compile_or_get_cached
+        compiler = _compiler()
+        original: Any = compiler.compile_or_get_cached
+        if hasattr(original, _MARK):
             return True
+
+        @functools.wraps(original)
+        def compile_or_get_cached(
+            backend: Any, computation: Any, devices: Any, settings: Any, *rest: Any, **more: Any
+        ) -> Any:
+            for listener in _listeners:
+                listener(Compile(computation, devices, settings, backend))
+            return original(backend, computation, devices, settings, *rest, **more)
+
+        setattr(compile_or_get_cached, _MARK, original)
+        compiler.compile_or_get_cached = compile_or_get_cached
+        return True
     return False
 
 

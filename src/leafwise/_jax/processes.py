@@ -54,7 +54,7 @@ class Processes:
 def processes() -> Processes | None:
     """Return the processes; None before `jax.distributed.initialize`. No backend is started."""
     if not jax.distributed.is_initialized():
-        return None
+        return _left
     with contextlib.suppress(ImportError, AttributeError, TypeError):
         if compat.is_known():
             from jax._src import distributed  # noqa: PLC0415  # after the check of the version
@@ -77,6 +77,8 @@ def exchange(here: Processes, name: str, text: str, timeout: float) -> dict[int,
     Raises:
         MissingError: Not all processes came.
     """
+    if here is _left:
+        raise MissingError(None, "its JAX client is shut down: it must start again")
     if here.client is None:
         return _gathered(here, text, timeout)
     number = _next_number(here.client, name)
@@ -96,6 +98,35 @@ def exchange(here: Processes, name: str, text: str, timeout: float) -> dict[int,
         with contextlib.suppress(Exception):
             here.client.key_value_delete(f"{folder}/{number - 1}/{here.index}")
     return found
+
+
+_left: Processes | None = None
+
+
+def leave() -> None:
+    """Shut the JAX client of this process down, so that JAX ends those that wait for it.
+
+    They end once it has waited for them in JAX's shutdown, for `shutdown_timeout_seconds`; or, if
+    this process ends before, when its heartbeat is missed. This does not wait for them itself,
+    and neither does the end of the process, as JAX forgets the client.
+    """
+    global _left  # noqa: PLW0603  # what `processes` returns from here on
+    with _LOCK:
+        here = processes()
+        if here is None or here is _left:
+            return
+        _left = dataclasses.replace(here, client=None)
+    shutdown: Any = jax.distributed.shutdown
+    if here.client is not None:
+        from jax._src import distributed  # noqa: PLC0415  # `processes` has checked the version
+
+        shutdown, distributed.global_state.client = here.client.shutdown, None
+
+    def shut() -> None:
+        with contextlib.suppress(Exception):  # the others do not come
+            shutdown()
+
+    threading.Thread(target=shut, daemon=True, name="leafwise leaves").start()
 
 
 def _read(client: Any, key: str) -> dict[int, str]:

@@ -28,6 +28,7 @@ class Callee:
         placed: Whether a device was given, so that JAX moves the arguments.
         sharded: Whether shardings were given, which the arguments have to fit.
         marked: The parameters that its signature marks as static, whose values JAX does not see.
+        timeout: How many seconds processes wait for each other to compare it; None if they do not.
     """
 
     name: str
@@ -36,11 +37,12 @@ class Callee:
     placed: bool = False
     sharded: bool = False
     marked: StaticParameters | None = None
+    timeout: float | None = None
 
     @property
-    def options(self) -> tuple[StaticArguments, bool, bool, StaticParameters | None]:
+    def options(self) -> tuple[StaticArguments, bool, bool, StaticParameters | None, float | None]:
         """What it is besides the function."""
-        return self.statics, self.placed, self.sharded, self.marked
+        return self.statics, self.placed, self.sharded, self.marked, self.timeout
 
     @property
     def fun(self) -> Callable[..., Any]:

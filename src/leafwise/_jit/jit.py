@@ -29,6 +29,7 @@ from leafwise._jax.compat import dispatch_entries, running_calls
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
+from leafwise._jit.everywhere import checked_timeout, compare_inputs, note_lowered, tracing
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_log, log_died
 from leafwise._jit.staleness import Guard, before_trace, changed_by_trace, fingerprint_log
@@ -188,7 +189,10 @@ class StaleCheckedFunction(JittedFunction):
         return getattr(self._leafwise_jax, name)(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        return self._staged("lower", args, kwargs)
+        lowered = self._staged("lower", args, kwargs)
+        if self._leafwise_log.callee.timeout is not None:
+            note_lowered(self._leafwise_body, lowered)
+        return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         return self._staged("trace", args, kwargs)
@@ -305,9 +309,13 @@ class _TracedBody:
         else:  # lowered or traced ahead of time, perhaps from shapes alone
             seen, named = args, kwargs
         program = log.new_program(Outcome.RETRACE, call, seen, named)
+        compared = self.callee.timeout is not None
+        if compared:
+            compare_inputs(self, program)
         began = before_trace(log, args, program.given)
         start = time.perf_counter()
-        result = fun(*given, **by_name)
+        with tracing() if compared else contextlib.nullcontext():
+            result = fun(*given, **by_name)
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.
         current = began
@@ -371,6 +379,7 @@ def _traced_body_of(
     statics: StaticArguments,
     options: Any,
     marked: StaticParameters | None,
+    timeout: float | None,
 ) -> _TracedBody:
     """Return what JAX traces in place of a function.
 
@@ -381,7 +390,7 @@ def _traced_body_of(
     """
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
-    own = statics, placed, sharded, marked
+    own = statics, placed, sharded, marked, timeout
 
     def make(find: Callable[[], Any]) -> _TracedBody:
         return _TracedBody(Callee(name_of(fun), find, *own))
@@ -406,14 +415,24 @@ def _traced_body_of(
 
 @overload
 def jit(
-    fun: Callable[P, R], /, *, stale: StaleOption = "warn", **options: Any
+    fun: Callable[P, R],
+    /,
+    *,
+    stale: StaleOption = "warn",
+    same_everywhere: bool | float = False,
+    **options: Any,
 ) -> JitFunction[P, R]: ...
 @overload
 def jit(
-    *, stale: StaleOption = "warn", **options: Any
+    *, stale: StaleOption = "warn", same_everywhere: bool | float = False, **options: Any
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 def jit(
-    fun: Callable[..., Any] | None = None, /, *, stale: StaleOption = "warn", **options: Any
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    stale: StaleOption = "warn",
+    same_everywhere: bool | float = False,
+    **options: Any,
 ) -> JitFunction[..., Any] | Callable[[Callable[..., Any]], JitFunction[..., Any]]:
     """Do what `jax.jit` does, log every trace, and check that captures are as they were.
 
@@ -437,6 +456,10 @@ def jit(
         stale: What happens when a call would be answered for the old value of a capture.
             ``"warn"``: a warning for each new value, 8 at most of one capture. ``"raise"``: the
             call raises. ``"retrace"``: the function is retraced. ``"ignore"``: nothing.
+        same_everywhere: Whether all processes of `jax.distributed` compare what they are about to
+            compile: what the call is traced for, before the function runs, and the lowered
+            program, before XLA compiles it. A number is the timeout in seconds, 300 for True.
+            Cache hits cost nothing, and neither does a single process.
         **options: The options of `jax.jit`: ``static_argnums``, ``static_argnames``,
             ``donate_argnums``, ``donate_argnames``, ``keep_unused``, ``in_shardings``,
             ``out_shardings``, ``device``, ``backend``, ``inline``, ``compiler_options``.
@@ -452,6 +475,10 @@ def jit(
         StaticFieldError: (when called) a value of such a parameter cannot be static.
         ValueError: `stale` is none of the four.
         StaleCaptureError: (when called) a capture changed, and ``stale="raise"``.
+        DifferentProcessesError: (while tracing or compiling, in every process) the processes
+            trace for other inputs, or lower other programs, with ``same_everywhere``.
+        ProcessTimeoutError: (in the same places) some process does not trace or compile it. The
+            JAX client of this process is shut down then, so that JAX ends those that wait for it.
 
     Warns:
         StaleCaptureWarning: (when called) a capture changed, and the program of its old value
@@ -468,9 +495,9 @@ def jit(
         retrace: traced, lowered and compiled again
           x: shape: (3,) -> (4,). Each shape has a program of its own: ...
     """
-    action = checked_action(stale, "leafwise.jit")
+    action, timeout = checked_action(stale, "leafwise.jit"), checked_timeout(same_everywhere)
     if fun is None:
-        return functools.partial(jit, stale=stale, **options)
+        return functools.partial(jit, stale=stale, same_everywhere=same_everywhere, **options)
     bound = fun.args if isinstance(fun, BoundMethod) else None
     if isinstance(fun, BoundMethod):
         fun, options = fun.func, _shifted_by_self(options)
@@ -486,7 +513,7 @@ def jit(
         if marked is not None:
             given = given.union(marked.arguments)
             options = {**options, "static_argnums": given.numbers, "static_argnames": given.names}
-    jitted = jit_with_log(fun, options, action, marked)
+    jitted = jit_with_log(fun, options, action, marked, timeout)
     jitted._leafwise_log.warns = True  # noqa: SLF001  # as its author wrote `leafwise.jit`
     return jitted if bound is None else BoundMethod(jitted, *bound)
 
@@ -496,6 +523,7 @@ def jit_with_log(
     options: dict[str, Any],
     stale: StaleAction | None = None,
     marked: StaticParameters | None = None,
+    timeout: float | None = None,
 ) -> Any:
     """Return what `jax.jit` makes of a function, with a log of its programs.
 
@@ -505,11 +533,12 @@ def jit_with_log(
         stale: What `jit` documents. None for JAX's own object, which has the log but no check
             of captures, and none of the further attributes.
         marked: The parameters whose values JAX sees the keys of; they are among the options.
+        timeout: How long processes wait for each other to compare it; None if they do not.
     """
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return JAX_JIT(fun, **options)  # which raises
-    body = _traced_body_of(fun, static_arguments(fun, numbers, names), options, marked)
+    body = _traced_body_of(fun, static_arguments(fun, numbers, names), options, marked, timeout)
     jitted: Any = JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     if stale is not None:

@@ -1,10 +1,11 @@
 """Whether all processes of a program have the same tree: compared, before one waits for ever."""
 
 import base64
+import dataclasses
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from leafwise._compare.description import Description, differences
@@ -57,52 +58,135 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
         msg = f"assert_same(timeout={timeout!r}): the timeout is a positive number of seconds"
         raise ValueError(msg)
     here = processes()
-    try:
-        description = describe(tree, in_order=True)
-    except Exception as error:
-        if here is not None and here.count > 1:
-            _exchange(
-                here, name, {"error": f"{type(error).__name__}: {message_of(error)}"}, timeout
-            )
-        raise
     if here is None or here.count == 1:
+        describe(tree, in_order=True)
         return
-    digest = digest_of(description)
-    found = _exchange(here, name, {"digest": digest}, timeout)
+    compare(here, name, lambda: describe(tree, in_order=True), timeout, Words.of(name, tree))
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """How messages name what is compared.
+
+    Attributes:
+        head: What compares.
+        root: What paths begin with.
+        again: What a process that did not come may do less often than the others.
+        fix: What else is to be done about a process that is missing.
+    """
+
+    head: str
+    root: str
+    again: str
+    fix: str = "or give a longer timeout="
+
+    @classmethod
+    def of(cls, name: str, tree: Any) -> "Words":
+        head = f"assert_same({name!r})"
+        return cls(head, type(tree).__name__, f"does not call {head} as often as the others")
+
+
+def compare(
+    here: Processes, name: str, make: Callable[[], Description], timeout: float, words: Words
+) -> None:
+    """Compare a description with those of all other processes.
+
+    Raises:
+        DifferentProcessesError: They differ.
+        ProcessTimeoutError: Some process did not come.
+        Exception: What `make` raises; the others are told of it.
+    """
+    try:
+        description = make()
+    except Exception as error:
+        told = {"error": f"{type(error).__name__}: {message_of(error)}"}
+        exchange_json(here, name, told, timeout, words)
+        raise
+    found = exchange_json(here, name, {"digest": digest_of(description)}, timeout, words)
     refused = {index: each["error"] for index, each in found.items() if "error" in each}
     if refused:
-        lines = "".join(f"\n  process {index}: {text}" for index, text in sorted(refused.items()))
-        msg = f"assert_same({name!r}): {_list(sorted(refused))} could not describe the tree{lines}"
+        reasons = "".join(f"\n  process {index}: {why}" for index, why in sorted(refused.items()))
+        msg = f"{words.head}: {list_of(sorted(refused))} could not describe the tree{reasons}"
         raise DifferentProcessesError(msg)
-    groups: dict[str, list[int]] = {}
-    for index, each in sorted(found.items()):
-        groups.setdefault(each["digest"], []).append(index)
+    groups = groups_of({index: each["digest"] for index, each in found.items()})
     if len(groups) == 1:
         return
-    sends = here.index == groups[digest][0]
-    text = _packed(description) if sends else ""
+    parts = [[*part.items()] for part in vars(description).values()]
+    texts = exchange_in_groups(here, name, groups, lambda _: parts)
+    described = [
+        (group, None if found is None else Description(*map(dict, found)))
+        for group, found in zip(groups, texts, strict=True)
+    ]
+    lines, values = differing_lines(words.root, described)
+    fix = "run one source in all processes, with the same values: from one file, or from process 0"
+    orders = [_differ_by_order(one, other) for (_, one), (_, other) in pairs_of(described)]
+    if any(orders):
+        fix += (
+            ";\n  a loop over a set takes another order in each process: declare a sorted tuple,"
+            "\n  or start all processes with one PYTHONHASHSEED"
+        )
+    head = f"{words.head}: {count_of(groups)} differ from the others"
+    message = f"{head}{''.join(lines)}\n  fix: {fix}"
+    raise DifferentProcessesError(message, values)
+
+
+def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
+    """Return the processes that have the same, the largest group first."""
+    groups: dict[str, list[int]] = {}
+    for index, each in sorted(by_process.items()):
+        groups.setdefault(each, []).append(index)
+    return sorted(groups.values(), key=lambda each: (-len(each), each))
+
+
+def count_of(groups: Sequence[Sequence[int]]) -> str:
+    """Return how many processes are not in the largest group."""
+    counts = [*map(len, groups)]
+    return f"{sum(counts[1:])} of {sum(counts)} processes"
+
+
+def exchange_in_groups(
+    here: Processes, name: str, groups: Sequence[Sequence[int]], make: Callable[[int], Any]
+) -> list[Any]:
+    """Return what the first process of each group has sent as JSON; None if it could not.
+
+    Args:
+        here: This process.
+        name: What was compared.
+        groups: Those that had the same.
+        make: Returns the JSON: less of it for a larger number, which begins with 0.
+    """
+    text, limit = "", _LONGEST // len(groups)  # all come in one message
+    if any(here.index == group[0] for group in groups):
+        texts = (_packed(make(turn)) for turn in range(_TURNS))
+        text = next((each for each in texts if len(each) < limit), "")
     try:
-        texts = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
+        found = exchange(here, f"{name}\0described", text, _REASONS_TIMEOUT)
     except MissingError:  # it has ended since
-        texts = {}
-    sorted_groups = sorted(groups.values(), key=lambda each: (-len(each), each))
-    described = [(each, _unpacked(texts.get(each[0], ""))) for each in sorted_groups]
-    raise _error(name, type(tree).__name__, described)
+        found = {}
+    return [_unpacked(found.get(group[0], "")) for group in groups]
 
 
-def _exchange(
-    here: Processes, name: str, value: dict[str, str], timeout: float
+_TURNS: Final = 12
+
+
+def exchange_json(
+    here: Processes, name: str, value: dict[str, str], timeout: float, words: Words
 ) -> dict[int, dict[str, str]]:
+    """Return what all processes have sent under a name.
+
+    Raises:
+        ProcessTimeoutError: Some process did not come.
+    """
     try:
         found = exchange(here, name, json.dumps(value), timeout)
     except MissingError as error:
-        message = _late(here, name, error, timeout)
+        message = _late(here, words, error, timeout)
         raise ProcessTimeoutError(message, error.missing or ()) from error
     return {index: json.loads(text) for index, text in found.items()}
 
 
-def _late(here: Processes, name: str, error: MissingError, timeout: float) -> str:
-    head = f"assert_same({name!r}) in process {here.index} of {here.count}"
+def _late(here: Processes, words: Words, error: MissingError, timeout: float) -> str:
+    head = f"{words.head} in process {here.index} of {here.count}"
     if error.missing is None:
         detail = error.detail.splitlines()[0][:200]
         return (
@@ -115,13 +199,12 @@ def _late(here: Processes, name: str, error: MissingError, timeout: float) -> st
             f"  fix: give them a longer timeout=, or see why this process came late or failed"
         )
     return (
-        f"{head}: {_list(error.missing)} did not come within {timeout:g} s\n"
-        f"  fix: see whether it has ended, or does not call assert_same({name!r}) as often as the "
-        f"others; or give a longer timeout="
+        f"{head}: {list_of(error.missing)} did not come within {timeout:g} s\n"
+        f"  fix: see whether it has ended, or {words.again}; {words.fix}"
     )
 
 
-def _list(indices: Sequence[int]) -> str:
+def list_of(indices: Sequence[int]) -> str:
     """Return ``process 3`` or ``processes 0-2, 5``."""
     spans: list[list[int]] = []
     for index in indices:
@@ -136,31 +219,34 @@ def _list(indices: Sequence[int]) -> str:
 # ------------------------------------------------------------------------ what differs
 
 
-def _packed(description: Description) -> str:
-    parts = [[*part.items()] for part in vars(description).values()]
-    text = base64.b85encode(zlib.compress(json.dumps(parts).encode())).decode()
-    return text if len(text) < _LONGEST else ""
+def _packed(made: Any) -> str:
+    return base64.b85encode(zlib.compress(json.dumps(made).encode())).decode()
 
 
-def _unpacked(text: str) -> Description | None:
-    if not text:
-        return None
-    return Description(*map(dict, json.loads(zlib.decompress(base64.b85decode(text)))))
+def _unpacked(text: str) -> Any:
+    return json.loads(zlib.decompress(base64.b85decode(text))) if text else None
 
 
-def _error(
-    name: str, root: str, described: Sequence[tuple[list[int], Description | None]]
-) -> DifferentProcessesError:
-    """Return the error that all processes raise: the largest group is what others differ from."""
-    (most, usual), *others = described
+Described = tuple[list[int], Description | None]
+
+
+def pairs_of(described: Sequence[Described]) -> Iterator[tuple[Described, Described]]:
+    """Yield the largest group with each of the others."""
+    return ((described[0], each) for each in described[1:])
+
+
+def differing_lines(
+    root: str, described: Sequence[Described]
+) -> tuple[list[str], dict[str, dict[str, tuple[int, ...]]]]:
+    """Return what differs as lines, and by path: each value with the processes that have it."""
     every = sorted(index for group, _ in described for index in group)
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    is_order = False
-    for group, other in others:
+    for (_, usual), (group, other) in pairs_of(described):
         if usual is None or other is None:
             found.setdefault(root, {})["a tree that was not sent, or is too large"] = tuple(group)
             continue
-        is_order = is_order or _differ_by_order(usual, other)
+        if digest_of(usual) == digest_of(other):
+            continue
         for path, mine, its in _differences(usual, other, root):
             texts = found.setdefault(path, {})
             texts[its] = (*texts.get(its, ()), *group)
@@ -172,16 +258,8 @@ def _error(
         by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
         found[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
         lines += [f"\n  {path}:"]
-        lines += [f"\n    {_list(group)}: {text}" for text, group in found[path].items()]
-    fix = "run one source in all processes, with the same values: from one file, or from process 0"
-    if is_order:
-        fix += (
-            ";\n  a loop over a set takes another order in each process: declare a sorted tuple,"
-            "\n  or start all processes with one PYTHONHASHSEED"
-        )
-    count = len(every) - len(most)
-    head = f"assert_same({name!r}): {count} of {len(every)} processes differ from the others"
-    return DifferentProcessesError(f"{head}{''.join(lines)}\n  fix: {fix}", found)
+        lines += [f"\n    {list_of(group)}: {text}" for text, group in found[path].items()]
+    return lines, found
 
 
 def _differences(one: Description, other: Description, root: str) -> list[tuple[str, str, str]]:
@@ -192,8 +270,10 @@ def _differences(one: Description, other: Description, root: str) -> list[tuple[
     return [(root, mine, its)]
 
 
-def _differ_by_order(one: Description, other: Description) -> bool:
+def _differ_by_order(one: Description | None, other: Description | None) -> bool:
     """Return whether some static differs in the order of sets alone."""
+    if one is None or other is None:
+        return False
     pairs = [(each, other.statics.get(path)) for path, each in one.statics.items()]
     return any(
         dump(mine) != dump(its) and dump(_sorted(mine)) == dump(_sorted(its)) for mine, its in pairs

@@ -1,0 +1,307 @@
+"""`lw.jit(same_everywhere=True)`: all processes compare what they trace, and what they compile.
+
+Inputs are compared at the start of a trace, before the function runs; the lowered program just
+before XLA compiles it. Captures and JAX's configuration may differ where the program does not (a
+process knows its own index), so they are compared as reasons, where programs differ. Where JAX is
+unknown there is no program to compare, and they are compared with the inputs.
+"""
+
+import contextlib
+import math
+import threading
+import weakref
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from leafwise._captures.captures import captures_with
+from leafwise._captures.treatment import Treatment
+from leafwise._compare.description import Description
+from leafwise._compare.digest import describe_call, describe_values
+from leafwise._compare.program import LoweredProgram, first_differences, read_program
+from leafwise._jax.compat import (
+    UNNAMED_CONFIG,
+    forget_traces_of,
+    running_calls,
+    trace_config,
+)
+from leafwise._jax.compiles import (
+    Compile,
+    listen_to_compiles,
+    module_of,
+    stop_listening_to_compiles,
+)
+from leafwise._jax.processes import Processes, leave, processes
+from leafwise._jit.programs import Program, ProgramLog
+from leafwise._jit.same import (
+    Words,
+    compare,
+    count_of,
+    differing_lines,
+    exchange_in_groups,
+    exchange_json,
+    groups_of,
+    list_of,
+)
+from leafwise._objects.code import names_of
+from leafwise._objects.locks import new_lock
+from leafwise._objects.text import got
+from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
+
+_TIMEOUT: Final = 300.0
+_MOST: Final = 3
+"""How many differences between two programs a message shows."""
+
+_WIDTH: Final = 200
+
+
+class Body(Protocol):
+    """The function that JAX traces: `_TracedBody`."""
+
+    program_log: ProgramLog
+
+    @property
+    def callee(self) -> Any: ...
+
+
+def checked_timeout(option: object) -> float | None:
+    """Return the seconds to wait for other processes; None if they are not compared.
+
+    Raises:
+        TypeError: The option is neither a bool nor a number.
+        ValueError: It is not positive.
+    """
+    if isinstance(option, bool):
+        return _TIMEOUT if option else None
+    if not isinstance(option, int | float):
+        msg = (
+            f"leafwise.jit(same_everywhere=...) takes a bool or a timeout in seconds: {got(option)}"
+        )
+        raise TypeError(msg)
+    if not 0 < option < math.inf:
+        msg = f"leafwise.jit(same_everywhere={option!r}): the timeout is positive, in seconds"
+        raise ValueError(msg)
+    return float(option)
+
+
+# ------------------------------------------------------------------------ inputs
+
+
+class _Here(threading.local):
+    traces = 0
+    """How many traces of such functions this thread is in."""
+
+
+_HERE: Final = _Here()
+_LOCK: Final = new_lock()
+_hooked_for: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_LOWERED: Final[weakref.WeakKeyDictionary[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def compare_inputs(body: Body, program: Program) -> None:
+    """Compare what a function is traced for with the other processes.
+
+    Raises:
+        DifferentProcessesError: It differs.
+        ProcessTimeoutError: Some process did not come. This one has left.
+    """
+    here = processes()
+    if here is None or here.count == 1:
+        return
+    hooked = _hook(body)
+
+    def description() -> Description:
+        if program.signature is None:
+            return Description({"": "arguments that could not be read"}, {}, {})
+        found, _ = describe_call(program.signature)
+        if not hooked:
+            for mine, its in zip(vars(found).values(), vars(_around(body)).values(), strict=True):
+                mine.update(its)
+        return found
+
+    with _leaving(here, body, program) as words:
+        compare(here, f"{_name(body)} inputs", description, body.callee.timeout, words)
+
+
+@contextlib.contextmanager
+def tracing() -> Generator[None, None, None]:
+    """Compare no program that is compiled while a function is traced: it is another one."""
+    _HERE.traces += 1
+    try:
+        yield
+    finally:
+        _HERE.traces -= 1
+
+
+def note_lowered(body: Body, lowered: Any) -> None:
+    """Compare what was lowered ahead of time, once it is compiled."""
+    module = module_of(lowered)
+    if module is not None:
+        _LOWERED[lowered] = (weakref.ref(body), id(module))
+
+
+def _name(body: Body) -> str:
+    fun = body.callee.find()
+    module, name = names_of(fun)
+    return f"{module}:{name or body.callee.name}"
+
+
+def _hook(body: Body) -> bool:
+    """Return whether the program will be compared, too."""
+    with _LOCK:
+        if body in _hooked_for:
+            return True
+        if not listen_to_compiles(_on_compile):
+            return False
+        _hooked_for.add(body)
+    weakref.finalize(body, _unhook).atexit = False
+    return True
+
+
+def _unhook() -> None:
+    if not _hooked_for:
+        stop_listening_to_compiles(_on_compile)
+
+
+@contextlib.contextmanager
+def _leaving(here: Processes, body: Body, program: Program | None) -> Generator[Words, None, None]:
+    """Yield the words for messages; leave if the others do not come, who may wait elsewhere."""
+    head = f"{body.callee.name} (same_everywhere=True)"
+    again = "has the program in its cache, or calls the function less often"
+    words = Words(head, "", again, "or give a longer same_everywhere=<seconds>")
+    try:
+        yield words
+    except ProcessTimeoutError as error:
+        leave()
+        why = "" if program is None else f"\n  process {here.index} traced it: {_reason(program)}"
+        end = "the JAX client of this process is shut down: JAX ends those that wait for it"
+        message = f"{message_of(error)}{why}\n  {end}"
+        raise ProcessTimeoutError(message, error.missing) from error
+
+
+def _reason(program: Program) -> str:
+    where = "" if program.site is None else f"{program.site}\n"
+    return f"{where}{program.explanation}".replace("\n", "\n    ")
+
+
+# ------------------------------------------------------------------------ the program
+
+
+def _on_compile(compiled: Compile) -> None:
+    if _HERE.traces:
+        return
+    here = processes()
+    body = _body_of(compiled) if here is not None and here.count > 1 else None
+    if here is not None and body is not None:
+        program = read_program(compiled.text(), compiled.options())
+        traced = body.program_log.programs[-1:]
+        with _leaving(here, body, traced[0] if traced else None) as words:
+            _compare_programs(here, body, program, words)
+
+
+def _body_of(compiled: Compile) -> Body | None:
+    """Return the function that is compiled, if its processes are compared."""
+    call = next(running_calls(past_jaxprs=True), None)
+    found: Any = None if call is None else call.fun
+    if call is None:
+        bodies = [body() for body, module in _LOWERED.values() if module == id(compiled.module)]
+        found = next(iter(bodies), None)
+    timeout = getattr(getattr(found, "callee", None), "timeout", None)
+    return None if timeout is None else found
+
+
+def _compare_programs(here: Processes, body: Body, program: LoweredProgram, words: Words) -> None:
+    name, log = f"{_name(body)} program", body.program_log
+    told = {"digest": program.fingerprint}
+    found = exchange_json(here, name, told, body.callee.timeout, words)
+    groups = groups_of({index: each["digest"] for index, each in found.items()})
+    if len(groups) == 1:
+        return
+
+    def send(turn: int) -> dict[str, Any]:
+        made = program.to_json()
+        made["operations"] = made["operations"][: len(made["operations"]) >> turn]
+        around = [[*part.items()] for part in vars(_around(body)).values()]
+        whys = [_reason(each) for each in log.programs[-1:]]
+        return {"program": made, "around": around, "inlined": program.inlined, "why": whys}
+
+    sent = exchange_in_groups(here, name, groups, send)
+    forget_traces_of([body])  # in all processes, so that the next call is traced by all
+    raise _different(words, groups, sent)
+
+
+def _different(
+    words: Words, groups: Sequence[list[int]], sent: Sequence[Any]
+) -> DifferentProcessesError:
+    """Return the error that all processes raise for programs that differ."""
+    head = f"{words.head}: {count_of(groups)} lower another program than the others"
+    lines: list[str] = []
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    usual = sent[0]
+    for group, other in zip(groups[1:], sent[1:], strict=True):
+        if usual is None or other is None:
+            lines.append(f"\n  the program of {list_of(group)} was not sent, or is too large")
+            continue
+        one, its = (LoweredProgram.from_json(each["program"]) for each in (usual, other))
+        pairs = [
+            (f"option {key}", one.options.get(key, "nothing"), its.options.get(key, "nothing"))
+            for key in dict.fromkeys((*one.options, *its.options))
+            if one.options.get(key) != its.options.get(key)
+        ]
+        pairs += [
+            (f"operation {number}", _text(each.mine), _text(each.its))
+            for number, each in enumerate(first_differences(one, its, _MOST), 1)
+        ]
+        for path, mine, theirs in pairs:
+            texts = found.setdefault(path, {})
+            texts.setdefault(mine, tuple(groups[0]))
+            texts[theirs] = (*texts.get(theirs, ()), *group)
+    for path, texts in found.items():
+        lines += [f"\n  {path}:"]
+        lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
+    described = [
+        (group, None if each is None else Description(*map(dict, each["around"])))
+        for group, each in zip(groups, sent, strict=True)
+    ]
+    known = [each for each in described if each[1] is not None]
+    around, values = differing_lines("", known) if len(known) > 1 else ([], {})
+    if around:
+        lines += ["\n  what may have made the difference:", *around]
+    whys = [(group, each["why"]) for group, each in zip(groups, sent, strict=True) if each]
+    if len({str(why) for _, why in whys}) > 1:
+        lines += [f"\n  {list_of(group)} traced it: {why}" for group, (why, *_) in whys]
+    message = f"{head}{''.join(lines)}\n  fix: {_fix(sent, found, around)}"
+    return DifferentProcessesError(message, {**found, **values})
+
+
+def _text(operation: Any) -> str:
+    text = "nothing in this place" if operation is None else str(operation)
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH // 2]} ... {text[-_WIDTH // 2 :]}"
+
+
+def _fix(sent: Sequence[Any], found: Mapping[str, Any], around: Sequence[str]) -> str:
+    if any(path.startswith("option ") for path in found):
+        return "start all processes with the same versions and flags, and take devices in one order"
+    known = [each["inlined"] for each in sent if each]
+    if len(known) == len(sent) and len(set(known)) == 1:
+        return (
+            "they compute the same, but share other inner functions: what a process traced before"
+            "\n  decides that. Trace the same functions in all of them, in the same order"
+        )
+    if around:
+        return "give all processes the same values; what differs on purpose must not be read in it"
+    return (
+        "look at these lines for what is not an argument: the order of a set, an environment"
+        "\n  variable, a clock, a choice by measuring; take it as a static argument"
+    )
+
+
+def _around(body: Body) -> Description:
+    """Return what a function captures, and JAX's configuration, as far as others can read it."""
+    config: Mapping[str, Any] = dict(trace_config())
+    values = {f"config {name}": each for name, each in config.items() if name != UNNAMED_CONFIG}
+    with contextlib.suppress(Exception):  # the user's own code
+        for each in captures_with(body.callee.fun, body.program_log.given()).own():
+            is_value = each.treatment not in {Treatment.FUNCTION, Treatment.MODULE}
+            if each.is_bound and is_value and not each.is_written:
+                values[f"captured {each.name}"] = each.value
+    return describe_values(values)
