@@ -9,13 +9,13 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._compare.description import Description, differences, in_one_order
 from leafwise._compare.program import Operation, first_differences
-from leafwise._display.shape import ProcessRecord, ProgramRecord, Report
+from leafwise._display.shape import EventRecord, ProcessRecord, ProgramRecord
 from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.call_site import short_file
 from leafwise._statics.portable import dump
@@ -98,8 +98,16 @@ class Comparison:
         return {"version": 1, **found, "causes": causes}
 
 
-def read_run(file: str) -> Report:
-    """Return a report that `leafwise explain --json` wrote.
+class Run(NamedTuple):
+    """What is compared of a report."""
+
+    processes: list[ProcessRecord]
+    programs: list[ProgramRecord]
+    events: list[EventRecord]
+
+
+def read_run(file: str) -> Run:
+    """Return what is compared of a report that `leafwise explain --json` wrote.
 
     Raises:
         RunError: There is no such file, it is not a report or one of another version, or it has
@@ -122,7 +130,7 @@ def read_run(file: str) -> Report:
     if not report.get("programs") or not report.get("processes"):
         msg = f"{file} has no programs: its script compiled nothing, or an older leafwise wrote it"
         raise RunError(msg, file)
-    return cast("Report", report)
+    return Run(report["processes"], report["programs"], report["events"])
 
 
 def compare(first: str, second: str) -> Comparison:
@@ -140,16 +148,16 @@ def compare(first: str, second: str) -> Comparison:
 
 
 class _Comparer:
-    def __init__(self, first: str, second: str, one: Report, other: Report) -> None:
+    def __init__(self, first: str, second: str, one: Run, other: Run) -> None:
         self._files = first, second
         self._one, self._other = one, other
         self._causes: Causes = {}
         self._notes: dict[str, list[str]] = {}
 
     def compare(self) -> Comparison:
-        mine, its = self._one["processes"][0], self._other["processes"][0]
+        mine, its = self._one.processes[0], self._other.processes[0]
         of_run = list(_of_process(mine, its))
-        pairs, alone = _matched(self._one["programs"], self._other["programs"])
+        pairs, alone = _matched(self._one.programs, self._other.programs)
         found: list[tuple[ProgramRecord, list[Cause]]] = []
         for before, after in pairs:
             if causes := list(self._of_pair(before, after, of_run)):
@@ -168,7 +176,7 @@ class _Comparer:
             )
         notes = [f"{why}: {_listed(names)}" for why, names in self._notes.items()]
         differing = len(found) + sum(1 for run, _ in alone if run)
-        count = len(self._other["programs"])
+        count = len(self._other.programs)
         return Comparison(*self._files, count, differing, self._causes, notes)
 
     def _of_pair(
@@ -198,7 +206,7 @@ class _Comparer:
 
     def _why_another(self, program: ProgramRecord) -> str:
         """Return that a program was compiled, and what differs from the one before it."""
-        same = [each for each in self._other["programs"] if _function(each) == _function(program)]
+        same = [each for each in self._other.programs if _function(each) == _function(program)]
         earlier = same[: same.index(program)]
         found = _inputs(earlier[-1], program) if earlier else ()
         texts = [f"{_WORDS[each.kind]}{each.path}: {each.before} -> {each.after}" for each in found]
@@ -242,7 +250,7 @@ class _Comparer:
         for path, what in after["refused"].items():
             self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
         seeds = [
-            run["processes"][program["process"]]["hash_seed"]
+            run.processes[program["process"]]["hash_seed"]
             for run, program in ((self._one, before), (self._other, after))
         ]
         forms = [
@@ -261,7 +269,7 @@ class _Comparer:
         traces = [
             [
                 f"{each['name']} ({each.get('defined') or 'of JAX'})"
-                for each in run["events"]
+                for each in run.events
                 if each["kind"] == "trace" and each["start"] < program["end"]
             ]
             for run, program in ((self._one, before), (self._other, after))
@@ -278,6 +286,14 @@ class _Comparer:
 # ------------------------------------------------------------------------ matching
 
 
+_ALIKE: Final[tuple[Callable[[ProgramRecord], Any], ...]] = (
+    lambda each: each["program"] and each["program"]["fingerprint"],
+    lambda each: (each.get("digest"), dump(each.get("captures"))),
+    lambda each: each.get("digest"),
+    lambda _: "",
+)
+
+
 def _matched(
     ones: list[ProgramRecord], others: list[ProgramRecord]
 ) -> tuple[list[tuple[ProgramRecord, ProgramRecord]], list[tuple[int, ProgramRecord]]]:
@@ -288,12 +304,7 @@ def _matched(
     """
     pairs: dict[int, ProgramRecord] = {}
     left = dict(enumerate(ones))
-    for same in (
-        lambda each: (each["program"] or {}).get("fingerprint"),
-        lambda each: (each.get("digest"), dump(each.get("captures", {}))),
-        lambda each: each.get("digest"),
-        lambda _: "",
-    ):
+    for same in _ALIKE:
         waiting: dict[Any, list[int]] = {}
         for at, each in left.items():
             waiting.setdefault((_function(each), same(each)), []).append(at)
