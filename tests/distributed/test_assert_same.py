@@ -196,7 +196,7 @@ def test_planted_differences_between_four_processes() -> None:
 
 KILLED = """
 import signal
-initialize(heartbeat_timeout_seconds=5, shutdown_timeout_seconds=5)
+initialize(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10)
 lw.distributed.assert_same(P(1.0), name="first", timeout=30)
 if index == count - 1:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -218,7 +218,7 @@ def test_a_killed_process_does_not_hang_the_rest() -> None:
 
 COORDINATOR = """
 import signal
-initialize(heartbeat_timeout_seconds=5, shutdown_timeout_seconds=5)
+initialize(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10)
 lw.distributed.assert_same(P(1.0), name="first", timeout=30)
 if index == 0:
     os.kill(os.getpid(), signal.SIGKILL)
