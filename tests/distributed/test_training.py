@@ -42,8 +42,7 @@ def alone() -> list[float]:
 @pytest.mark.parametrize(
     ("count", "devices", "cluster"),
     [
-        pytest.param(2, 1, SLURM, id="two, as SLURM starts them"),
-        pytest.param(2, 4, SLURM, id="two of four devices", marks=pytest.mark.nightly),
+        pytest.param(2, 2, SLURM, id="two, as SLURM starts them"),
         pytest.param(4, 1, OPEN_MPI, id="four, as Open MPI starts them", marks=pytest.mark.nightly),
     ],
 )
@@ -72,7 +71,7 @@ import signal
 sys.path.insert(0, {EXAMPLES!r})
 import many_hosts
 initialize(heartbeat_timeout_seconds=5, shutdown_timeout_seconds=5)
-steps, train_step = 0, many_hosts.train_step
+steps, train_step = 0, many_hosts.step
 
 def step(*arguments):
     global steps
@@ -84,7 +83,7 @@ def step(*arguments):
             time.sleep(100)
     return train_step(*arguments)
 
-many_hosts.train_step = step
+many_hosts.step = step
 auto = (jax.sharding.AxisType.Auto,) * 2
 mesh = jax.make_mesh((count, 1), ("data", "model"), axis_types=auto)
 try:
@@ -99,11 +98,11 @@ report(error=None)
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("count", "victim", "asleep"),
-    [(4, 3, False), (2, 1, True), (2, 0, False)],
-    ids=["the last", "the last, others asleep", "the first"],
+    [(2, 1, False), (2, 1, True), (2, 0, False)],
+    ids=["the second", "the second, the first asleep", "the first"],
 )
 def test_a_process_killed_in_training(count: int, victim: int, asleep: bool) -> None:
-    """The others fail: at once in gloo's collective, or with JAX's heartbeat while they do else."""
+    """The other fails: at once in gloo's collective, or with JAX's heartbeat if it does nothing."""
     body = KILLED.replace("VICTIM", str(victim)).replace("ASLEEP", str(asleep))
     done = run(body, count, limit=60)
     killed, _, errors = done.pop(victim)
