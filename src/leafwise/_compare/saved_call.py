@@ -6,7 +6,7 @@ them, with a number for each leaf; the avals and shardings stand in a list of th
 
 import functools
 import re
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -118,7 +118,8 @@ def _save_sharding(sharding: Any) -> Json:
         return {"devices": [each.id for each in devices], "memory": sharding.memory_kind}
     if not isinstance(sharding, jax.sharding.NamedSharding):
         return None
-    read, mesh = PortableReader().read, sharding.mesh
+    read = PortableReader().read
+    mesh: Any = sharding.mesh
     return {
         "devices": [device.id for device in mesh.devices.flat],
         "memory": sharding.memory_kind,
@@ -182,13 +183,12 @@ def _make(cls: Any, path: str, tree: Json, children: list[Any]) -> Any:
         key = key_of(table_of(cls), tuple([statics[f".{name}"] for name in names[0]]))
         below = [jax.tree.structure(0)] * len(children)
         below += [] if key.hash_node is None else [jax.tree.structure(key.hash_node)]
-        kind: Any = jax.tree_util.PyTreeDef
-        registry = jax.tree_util.default_registry
-        return kind.from_node_data_and_children(registry, (cls, key), below).unflatten(children)
+        make: Any = jax.tree_util.PyTreeDef.from_node_data_and_children
+        return make(jax.tree_util.default_registry, (cls, key), below).unflatten(children)
     if cls in (tuple, list):
         return cls(children)
-    if issubclass(cls, dict):
-        return cls(*statics.values(), zip(rebuild(tree["keys"], path), children, strict=True))
+    if (kind := _DICTS.get(cls)) is not None:
+        return kind(*statics.values(), zip(rebuild(tree["keys"], path), children, strict=True))
     if issubclass(cls, tuple):
         return tuple.__new__(cls, children)
     if cls is _PARTIAL:
@@ -199,6 +199,7 @@ def _make(cls: Any, path: str, tree: Json, children: list[Any]) -> Any:
     return made
 
 
+_DICTS: Final[dict[type, Any]] = {each: each for each in (dict, OrderedDict, defaultdict)}
 _PARTIAL: Final[Any] = jax.tree_util.Partial
 
 

@@ -172,7 +172,7 @@ def precompile(
         entries = [_checked(place, entry) for place, entry in enumerate(programs)]
     began = time.monotonic()
     shown = sys.stderr.isatty() if progress is None else progress
-    note = _Progress(len(entries)) if shown else lambda _: None
+    note: Note = _Progress(len(entries)) if shown else _say_nothing
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="precompile")
     try:
         found = [_start(pool, entry, note) for entry in entries]
@@ -188,6 +188,10 @@ def precompile(
 
 
 Note: TypeAlias = Callable[[PrecompiledProgram], None]
+
+
+def _say_nothing(_: PrecompiledProgram) -> None:
+    """Be the progress that nobody wants to see."""
 
 
 class _Progress:
@@ -232,7 +236,10 @@ def _checked(place: int, entry: Any) -> _Entry:
         raise TypeError(msg)
 
     def find() -> tuple[Any, AbstractCall]:
-        return fun, abstract_call(call) if isinstance(call, Signature) else AbstractCall(*call)
+        if isinstance(call, Signature):
+            return fun, abstract_call(call)
+        args, kwargs = cast("tuple[Sequence[Any], dict[str, Any]]", call)
+        return fun, AbstractCall(tuple(args), kwargs)
 
     return _Entry(name_of(fun), find)
 

@@ -8,6 +8,7 @@ import ast
 import collections
 import datetime as dt
 import decimal
+import enum
 import fractions
 import functools
 import operator
@@ -125,7 +126,7 @@ def find_named(name: str, path: str) -> Any:
     return found
 
 
-def _value(json: Json, path: str) -> Any:  # noqa: C901  # one chain of cases
+def _value(json: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one chain of cases
     match json:
         case None | bool() | int() | str():
             return json
@@ -142,10 +143,10 @@ def _value(json: Json, path: str) -> Any:  # noqa: C901  # one chain of cases
         case {"complex": [str(real), str(imaginary)]}:
             return complex(float(real), float(imaginary))
         case {"enum": str(name), "value": value}:
-            return _class(name, path)(_value(value, path))
+            return _class(name, path, enum.Enum)(_value(value, path))
         case {"enum": str(name)}:
             home, _, members = name.rpartition(".")
-            kind = _class(home, path)
+            kind = _class(home, path, enum.Enum)
             return functools.reduce(operator.or_, [kind[each] for each in members.split("|")])
         case {"method": str(name), "of": of}:
             return getattr(_value(of, path), name)
@@ -153,13 +154,15 @@ def _value(json: Json, path: str) -> Any:  # noqa: C901  # one chain of cases
             return np.dtype(json["char"]) if "char" in json else _dtype(text)
         case {"name": str(name)} | {"type": str(name)} if "opaque" not in json:
             return find_named(name, path)
-    raise PortableError(_message(json, path))
+        case _:
+            raise PortableError(_message(json, path))
 
 
-def _class(name: str, path: str) -> Any:
+def _class(name: str, path: str, base: type = object) -> Any:
+    """Return the class of a name: no other class of a file is called than those it asks for."""
     found = find_named(name, path)
-    if not isinstance(found, type):
-        msg = f"{path}: {name} is not a class here, but {shorten(found)}"
+    if not isinstance(found, type) or not issubclass(found, base):
+        msg = f"{path}: {name} is not a class of the kind that it was, but {shorten(found)}"
         raise PortableError(msg)
     return found
 
@@ -201,16 +204,12 @@ def _with_attributes(cls: Any, attributes: dict[str, Any]) -> Any:
 def _from_state(cls: Any, json: Json, path: str) -> Any:
     """Return an object with its own ``==`` that is pickled as no more than its attributes."""
     match json:
-        case [
-            {"name": "copyreg:__newobj__"},
-            [{"type": _}],
-            {"class": "dict"} as state,
-            None,
-            None,
-        ]:
-            if cls.__new__ is object.__new__ and not hasattr(cls, "__setstate__"):
-                return _with_attributes(cls, _value(state, path))
-    raise PortableError(_message(json, path))
+        case [{"name": "copyreg:__newobj__"}, [_], {"class": "dict"} as state, None, None] if (
+            cls.__new__ is object.__new__ and not hasattr(cls, "__setstate__")
+        ):
+            return _with_attributes(cls, _value(state, path))
+        case _:
+            raise PortableError(_message(json, path))
 
 
 def _partial(cls: Any, content: Any, parts: dict[str, Any]) -> Any:

@@ -1,0 +1,163 @@
+"""Static values from their JSON: what comes back is what was written, and nothing is called."""
+
+import collections
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import fractions
+import functools
+import json
+import pathlib
+import re
+import types
+import uuid
+import zoneinfo
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise._statics.portable import PortableReader, dump
+from leafwise._statics.rebuild import rebuild
+from leafwise.errors import PortableError
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Bits(enum.Flag):
+    A = 1
+    B = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float
+    rest: Any = dataclasses.field(default=(), compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted(Config):
+    more: int = 0
+
+
+class Pair(NamedTuple):
+    one: Any
+    two: Any
+
+
+class Own:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def method(self) -> None: ...
+
+
+class Words(tuple):
+    pass
+
+
+class Number(int):
+    pass
+
+
+VALUES: list[Any] = [
+    *(None, True, 1, 1.0, -0.0, float("nan"), 2**80, 1 - 0j, "a", "\ud800", b"\0", ..., ()),
+    *((1, (True, 1.0)), frozenset({1, "a"}), {"a", 1}, [1, [2]], {"b": 1, 2: "a"}),
+    *(Color.RED, Bits.A, Bits.A | Bits.B, Color, Config, Config(0.5, (1,)), Slotted(0.5, more=2)),
+    *(Pair(1, Pair("a", None)), Words((1, 2)), Number(3), Own((1, 2)), slice(1, None), range(3)),
+    *(
+        np.float32(2),
+        np.int64(1),
+        np.bool_(1),
+        jnp.bfloat16.dtype.type(1),
+        np.dtype("int8"),
+        jnp.bfloat16,
+    ),
+    *(jax.nn.relu, jnp.tanh, functools.partial(jax.nn.gelu, approximate=True), np.sin, min),
+    *(
+        lw.freeze({"a": [1, {"b": 2}]}),
+        types.MappingProxyType({1: 2}),
+        re.compile("a+", re.IGNORECASE),
+    ),
+    *(collections.OrderedDict(b=1, a=2), collections.deque([1, 2], 3), jax.lax.Precision.HIGH),
+    *(jax.sharding.PartitionSpec("a", None, ("b", "c")), jax.ShapeDtypeStruct((3,), jnp.int8)),
+    *(pathlib.PurePosixPath("/a/b"), zoneinfo.ZoneInfo("UTC"), decimal.Decimal("1.50")),
+    *(fractions.Fraction(1, 3), uuid.UUID(int=3), dt.date(2020, 1, 2), dt.timedelta(1, 2, 3)),
+    *(dt.datetime(2020, 1, 2, 3, tzinfo=dt.UTC, fold=1), dt.time(1, 2), Own.method, jnp),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=map(str, range(len(VALUES))))
+def test_what_comes_back_is_what_was_written(value: Any) -> None:
+    """Of the same type, and with the same JSON, which distinguishes what keys do."""
+    written = json.loads(json.dumps(PortableReader().read(value, "")))
+    again = rebuild(written, "P.x")
+    assert type(again) is type(value)
+    assert dump(PortableReader().read(again, "")) == dump(written)
+
+
+class Fields:
+    def __init__(self) -> None:
+        self.x = 1
+
+
+@pytest.mark.parametrize(
+    "value", [lambda: 0, Fields(), np.ones(3), (1, [object()])], ids=["lambda", "id", "array", "in"]
+)
+def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
+    """As a digest refuses it; arrays are in JSON by digest only."""
+    with pytest.raises(PortableError, match=r"^P\.x"):
+        rebuild(PortableReader().read(value, ""), "P.x")
+
+
+CALLED: list[Any] = []
+
+
+class Dangerous:
+    def __init__(self, *args: Any) -> None:
+        CALLED.append(args)
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        CALLED.append(item)
+        return cls
+
+
+HERE = f"{__name__}:Dangerous"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"enum": HERE, "value": 1},
+        {"enum": f"{HERE}.A"},
+        {"class": HERE, "content": [1]},
+        {"class": HERE, "items": [1]},
+        {"class": HERE, "pairs": [[1, 2]]},
+        {"class": HERE, "pickled": [{"name": "os:getcwd"}, [], None, None, None]},
+        {"class": "functools:reduce"},
+        {"class": 3},
+        {"dtype": "os.getcwd()"},
+        {"unknown": 1},
+        {"name": "no_such_module:f"},
+        {"name": "os:no_such_name"},
+        {"float": "one"},
+    ],
+    ids=map(str, range(13)),
+)
+def test_a_file_calls_nothing(written: Any) -> None:
+    """No class of a user's is called, nothing is unpickled, and all else is one kind of error."""
+    with pytest.raises(PortableError, match=r"^P\.x"):
+        rebuild(written, "P.x")
+    assert CALLED == []
