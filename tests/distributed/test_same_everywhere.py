@@ -1,5 +1,6 @@
 """`lw.jit(same_everywhere=True)` between real processes on this machine."""
 
+import gc
 from typing import Any
 
 import cloudpickle
@@ -9,11 +10,12 @@ import pytest
 
 import leafwise as lw
 from leafwise._jax import compiles
+from leafwise._jit import everywhere
 
 from .processes import HEAD, run
 
 PLANTED = """
-import functools, os, cloudpickle, jax.numpy as jnp
+import functools, os, threading, cloudpickle, jax.numpy as jnp
 initialize()
 x = np.ones((4, 6), np.float32)
 by_index = lambda *values: values[min(index, len(values) - 1)]
@@ -105,6 +107,19 @@ def total(x):
 def total_in_any_order(x):
     return x.sum()
 
+def ahead():
+    made = jit(donating)
+    lowered = [made.lower(x[:n]) for n in range(1, 5)]
+    errors = []
+    run = lambda each: errors.append(attempt(each.compile)["error"])
+    threads = [threading.Thread(target=run, args=(each,)) for each in lowered]
+    for thread in threads[:: by_index(1, -1)]:
+        thread.start()
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join()
+    assert errors == [None] * 4, errors
+
 pickled = cloudpickle.loads(cloudpickle.dumps(jit(donating)))
 cases = {
     "same": lambda: step(P(x, (1, "a", frozenset({1, 2})))),
@@ -127,6 +142,7 @@ cases = {
     "grad": lambda: jax.grad(jit(differentiated))(x),
     "vmap": lambda: jax.vmap(jit(differentiated))(x),
     "lowered": lambda: jit(differentiated).lower(x).compile(),
+    "ahead": ahead,
     "inner": lambda: jax.jit(lambda y: jit(differentiated)(y))(x),
     "inner input": lambda: jax.jit(lambda y: moded(y, mode=by_index(3, 4)))(x),
     "pickled": lambda: pickled(by_index(x, x[:2])),
@@ -179,7 +195,16 @@ def test_planted_differences_between_two_processes() -> None:
     assert [status for status, _, _ in done] == [0, 0], done
     first, second = ({line["name"]: line for line in lines} for _, lines, _ in done)
     assert first["sum"]["value"] == second["sum"]["value"] == 4.0
-    for name in ("same", "hit", "global", "harmless", "inner", "mended later", "unknown same"):
+    for name in (
+        "same",
+        "hit",
+        "global",
+        "harmless",
+        "ahead",
+        "inner",
+        "mended later",
+        "unknown same",
+    ):
         assert first[name]["error"] is second[name]["error"] is None, (first[name], second[name])
     assert first["mended later"]["value"] == second["mended later"]["value"] == 3.0
     for name in {*OPERATIONS, *INPUTS, "devices", "unknown"}:
@@ -314,6 +339,18 @@ def test_one_process_compares_nothing() -> None:
     plain = lw.jit(step.__wrapped__, static_argnums=1)
     plain(x, same)
     assert len(traced) == 2  # the option is a part of what JAX keys
+
+
+def test_the_hook_goes_with_the_last_function() -> None:
+    """Compiles are listened to as long as a function lives whose processes are compared."""
+    made: list[Any] = [lw.jit(lambda x: x, same_everywhere=True) for _ in range(2)]
+    assert all(everywhere._hook(each._leafwise_body) for each in made)
+    del made[0]
+    gc.collect()
+    assert compiles._listeners == (everywhere._on_compile,)
+    made.clear()
+    gc.collect()
+    assert not compiles._listeners
 
 
 def test_the_option_is_checked_and_kept() -> None:

@@ -7,9 +7,11 @@ unknown there is no program to compare, and they are compared with the inputs.
 """
 
 import contextlib
+import functools
 import math
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -30,6 +32,7 @@ from leafwise._jax.compiles import (
     module_of,
     stop_listening_to_compiles,
 )
+from leafwise._jax.events import LOCK
 from leafwise._jax.processes import Processes, leave, processes
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.same import (
@@ -43,7 +46,7 @@ from leafwise._jit.same import (
     list_of,
 )
 from leafwise._objects.code import names_of
-from leafwise._objects.locks import new_lock
+from leafwise._objects.locks import Cleanup
 from leafwise._objects.text import got
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
@@ -92,9 +95,14 @@ class _Here(threading.local):
 
 
 _HERE: Final = _Here()
-_LOCK: Final = new_lock()
-_hooked_for: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_CLEANUP: Final = Cleanup(LOCK)
+_HOOKED: Final[set[int]] = set()
+"""The ids of the functions for which compiles are listened to."""
+
 _LOWERED: Final[weakref.WeakKeyDictionary[Any, Any]] = weakref.WeakKeyDictionary()
+"""Of what `lower` returned: the function, the id of the module, and which one of its name it is."""
+
+_COUNTS: Final[Counter[str]] = Counter()
 
 
 def compare_inputs(body: Body, program: Program) -> None:
@@ -134,9 +142,11 @@ def tracing() -> Generator[None, None, None]:
 
 def note_lowered(body: Body, lowered: Any) -> None:
     """Compare what was lowered ahead of time, once it is compiled."""
-    module = module_of(lowered)
-    if module is not None:
-        _LOWERED[lowered] = (weakref.ref(body), id(module))
+    module, name = module_of(lowered), _name(body)
+    with LOCK:
+        _COUNTS[name] += 1  # in the order of lowerings: threads may compile them in another
+        if module is not None:
+            _LOWERED[lowered] = (weakref.ref(body), id(module), f" {_COUNTS[name]}")
 
 
 def _name(body: Body) -> str:
@@ -147,18 +157,20 @@ def _name(body: Body) -> str:
 
 def _hook(body: Body) -> bool:
     """Return whether the program will be compared, too."""
-    with _LOCK:
-        if body in _hooked_for:
+    with LOCK:
+        if id(body) in _HOOKED:
             return True
         if not listen_to_compiles(_on_compile):
             return False
-        _hooked_for.add(body)
-    weakref.finalize(body, _unhook).atexit = False
+        _HOOKED.add(id(body))
+    unhook = functools.partial(_unhook, id(body))
+    weakref.finalize(body, _CLEANUP, unhook).atexit = False
     return True
 
 
-def _unhook() -> None:
-    if not _hooked_for:
+def _unhook(number: int) -> None:
+    _HOOKED.discard(number)
+    if not _HOOKED:
         stop_listening_to_compiles(_on_compile)
 
 
@@ -190,27 +202,35 @@ def _on_compile(compiled: Compile) -> None:
     if _HERE.traces:
         return
     here = processes()
-    body = _body_of(compiled) if here is not None and here.count > 1 else None
-    if here is not None and body is not None:
+    if here is None or here.count == 1:
+        return
+    body, lowered = _body_of(compiled)
+    if body is not None:
         program = read_program(compiled.text(), compiled.options())
         traced = body.program_log.programs[-1:]
         with _leaving(here, body, traced[0] if traced else None) as words:
-            _compare_programs(here, body, program, words)
+            _compare_programs(here, f"{_name(body)} program{lowered}", body, program, words)
 
 
-def _body_of(compiled: Compile) -> Body | None:
-    """Return the function that is compiled, if its processes are compared."""
+def _body_of(compiled: Compile) -> tuple[Body | None, str]:
+    """Return the function that is compiled, if its processes are compared; and which lowering."""
     call = next(running_calls(past_jaxprs=True), None)
     found: Any = None if call is None else call.fun
+    lowered = ""
     if call is None:
-        bodies = [body() for body, module in _LOWERED.values() if module == id(compiled.module)]
-        found = next(iter(bodies), None)
+        with LOCK:
+            known = list(_LOWERED.values())
+        for body, module, number in known:
+            if module == id(compiled.module):
+                found, lowered = body(), number
     timeout = getattr(getattr(found, "callee", None), "timeout", None)
-    return None if timeout is None else found
+    return (None if timeout is None else found), lowered
 
 
-def _compare_programs(here: Processes, body: Body, program: LoweredProgram, words: Words) -> None:
-    name, log = f"{_name(body)} program", body.program_log
+def _compare_programs(
+    here: Processes, name: str, body: Body, program: LoweredProgram, words: Words
+) -> None:
+    log = body.program_log
     told = {"digest": program.fingerprint}
     found = exchange_json(here, name, told, body.callee.timeout, words)
     groups = groups_of({index: each["digest"] for index, each in found.items()})
