@@ -136,7 +136,7 @@ class DescriptionRecord(TypedDict):
 
 
 class LoweredRecord(TypedDict):
-    """The operations of a program.
+    """The operations of a program: ``digest`` is theirs, ``fingerprint`` has the options as well.
 
     ``packed`` is a list of texts and source lines as JSON, compressed by zlib, in Base64. The texts
     are hashes where ``hashed`` is true, and ``packed`` is empty for what is too large even so.
@@ -144,6 +144,7 @@ class LoweredRecord(TypedDict):
 
     name: str
     fingerprint: str
+    digest: str
     inlined: str
     options: dict[str, str]
     functions: list[str]

@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from leafwise._compare.description import Description, differences
+from leafwise._compare.description import Description, differences, in_one_order
 from leafwise._compare.digest import describe, digest_of
 from leafwise._jax.processes import MissingError, Processes, exchange, processes
-from leafwise._statics.portable import Json, dump
+from leafwise._statics.portable import dump
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
 _REASONS_TIMEOUT: Final = 60.0
@@ -276,13 +276,6 @@ def _differ_by_order(one: Description | None, other: Description | None) -> bool
         return False
     pairs = [(each, other.statics.get(path)) for path, each in one.statics.items()]
     return any(
-        dump(mine) != dump(its) and dump(_sorted(mine)) == dump(_sorted(its)) for mine, its in pairs
+        dump(mine) != dump(its) and dump(in_one_order(mine)) == dump(in_one_order(its))
+        for mine, its in pairs
     )
-
-
-def _sorted(value: Json) -> Json:
-    """Return JSON in which the members of sets have one order."""
-    if isinstance(value, dict):
-        made = {key: _sorted(each) for key, each in value.items()}
-        return made | ({"members": sorted(made["members"], key=dump)} if "members" in made else {})
-    return [_sorted(each) for each in value] if isinstance(value, list) else value

@@ -142,7 +142,7 @@ def compare(first: str, second: str) -> Comparison:
     runs = read_run(first), read_run(second)
     try:
         return _Comparer(first, second, *runs).compare()
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         msg = f"{first} or {second} is damaged: {type(error).__name__}: {error}"
         raise RunError(msg, second) from error
 
@@ -186,7 +186,7 @@ class _Comparer:
         one, other = before["program"], after["program"]
         own = list(_inputs(before, after))
         if one is not None and other is not None:
-            is_other = one["fingerprint"] != other["fingerprint"]
+            is_other = one["digest"] != other["digest"] or any(map(_is_option, own))
         else:  # in a version of JAX whose programs cannot be read
             is_other = bool(own)
         if is_other:
@@ -287,7 +287,7 @@ class _Comparer:
 
 
 _ALIKE: Final[tuple[Callable[[ProgramRecord], Any], ...]] = (
-    lambda each: each["program"] and each["program"]["fingerprint"],
+    lambda each: each["program"] and each["program"]["digest"],
     lambda each: (each.get("digest"), dump(each.get("captures"))),
     lambda each: each.get("digest"),
     lambda _: "",
@@ -383,7 +383,16 @@ def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[Cause]:
     mine, its = one["program"], other["program"]
     if mine is not None and its is not None:
         for path, *texts in _changes(mine["options"], its["options"]):
-            yield Cause("option", path, *texts)
+            if path not in _OF_PROCESS:
+                yield Cause("option", path, *texts)
+
+
+def _is_option(cause: Cause) -> bool:
+    return cause.kind == "option"
+
+
+_OF_PROCESS: Final = ("jax", "XLA_FLAGS")
+"""The options of a compile that are compared for the whole run."""
 
 
 def _described(kind: str, one: Any, other: Any) -> Iterator[Cause]:

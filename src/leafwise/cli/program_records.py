@@ -218,7 +218,10 @@ _CODE: Final = (Treatment.MODULE, Treatment.FUNCTION)
 
 def packed(program: LoweredProgram) -> dict[str, Any]:
     """Return a program as JSON, its operations compressed; of a large one their hashes."""
-    found = program.to_json() | {"inlined": program.inlined}
+    digest = hashlib.sha256(
+        "\n".join(each.text for each in program.operations).encode()
+    ).hexdigest()
+    found = program.to_json() | {"inlined": program.inlined, "digest": digest}
     text = compress(found.pop("operations"))
     is_hashed = len(text) > _MOST_BYTES
     if is_hashed:
