@@ -29,6 +29,7 @@ _ADDRESS: Final = re.compile(r"\bat 0x[0-9a-f]{6,}")
 _POINTER: Final = re.compile(r'((?:SPMDPartitioning|InspectSharding)\(.*backend_config = )"\d+"')
 _LONG: Final = re.compile(r'"[^"\\]{200,}(?:\\.[^"\\]*)*"')
 _CONSTANT: Final = re.compile(r"\s*(%[\w.$-]+) = stablehlo\.constant\b")
+_CONSTANT_NAME: Final = re.compile(r"%c[\w.$-]*")
 _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
 
 _WINDOW: Final = 2000
@@ -292,9 +293,9 @@ def _with_sources(operations: Sequence[Operation]) -> list[Operation]:
         constant = _CONSTANT.match(each.text)
         source = used.pop(constant[1], each.source) if constant else each.source
         after = source or after
-        found[place] = dataclasses.replace(each, source=after)
-        if each.source:
-            used.update(dict.fromkeys(_VALUE.findall(each.text), each.source))
+        found[place] = Operation(each.text, after)
+        if each.source and "%c" in each.text:
+            used.update(dict.fromkeys(_CONSTANT_NAME.findall(each.text), each.source))
     return found
 
 
