@@ -11,6 +11,7 @@ behind which a class keeps its fields.
 
 import array
 import collections
+import dataclasses
 import datetime as dt
 import decimal
 import fractions
@@ -22,7 +23,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +59,8 @@ def _nothing(_value: Any) -> tuple[()]:
     return ()
 
 
-class Kind(NamedTuple):
+@dataclasses.dataclass(eq=False)
+class Kind:
     """What values of one kind consist of.
 
     Attributes:
