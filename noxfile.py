@@ -225,7 +225,9 @@ def distributed(session: nox.Session) -> None:
     """Try what is for many hosts, with several processes on this one, nightly tests included."""
     python = str(session.python)
     _install(session, "test", project=".[orbax]", pins=_pins(python))
-    session.run("pytest", "tests/distributed", *session.posargs)
+    # Half of the time they wait for a heartbeat to be missed.
+    workers = ("-n", "2", "--dist", "worksteal")
+    session.run("pytest", *workers, "tests/distributed", *session.posargs)
 
 
 @nox.session(python=NEWEST, default=False)
