@@ -169,12 +169,13 @@ def nightly(session: nox.Session) -> None:
     On the newest Python that is the other seeds of the planted faults, each example as a script,
     the benchmark's tests, and again what is fast, to hold it to its budget; on the others the
     properties, what is slow, and whatever else `tests` runs on the newest alone. Then come
-    `downstream` on both ends, `foreign` and `minimums`. `-- --hypothesis-profile=thorough` takes
-    hours.
+    `downstream` and `distributed` on both ends, `foreign` and `minimums`.
+    `-- --hypothesis-profile=thorough` takes hours.
     """
     python = str(session.python)
     if not session.posargs:
-        for check in (*(f"downstream-{end}" for end in ENDS), "foreign", "minimums"):
+        on_ends = [f"{check}-{end}" for check in ("downstream", "distributed") for end in ENDS]
+        for check in (*on_ends, "foreign", "minimums"):
             session.notify(check, posargs=[])
     _install(session, "test", pins=_pins(python))
     left_out = f"not {_chosen(python)} and not ({ON_NEWEST})"
@@ -184,6 +185,7 @@ def nightly(session: nox.Session) -> None:
     # The oldest Python has gone before: digests are the same on both.
     other = Path(session.bin.replace(python.replace(".", "-"), OLDEST.replace(".", "-")), "python")
     env = {"LEAFWISE_OTHER_PYTHON": str(other)} if other.exists() and python != OLDEST else {}
+    arguments.append("--ignore=tests/distributed")  # which has a session
     session.run("pytest", *WORKERS, "-m", left_out, *arguments, env=env)
 
 
