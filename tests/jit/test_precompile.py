@@ -1,5 +1,6 @@
 """Programs that are compiled ahead: what the first call finds, and what is said of failures."""
 
+import importlib.util
 import io
 import os
 import pickle
@@ -223,6 +224,23 @@ def test_progress_is_a_line_for_each_program_where_it_is_asked_for(
     lines = stream.getvalue().splitlines()
     assert [line[:5] for line in lines] == ["[1/2]", "[2/2]"]
     assert "scale(Params(w=f32[3](struct), act='relu'), f32[3](struct)): lowered in" in lines[0]
+
+
+@pytest.mark.parametrize("has_rich", [True, False])
+def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch, has_rich: bool) -> None:
+    """By a bar of rich, or by lines where that is not installed."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    if not has_rich:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    lw.precompile([(jax.jit(plain), ((VECTOR,), {}))])
+    assert ("100%" if has_rich else "[1/1] plain") in stream.getvalue()
 
 
 def test_ctrl_c_ends_it() -> None:

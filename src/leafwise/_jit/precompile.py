@@ -1,13 +1,15 @@
 """Compiling ahead of the first call, for many signatures at once."""
 
+import contextlib
 import dataclasses
 import functools
+import importlib.util
 import json
 import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
@@ -147,8 +149,8 @@ def precompile(
             runs as ``__main__``, by name or as they are. All others are found in the modules that
             are imported.
         threads: How many compile at a time; as many as there are processors if None.
-        progress: Whether to print a line to standard error for each program that is done. If
-            None, where that is a terminal.
+        progress: Whether to show on standard error what is done: by a bar if it is a terminal
+            and rich is installed, else by a line for each program. If None, on a terminal alone.
 
     Returns:
         What became of each program.
@@ -171,15 +173,14 @@ def precompile(
     else:
         entries = [_checked(place, entry) for place, entry in enumerate(programs)]
     began = time.monotonic()
-    shown = sys.stderr.isatty() if progress is None else progress
-    note: Note = _Progress(len(entries)) if shown else _say_nothing
     pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="precompile")
     try:
-        found = [_start(pool, entry, note) for entry in entries]
-        done = Precompiled(
-            [each.result() if isinstance(each, Future) else each for each in found],
-            time.monotonic() - began,
-        )
+        with _progress(len(entries), shown=progress) as note:
+            found = [_start(pool, entry, note) for entry in entries]
+            done = Precompiled(
+                [each.result() if isinstance(each, Future) else each for each in found],
+                time.monotonic() - began,
+            )
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     if (error := _as_one_error(done)) is not None:
@@ -190,11 +191,24 @@ def precompile(
 Note: TypeAlias = Callable[[PrecompiledProgram], None]
 
 
-def _say_nothing(_: PrecompiledProgram) -> None:
-    """Be the progress that nobody wants to see."""
+@contextlib.contextmanager
+def _progress(total: int, *, shown: bool | None) -> Generator[Note, None, None]:
+    """Show how many programs are done: on a terminal with rich's bar, where rich is installed."""
+    terminal = sys.stderr.isatty()
+    if not (terminal if shown is None else shown):
+        yield lambda _: None
+    elif not (terminal and importlib.util.find_spec("rich")):
+        yield _Lines(total)
+    else:
+        from rich.console import Console  # noqa: PLC0415  # an extra
+        from rich.progress import Progress  # noqa: PLC0415
+
+        with Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task("compiling", total=total)
+            yield lambda program: bar.update(task, advance=1, description=program.function)
 
 
-class _Progress:
+class _Lines:
     """Prints a line for each program that is done."""
 
     def __init__(self, total: int) -> None:
