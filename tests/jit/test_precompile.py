@@ -134,6 +134,35 @@ def test_methods_of_an_abstract_instance_are_compiled_ahead() -> None:
     with count_events("back") as counts:
         real.back(jnp.ones(3))
     assert counts.compiles == 0
+    recorded = real.back.signature(jnp.ones(1)), lw.signature(jnp.ones(1))  # with self, without
+    done = lw.precompile([(real.back, each) for each in recorded])
+    assert [each.outcome for each in done] == ["compiled", "known"]
+
+
+@pytest.mark.parametrize("wrap", [lw.jit, jax.jit], ids=["leafwise", "jax"])
+def test_methods_of_other_classes_are_given_bound(wrap: Any) -> None:
+    """JAX's own `lower` of such a method forgets the instance."""
+
+    class Trainer:
+        def step(self, x: Any) -> Any:
+            return x * 3
+
+    Trainer.step = wrap(Trainer.step, static_argnums=0)  # type: ignore[method-assign]
+    trainer = Trainer()
+    lw.precompile([(trainer.step, ((VECTOR,), {}))])
+    with count_events("step") as counts:
+        trainer.step(jnp.ones(3))
+    assert counts.compiles == counts.traces == 0
+
+
+def test_a_recorded_call_without_its_values_says_so() -> None:
+    """`lw.signature` does not know what is static; the arguments themselves do."""
+    fun = jax.jit(lambda x, mode: x, static_argnames="mode")
+    with pytest.raises(
+        PrecompileError, match=r"kwargs\['mode'\]: without its value.*which JAX refuses"
+    ):
+        lw.precompile([(fun, lw.signature(jnp.ones(3), mode="a"))])
+    lw.precompile([(fun, ((VECTOR,), {"mode": "a"}))])
 
 
 def test_the_configuration_of_the_block_counts() -> None:

@@ -205,7 +205,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     with pytest.raises(PrecompileError) as caught:
         lw.precompile(file, functions={"one": one})
     words = [
-        "m:f: the function is not found here\n      fix: import m, or give it",
+        "m:f: the function is not found here\n      fix: import m, or give the jitted one",
         "which is not jitted",
         f"there is no Gone in {__name__} here",
         "fix: import no_such_module",
@@ -223,7 +223,9 @@ def test_another_file_and_another_version_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PortableError, match=r"RUN\.json: its version is 7"):
         lw.precompile(report_of(tmp_path, version=7))
     other = tmp_path / "other.json"
-    for text in ("[", "[]", "{}"):
+    entries = ("3", "[3]", '[{"call": {}}]', '[{"function": "a:b", "call": 3}]')
+    reports = [f'{{"version": {precompile.VERSION}, "programs": {each}}}' for each in entries]
+    for text in ("[", "[]", "{}", *reports):
         other.write_text(text)
         with pytest.raises(PortableError, match=r"other\.json: not a report with programs"):
             lw.precompile(other)

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._compare.signature import Signature, value_of
-from leafwise._objects.text import shorten
 from leafwise._trees.leaves import Leaf, LeafKind
 
 
@@ -44,7 +43,10 @@ def _argument(path: str, leaf: Leaf) -> Any:
     if leaf.kind is LeafKind.STATIC:
         return leaf.value
     if leaf.kind in WITHOUT_ABSTRACT or leaf.aval is None:
-        msg = f"{path}: a {leaf.kind} cannot be given without its data: {shorten(leaf)}"
+        msg = (
+            f"{path}: without its value it cannot be given: {leaf}\n"
+            f"  fix: give the call as (args, kwargs)"
+        )
         raise ValueError(msg)
     weak, sharding = leaf.weak_type, leaf.lowered_sharding
     struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate

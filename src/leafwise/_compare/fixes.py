@@ -372,8 +372,8 @@ class Cause(Enum):
     CONFIG = member(_config)
     JIT_IS_OFF = "jit is off (`jax_disable_jit`): the function runs as plain Python."
     NO_DIFFERENCE = (
-        "The arguments are those of an earlier call: a cache was cleared or is full, or the "
-        "earlier call failed."
+        "The arguments are those of an earlier call: another `jit` of the function has other "
+        "options, a cache was cleared or is full, or the earlier call failed."
     )
     TRANSFORMED = (
         "Compiled for a transformation of the function, such as `jax.grad` or `jax.vmap`: each "

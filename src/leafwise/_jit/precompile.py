@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
+from types import MethodType
 from typing import Any, Final, NamedTuple, TypeAlias, cast, overload
 
 import jax
@@ -27,6 +28,7 @@ from leafwise._jit import storm
 from leafwise._jit.callee import name_of
 from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.locks import new_lock
+from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import Verbatim, got, shorten
 from leafwise._statics.portable import Json, dump
 from leafwise.errors import PortableError, PrecompileError, message_of
@@ -242,7 +244,8 @@ def _checked(place: int, entry: Any) -> _Entry:
             )
             raise TypeError(msg)
     if not _is_jitted(fun):
-        name = name_of(fun) if callable(fun) else "step"
+        name = name_of(fun) if callable(fun) else ""
+        name = name if name.isidentifier() else "step"
         msg = (
             f"precompile takes functions of lw.jit, jax.jit or equinox.filter_jit, got {got(fun)} "
             f"at {place}\n  fix: {name} = jax.jit({name}), and call that one later as well"
@@ -250,10 +253,16 @@ def _checked(place: int, entry: Any) -> _Entry:
         raise TypeError(msg)
 
     def find() -> tuple[Any, AbstractCall]:
+        is_whole = False
         if isinstance(call, Signature):
-            return fun, abstract_call(call)
-        args, kwargs = cast("tuple[Sequence[Any], dict[str, Any]]", call)
-        return fun, AbstractCall(tuple(args), kwargs)
+            args, kwargs = abstract_call(call)
+            # What `method.signature` records, with the names of parameters, has the instance.
+            is_whole = isinstance(fun, BoundMethod) and bool(call.labels)
+        else:
+            args, kwargs = cast("AbstractCall", call)
+        if not isinstance(fun, BoundMethod | MethodType):
+            return fun, AbstractCall(tuple(args), kwargs)
+        return fun.__func__, AbstractCall((*(() if is_whole else (fun.__self__,)), *args), kwargs)
 
     return _Entry(name_of(fun), find)
 
@@ -349,10 +358,16 @@ VERSION: Final = 1
 
 def _saved_entries(file: Path, functions: Functions) -> list[_Entry]:
     """Return the programs that a run recorded, each once; those of JAX itself have no call."""
+    given = _by_name(functions)
+    found: dict[str, _Entry] = {}
     try:
         report: Any = json.loads(file.read_text(encoding="utf-8"))
         version, programs = report["version"], report["programs"]
-    except (ValueError, TypeError, KeyError) as error:
+        for each in programs if version == VERSION else ():
+            if each.get("call") is not None:
+                entry = _saved_entry(each["function"], each["call"], given)
+                found.setdefault(dump([each["function"], each["call"]]), entry)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         msg = (
             f"{file}: not a report with programs\n"
             f"  fix: leafwise explain --json {file} script.py writes one"
@@ -364,12 +379,6 @@ def _saved_entries(file: Path, functions: Functions) -> list[_Entry]:
             f"  fix: write it again with the leafwise that is installed"
         )
         raise PortableError(msg)
-    given = _by_name(functions)
-    found: dict[str, _Entry] = {}
-    for each in programs:
-        if each.get("call") is not None:
-            entry = _saved_entry(each["function"], each["call"], given)
-            found.setdefault(dump([each["function"], each["call"]]), entry)
     return list(found.values())
 
 
@@ -397,6 +406,7 @@ def _find_function(name: str, given: Mapping[str, Any]) -> Any:
     load = "" if module in sys.modules else f"import {module}, or "
     msg = (
         f"{name}: the function {what}\n"
-        f'  fix: {load}give it: lw.precompile(file, functions={{"{name}": step}})'
+        f"  fix: {load}give the jitted one that is called later: "
+        f'lw.precompile(file, functions={{"{name}": step}})'
     )
     raise PortableError(msg)
