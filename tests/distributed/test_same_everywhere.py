@@ -321,6 +321,76 @@ def test_two_processes_compare_inputs_and_programs() -> None:
         assert program["differences"]["captured rate"] == {"0.5": [0], "1.5": [1]}
 
 
+FAILING = """
+import functools, jax.numpy as jnp
+initialize()
+x = np.ones((4, 6), np.float32)
+jit = functools.partial(lw.jit, same_everywhere=20)
+broken = [True]
+
+@functools.partial(lw.jit, same_everywhere=20, stale="ignore")
+def step(x):
+    if index == 1 and broken:
+        raise RuntimeError("planted")
+    return jnp.sin(x)
+
+@functools.partial(lw.jit, same_everywhere=20, stale="ignore")
+def outer(x):
+    return inner(x) + step(x)
+
+@jit
+def inner(x):
+    return jnp.cos(x)
+
+@jax.custom_vjp
+def backward(x):
+    return jnp.sin(x)
+
+backward.defvjp(lambda x: (jnp.sin(x), x), lambda r, c: (c * r * (2.0 + index),))
+
+cases = {
+    "first": lambda: step(x),
+    "again": lambda: step(x[:, :1]),
+    "nested": lambda: outer(x[:2]),
+    "lowered": lambda: step.lower(x[:3]).compile(),
+    "gradient": lambda: jax.grad(lambda x: step(x).sum())(x[:1]),
+}
+for name, act in cases.items():
+    broken[:] = [True]
+    report(name=name, **attempt(act))
+    broken.clear()
+    report(name=f"{name}, mended", **attempt(act))
+    report(name=f"{name}, inner", **attempt(lambda: inner(x[:2])))
+report(name="backward", **attempt(lambda: jax.grad(jit(lambda x: backward(x).sum()))(x)))
+twice = jax.grad(lambda x: jax.grad(jit(lambda x: jnp.sin(x).sum()))(x).sum())
+report(name="twice", **attempt(lambda: twice(x)))
+mine = jax.device_put(x, jax.local_devices()[0])
+report(name="local device", **attempt(lambda: jit(lambda x: x + 1)(mine)))
+"""
+
+
+@pytest.mark.nightly
+def test_an_error_in_one_process_is_told_to_those_that_wait() -> None:
+    """At once, with its text; the next call works in all. So it does under a gradient."""
+    done = run(FAILING, 2, limit=120)
+    assert [status for status, _, _ in done] == [0, 0], done
+    first, second = ({line["name"]: line for line in lines} for _, lines, _ in done)
+    for name in ("first", "again", "nested", "lowered", "gradient"):
+        assert second[name]["error"] == "RuntimeError", second[name]
+        assert first[name]["error"] == "DifferentProcessesError", first[name]
+        assert "process 1: RuntimeError: planted" in first[name]["message"]
+        assert first[name]["seconds"] < 10
+        for each in (first, second):
+            assert each[f"{name}, mended"]["error"] is None, each
+            assert each[f"{name}, inner"]["error"] is None, each
+    for each in (first, second):
+        assert each["backward"]["error"] == "DifferentProcessesError", each["backward"]
+        mine, its = each["backward"]["differences"]["operation 1"]
+        assert "dense<2.0" in mine
+        assert "dense<3.0" in its
+        assert each["twice"]["error"] is each["local device"]["error"] is None, each
+
+
 def test_one_process_compares_nothing() -> None:
     """Nothing listens to compiles, cache hits are JAX's own, and what has no digest is no error."""
     traced: list[Any] = []

@@ -189,8 +189,17 @@ def _recorded_entry(found: Any) -> dict[str, Json] | None:
     if entry is None:
         return {"python": str(found)}
     if found.lowered_sharding is not None and "sharding" not in entry:
-        entry["committed"] = format_sharding(found.sharding)
+        entry["committed"] = _local_device(found.sharding) or format_sharding(found.sharding)
     return entry
+
+
+def _local_device(sharding: Any) -> str:
+    """Return the one device of a sharding by its place in this process; "" for another process."""
+    if len(sharding.device_set) > 1:
+        return ""
+    (device,) = sharding.device_set
+    devices = device.client.local_devices()
+    return f"{device.platform}:{devices.index(device)}" if device in devices else ""
 
 
 class DigestReader(PortableReader):

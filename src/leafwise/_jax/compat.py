@@ -152,6 +152,18 @@ def running_calls(
         frame = frame.f_back
 
 
+def source_of_running_jaxpr() -> str:
+    """Return of which function the jaxpr is that JAX runs on this thread: ``f at train.py:12``.
+
+    Empty where none is found.
+    """
+    frame = inspect.currentframe() if _KNOWN else None
+    while frame is not None and frame.f_code.co_name != "call_impl_cache_miss":
+        frame = frame.f_back
+    jaxpr = None if frame is None else getattr(frame.f_locals.get("jaxpr"), "jaxpr", None)
+    return str(getattr(getattr(jaxpr, "debug_info", None), "func_src_info", "") or "")
+
+
 def dispatch_entries(jitted: Any) -> int:
     """Return how many dispatch entries a jitted function has; -1 if that is unknown."""
     count: Callable[[], int] | None = getattr(jitted, "_cache_size", None)

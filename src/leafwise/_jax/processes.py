@@ -65,7 +65,9 @@ def processes() -> Processes | None:
     return Processes(jax.process_index(), jax.process_count(), None)
 
 
-def exchange(here: Processes, name: str, text: str, timeout: float) -> dict[int, str]:
+def exchange(
+    here: Processes, name: str, text: str, timeout: float, start: int = 0
+) -> dict[int, str]:
     """Return the texts of all processes by index, once all have called this with one name.
 
     Args:
@@ -73,6 +75,8 @@ def exchange(here: Processes, name: str, text: str, timeout: float) -> dict[int,
         name: What is exchanged: the n-th call with a name meets the n-th of the others.
         text: The text of this process.
         timeout: The seconds to wait.
+        start: The least number: where one process may have come less often than the others, all
+            give a larger one.
 
     Raises:
         MissingError: Not all processes came.
@@ -81,12 +85,10 @@ def exchange(here: Processes, name: str, text: str, timeout: float) -> dict[int,
         raise MissingError(None, "its JAX client is shut down: it must start again")
     if here.client is None:
         return _gathered(here, text, timeout)
-    number = _next_number(here.client, name)
-    folder = f"leafwise/{quote(name, safe='')}"
-    key = f"{folder}/{number}"
+    key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
-        here.client.wait_at_barrier(key, max(1, round(min(timeout, _LONGEST) * 1000)))
+        here.client.wait_at_barrier(key, _milliseconds(timeout))
         found = _read(here.client, key)
     except Exception as error:  # XlaRuntimeError, which is a RuntimeError in some versions
         came: dict[int, str] | None = None
@@ -94,10 +96,35 @@ def exchange(here: Processes, name: str, text: str, timeout: float) -> dict[int,
             came = _read(here.client, key)
         missing = None if came is None else tuple(sorted({*range(here.count)} - {*came}))
         raise MissingError(missing, str(error)) from error
-    if number:  # all have read the texts before: they are here
+    if previous is not None:  # all have read the texts before: they are here
         with contextlib.suppress(Exception):
-            here.client.key_value_delete(f"{folder}/{number - 1}/{here.index}")
+            here.client.key_value_delete(f"{previous}/{here.index}")
     return found
+
+
+def announce(here: Processes, name: str, text: str, timeout: float, start: int = 0) -> None:
+    """Take part in an exchange without waiting for the others, who may not come to it."""
+    if here.client is None:
+        return
+    key, _ = _next_keys(here.client, name, start)
+
+    def wait() -> None:
+        with contextlib.suppress(Exception):
+            here.client.wait_at_barrier(key, _milliseconds(timeout))
+
+    with contextlib.suppress(Exception):  # the coordination service has ended
+        here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
+        threading.Thread(target=wait, daemon=True, name="leafwise announces").start()
+
+
+def count_of_exchanges(here: Processes, name: str) -> int:
+    """Return how often texts of a name were exchanged, since JAX was initialised."""
+    with _LOCK:
+        return _NUMBERS.get(name, -1) + 1 if here.client is _counted_for else 0
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(min(seconds, _LONGEST) * 1000))
 
 
 _left: Processes | None = None
@@ -136,19 +163,22 @@ def _read(client: Any, key: str) -> dict[int, str]:
 
 _LOCK: Final = new_lock()
 _NUMBERS: Final[dict[str, int]] = {}
+"""Of the last exchange with a name."""
+
 _counted_for: Any = None
 
 
-def _next_number(client: Any, name: str) -> int:
-    """Return how often texts of a name were exchanged, since JAX was initialised."""
+def _next_keys(client: Any, name: str, start: int) -> tuple[str, str | None]:
+    """Return the key of the next exchange with a name, and that of the last one."""
     global _counted_for  # noqa: PLW0603  # of the client that there is now
     with _LOCK:
         if client is not _counted_for:
             _NUMBERS.clear()
             _counted_for = client
-        number = _NUMBERS.get(name, 0)
-        _NUMBERS[name] = number + 1
-        return number
+        last = _NUMBERS.get(name, -1)
+        _NUMBERS[name] = number = max(last + 1, start)
+    folder = f"leafwise/{quote(name, safe='')}"
+    return f"{folder}/{number}", None if last < 0 else f"{folder}/{last}"
 
 
 def _gathered(here: Processes, text: str, timeout: float) -> dict[int, str]:

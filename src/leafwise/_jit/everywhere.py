@@ -8,12 +8,16 @@ unknown there is no program to compare, and they are compared with the inputs.
 
 import contextlib
 import functools
+import inspect
+import json
 import math
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol
+
+import jax
 
 from leafwise._captures.captures import captures_with
 from leafwise._captures.treatment import Treatment
@@ -24,6 +28,7 @@ from leafwise._jax.compat import (
     UNNAMED_CONFIG,
     forget_traces_of,
     running_calls,
+    source_of_running_jaxpr,
     trace_config,
 )
 from leafwise._jax.compiles import (
@@ -33,10 +38,17 @@ from leafwise._jax.compiles import (
     stop_listening_to_compiles,
 )
 from leafwise._jax.events import LOCK
-from leafwise._jax.processes import Processes, leave, processes
+from leafwise._jax.processes import (
+    Processes,
+    announce,
+    count_of_exchanges,
+    leave,
+    processes,
+)
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.same import (
     Words,
+    as_told,
     compare,
     count_of,
     differing_lines,
@@ -44,6 +56,7 @@ from leafwise._jit.same import (
     exchange_json,
     groups_of,
     list_of,
+    raise_what_is_told,
 )
 from leafwise._objects.code import names_of
 from leafwise._objects.locks import Cleanup
@@ -93,11 +106,19 @@ class _Here(threading.local):
     traces = 0
     """How many traces of such functions this thread is in."""
 
+    def __init__(self) -> None:
+        self.traced: weakref.WeakSet[Body] = weakref.WeakSet()
+        """Those traced in the last one, with all inside it."""
+
+    def forget(self, body: Body) -> None:
+        """Let a function, and those that were traced inside it, be traced by all once more."""
+        forget_traces_of([*self.traced, body])
+
 
 _HERE: Final = _Here()
 _CLEANUP: Final = Cleanup(LOCK)
-_HOOKED: Final[set[int]] = set()
-"""The ids of the functions for which compiles are listened to."""
+_HOOKED: Final[dict[int, weakref.ref[Body]]] = {}
+"""The functions for which compiles are listened to, by their ids, in the order of first traces."""
 
 _LOWERED: Final[weakref.WeakKeyDictionary[Any, Any]] = weakref.WeakKeyDictionary()
 """Of what `lower` returned: the function, the id of the module, and which one of its name it is."""
@@ -128,25 +149,66 @@ def compare_inputs(body: Body, program: Program) -> None:
 
     with _leaving(here, body, program) as words:
         compare(here, f"{_name(body)} inputs", description, body.callee.timeout, words)
+    jax.devices()  # started by all at once: the others wait for one whose function fails first
 
 
 @contextlib.contextmanager
-def tracing() -> Generator[None, None, None]:
-    """Compare no program that is compiled while a function is traced: it is another one."""
+def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
+    """Compare no program that is compiled while a function is traced: it is another one.
+
+    An error in the trace is told to the others, who wait for the program if the call `runs` it.
+    """
+    if not _HERE.traces:
+        _HERE.traced.clear()
     _HERE.traces += 1
+    _HERE.traced.add(body)
     try:
         yield
+    except BaseException as error:
+        if runs and _HERE.traces == 1:
+            _tell(body, "", error)
+        raise
     finally:
         _HERE.traces -= 1
 
 
-def note_lowered(body: Body, lowered: Any) -> None:
-    """Compare what was lowered ahead of time, once it is compiled."""
-    module, name = module_of(lowered), _name(body)
+@contextlib.contextmanager
+def lowering(body: Body) -> Generator[Callable[[Any], None], None, None]:
+    """Compare what is lowered ahead of time, once it is compiled; yield what takes it."""
+    name = _name(body)
     with LOCK:
         _COUNTS[name] += 1  # in the order of lowerings: threads may compile them in another
+        number = f" {_COUNTS[name]}"
+
+    def note(lowered: Any) -> None:
+        module = module_of(lowered)
         if module is not None:
-            _LOWERED[lowered] = (weakref.ref(body), id(module), f" {_COUNTS[name]}")
+            with LOCK:
+                _LOWERED[lowered] = (weakref.ref(body), id(module), number)
+
+    try:
+        yield note
+    except BaseException as error:
+        _tell(body, number, error)
+        raise
+
+
+def _tell(body: Body, lowered: str, error: BaseException) -> None:
+    here = processes()
+    if here is not None and here.count > 1:
+        name, start = _exchange_of(here, body, lowered)
+        announce(here, name, json.dumps(as_told(error)), body.callee.timeout, start)
+        _HERE.forget(body)
+
+
+def _exchange_of(here: Processes, body: Body, lowered: str) -> tuple[str, int]:
+    """Return the name of the exchange of a program, and its least number.
+
+    Who has told of an error may come to it less often: numbers begin again with each trace.
+    """
+    name = _name(body)
+    count = 0 if lowered else count_of_exchanges(here, f"{name} inputs")
+    return f"{name} program{lowered}", count << 20
 
 
 def _name(body: Body) -> str:
@@ -162,14 +224,14 @@ def _hook(body: Body) -> bool:
             return True
         if not listen_to_compiles(_on_compile):
             return False
-        _HOOKED.add(id(body))
+        _HOOKED[id(body)] = weakref.ref(body)
     unhook = functools.partial(_unhook, id(body))
     weakref.finalize(body, _CLEANUP, unhook).atexit = False
     return True
 
 
 def _unhook(number: int) -> None:
-    _HOOKED.discard(number)
+    _HOOKED.pop(number, None)
     if not _HOOKED:
         stop_listening_to_compiles(_on_compile)
 
@@ -209,7 +271,7 @@ def _on_compile(compiled: Compile) -> None:
         program = read_program(compiled.text(), compiled.options())
         traced = body.program_log.programs[-1:]
         with _leaving(here, body, traced[0] if traced else None) as words:
-            _compare_programs(here, f"{_name(body)} program{lowered}", body, program, words)
+            _compare_programs(here, lowered, body, program, words)
 
 
 def _body_of(compiled: Compile) -> tuple[Body | None, str]:
@@ -217,7 +279,14 @@ def _body_of(compiled: Compile) -> tuple[Body | None, str]:
     call = next(running_calls(past_jaxprs=True), None)
     found: Any = None if call is None else call.fun
     lowered = ""
-    if call is None:
+    source = "" if call is not None else source_of_running_jaxpr()
+    if source:  # of a gradient, once the call has ended
+        with LOCK:
+            bodies = list(_HOOKED.values())
+        found = next(
+            (it for each in reversed(bodies) if (it := each()) and _source(it) == source), None
+        )
+    elif call is None:
         with LOCK:
             known = list(_LOWERED.values())
         for body, module, number in known:
@@ -227,12 +296,25 @@ def _body_of(compiled: Compile) -> tuple[Body | None, str]:
     return (None if timeout is None else found), lowered
 
 
+def _source(body: Body) -> str:
+    """Return what JAX calls the source of a function."""
+    code = getattr(inspect.unwrap(body.callee.find()), "__code__", None)
+    return "" if code is None else f"{body.callee.name} at {code.co_filename}:{code.co_firstlineno}"
+
+
 def _compare_programs(
-    here: Processes, name: str, body: Body, program: LoweredProgram, words: Words
+    here: Processes, lowered: str, body: Body, program: LoweredProgram, words: Words
 ) -> None:
     log = body.program_log
+    name, start = _exchange_of(here, body, lowered)
     told = {"digest": program.fingerprint}
-    found = exchange_json(here, name, told, body.callee.timeout, words)
+    found = exchange_json(here, name, told, body.callee.timeout, words, start)
+    if any("error" in each for each in found.values()):
+        _HERE.forget(body)
+        what = "failed while tracing, so that the others do not compile"
+        raise_what_is_told(
+            words.head, what, found, "fix that error: the next call is traced by all"
+        )
     groups = groups_of({index: each["digest"] for index, each in found.items()})
     if len(groups) == 1:
         return
@@ -245,7 +327,7 @@ def _compare_programs(
         return {"program": made, "around": around, "inlined": program.inlined, "why": whys}
 
     sent = exchange_in_groups(here, name, groups, send)
-    forget_traces_of([body])  # in all processes, so that the next call is traced by all
+    _HERE.forget(body)
     raise _different(words, groups, sent)
 
 

@@ -29,7 +29,7 @@ from leafwise._jax.compat import dispatch_entries, running_calls
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
-from leafwise._jit.everywhere import checked_timeout, compare_inputs, note_lowered, tracing
+from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_log, log_died
 from leafwise._jit.staleness import Guard, before_trace, changed_by_trace, fingerprint_log
@@ -189,9 +189,11 @@ class StaleCheckedFunction(JittedFunction):
         return getattr(self._leafwise_jax, name)(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        lowered = self._staged("lower", args, kwargs)
-        if self._leafwise_log.callee.timeout is not None:
-            note_lowered(self._leafwise_body, lowered)
+        if self._leafwise_log.callee.timeout is None:
+            return self._staged("lower", args, kwargs)
+        with lowering(self._leafwise_body) as note:
+            lowered = self._staged("lower", args, kwargs)
+            note(lowered)
         return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
@@ -314,7 +316,8 @@ class _TracedBody:
             compare_inputs(self, program)
         began = before_trace(log, args, program.given)
         start = time.perf_counter()
-        with tracing() if compared else contextlib.nullcontext():
+        runs = call is not None and call.runs
+        with tracing(self, runs=runs) if compared else contextlib.nullcontext():
             result = fun(*given, **by_name)
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.

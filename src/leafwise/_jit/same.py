@@ -99,15 +99,10 @@ def compare(
     try:
         description = make()
     except Exception as error:
-        told = {"error": f"{type(error).__name__}: {message_of(error)}"}
-        exchange_json(here, name, told, timeout, words)
+        exchange_json(here, name, as_told(error), timeout, words)
         raise
     found = exchange_json(here, name, {"digest": digest_of(description)}, timeout, words)
-    refused = {index: each["error"] for index, each in found.items() if "error" in each}
-    if refused:
-        reasons = "".join(f"\n  process {index}: {why}" for index, why in sorted(refused.items()))
-        msg = f"{words.head}: {list_of(sorted(refused))} could not describe the tree{reasons}"
-        raise DifferentProcessesError(msg)
+    raise_what_is_told(words.head, "could not describe the tree", found)
     groups = groups_of({index: each["digest"] for index, each in found.items()})
     if len(groups) == 1:
         return
@@ -128,6 +123,30 @@ def compare(
     head = f"{words.head}: {count_of(groups)} differ from the others"
     message = f"{head}{''.join(lines)}\n  fix: {fix}"
     raise DifferentProcessesError(message, values)
+
+
+def as_told(error: BaseException) -> dict[str, str]:
+    """Return an error as what `exchange_json` tells the others."""
+    return {"error": f"{type(error).__name__}: {message_of(error)}"[:_LONGEST_ERROR]}
+
+
+_LONGEST_ERROR: Final = 4000
+
+
+def raise_what_is_told(
+    head: str, what: str, found: Mapping[int, Mapping[str, str]], fix: str = ""
+) -> None:
+    """Raise if some process has told an error.
+
+    Raises:
+        DifferentProcessesError: It names each of them.
+    """
+    errors = {index: each["error"] for index, each in sorted(found.items()) if "error" in each}
+    if errors:
+        reasons = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
+        reasons += f"\n  fix: {fix}" if fix else ""
+        msg = f"{head}: {list_of([*errors])} {what}{reasons}"
+        raise DifferentProcessesError(msg)
 
 
 def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:
@@ -169,8 +188,13 @@ def exchange_in_groups(
 _TURNS: Final = 12
 
 
-def exchange_json(
-    here: Processes, name: str, value: dict[str, str], timeout: float, words: Words
+def exchange_json(  # noqa: PLR0917
+    here: Processes,
+    name: str,
+    value: dict[str, str],
+    timeout: float,
+    words: Words,
+    start: int = 0,
 ) -> dict[int, dict[str, str]]:
     """Return what all processes have sent under a name.
 
@@ -178,7 +202,7 @@ def exchange_json(
         ProcessTimeoutError: Some process did not come.
     """
     try:
-        found = exchange(here, name, json.dumps(value), timeout)
+        found = exchange(here, name, json.dumps(value), timeout, start)
     except MissingError as error:
         message = _late(here, words, error, timeout)
         raise ProcessTimeoutError(message, error.missing or ()) from error
