@@ -51,6 +51,12 @@ class Pair(NamedTuple):
     two: Any
 
 
+class Derived(Config):
+    def __init__(self, rate: float) -> None:
+        super().__init__(rate)
+        object.__setattr__(self, "twice", 2 * rate)  # not a field
+
+
 class Own:
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -76,6 +82,7 @@ VALUES: list[Any] = [
     *(None, True, 1, 1.0, -0.0, float("nan"), 2**80, 1 - 0j, "a", "\ud800", b"\0", ..., ()),
     *((1, (True, 1.0)), frozenset({1, "a"}), {"a", 1}, [1, [2]], {"b": 1, 2: "a"}),
     *(Color.RED, Bits.A, Bits.A | Bits.B, Color, Config, Config(0.5, (1,)), Slotted(0.5, more=2)),
+    Derived(1.0),
     *(Pair(1, Pair("a", None)), Words((1, 2)), Number(3), Own((1, 2)), slice(1, None), range(3)),
     *(
         np.float32(2),
@@ -120,6 +127,41 @@ def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
     """As a digest refuses it; arrays are in JSON by digest only."""
     with pytest.raises(PortableError, match=r"^P\.x"):
         rebuild(PortableReader().read(value, ""), "P.x")
+
+
+@pytest.mark.parametrize(
+    ("value", "written", "now", "words"),
+    [
+        (
+            Color.RED,
+            "Color.RED",
+            "Color.ROT",
+            r"Color.ROT is in the file, and not here\n  got: RED",
+        ),
+        (Bits.A | Bits.B, "A|B", "A|C", r"Bits.C is in the file"),
+        (
+            Config(1.0),
+            '".rate"',
+            '".speed"',
+            r"Config.speed: static \(1.0\) in the file, not there",
+        ),
+        (
+            (0, Slotted(1.0)),
+            '".more": 0, ',
+            "",
+            r"Slotted.more: not there in the file, static here",
+        ),
+    ],
+    ids=["enum", "flag", "renamed", "new"],
+)
+def test_what_its_class_has_not_here_is_named(
+    value: Any, written: str, now: str, words: str
+) -> None:
+    """A member of an enum or a field of a dataclass that came or went since."""
+    text = json.dumps(PortableReader().read(value, ""), sort_keys=True)
+    assert written in text
+    with pytest.raises(PortableError, match=rf"^P\.x.*\n?.*{words}"):
+        rebuild(json.loads(text.replace(written, now)), "P.x")
 
 
 CALLED: list[Any] = []

@@ -6,6 +6,7 @@ the same JSON.
 
 import ast
 import collections
+import dataclasses
 import datetime as dt
 import decimal
 import enum
@@ -146,8 +147,17 @@ def _value(json: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one chain of
             return _class(name, path, enum.Enum)(_value(value, path))
         case {"enum": str(name)}:
             home, _, members = name.rpartition(".")
-            kind = _class(home, path, enum.Enum)
-            return functools.reduce(operator.or_, [kind[each] for each in members.split("|")])
+            kind, chosen = _class(home, path, enum.Enum), members.split("|")
+            gone = [each for each in chosen if each not in kind.__members__]
+            if gone:
+                msg = (
+                    f"{path}: {kind.__name__}.{gone[0]} is in the file, and not here\n"
+                    f"  got: {', '.join(kind.__members__)}\n"
+                    f"  fix: write the file again, or keep the name: "
+                    f"`{gone[0]} = {kind.__name__}.<new name>`"
+                )
+                raise PortableError(msg)
+            return functools.reduce(operator.or_, [kind[each] for each in chosen])
         case {"method": str(name), "of": of}:
             return getattr(_value(of, path), name)
         case {"dtype": str(text)}:
@@ -191,6 +201,12 @@ def _instance(cls: Any, json: dict[str, Json], path: str) -> Any:
         return tuple.__new__(cls, items if names is None else [parts[name] for name in names])
     if content or items or pairs or cls.__new__ is not object.__new__:
         raise PortableError(_message(json, path))
+    if hasattr(cls, "__dataclass_fields__"):
+        fields = dataclasses.fields(cls)
+        here = [field.name for field in fields if field.compare or field.name in parts]
+        if set(here) - set(parts):  # more than these is what its methods have set
+            before = {step.removeprefix("."): part for step, part in json["parts"].items()}
+            check_fields(path, cls, (), before, (here, ()))
     return _with_attributes(cls, parts)
 
 

@@ -79,6 +79,6 @@ def _read(cls: type, text: bytes) -> StaticKey:
     written = json.loads(text)
     names = field_names(cls) or ((), ())
     before: dict[str, Json] = written["statics"]
-    check_fields(cls.__name__, cls, written["dynamic"], before, names)
+    check_fields("the exported function", cls, written["dynamic"], before, names)
     values = [rebuild(before[name], f"{cls.__name__}.{name}") for name in names[0]]
     return key_of(table_of(cls), tuple(values))
