@@ -231,3 +231,34 @@ def test_the_end_of_the_coordinator_ends_the_rest() -> None:
     """Without process 0 there is no service: leafwise raises, or JAX ends the process first."""
     for status, lines, _ in run(COORDINATOR, 2, limit=90)[1:]:
         assert status != 0 or lines[0]["error"] == "ProcessTimeoutError"
+
+
+WIDE = """
+initialize()
+from jax.sharding import NamedSharding, PartitionSpec
+
+mesh = jax.make_mesh((count,), ("d",))
+
+def sharded(*spec):
+    sharding = NamedSharding(mesh, PartitionSpec(*spec))
+    return jax.make_array_from_callback((4,), sharding, lambda at: np.ones(4, np.float32)[at])
+
+mine = jax.device_put(1.0, jax.local_devices()[0])
+report(**outcome([mine, sharded("d")]))
+report(**outcome(sharded(*("d",) * index)))
+report(**outcome({f"k{i}": np.ones(1 + index) for i in range(100)}))
+report(**outcome(P(None, "".join(str(hash((i, index))) for i in range(300_000)))))
+"""
+
+
+@pytest.mark.nightly
+def test_shardings_long_values_and_many_fields() -> None:
+    """Shardings count, and places of devices; a long static is named; few of many are shown."""
+    for status, (same, sharding, many, long), errors in run(WIDE, 2):
+        assert status == 0, errors
+        assert same["error"] is None, same
+        assert "'d'" in sharding["message"]
+        assert len(many["differences"]) == 100
+        assert many["message"].count("process 1:") == 20
+        assert "and 80 more" in many["message"]
+        assert {*long["differences"]} == {"P.n"}

@@ -105,13 +105,14 @@ def describe(tree: Any, *, in_order: bool = False) -> Description:
 
     Args:
         tree: Any pytree, or a key.
-        in_order: Whether the members of sets come in the order in which a loop meets them.
+        in_order: Whether the members of sets come in the order in which a loop meets them, and
+            arrays with the devices that they are committed to, as a program depends on both.
 
     Raises:
         DigestError: A static means nothing to another process.
     """
     reader = DigestReader(in_order=in_order)
-    described = describe_tree(tree, lambda leaf: _leaf_entry(_record(leaf)), reader)
+    described = describe_tree(tree, _placed_entry if in_order else _abstract_entry, reader)
     if isinstance(tree, StaticKey):
         described.description.statics[", key of"] = reader.class_name(tree.owner.cls)
     _add_definitions(described.description, reader)
@@ -189,17 +190,31 @@ def _recorded_entry(found: Any) -> dict[str, Json] | None:
     if entry is None:
         return {"python": str(found)}
     if found.lowered_sharding is not None and "sharding" not in entry:
-        entry["committed"] = _local_device(found.sharding) or format_sharding(found.sharding)
+        entry["committed"] = _devices(found.sharding)
     return entry
 
 
-def _local_device(sharding: Any) -> str:
-    """Return the one device of a sharding by its place in this process; "" for another process."""
-    if len(sharding.device_set) > 1:
-        return ""
-    (device,) = sharding.device_set
-    devices = device.client.local_devices()
-    return f"{device.platform}:{devices.index(device)}" if device in devices else ""
+def _abstract_entry(leaf: Any) -> dict[str, Json] | None:
+    return _leaf_entry(_record(leaf))
+
+
+def _placed_entry(leaf: Any) -> dict[str, Json] | None:
+    """Return the aval of a leaf, and the devices that it is committed to."""
+    entry = _abstract_entry(leaf)
+    is_array = isinstance(leaf, jax.Array) and not isinstance(leaf, core.Tracer)
+    if entry is not None and is_array and leaf.committed and "sharding" not in entry:
+        entry["committed"] = _devices(leaf.sharding)
+    return entry
+
+
+def _devices(sharding: Any) -> str:
+    """Return a sharding in short, one device of this process by its place there."""
+    if len(sharding.device_set) == 1:
+        (device,) = sharding.device_set
+        devices = device.client.local_devices()
+        if device in devices:
+            return f"{device.platform}:{devices.index(device)}"
+    return format_sharding(sharding)
 
 
 class DigestReader(PortableReader):

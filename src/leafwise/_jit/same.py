@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import hashlib
 import json
 import math
 import zlib
@@ -31,7 +32,8 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
 
     Digests are exchanged through JAX's coordination service, without a device: classes, statics
     by type and bits, and shape, dtype and weak type of each leaf, as `leafwise.digest` has them;
-    and the order in which each process meets the members of a set.
+    the shardings that arrays are committed to; and the order in which each process meets the
+    members of a set.
 
     With one process, or before `jax.distributed.initialize`, nothing is exchanged. What has no
     digest is refused all the same.
@@ -106,8 +108,18 @@ def compare(
     groups = groups_of({index: each["digest"] for index, each in found.items()})
     if len(groups) == 1:
         return
-    parts = [[*part.items()] for part in vars(description).values()]
-    texts = exchange_in_groups(here, name, groups, lambda _: parts)
+
+    def send(turn: int) -> list[list[tuple[str, Any]]]:
+        longest = _LONGEST >> 2 * turn  # a static that is too long to send is still named
+        statics = {
+            path: {"name": f"too long to show, {hashlib.sha256(text.encode()).hexdigest()}"}
+            for path, each in (description.statics if turn else {}).items()
+            if len(text := dump(each)) > longest
+        }
+        found = dataclasses.replace(description, statics=description.statics | statics)
+        return [[*part.items()] for part in vars(found).values()]
+
+    texts = exchange_in_groups(here, name, groups, send)
     described = [
         (group, None if found is None else Description(*map(dict, found)))
         for group, found in zip(groups, texts, strict=True)
@@ -186,6 +198,9 @@ def exchange_in_groups(
 
 
 _TURNS: Final = 12
+
+_MOST: Final = 20
+"""How many paths a message shows."""
 
 
 def exchange_json(  # noqa: PLR0917
@@ -276,13 +291,16 @@ def differing_lines(
             texts[its] = (*texts.get(its, ()), *group)
             texts.setdefault(mine, ())
     lines: list[str] = []
-    for path, texts in found.items():
+    for number, (path, texts) in enumerate(found.items()):
         differing = {index for group in texts.values() for index in group}
         rest = tuple(index for index in every if index not in differing)
         by_process = {text: tuple(sorted(group)) or rest for text, group in texts.items()}
         found[path] = dict(sorted(by_process.items(), key=lambda pair: pair[1]))
-        lines += [f"\n  {path}:"]
-        lines += [f"\n    {list_of(group)}: {text}" for text, group in found[path].items()]
+        if number < _MOST:
+            lines += [f"\n  {path}:"]
+            lines += [f"\n    {list_of(group)}: {text}" for text, group in found[path].items()]
+    if len(found) > _MOST:
+        lines += [f"\n  and {len(found) - _MOST} more, which `differences` of this error has"]
     return lines, found
 
 
