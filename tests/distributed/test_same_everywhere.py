@@ -365,6 +365,10 @@ report(name="backward", **attempt(lambda: jax.grad(jit(lambda x: backward(x).sum
 twice = jax.grad(lambda x: jax.grad(jit(lambda x: jnp.sin(x).sum()))(x).sum())
 report(name="twice", **attempt(lambda: twice(x)))
 mine = jax.device_put(x, jax.local_devices()[0])
+if index:
+    os.environ["XLA_FLAGS"] = "--xla_cpu_enable_fast_math=true"
+report(name="flags", **attempt(lambda: jit(lambda x: x + 2)(x)))
+os.environ["XLA_FLAGS"] = ""
 report(name="local device", **attempt(lambda: jit(lambda x: x + 1)(mine)))
 """
 
@@ -388,6 +392,8 @@ def test_an_error_in_one_process_is_told_to_those_that_wait() -> None:
         mine, its = each["backward"]["differences"]["operation 1"]
         assert "dense<2.0" in mine
         assert "dense<3.0" in its
+        flags = {"nothing": [0], "--xla_cpu_enable_fast_math=true": [1]}
+        assert each["flags"]["differences"] == {"option XLA_FLAGS": flags}
         assert each["twice"]["error"] is each["local device"]["error"] is None, each
 
 

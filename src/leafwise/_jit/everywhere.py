@@ -345,7 +345,7 @@ def _different(
             continue
         one, its = (LoweredProgram.from_json(each["program"]) for each in (usual, other))
         pairs = [
-            (f"option {key}", one.options.get(key, "nothing"), its.options.get(key, "nothing"))
+            (f"option {key}", one.options.get(key) or "nothing", its.options.get(key) or "nothing")
             for key in dict.fromkeys((*one.options, *its.options))
             if one.options.get(key) != its.options.get(key)
         ]
