@@ -471,7 +471,10 @@ def test_rules_map_logical_names(mesh: jax.sharding.Mesh) -> None:
         assert spec("heads", P.UNCONSTRAINED) == P("model", P.UNCONSTRAINED)
     mapping = lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "model"})
     assert mapping["w"].spec == P("model")
-    with pytest.raises(ShardingError, match="no axis 'modle', which a rule for 'heads' names"):
+    words = (
+        r"no axis 'modle', which a rule for 'heads' names\n.*\n  fix: `rules={'heads': 'model'}`"
+    )
+    with pytest.raises(ShardingError, match=words):
         lw.shardings(tree, mesh, paths={"": P("heads")}, rules={"heads": "modle"})
     with pytest.raises(ShardingError, match=r"the mesh has no axis 'head'\n.*\n.*'heads'"):
         lw.shardings(tree, mesh, paths={"": P("head")}, rules={"heads": "model"})

@@ -361,6 +361,7 @@ class _Judge:
         shape: Any = None if aval is None else aval.shape
         reasons: list[str] = []
         repaired = list(spec)
+        rule = ""
         seen: set[Any] = set()
         for place, axes in enumerate(entries):
             if axes is PartitionSpec.UNCONSTRAINED:
@@ -372,7 +373,10 @@ class _Judge:
                     whence = "" if axis in written else f", which a rule for {names} names"
                     reasons.append(f"the mesh has no axis {axis!r}{whence}")
                     near = difflib.get_close_matches(str(axis), [*map(str, sizes), *self._ruled], 1)
-                    repaired[place] = near[0] if near and len(axes) == 1 and not whence else None
+                    close = near[0] if near and len(axes) == 1 else None
+                    repaired[place] = None if whence else close
+                    if whence and len(written) == 1:
+                        rule = f"`rules={{{names}: {close if close in sizes else None!r}}}`"
                 elif axis in seen:
                     reasons.append(f"axis {axis!r} is used twice")
                     repaired[place] = None
@@ -392,7 +396,7 @@ class _Judge:
         return (
             f"{'; '.join(reasons)}\n"
             f"  got: {_as_code(spec)}{of} on a mesh ({mesh})\n"
-            f"  fix: {declared.code.replace(_SPEC, _as_code(repaired))}"
+            f"  fix: {rule or declared.code.replace(_SPEC, _as_code(repaired))}"
         )
 
 
