@@ -275,3 +275,12 @@ def test_a_script_is_warm_from_the_file_of_its_last_run(tmp_path: Path) -> None:
             timeout=120,
         )
     assert done.stdout.strip() == "compiled"
+
+
+def test_a_dtype_that_is_not_allowed_here_is_refused() -> None:
+    """JAX would compile another program, and warn."""
+    with jax.enable_x64(True):
+        saved = save_call(lw.signature(jnp.ones(3)))
+        assert load_call(saved).args[0].dtype == "float64"
+    with pytest.raises(PortableError, match=r"leaf 0: float64 is in the file.*float32(?s:.*)x64"):
+        load_call(saved)

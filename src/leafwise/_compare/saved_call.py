@@ -208,8 +208,23 @@ def _load_leaf(saved: Json, path: str) -> Any:
         return rebuild(saved["static"], path)
     struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
     sharding = _load_sharding(saved["sharding"]) if "sharding" in saved else None
-    weak = saved.get("weak_type", False)
-    return struct(tuple(saved["shape"]), _dtype(saved["dtype"]), sharding=sharding, weak_type=weak)
+    weak, dtype = saved.get("weak_type", False), _dtype(saved["dtype"])
+    if _is_narrowed(dtype):
+        msg = (
+            f"{path}: {dtype} is in the file, and JAX makes {jax.dtypes.canonicalize_dtype(dtype)} "
+            f"of it here\n  fix: jax.config.update('jax_enable_x64', True) before"
+        )
+        raise PortableError(msg)
+    return struct(tuple(saved["shape"]), dtype, sharding=sharding, weak_type=weak)
+
+
+def _is_narrowed(dtype: Any) -> bool:
+    """Return whether JAX would take a narrower dtype in place of one of 64 bits."""
+    if jax.numpy.issubdtype(dtype, jax.dtypes.extended):
+        return False
+    explicit = getattr(jax.config, "jax_explicit_x64_dtypes", None)
+    is_allowed = getattr(explicit, "name", "") == "ALLOW"
+    return jax.dtypes.canonicalize_dtype(dtype) != dtype and not is_allowed
 
 
 def _dtype(name: str) -> Any:
