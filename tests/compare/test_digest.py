@@ -291,9 +291,9 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "in a tuple": ((1, Local(lambda: 1)), r"P.n\[1\].value: no name", "top level"),
     "a jitted lambda": (jax.jit(lambda x: x), "P.n: no name leads", "top level"),
     "a local class": (one_field(), "P.n: no name leads another process to this class", "top"),
-    "an object": (Plain(1.0), "P.n: a Plain compares by identity", "class Plain"),
-    "a method": (Plain(1.0).scaled, "P.n.__self__: a Plain compares", "class Plain"),
-    "a lock": (threading.Lock(), "P.n: a lock compares by identity", "fields"),
+    "an object": (Plain(1.0), "P.n: Plain compares by identity", "class Plain"),
+    "a method": (Plain(1.0).scaled, "P.n.__self__: Plain compares", "class Plain"),
+    "a lock": (threading.Lock(), "P.n: lock compares by identity", "fields"),
 }
 
 

@@ -367,7 +367,7 @@ class DigestReader(PortableReader):
                 fix += ',\nor declare the field with lw.static_field(by="content")'
             return f"no name leads another process to this {kind}", fix
         if compares_by_identity(cls):
-            why = f"{name} objects compare by identity, which means nothing to another process"
+            why = f"{name} compares by identity, which means nothing to another process"
             fix = f"@dataclass(frozen=True)\nclass {name}: ..."
             return why, f"let what it holds be its fields:\n{fix}"
         why = "another process cannot read it: it contains itself, is too deep, or does not pickle"
