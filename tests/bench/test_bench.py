@@ -1,5 +1,6 @@
 """The benchmark runs and reports every figure; how large they are is no matter here."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -189,6 +190,12 @@ def test_trees_differ_as_they_say(load: Callable[[str], ModuleType], how: str) -
         "one part": ["args[0]"],
     }
     assert paths == expected[how]
+
+
+def test_the_command_that_is_timed_runs(load: Callable[[str], ModuleType]) -> None:
+    """It is what the console script runs: it prints its help."""
+    command = [sys.executable, *load("instances").COMMAND, "--help"]
+    assert "explain" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_json_can_be_read_back(written: Any, load: Callable[[str], ModuleType]) -> None:
