@@ -75,7 +75,7 @@ def differentiated(x):
 switch = [2.0 + index]
 
 @functools.partial(lw.jit, same_everywhere=20, stale="retrace")
-def mended(x):
+def fixed(x):
     return x * switch[0]
 
 def donating(x):
@@ -146,12 +146,12 @@ cases = {
     "inner": lambda: jax.jit(lambda y: jit(differentiated)(y))(x),
     "inner input": lambda: jax.jit(lambda y: moded(y, mode=by_index(3, 4)))(x),
     "pickled": lambda: pickled(by_index(x, x[:2])),
-    "mended": lambda: mended(x),
+    "fixed": lambda: fixed(x),
 }
 for name, act in cases.items():
     report(name=name, **attempt(act))
 switch[0] = 3.0
-report(name="mended later", **attempt(lambda: mended(x)), value=float(mended(x)[0, 0]))
+report(name="fixed later", **attempt(lambda: fixed(x)), value=float(fixed(x)[0, 0]))
 
 from leafwise._jax import compat
 compat._KNOWN = False
@@ -175,7 +175,7 @@ OPERATIONS = {
     "grad": ("dense<1.500000e+00>", "dense<2.500000e+00>", ""),
     "vmap": ("dense<1.500000e+00>", "dense<2.500000e+00>", ""),
     "lowered": ("dense<1.500000e+00>", "dense<2.500000e+00>", ""),
-    "mended": ("dense<2.000000e+00>", "dense<3.000000e+00>", ""),
+    "fixed": ("dense<2.000000e+00>", "dense<3.000000e+00>", ""),
 }
 INPUTS = {
     "value": ("p.n", "1", "2"),
@@ -202,11 +202,11 @@ def test_planted_differences_between_two_processes() -> None:
         "harmless",
         "ahead",
         "inner",
-        "mended later",
+        "fixed later",
         "unknown same",
     ):
         assert first[name]["error"] is second[name]["error"] is None, (first[name], second[name])
-    assert first["mended later"]["value"] == second["mended later"]["value"] == 3.0
+    assert first["fixed later"]["value"] == second["fixed later"]["value"] == 3.0
     for name in {*OPERATIONS, *INPUTS, "devices", "unknown"}:
         assert first[name]["error"] == "DifferentProcessesError", first[name]
         assert first[name]["message"] == second[name]["message"]
@@ -226,7 +226,7 @@ def test_planted_differences_between_two_processes() -> None:
             offset = len(HEAD.splitlines())
             assert not comment or comment in source[line - 1 - offset], text
     assert first["captured"]["differences"]["captured rate"] == {"0.1": [0], "1.1": [1]}
-    assert first["mended"]["differences"]["captured switch[0]"] == {"2.0": [0], "3.0": [1]}
+    assert first["fixed"]["differences"]["captured switch[0]"] == {"2.0": [0], "3.0": [1]}
     config = first["config"]["differences"]["config jax_default_matmul_precision"]
     assert config == {"None": [0], "'highest'": [1]}
     assert "share other inner functions" in first["history"]["message"]
@@ -359,7 +359,7 @@ for name, act in cases.items():
     broken[:] = [True]
     report(name=name, **attempt(act))
     broken.clear()
-    report(name=f"{name}, mended", **attempt(act))
+    report(name=f"{name}, fixed", **attempt(act))
     report(name=f"{name}, inner", **attempt(lambda: inner(x[:2])))
 report(name="backward", **attempt(lambda: jax.grad(jit(lambda x: backward(x).sum()))(x)))
 twice = jax.grad(lambda x: jax.grad(jit(lambda x: jnp.sin(x).sum()))(x).sum())
@@ -385,7 +385,7 @@ def test_an_error_in_one_process_is_told_to_those_that_wait() -> None:
         assert "process 1: RuntimeError: planted" in first[name]["message"]
         assert first[name]["seconds"] < 10
         for each in (first, second):
-            assert each[f"{name}, mended"]["error"] is None, each
+            assert each[f"{name}, fixed"]["error"] is None, each
             assert each[f"{name}, inner"]["error"] is None, each
     for each in (first, second):
         assert each["backward"]["error"] == "DifferentProcessesError", each["backward"]
