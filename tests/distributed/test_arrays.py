@@ -73,6 +73,8 @@ attempt("a part each", lambda: lw.shard({"x": np.arange(4) + 4 * index}, auto))
 alone = jax.make_mesh((1,), ("data",), devices=jax.local_devices())
 attempt("own mesh", lambda: lw.shard({"x": index}, alone)["x"].item())
 attempt("after", lambda: check(lw.shard(create(), auto), auto))
+attempt("other leaves", lambda: lw.shard({"x": 1, "yz"[index]: 2}, auto))
+attempt("too late", lambda: index or lw.shard({"x": 1}, auto, timeout=0.5))
 lw.distributed.assert_same(across, name="across", timeout=30)
 """
 
@@ -85,6 +87,7 @@ def test_shard_over_processes() -> None:
     for index, (_, lines, _) in enumerate(done):
         found = {line["name"]: line for line in lines}
         different, parts = found.pop("different"), found.pop("a part each")
+        other, late = found.pop("other leaves"), found.pop("too late")
         assert {name: each["message"] for name, each in found.items() if each["error"]} == {}
         assert found["moved"]["found"] == [None, "data"]
         assert found["weak"]["found"] == [True] * 4 + [False]
@@ -97,6 +100,9 @@ def test_shard_over_processes() -> None:
         assert [*different["found"]["Layer.w"].values()] == [[0], [1]]
         assert "make_array_from_process_local_data" in parts["message"]
         assert {*parts["found"]} == {"dict['x']"}
+        assert other["found"]["dict['y']"]["no such leaf"] == [1]
+        assert late["error"] == (None if index else "ProcessTimeoutError")
+        assert index or "process 1 did not come within 0.5 s" in late["message"]
 
 
 SAVE = """

@@ -293,6 +293,8 @@ def test_a_class_that_does_not_say_enough() -> None:
         lw.shardings(int, mesh_of())
     with pytest.raises(TypeError, match="takes an instance, got the class Layer"):
         lw.shard(Layer, mesh_of())
+    with pytest.raises(ValueError, match=r"lw\.shard\(timeout=0\): the timeout is a positive"):
+        lw.shard(Layer(jnp.ones((2, 4))), mesh_of(), timeout=0)
 
 
 def test_inheritance_slots_and_other_libraries() -> None:

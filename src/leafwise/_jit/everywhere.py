@@ -24,6 +24,17 @@ from leafwise._captures.treatment import Treatment
 from leafwise._compare.description import Description
 from leafwise._compare.digest import describe_call, describe_values
 from leafwise._compare.program import LoweredProgram, first_differences, read_program
+from leafwise._jax.agreement import (
+    Words,
+    as_told,
+    count_of,
+    difference_lines,
+    exchange_in_groups,
+    exchange_json,
+    groups_of,
+    list_of,
+    raise_what_is_told,
+)
 from leafwise._jax.compat import (
     UNNAMED_CONFIG,
     forget_traces_of,
@@ -46,18 +57,7 @@ from leafwise._jax.processes import (
     processes,
 )
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.same import (
-    Words,
-    as_told,
-    compare,
-    count_of,
-    differing_lines,
-    exchange_in_groups,
-    exchange_json,
-    groups_of,
-    list_of,
-    raise_what_is_told,
-)
+from leafwise._jit.same import compare, differing_lines
 from leafwise._objects.code import names_of
 from leafwise._objects.locks import Cleanup
 from leafwise._objects.text import got
@@ -357,9 +357,7 @@ def _different(
             texts = found.setdefault(path, {})
             texts.setdefault(mine, tuple(groups[0]))
             texts[theirs] = (*texts.get(theirs, ()), *group)
-    for path, texts in found.items():
-        lines += [f"\n  {path}:"]
-        lines += [f"\n    {list_of(group)}: {text}" for text, group in texts.items()]
+    lines += difference_lines(found)
     described = [
         (group, None if each is None else Description(*map(dict, each["around"])))
         for group, each in zip(groups, sent, strict=True)

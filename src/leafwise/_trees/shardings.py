@@ -18,6 +18,7 @@ from leafwise._classes.fields import SHARDING
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
+from leafwise._jax.agreement import check_timeout
 from leafwise._jax.compat import current_mesh, is_tracing
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
@@ -136,14 +137,15 @@ def shard(
     paths: Mapping[Any, Any] = _NO_PATHS,
     rules: Rules = (),
     default: PartitionSpec = _WHOLE,
+    timeout: float = 300.0,
 ) -> T:
     """Put the leaves of a tree where their fields declare; see `shardings` for the arguments.
 
     Arrays are moved by `jax.device_put`. Where a mesh spans processes, each of them calls this,
-    and gives all of every array; they are compared by their bits, and each device gets its part. A
-    `jax.ShapeDtypeStruct` gets the sharding, so that an
-    abstract instance tells a checkpoint where its arrays shall go. Inside a trace, the sharding
-    of the values is constrained, or, on an explicit mesh, changed.
+    and gives all of every array; they are compared by their bits, for `timeout` seconds at most,
+    and each device gets its part. A `jax.ShapeDtypeStruct` gets the sharding, so that an abstract
+    instance tells a checkpoint where its arrays shall go. Inside a trace, the sharding of the
+    values is constrained, or, on an explicit mesh, changed.
 
     Returns:
         The tree, with the same values and statics. No constructor of a leafwise class runs.
@@ -151,6 +153,8 @@ def shard(
     Raises:
         ShardingError: As in `shardings`.
         DifferentProcessesError: The mesh spans processes, which have different values.
+        ProcessTimeoutError: The mesh spans processes, and some of them did not come in time.
+        ValueError: The timeout is not positive.
         PathError: A path leads nowhere.
         TypeError: An argument is of the wrong type.
 
@@ -162,6 +166,7 @@ def shard(
     if isinstance(tree, type):
         msg = f"lw.shard takes an instance, got the class {tree.__name__}"
         raise TypeError(msg)
+    check_timeout(timeout, "lw.shard")
     places: Any = shardings(tree, mesh, paths=paths, rules=rules, default=default)
     wanted: list[Any] = jax.tree_util.tree_leaves(places)
     flattened: tuple[list[Any], Any] = jax.tree_util.tree_flatten(tree)
@@ -183,7 +188,7 @@ def shard(
     # All at once, which is faster.
     arrays: Any = jax.device_put(data, {place: wanted[place] for place in data})
     if far:
-        arrays |= spread(tree, far, wanted)
+        arrays |= spread(tree, far, wanted, timeout)
     placed: T = treedef.unflatten(
         arrays[place] if place in arrays else _promise(leaf, wanted[place])
         for place, leaf in enumerate(leaves)

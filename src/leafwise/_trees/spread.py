@@ -7,14 +7,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 
+from leafwise._jax.agreement import (
+    Words,
+    difference_lines,
+    exchange_in_groups,
+    grouped_by_digest,
+)
+from leafwise._jax.processes import Processes, processes
 from leafwise._objects.text import describe_array
 from leafwise._trees.nodes import FlatTree
 from leafwise.errors import DifferentProcessesError
 
 
-def spread(tree: Any, leaves: Mapping[int, Any], shardings: Sequence[Any]) -> dict[int, Any]:
+def spread(
+    tree: Any, leaves: Mapping[int, Any], shardings: Sequence[Any], timeout: float
+) -> dict[int, Any]:
     """Put leaves where not all devices are of this process; each process gives all of a leaf.
 
     As `jax.device_put`, which compares such values, too. It takes neither keys nor NaNs nor what
@@ -24,16 +32,18 @@ def spread(tree: Any, leaves: Mapping[int, Any], shardings: Sequence[Any]) -> di
         tree: The tree that they are leaves of.
         leaves: They, by number.
         shardings: Those of all leaves.
+        timeout: The seconds to wait for the other processes.
 
     Raises:
         DifferentProcessesError: (in every process) their bits differ; it names the leaves.
+        ProcessTimeoutError: Some process did not come in time.
     """
     here = {
         place: leaf for place, leaf in leaves.items() if getattr(leaf, "is_fully_addressable", True)
     }
     owners = {device.process_index for place in here for device in shardings[place].device_set}
     if len(owners) == jax.process_count():  # else some process may not come here
-        _check_equal(tree, here)
+        _check_equal(tree, here, timeout)
     return {place: put(leaf, shardings[place]) for place, leaf in leaves.items()}
 
 
@@ -54,35 +64,44 @@ def put(leaf: Any, sharding: Any) -> Any:
     )
 
 
-def _check_equal(tree: Any, leaves: Mapping[int, Any]) -> None:
-    digests = b"".join(hashlib.sha256(_bytes_of(leaf)).digest()[:_SIZE] for leaf in leaves.values())
-    gathered: Any = multihost_utils.process_allgather(np.frombuffer(digests, np.uint8))
-    by_leaf = np.asarray(gathered).reshape(-1, len(leaves), _SIZE).swapaxes(0, 1)
+def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
     flat = FlatTree(tree)
+    here = processes() or Processes(jax.process_index(), jax.process_count(), None)
+    words = Words("lw.shard", "", "does not call lw.shard for this mesh as often as the others")
+
+    def make() -> dict[str, str]:
+        digests = {place: _digest(_bytes_of(leaf)) for place, leaf in leaves.items()}
+        return {
+            flat.name_of(place): f"{describe_array(jax.typeof(leaves[place]))} of digest {digest}"
+            for place, digest in digests.items()
+        }
+
+    texts, groups = grouped_by_digest(
+        here, "lw.shard", make, lambda texts: _digest(repr(texts).encode()), timeout, words
+    )
+    if len(groups) == 1:
+        return
+    sent = exchange_in_groups(here, "lw.shard", groups, lambda _: texts)
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    for (place, leaf), digests_of in zip(leaves.items(), by_leaf, strict=True):
-        groups: dict[str, tuple[int, ...]] = {}
-        for process, digest in enumerate(digests_of):
-            text = f"{describe_array(jax.typeof(leaf))} of digest {digest[:4].tobytes().hex()}"
-            groups[text] = (*groups.get(text, ()), process)
-        if len(groups) > 1:
-            found[flat.name_of(place)] = groups
-    if found:
-        lines = "".join(
-            f"\n  {path}:"
-            + "".join(f"\n    processes {[*each]}: {text}" for text, each in groups.items())
-            for path, groups in found.items()
-        )
-        msg = (
-            f"lw.shard: the mesh spans processes, and these have different values{lines}\n"
-            f"  fix: create them from one seed in all processes, or take those of process 0: "
-            f"`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
-            f"has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`"
-        )
-        raise DifferentProcessesError(msg, found)
+    for path in dict.fromkeys(path for each in sent for path in each or texts):
+        values: dict[str, tuple[int, ...]] = {}
+        for group, each in zip(groups, sent, strict=True):
+            text = "not sent" if each is None else each.get(path, "no such leaf")
+            values[text] = tuple(sorted((*values.get(text, ()), *group)))
+        if len(values) > 1:
+            found[path] = dict(sorted(values.items(), key=lambda pair: pair[1]))
+    msg = (
+        f"lw.shard: the mesh spans processes, and these have different values"
+        f"{''.join(difference_lines(found))}\n"
+        f"  fix: create them from one seed in all processes, or take those of process 0: "
+        f"`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
+        f"has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`"
+    )
+    raise DifferentProcessesError(msg, found)
 
 
-_SIZE = 16
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _bytes_of(leaf: Any) -> bytes:
