@@ -108,18 +108,6 @@ class CaptureChecks:
         self.reports_all = reports_all
         self.stale: list[StaleCapture] = []
         self.not_compared: dict[str, str] = {}
-        self._owners: list[int] = []
-
-    def note(self, owner: int, found: list[StaleCapture]) -> None:
-        """Add what a call found; the owner identifies the function."""
-        self.stale += found
-        self._owners += [owner] * len(found)
-
-    def found_by(self, owner: int) -> list[StaleCapture]:
-        """Return what was found of a function."""
-        return [
-            found for each, found in zip(self._owners, self.stale, strict=True) if each == owner
-        ]
 
 
 class Follower(Protocol):

@@ -45,7 +45,6 @@ from leafwise._jit.blocks import (
 from leafwise._jit.callee import is_equinox
 from leafwise._jit.inner_traces import (
     capturing_function,
-    code_id,
     forget_old_traces,
     innermost,
 )
@@ -266,7 +265,7 @@ class Guard:
             return
         block, action = current_block(), self.action
         if block is not None:
-            block.note(code_id(capturing_function(self._jax.__wrapped__, args)), found)
+            block.stale += found
         if action is StaleAction.RAISE:
             raise StaleCaptureError("\n".join(map(str, found)), tuple(found))
         with self._lock:
