@@ -109,6 +109,10 @@ class CaptureChecks:
         self.stale: list[StaleCapture] = []
         self.not_compared: dict[str, str] = {}
 
+    def note(self, owner: int, found: list[StaleCapture]) -> None:  # noqa: ARG002  # an override's
+        """Add what a call found; the owner identifies the function."""
+        self.stale += found
+
 
 class Follower(Protocol):
     """What is notified when a block begins or ends."""

@@ -45,6 +45,7 @@ from leafwise._jit.blocks import (
 from leafwise._jit.callee import is_equinox
 from leafwise._jit.inner_traces import (
     capturing_function,
+    code_id,
     forget_old_traces,
     innermost,
 )
@@ -265,7 +266,7 @@ class Guard:
             return
         block, action = current_block(), self.action
         if block is not None:
-            block.stale += found
+            block.note(code_id(capturing_function(self._jax.__wrapped__, args)), found)
         if action is StaleAction.RAISE:
             raise StaleCaptureError("\n".join(map(str, found)), tuple(found))
         with self._lock:
