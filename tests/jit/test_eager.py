@@ -62,6 +62,16 @@ def unsized(n: int) -> Any:
     return jnp.flatnonzero(jnp.arange(WIDTH) < n)
 
 
+def chosen(n: int) -> Any:
+    x = jnp.ones((WIDTH, n, 3))
+    return jnp.where(x > 0, x, 0)
+
+
+def mask_of_another_shape(n: int) -> Any:
+    x = jnp.arange(float(WIDTH + 10 * n))
+    return x[x < n]
+
+
 def kept_body(n: int) -> Any:
     return jax.lax.scan(body, float(n), jnp.ones(WIDTH))
 
@@ -109,6 +119,8 @@ def explanations(run: Callable[[int], Any]) -> list[Explanation]:
         (fresh_branch, {"true_fun", "false_fun"}, "fresh function each call"),
         (fresh_method, {"f"}, "fresh bound method each call"),
         (another_shape, {"shape", "x"}, "Each shape"),
+        (chosen, {"shape", "x", "condition"}, "Each shape"),
+        (mask_of_another_shape, {"shape", "x", "args[0]", "args[1]"}, "Each shape"),
         (fresh_and_wrapped, {"cond_fun", "body_fun"}, "fresh lambda each call"),
         pytest.param(sampled, {"shape"}, "Each shape", marks=pytest.mark.nightly),
         pytest.param(unsized, {"flatnonzero"}, "(..., size=n)`", marks=pytest.mark.nightly),

@@ -18,6 +18,7 @@ class EagerCall(NamedTuple):
         parameters: The simple parameters of the primitive that is compiled.
         is_masked: Whether an array is indexed with a boolean mask.
         is_unsized: Whether the function takes a ``size=`` that it was not given.
+        shapes: The shapes of its arguments.
         operands: The arguments of the program, where no call of a jitted function has them.
     """
 
@@ -27,6 +28,7 @@ class EagerCall(NamedTuple):
     parameters: Mapping[str, Any]
     is_masked: bool
     is_unsized: bool
+    shapes: tuple[Any, ...]
     operands: tuple[Any, ...] | None = None
 
 
@@ -56,7 +58,9 @@ def eager_call(
         functions={} if called is None else dict(_functions(called)),
         parameters=_parameters(compiled),
         is_masked=any(_is_mask(each.f_locals) for each in named[-3:]),
-        is_unsized="size" in found and found["size"] is None,
+        # With `x` and `y`, `where` chooses between two arrays, and finds nothing.
+        is_unsized=found.get("size", 0) is None and found.get("y") is None,
+        shapes=() if called is None else tuple(_shapes(called)),
         operands=_operands(inside),
     )
 
@@ -89,16 +93,27 @@ def _functions(frame: types.FrameType) -> Iterator[tuple[str, Callable[..., Any]
     """Yield the user's functions among the arguments of a frame of JAX."""
     if frame.f_globals.get("__name__") == "jax._src.api":
         return  # `grad` and its kind run a function step by step: it is no part of a program
+    for name, each in _arguments(frame):
+        fun = _unwrapped(each)
+        if callable(fun) and not isinstance(fun, type) and _is_users(fun):
+            yield name, fun
+
+
+def _shapes(frame: types.FrameType) -> Iterator[Any]:
+    return (each.shape for _, each in _arguments(frame) if hasattr(each, "shape"))
+
+
+def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments of a frame, those in a tuple or a list one by one."""
     code, found = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args and **kwargs
     for name in (*code.co_varnames[:count], *code.co_freevars):
         value = found.get(name)
-        several = value if isinstance(value, tuple | list) else (value,)
-        for place, each in enumerate(several):
-            fun = _unwrapped(each)
-            if callable(fun) and not isinstance(fun, type) and _is_users(fun):
-                yield (name if each is value else f"{name}[{place}]"), fun
+        if isinstance(value, tuple | list):
+            yield from ((f"{name}[{place}]", each) for place, each in enumerate(value))
+        else:
+            yield name, value
 
 
 def _unwrapped(value: Any) -> Any:

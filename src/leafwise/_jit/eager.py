@@ -56,6 +56,7 @@ class _Unit(NamedTuple):
     functions: Mapping[str, _Function]
     parameters: Mapping[str, Any]
     signature: Signature | None
+    shapes: tuple[Any, ...]
 
 
 class EagerLog:
@@ -94,12 +95,14 @@ class EagerLog:
         functions = {each: _Function(fun) for each, fun in found.functions.items()}
         before = self._latest.get((name, *found.place))
         times = 0 if before is None else before.times + 1
-        unit = _Unit(times, functions, found.parameters, _signature_of(call, found))
+        unit = _Unit(times, functions, found.parameters, _signature_of(call, found), found.shapes)
         self._latest[name, *found.place] = unit
         outcome = Outcome.RETRACE if kind is EventKind.TRACE else Outcome.RECOMPILE
         if before is None:
             return Explanation(outcome)
-        reasons = _worded(found, list(_reasons(before, unit, found.functions)))
+        reasons = list(_reasons(before, unit, found.functions))
+        if before.shapes == unit.shapes:
+            reasons = _worded(found, reasons)
         return Explanation(outcome, tuple(reasons), nearest=times - 1)
 
 
