@@ -329,6 +329,10 @@ class _Calls:
                 text = f"{self.log.name} answered for `{each.path}={before}`, but got {after}"
                 call.add(WrongProgram(text, site_of(frame)))
             result = self.inner(*args, **kwargs)
+        except BaseException as error:
+            # A script that prints the traceback finds its own line, and then JAX.
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            raise
         finally:
             here.call = around
         if frame is not None:
