@@ -213,6 +213,21 @@ def test_eager_operations_can_be_left_out() -> None:
     assert {event.name for event in every if not event.eager} == {"add"}
 
 
+def test_what_jax_jits_itself_is_eager_under_vmap() -> None:
+    """Its file says so, where its name is no public one; a function of the user's is not."""
+
+    @jax.jit
+    def threefry(x: Any) -> Any:
+        return x * 7
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    with lw.watch() as log:
+        jax.vmap(lambda key: jax.random.split(key, 17))(keys)
+        jax.vmap(threefry)(jnp.ones((3, 17)))
+    assert {each.name for each in log if not each.eager} == {"threefry"}
+    assert any("split" in each.name for each in log)
+
+
 def test_nested_watches_are_independent() -> None:
     """The outer one sees all, the inner one what happens in its block."""
     with lw.watch() as outer:

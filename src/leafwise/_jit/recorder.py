@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ import jax
 
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
-from leafwise._jax.compat import RunningCall, running_calls
+from leafwise._jax.compat import RunningCall, running_calls, source_of_running_jaxpr
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jit.callee import function_behind
@@ -262,11 +263,14 @@ def _is_eager(name: str, fun: Callable[..., Any] | None) -> bool:
             _USERS.add(name)
             return False
         return True
-    # Without JAX's frame, and where a primitive was evaluated: by its name.
+    # Under `vmap`, or where a primitive was evaluated: by the file, and without it by the name.
+    if source := source_of_running_jaxpr():
+        return source.partition(" at ")[2].startswith(_FOLDER)
     plain = name.strip("_")
     modules = (jax.numpy, jax.lax, jax.nn, jax.random)
     return name not in _USERS and any(hasattr(module, plain) for module in modules)
 
 
+_FOLDER: Final = os.path.join(os.path.dirname(jax.__file__), "")  # noqa: PTH118, PTH120  # a text
 _USERS: Final[set[str]] = set()
 """The names of functions that are not JAX's own: JAX reports some events by name only."""
