@@ -362,6 +362,12 @@ CURIOUS: dict[str, str] = {
         step = mine(lambda x: x)
         step(1.0); step(1)
         """,
+    "another json": """
+        import json, jax
+        json.dumps = lambda value: b"of another library"
+        step = jax.jit(lambda x: x)
+        step(1.0); step(1)
+        """,
     "typed": """
         import inspect, jax
         step = jax.jit(lambda x: x)

@@ -106,19 +106,21 @@ def write(folder: str, **record: object) -> None:
     The file is closed each time. So the script gets the file descriptors that it would get without
     us, a forked child has a file of its own, and what is written outlives any end of the process.
     """
-    line = b""
-    if record:
-        import json  # noqa: PLC0415  # not in every Python, but where there is something to record
-
-        line = json.dumps(record).encode() + b"\n"
-    name = f"{folder}/{os.getpid()}.jsonl"
     try:
+        line = b""
+        if record:
+            # Not in every Python, but where there is something to record. `json.dumps` is what
+            # scripts put another library in the place of.
+            from json.encoder import JSONEncoder  # noqa: PLC0415
+
+            line = JSONEncoder().encode(record).encode() + b"\n"
+        name = f"{folder}/{os.getpid()}.jsonl"
         file = os.open(name, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
             os.write(file, line)
         finally:
             os.close(file)
-    except OSError:  # the report is done, or the disk is full: no concern of the script's
+    except Exception:  # noqa: BLE001, S110  # the report is done, the disk is full, `os` is patched
         pass
 
 
