@@ -54,10 +54,6 @@ def context_variable() -> tuple[Any, Any]:
     return lambda x: x * variable.get(), lambda: variable.set(2.0)
 
 
-class Layer:
-    rate = 1.0
-
-
 class Metaclass(type):
     made_of = 1.0
 
@@ -70,32 +66,9 @@ class WithMetaclass(metaclass=Metaclass):
     pass
 
 
-class Below(Layer):
-    def __call__(self, x: Any) -> Any:
-        return x * super().rate
-
-
 class Partly:
     def scaled(self, x: Any, by: Any) -> Any:
         return x * by[0]
-
-
-def class_attribute_of_an_item() -> tuple[Any, Any]:
-    Layer.rate = 1.0
-    layers = [Layer()]
-
-    def function(x: Any) -> Any:
-        for layer in layers:
-            x = x * layer.rate
-        return x
-
-    return function, lambda: setattr(Layer, "rate", 2.0)
-
-
-def class_attribute_by_super() -> tuple[Any, Any]:
-    Layer.rate = 1.0
-    below = Below()
-    return lambda x: below(x), lambda: setattr(Layer, "rate", 2.0)
 
 
 def what_a_metaclass_has() -> tuple[Any, Any]:
@@ -125,16 +98,6 @@ def attribute_of_an_enum_member() -> tuple[Any, Any]:
 
     Kind.ONE.rate = 1.0  # type: ignore[attr-defined]
     return lambda x: x * Kind.ONE.rate, lambda: setattr(Kind.ONE, "rate", 2.0)  # type: ignore[attr-defined]
-
-
-def annotated_attribute_of_an_instance_made_inside() -> tuple[Any, Any]:
-    class Made:
-        rate: float = 1.0
-
-        def scaled(self, x: Any) -> Any:
-            return x * self.rate
-
-    return lambda x: Made().scaled(x), lambda: setattr(Made, "rate", 2.0)
 
 
 class Texted:
@@ -196,9 +159,8 @@ def callback_under_another_name() -> tuple[Any, Any]:
 UNSEEN: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
-        *(name_that_is_made_up, its_own_code, context_variable, class_attribute_of_an_item),
-        *(class_attribute_by_super, what_a_metaclass_has, partial_method, environment),
-        *(attribute_of_an_enum_member, annotated_attribute_of_an_instance_made_inside),
+        *(name_that_is_made_up, its_own_code, context_variable, what_a_metaclass_has),
+        *(partial_method, environment, attribute_of_an_enum_member),
         *(text_of_an_object, builtin_that_is_shadowed, class_that_registers_later),
         *(module_by_its_name, code_in_a_text, callback_under_another_name),
     )

@@ -1,15 +1,19 @@
-"""The methods that a walk over captures has met, and not entered so far."""
+"""What classes have that a walk over captures has met, until code that is entered names it."""
 
+import collections
+import dataclasses
+import dis
 import types
 from collections.abc import Iterator
-from typing import Any, Final, Generic, TypeVar, cast
+from enum import Enum
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from leafwise._objects.attributes import functions_behind, in_class
 from leafwise._objects.bytecode import reads_of
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module, own_bases
-from leafwise._objects.reads import Usage
+from leafwise._objects.reads import Item, Read, Root, Step, Usage
 
 T = TypeVar("T")
 
@@ -50,6 +54,84 @@ class WaitingMethods(Generic[T]):
         return [each for name in sorted(new) for each in self._waiting.pop(name, ())]
 
 
+class ClassValue(NamedTuple):
+    """A plain value that instances find in their class, and code that names it."""
+
+    cls: type
+    read: Read
+    reader: types.FunctionType
+
+
+class ClassValues:
+    """The classes that were met on a walk, and the attributes that code reads of any object."""
+
+    def __init__(self) -> None:
+        self._classes: dict[int, type] = {}
+        self._reads: dict[str, list[_Reading]] = collections.defaultdict(list)
+        self._named: dict[int, types.FunctionType] = {}
+
+    def met(self, cls: type) -> list[ClassValue]:
+        """Return what the code that was entered so far reads of the instances of a class."""
+        if id(cls) in self._classes or issubclass(cls, Enum):
+            return []
+        self._classes[id(cls)] = cls
+        return [each for name, reads in self._reads.items() for each in _found(cls, name, reads)]
+
+    def named(self, function: types.FunctionType) -> list[ClassValue]:
+        """Return what a function that is entered reads of the instances of the classes so far."""
+        if id(function) in self._named:
+            return []
+        self._named[id(function)] = function
+        reads: dict[str, list[_Reading]] = collections.defaultdict(list)
+        for read in _attribute_reads(function.__code__):
+            reads[cast("str", read.steps[0])].append((read, function))
+        for name, found in reads.items():
+            self._reads[name] += found
+        classes = self._classes.values()
+        return [
+            each for cls in classes for name in reads for each in _found(cls, name, reads[name])
+        ]
+
+
+_Reading: TypeAlias = tuple[Read, types.FunctionType]
+
+
+def _found(cls: type, name: str, reads: list[_Reading]) -> list[ClassValue]:
+    return [ClassValue(cls, *each) for each in reads] if is_class_value(cls, name) else []
+
+
+_ATTRIBUTE_READS: Final[ClassMap[tuple[Read, ...]]] = ClassMap()
+
+
+def _attribute_reads(code: types.CodeType) -> tuple[Read, ...]:
+    """Return the attributes that code reads of any object, with those that it reads of them."""
+    return _ATTRIBUTE_READS.setdefault(
+        cast("Any", code), lambda: tuple(_find_attribute_reads(code))
+    )
+
+
+def _find_attribute_reads(code: types.CodeType) -> Iterator[Read]:
+    steps: tuple[Step, ...] = ()
+    is_key = False
+    for each in reversed([*dis.get_instructions(code)]):
+        if each.opname in _LOADS:
+            steps = (each.argval, *steps)
+            line = each.positions.lineno if each.positions else None
+            if not each.argval.startswith("__"):
+                yield Read(Root.PARAMETER, "", steps, line or 0, Usage.READ)
+        elif is_key and each.opname == "LOAD_CONST" and isinstance(each.argval, str | int):
+            steps = (Item(each.argval), *steps)
+        elif each.opname != "BINARY_SUBSCR":
+            steps = ()
+        is_key = each.opname == "BINARY_SUBSCR"
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _find_attribute_reads(const)
+
+
+_LOADS: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"})
+
+
 def is_class_value(cls: type, name: str) -> bool:
     """Return whether an instance of a class of the user's finds a plain value in its class."""
     bases = own_bases(cls)
@@ -57,9 +139,8 @@ def is_class_value(cls: type, name: str) -> bool:
     is_own = any(name in vars(base) for base in bases)
     if not is_own or hasattr(type(value), "__get__") or is_a(value, type):
         return False
-    fields = ("__annotations__", "__dataclass_fields__")  # where the class has a default only
-    if any(name in vars(base).get(field, ()) for base in bases for field in fields):
-        return False
+    if dataclasses.is_dataclass(cls) and name in {each.name for each in dataclasses.fields(cls)}:
+        return False  # the class has a default only
     return not any(_assigns(member, name) for base in bases for member in vars(base).values())
 
 

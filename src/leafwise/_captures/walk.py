@@ -40,7 +40,7 @@ from leafwise._captures.places import (
     registry_of,
     step_into,
 )
-from leafwise._captures.waiting_methods import WaitingMethods, is_class_value
+from leafwise._captures.waiting_methods import ClassValue, ClassValues, WaitingMethods
 from leafwise._objects.attributes import (
     Member,
     MemberKind,
@@ -118,6 +118,7 @@ class CaptureWalk:
         self._next: list[ToEnter] = []
         self._room = _MOST_ITEMS
         self._methods = WaitingMethods[ToEnter]()
+        self._class_values = ClassValues()
         self._called: Counter[int] = Counter()
         self._held: dict[int, Any] = {}
 
@@ -188,6 +189,7 @@ class CaptureWalk:
         if entry.member is not None:
             self._add(entry.member, entry.member.owner, 0, is_written=False)
         self._next += self._methods.named(function.__code__)
+        self._read_of_classes(self._class_values.named(function))
         reads = reads_of(function.__code__)
         first = [
             cast("Given", read.given).args[0]
@@ -357,6 +359,7 @@ class CaptureWalk:
 
         `made` says that an instance exists already.
         """
+        self._read_of_classes(self._class_values.met(cls))
         for base in own_bases(cls):
             for name, member in list(vars(base).items()):
                 if made and name in PASSED_OVER:
@@ -368,6 +371,11 @@ class CaptureWalk:
                     if not is_installed(function)
                 ]
                 self._next += self._methods.add(cls, name, entries)
+
+    def _read_of_classes(self, found: list[ClassValue]) -> None:
+        """Follow what code reads of an object that may be an instance of a class."""
+        for cls, read, reader in found:
+            self._resolve(class_place(cls), read, reader)
 
     def _object(self, value: Any, entry: ToEnter) -> None:
         call = in_class(type(value), "__call__")
@@ -418,6 +426,8 @@ class CaptureWalk:
             if name in vars(base):
                 member = vars(base)[name]
                 args, kwargs = passed_to(member, call)
+                if not hasattr(type(member), "__get__"):
+                    self._resolve(class_place(base), read, function)
                 for found in functions_behind(member):
                     self._next.append(ToEnter(found, None, (receiver, *args), kwargs))
                     if not is_installed(found):
@@ -432,8 +442,6 @@ class CaptureWalk:
         first, *others = read.steps or ("",)
         if first == "__class__" and others:
             read = read._replace(steps=tuple(others))
-            self._resolve(class_place(cls), read, reader, call=call)
-        elif isinstance(first, str) and is_class_value(cls, first):
             self._resolve(class_place(cls), read, reader, call=call)
         elif isinstance(first, str):
             member = in_class(cls, first)
