@@ -188,6 +188,18 @@ def test_fresh_statics_retrace(cls: Any, name: str) -> None:
     assert fix in seen.predicted.reasons[0].fix
 
 
+class Dir(enum.Enum):
+    UP = 1
+    DOWN = 2
+
+
+def test_members_of_an_enum_are_values() -> None:
+    """There is one object of each, so that identity is not what to change."""
+    one, other = (lw.signature(Sound(1.0, member)) for member in (Dir.UP, Dir.DOWN))
+    (reason,) = lw.explain(one, other).reasons
+    assert reason.fix == "each new value is traced and compiled."
+
+
 @pytest.mark.parametrize("cls", [*PLAIN, Sound], ids=lambda cls: cls.__name__)
 def test_an_optimizer_built_again_retraces(cls: Any) -> None:
     """A rebuilt optimizer is another value; its class is named, and none of its functions."""

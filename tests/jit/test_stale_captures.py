@@ -9,6 +9,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -298,6 +299,25 @@ def test_what_is_equal_is_no_change() -> None:
     assert counts.traces == 0
     settings.rate = 1.0
     with pytest.raises(lw.errors.StaleCaptureError, match="was nan"):
+        jitted(ONES)
+
+
+def test_paths_and_shardings_are_values() -> None:
+    """A path may be made in another way, and a sharding where it is needed."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+    held = {"path": Path("/a/b"), "at": jax.NamedSharding(mesh, jax.P("x"))}
+    jitted = jit(
+        lambda x: jax.lax.with_sharding_constraint(x, held["at"]) * len(str(held["path"])),
+        stale="raise",
+    )
+    jitted(ONES)
+    held.update(path=Path("/a") / "b", at=jax.NamedSharding(mesh, jax.P("x")))
+    quiet(jitted, ONES)
+    held["at"] = jax.NamedSharding(mesh, jax.P())
+    with pytest.raises(lw.errors.StaleCaptureError, match="at"):
+        jitted(ONES)
+    held.update(path=Path("/a/c"), at=jax.NamedSharding(mesh, jax.P("x")))
+    with pytest.raises(lw.errors.StaleCaptureError, match="path"):
         jitted(ONES)
 
 

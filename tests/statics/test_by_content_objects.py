@@ -322,3 +322,17 @@ def test_the_hazard_of_objects_of_packages() -> None:
     held.prog = "two"
     assert jax.tree.structure(first) == before
     assert jax.tree.structure(P(1.0, first.f)) == before
+
+
+def test_combinations_of_a_flag_are_no_change() -> None:
+    """The class keeps each one that was asked for."""
+
+    class Mode(enum.Flag):
+        FAST = 1
+        EXACT = 2
+
+    first = P(1.0, Mode.FAST)
+    before = jax.tree.structure(first)
+    assert (Mode.FAST | Mode.EXACT).value == 3
+    with lw.debug.check_statics():
+        assert jax.tree.structure(first) == before == jax.tree.structure(P(1.0, Mode.FAST))

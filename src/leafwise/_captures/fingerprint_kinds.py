@@ -7,6 +7,7 @@ import functools
 import hashlib
 import keyword
 import operator
+import pathlib
 import types
 import weakref
 from collections.abc import Callable
@@ -208,6 +209,21 @@ def _generic(_: Fingerprinter, value: Any) -> Fingerprinted:
 
 def _enum(_: Fingerprinter, value: Enum) -> Fingerprinted:
     return Fingerprinted((_class_form(type(value)), value.name))
+
+
+def _by_text(self: Fingerprinter, value: Any) -> Fingerprinted:
+    """Fingerprint a path or a spec, which may keep how it was made, and what it was asked for."""
+    if not is_installed_module(type(value).__module__):
+        return _object(self, value)
+    return as_one((_class_form(type(value)), repr(value)), value)
+
+
+def _sharding(self: Fingerprinter, value: jax.NamedSharding) -> Fingerprinted:
+    """Fingerprint a sharding, which is made again where it is needed, and never changes."""
+    steps = (".mesh", ".spec", ".memory_kind")
+    parts = value.mesh, value.spec, value.memory_kind
+    forms = tuple(self.fingerprint(each).form for each in parts)
+    return as_one(Form(_class_form(type(value)), steps, forms), value)
 
 
 def _module(_: Fingerprinter, value: types.ModuleType) -> Fingerprinted:
@@ -475,6 +491,8 @@ _KINDS: Final[Kinds] = (
     (Enum, _enum),
     (type, _class),
     (types.ModuleType, _module),
+    ((pathlib.PurePath, jax.P), _by_text),
+    (jax.NamedSharding, _sharding),
     (types.FunctionType, _function),
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     ((types.BuiltinFunctionType, types.MethodWrapperType), _builtin),

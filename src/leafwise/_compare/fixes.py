@@ -250,7 +250,7 @@ def _static_fix(one: Any, other: Any) -> str | None:
         pairs = ((other, names[1]), (one, names[0]))
         got, was = (f"`{_short(each)}` ({name})" for each, name in pairs)
         return f"differs by type: {got} is not {was}"
-    if compares_by_identity(type(one)):
+    if compares_by_identity(type(one)) and not is_a(other, Enum):
         name = _type_name(other)
         if is_installed_module(module_of(type(other))):  # which the user cannot change
             return f"{name} compares by identity: make it once, and pass the same one"
@@ -268,7 +268,8 @@ def cause_of(before: Any, after: Any) -> str:
             return "fresh function" if _same_definition(one, other) else "another function"
         if is_a(one, int | float | complex) and is_a(other, int | float | complex):
             return "changing number"
-        if type(one) is type(other) and compares_by_identity(type(one)):
+        is_one = compares_by_identity(type(one)) and not is_a(one, Enum)
+        if type(one) is type(other) and is_one:
             return "identity object"
     return "changing value"
 

@@ -473,6 +473,7 @@ _OF_EVERY_CLASS: Final = frozenset(
     {
         *("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__"),
         *("__slotnames__", "__annotations_cache__", "__annotate_func__"),  # made when asked for
+        "_value2member_map_",  # as are the combinations of an `enum.Flag`
     }
 )
 
