@@ -156,11 +156,32 @@ def callback_under_another_name() -> tuple[Any, Any]:
     return lambda x: jax.pure_callback(double, x, x), change
 
 
+class Answers:
+    scale = 1.0
+
+    def __getattribute__(self, name: str) -> Any:
+        return Answers.scale if name == "rate" else object.__getattribute__(self, name)
+
+
+def what_getattribute_reads() -> tuple[Any, Any]:
+    Answers.scale = 1.0
+    answers = Answers()
+    return lambda x: x * answers.rate, lambda: setattr(Answers, "scale", 2.0)
+
+
+def what_a_module_answers() -> tuple[Any, Any]:
+    module: Any = types.ModuleType("answers")
+    module.scale = 1.0
+    module.__getattr__ = lambda _: module.scale
+    return lambda x: x * module.rate, lambda: setattr(module, "scale", 2.0)
+
+
 UNSEEN: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
         *(name_that_is_made_up, its_own_code, context_variable, what_a_metaclass_has),
         *(partial_method, environment, attribute_of_an_enum_member),
+        *(what_getattribute_reads, what_a_module_answers),
         *(text_of_an_object, builtin_that_is_shadowed, class_that_registers_later),
         *(module_by_its_name, code_in_a_text, callback_under_another_name),
     )
