@@ -101,6 +101,7 @@ def check(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_of_an_argument(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed attribute of the class of what an argument leads to is seen."""
     cls, function, it = WAYS[way]
 
     def call(stale: str) -> Callable[[], float]:
@@ -112,6 +113,7 @@ def test_of_an_argument(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("way", CAPTURED)
 def test_of_a_capture(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed attribute of the class of what a capture leads to is seen."""
     cls, function, it = CAPTURED[way]
 
     def call(stale: str) -> Callable[[], float]:

@@ -17,7 +17,9 @@ import attrs
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
+import pydantic
 import pytest
 
 import leafwise as lw
@@ -125,6 +127,16 @@ class Hashed:
     last: Any = attrs.field(default=None, eq=False)
 
 
+class Struct(msgspec.Struct, frozen=True):
+    size: Any
+    last: Any = None
+
+
+class Model(pydantic.BaseModel, frozen=True):
+    size: Any
+    last: Any = None
+
+
 @attrs.frozen
 class Rate:
     size: object
@@ -230,6 +242,10 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "memoryview-format": (memoryview(b"a"), memoryview(b"a").cast("b")),
     "equinox-static": (Layer(1), Layer(True)),
     "attrs-hashed": (Hashed(1), Hashed(True)),
+    "msgspec": (Struct(1), Struct(True)),
+    "msgspec-deep": (Struct(((0.0,), 1)), Struct(((-0.0,), 1))),
+    "pydantic": (Model(size=1), Model(size=1.0)),
+    "pydantic-deep": (Model(size=Struct((1,))), Model(size=Struct((True,)))),
     "attrs-subclass-state": (Noted(1, 2), Noted(1, 3)),
     "timedelta-subclass-state": (tagged(Waited(1), 1), tagged(Waited(1), 2)),
     "fraction-subclass-state": (tagged(Ratio(1), 1), tagged(Ratio(1), 2)),

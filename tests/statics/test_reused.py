@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
+import pydantic
 import pytest
 from flax.core import FrozenDict
 
@@ -46,6 +48,14 @@ def other_nan() -> float:
     return struct.unpack("d", struct.pack("Q", 0x7FF8000000000001))[0]
 
 
+class Struct(msgspec.Struct, frozen=True):
+    size: Any
+
+
+class Model(pydantic.BaseModel, frozen=True):
+    size: Any
+
+
 # A new one each call. True: plain JAX retraces for every one of them.
 FRESH: dict[str, tuple[Any, bool]] = {
     "nan": (lambda: float("nan"), True),
@@ -63,6 +73,8 @@ FRESH: dict[str, tuple[Any, bool]] = {
     "partial-of-method": (lambda: functools.partial(Config(0.5).scaled, 1.0), True),
     "jax-partial": (lambda: jax.tree_util.Partial(activation, slope=0.2), True),
     "method-of-nan": (lambda: Config(float("nan")).scaled, True),
+    "pydantic": (lambda: Model(size=(1, float("nan"))), True),
+    "msgspec": (lambda: Struct((1, float("nan"))), True),
     "slice-of-nan": (lambda: slice(float("nan")), True),
     "config": (lambda: Config(0.5), False),
     "method": (lambda: Config(0.5).scaled, True),

@@ -540,9 +540,9 @@ _BASES: Final = (
 def record_fields(kind: type) -> tuple[str, ...] | None:
     """Return the fields of a frozen dataclass (or attrs class) that are all there is to it.
 
-    That is one whose ``==`` was generated, or one that is a pytree, whose fields JAX sees anyway.
-    One with ``unsafe_hash`` promises as much of the fields that it compares. Others answer for
-    themselves through their own ``==``.
+    So are frozen structs of msgspec and models of pydantic. That is one whose ``==`` was generated,
+    or one that is a pytree, whose fields JAX sees anyway. One with ``unsafe_hash`` promises as much
+    of the fields that it compares. Others answer for themselves through their own ``==``.
     """
     return _RECORD_FIELDS.setdefault(kind, lambda: (_find_record_fields(kind),))[0]
 
@@ -561,6 +561,15 @@ def _find_record_fields(kind: type) -> tuple[str, ...] | None:
         if params.unsafe_hash and generated:  # a module of flax.linen
             return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
         return None
+    struct: Any = read(kind, "__struct_config__", None)
+    if struct is not None:
+        own = not struct.eq or type(kind.__eq__) is not types.WrapperDescriptorType
+        return None if own or not struct.frozen else read(kind, "__struct_fields__")
+    fields: Any = read(kind, "__pydantic_fields__", None)
+    if fields is not None and read(kind.__eq__, "__module__", None) == "pydantic.main":
+        config: Any = read(kind, "model_config", {})
+        beside = read(kind, "__private_attributes__") or config.get("extra") == "allow"
+        return tuple(fields) if config.get("frozen") and not beside else None
     attributes_of = read(kind, "__attrs_attrs__", None)
     if attributes_of is None or not _code_file(kind.__eq__).startswith(_ATTRS):
         return None
