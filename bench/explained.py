@@ -1,7 +1,6 @@
 """What `leafwise explain` adds to a script: the CPU time of whole processes."""
 
 import os
-import time
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ _SCRIPTS: Final = Path(__file__).parent / "scripts"
 
 
 def measure(seconds: float) -> list[Row]:
-    """Run each script for about so many seconds, with `leafwise explain` and without."""
+    """Run each script for about so many seconds of CPU, with `leafwise explain` and without."""
     return [_measured(script, seconds) for script in sorted(_SCRIPTS.glob("*.py"))]
 
 
@@ -34,12 +33,7 @@ def _measured(script: Path, seconds: float) -> Row:
 
 
 def _steps_for(script: Path, seconds: float) -> int:
-    """Return how many steps of a script take so long, by the steps of two short runs."""
-    few, many = (100, 2100) if seconds else (1, 2)
-    taken: list[float] = []
-    for steps in (few, many):
-        start = time.perf_counter()
-        cpu_seconds([str(script), str(steps)], os.environ)
-        taken.append(time.perf_counter() - start)
-    each = (taken[1] - taken[0]) / (many - few)
-    return max(1, round((seconds - taken[0]) / each))
+    """Return how many steps of a script take so long, by the CPU time of two short runs."""
+    few, many = (100, 20100) if seconds else (1, 2)
+    least, most = (cpu_seconds([str(script), str(steps)], os.environ) for steps in (few, many))
+    return max(1, round((seconds - least) / (most - least) * (many - few)))
