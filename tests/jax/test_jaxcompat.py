@@ -45,6 +45,15 @@ def test_configuration_is_seen(jax_version: str, context: Any) -> None:
     assert all(reason.path.startswith("config.jax_") for reason in found.reasons)
 
 
+def test_calls_under_one_configuration_share_it(jax_version: str) -> None:
+    """Its record is one object, and another one while an option has another value."""
+    before = compat.trace_config()
+    assert compat.trace_config() is before
+    with jax.enable_x64(not jax.config.jax_enable_x64):
+        assert compat.trace_config() != before
+    assert compat.trace_config() == before
+
+
 @pytest.mark.parametrize("name", ["jax_debug_nans", "jax_log_compiles"])
 def test_other_options_do_not_matter(jax_version: str, name: str) -> None:
     """Options that JAX does not trace for do not count as a difference."""

@@ -7,6 +7,7 @@ they are not those that were tested: in another version of JAX, or where a name 
 import contextlib
 import importlib
 import inspect
+import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -45,26 +46,48 @@ Config = tuple[tuple[str, Any], ...]
 
 
 def trace_config() -> Config:
-    """Return the configuration of this thread that a trace depends on."""
-    internal = _internal_config()
-    public = [(name, getattr(jax.config, name, None)) for name in _PUBLIC_CONFIG]
-    return (*public, ("mesh", _concrete_mesh()), *internal)
+    """Return the configuration of this thread that a trace depends on.
+
+    While no value of it is replaced, it is one object: hundreds of calls share it.
+    """
+    global _latest  # noqa: PLW0603  # replaced, never changed: other threads read it
+    context = _trace_context()
+    public = [getattr(jax.config, name, None) for name in _PUBLIC_CONFIG]
+    values = *public, _concrete_mesh(), *context
+    known, config = _latest
+    if len(known) != len(values) or not all(map(operator.is_, known, values)):
+        named = zip((*_PUBLIC_CONFIG, "mesh"), values, strict=False)
+        config = *named, *_named_context(context)
+        _latest = values, config
+    return config
 
 
-def _internal_config() -> Config:
-    """Return the whole trace context: with names since JAX 0.12, as one value before."""
-    if not _KNOWN:
-        return ()
+_latest: tuple[tuple[Any, ...], Config] = (), ()
+
+
+def _trace_context() -> tuple[Any, ...]:
+    """Return the values of the whole trace context; none where it is not known."""
     try:
-        from jax._src import config  # noqa: PLC0415  # after the check of the version
+        if _KNOWN:
+            from jax._src import config  # noqa: PLC0415  # after the check of the version
 
-        values: tuple[Any, ...] = config.trace_context()
+            return tuple(config.trace_context())
+    except (ImportError, AttributeError, TypeError):
+        pass
+    return ()
+
+
+def _named_context(values: tuple[Any, ...]) -> Config:
+    """Return the trace context: with names since JAX 0.12, as one value before."""
+    try:
+        from jax._src import config  # noqa: PLC0415  # which has the values
+
         names: Any = getattr(config, "trace_context_names", None)
         if names is not None:
             return tuple(zip(names(), values, strict=True))
-    except (ImportError, AttributeError, TypeError, ValueError):
+    except (ImportError, TypeError, ValueError):
         return ()
-    return ((UNNAMED_CONFIG, values),)
+    return ((UNNAMED_CONFIG, values),) if values else ()
 
 
 def _concrete_mesh() -> Any:
@@ -130,25 +153,33 @@ def running_calls(
     JAX gives its listeners the name of a function, and not the arguments of the call. Those are
     in a frame between here and the caller's. None are found where `is_known` is False.
     """
-    if not _KNOWN:
-        return
-    frame = inspect.currentframe() if start is None else start
-    while frame is not None:
-        of_jaxpr = frame.f_code.co_name == "call_impl_cache_miss"  # not of a function
-        if of_jaxpr and not past_jaxprs:
+    for name, frame in _frames_of_jit(inspect.currentframe() if start is None else start):
+        if name == "call_impl_cache_miss" and not past_jaxprs:  # not of a function
             return
-        runs = _MISSES.get(frame.f_code.co_name)
-        if runs is not None and frame.f_globals.get("__name__") == "jax._src.pjit":
-            found = frame.f_locals
-            fun = found.get("fun")  # compared with None: its `bool` may be code of the user's
-            if fun is None:
-                fun = getattr(found.get("jit_func"), "_fun", None)
-            if fun is not None and "args" in found and "kwargs" in found:
-                info = found.get("jit_info")
-                names = ("static_argnums", "static_argnames")
-                numbers, named = (tuple(getattr(info, each, None) or ()) for each in names)
-                call = found["args"], found["kwargs"], frame.f_back, runs
-                yield RunningCall(fun, *call, (numbers, named))
+        runs = _MISSES.get(name)
+        if runs is None:
+            continue
+        found = frame.f_locals
+        fun = found.get("fun")  # compared with None: its `bool` may be code of the user's
+        if fun is None:
+            fun = getattr(found.get("jit_func"), "_fun", None)
+        if fun is not None and "args" in found and "kwargs" in found:
+            info = found.get("jit_info")
+            names = ("static_argnums", "static_argnames")
+            numbers, named = (tuple(getattr(info, each, None) or ()) for each in names)
+            call = found["args"], found["kwargs"], frame.f_back, runs
+            yield RunningCall(fun, *call, (numbers, named))
+
+
+def _frames_of_jit(frame: types.FrameType | None) -> Iterator[tuple[str, types.FrameType]]:
+    """Yield the frames of JAX's module of `jax.jit`, outwards, with the names of the functions.
+
+    The module goes first: under an audit hook, such as that of filelock, which JAX imports where
+    it is installed, Python takes 0.4 us to reach the code of a frame.
+    """
+    while frame is not None and _KNOWN:
+        if frame.f_globals.get("__name__") == "jax._src.pjit":
+            yield frame.f_code.co_name, frame
         frame = frame.f_back
 
 
@@ -157,9 +188,8 @@ def source_of_running_jaxpr() -> str:
 
     Empty where none is found.
     """
-    frame = inspect.currentframe() if _KNOWN else None
-    while frame is not None and frame.f_code.co_name != "call_impl_cache_miss":
-        frame = frame.f_back
+    frames = _frames_of_jit(inspect.currentframe())
+    frame = next((frame for name, frame in frames if name == "call_impl_cache_miss"), None)
     jaxpr = None if frame is None else getattr(frame.f_locals.get("jaxpr"), "jaxpr", None)
     return str(getattr(getattr(jaxpr, "debug_info", None), "func_src_info", "") or "")
 

@@ -48,12 +48,14 @@ def eager_call(
         if frame is user:
             break
         frame = frame.f_back
-    inside = [each for each in frames if _is_of_jax(each.f_globals)]
-    named = [each for each in inside if each.f_code.co_name not in _WRAPPERS]
+    # Their code once each: under an audit hook Python takes its time for it.
+    inside = [(each, each.f_code) for each in frames if _is_of_jax(each.f_globals)]
+    named = [each for each, code in inside if code.co_name not in _WRAPPERS]
     called = named[-1] if named else None
     found = {} if called is None else called.f_locals
+    ends = [(each, each.f_code) for each in frames[-1:]]
     return EagerCall(
-        place=tuple((id(each.f_code), _step(each)) for each in (*inside, *frames[-1:])),
+        place=tuple((id(code), _step(each, code)) for each, code in (*inside, *ends)),
         name="" if called is None else called.f_code.co_name,
         functions={} if called is None else dict(_functions(called)),
         parameters=_parameters(compiled),
@@ -65,9 +67,9 @@ def eager_call(
     )
 
 
-def _step(frame: types.FrameType) -> tuple[int, ...]:
+def _step(frame: types.FrameType, code: types.CodeType) -> tuple[int, ...]:
     """Return where a frame is: of JAX's interpreters, which loop, also at which equation."""
-    if "eqn" not in frame.f_code.co_varnames or not _is_of_jax(frame.f_globals):
+    if "eqn" not in code.co_varnames or not _is_of_jax(frame.f_globals):
         return (frame.f_lasti,)
     found = frame.f_locals
     equations = enumerate(getattr(found.get("jaxpr"), "eqns", ()))
@@ -80,10 +82,12 @@ def _is_of_jax(names: Mapping[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in _JAX
 
 
-def _operands(inside: list[types.FrameType]) -> tuple[Any, ...] | None:
+def _operands(
+    inside: list[tuple[types.FrameType, types.CodeType]],
+) -> tuple[Any, ...] | None:
     """Return the arguments where JAX runs a program that it traced elsewhere: in a gradient."""
-    for frame in inside:
-        if frame.f_code.co_name == "_pjit_call_impl_python":
+    for frame, code in inside:
+        if code.co_name == "_pjit_call_impl_python":
             found: tuple[Any, ...] | None = frame.f_locals.get("args")
             return found
     return None

@@ -77,7 +77,8 @@ def site_of(frame: types.FrameType | None) -> Site | None:
     frame = user_frame(frame)
     if frame is None:
         return None
-    return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+    code = frame.f_code
+    return Site(code.co_filename, frame.f_lineno, code.co_qualname)
 
 
 def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
