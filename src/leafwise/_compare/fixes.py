@@ -200,11 +200,12 @@ def rebuilt(reason: "Reason") -> str | None:
     """
     if reason.cause is not Cause.STATIC or reason.details[0] == "content":
         return None
-    cls, path = type(reason.before), ""
+    cls = type(reason.before)
+    if module_of(cls) in ("builtins", "functools"):
+        return None
     with contextlib.suppress(Exception):  # code of the values' own classes
         path, one, other = first_difference(reason.before, reason.after)
-        is_held = re.fullmatch(r"\.\w+", path) and not module_of(cls).startswith("functools")
-        if is_held and module_of(cls) != "builtins" and are_recreated(one, other):
+        if re.fullmatch(r"\.\w+", path) and are_recreated(one, other):
             return class_name(cls)
     return None
 

@@ -55,10 +55,9 @@ class Signature:
     def statics(self) -> Mapping[str, Any]:
         """The static values by path: static fields, and static arguments."""
         found: dict[str, Any] = {}
-        for path, node in self._walk():
-            if isinstance(node, Node):
-                pairs = zip(node.names, node.values, strict=True)
-                found.update((self.show(path + name), value_of(value)) for name, value in pairs)
+        for path, node in self._nodes():
+            pairs = zip(node.names, node.values, strict=True)
+            found.update((self.show(path + name), value_of(value)) for name, value in pairs)
         return MappingProxyType(found)
 
     @property
@@ -79,8 +78,8 @@ class Signature:
     @property
     def classes(self) -> Mapping[str, type]:
         """The classes of the nodes by path; the arguments themselves are not listed."""
-        nodes = ((path, node) for path, node in self._walk() if isinstance(node, Node))
-        return MappingProxyType({self.show(path): node.cls for path, node in nodes if path})
+        found = {self.show(path): node.cls for path, node in self._nodes() if path}
+        return MappingProxyType(found)
 
     @cached_property
     def options(self) -> Mapping[str, Any]:
@@ -98,6 +97,19 @@ class Signature:
             if path.startswith(start):
                 return label + path[len(start) :]
         return path
+
+    def _nodes(self) -> Iterator[tuple[str, Node]]:
+        """Yield the nodes that `_walk` yields, without a step for each leaf."""
+        todo = [("", self.root)]
+        while todo:
+            path, node = todo.pop()
+            yield path, node
+            below = [
+                (path + node.steps[at], child)
+                for at, child in enumerate(node.children)
+                if isinstance(child, Node) and not node.is_hash_node(at)
+            ]
+            todo += below[::-1]
 
     def _walk(self) -> Iterator[tuple[str, Node | int]]:
         todo: list[tuple[str, Node | int]] = [("", self.root)]

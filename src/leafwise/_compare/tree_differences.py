@@ -230,15 +230,11 @@ class TreeComparison:
         known = self._pairs  # most pairs of leaves are pairs of records compared before
         for place, (one, other) in enumerate(zip(before, after, strict=True), its.start):
             found = known.get((id(one), id(other)))
-            if found is None:
+            if found is None and one == other and one.kind is not LeafKind.STATIC:
+                found = known[id(one), id(other)] = ()
+            if found is None or found:
                 places = place - its.start + mine.start, place
                 yield from self._compare_records(places, self.after.leaf_paths[place], one, other)
-            elif found:
-                where, places = (
-                    self.after.leaf_paths[place],
-                    (place - its.start + mine.start, place),
-                )
-                yield from [self._at(where, places, reason) for reason in found]
 
     def compare_leaf(self, path: str, mine: int, its: int) -> Iterable[Reason]:
         """Compare two leaves, given by their indices."""

@@ -35,10 +35,11 @@ class NearbyPrograms:
         self._by_all_but: dict[int, int] = {}
         self._count: dict[int, int] = {}
         self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
+        self._latest: tuple[Signature | None, _Parts] = None, ([], [])
 
     def add(self, index: int, signature: Signature) -> None:
         """Add a program, with its index in the log."""
-        statics, leaves = _parts(signature)
+        statics, leaves = self._parts_of(signature)
         for part in (*statics, *leaves):
             latest = self._by_part.setdefault(part, [])
             latest.append(index)
@@ -57,7 +58,7 @@ class NearbyPrograms:
         if count <= _MOST:
             yield list(range(count))
             return
-        statics, leaves = _parts(signature)
+        statics, leaves = self._parts_of(signature)
         but_one = self._by_all_but
         found = (but_one[each] for each in _all_but_one(statics, leaves) if each in but_one)
         close = list(itertools.islice(_once(found), _MOST))
@@ -72,6 +73,14 @@ class NearbyPrograms:
         others = (index for part in rare for index in reversed(self._by_part[part]))
         chosen = _once(itertools.chain(close, one_kind, alike, others))
         yield sorted(itertools.islice(chosen, len(close) + _MOST))
+
+    def _parts_of(self, signature: Signature) -> "_Parts":
+        """Return the parts of a call, which is looked up and then added."""
+        known, parts = self._latest
+        if known is not signature:
+            parts = _parts(signature)
+            self._latest = signature, parts
+        return parts
 
 
 def _once(indices: Iterator[int]) -> Iterator[int]:
@@ -103,7 +112,10 @@ def _joined(parts: list[int]) -> int:
     return whole
 
 
-def _parts(signature: Signature) -> tuple[list[int], list[int]]:
+_Parts = tuple[list[int], list[int]]
+
+
+def _parts(signature: Signature) -> _Parts:
     """Return a hash for each static and for each leaf, with where it stands."""
     statics, todo = [_hash(("config", signature.config))], [signature.root]
     while todo:
