@@ -1,12 +1,14 @@
 """A report on what a process recorded: rows, causes and totals."""
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.extend.core import Primitive
 
 import leafwise_cli
 from leafwise._display.words import cache_lines
@@ -51,6 +53,28 @@ def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
     assert not report["warnings"]
     (row,) = (each for each in report["functions"] if not each["eager"])
     assert (row["name"], row["compiles"]) == ("step", 3)
+
+
+def test_a_trace_whose_lowering_fails(explained: Explained) -> None:
+    """It is in the report, though it is written only together with what follows."""
+    unknown = Primitive("without_lowering")
+    unknown.def_abstract_eval(lambda x: x)
+
+    def script() -> None:
+        def lowered_never(x: Any) -> Any:
+            return unknown.bind(x)
+
+        def call() -> None:
+            with pytest.raises(NotImplementedError):
+                jax.jit(lowered_never)(1.0)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        call()
+
+    (row,) = explained(script)["functions"]
+    assert (row["name"], row["traces"], row["compiles"]) == ("lowered_never", 2, 0)
 
 
 def test_a_first_call_after_inner_traces(explained: Explained) -> None:

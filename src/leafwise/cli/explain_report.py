@@ -64,7 +64,8 @@ def make_report(
     events = [
         _event(_of_process(event, process.pid, main), began)
         for process in processes
-        for event in process.every("event")
+        for events in process.every("events")
+        for event in events
     ]
     events.sort(key=lambda event: event["start"])
     versions = [each for process in processes for each in process.records if "jax" in each]

@@ -60,6 +60,7 @@ class Explainer:
             # A line for that of the magic, so that the others have the numbers of the cell.
             result = self.shell.run_cell(f"# %%explain\n{cell}", store_history=False)
         finally:
+            self.recorder.flush()
             records, self.records = self.records, None
         # IPython takes what a magic runs for a cell of the next number.
         names.update(dict.fromkeys(set(names) - known, number))

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,6 +53,9 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
     )
     recorder.start()
     atexit.register(recorder.note_audit, os.getpid())
+    atexit.register(recorder.flush)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=recorder.held.clear)
 
 
 def _note_error(write: Write, process: int) -> None:
@@ -72,6 +75,10 @@ class Recorder:
         audit: Whether to compare each call with the program that answers it: ``"compare"``, or
             ``"replay"`` to trace such a call afresh as well.
         programs: Whether to record each program, for `leafwise compare`.
+
+    Attributes:
+        held: The records of traces whose lowering comes at once: both are written together, as
+            each time of writing costs more than what is written.
     """
 
     def __init__(
@@ -83,6 +90,7 @@ class Recorder:
         programs: bool = False,
     ) -> None:
         self._write = write
+        self.held: deque[dict[str, Any]] = deque()
         self._programs: Any = None
         if programs:
             from leafwise.cli.program_records import ProgramRecorder  # noqa: PLC0415  # on demand
@@ -115,6 +123,7 @@ class Recorder:
     def stop(self) -> None:
         """End, and put `jax.jit` back."""
         unwatch_events(self._record)
+        self.flush()
         if self._programs is not None:
             self._programs.stop()
         if self._block is not None:
@@ -123,6 +132,15 @@ class Recorder:
         AROUND.clear()
         namespace: Any = jax
         namespace.jit, namespace.pmap = self._original, self._pmap
+
+    def flush(self) -> None:
+        """Write what is held."""
+        found: list[dict[str, Any]] = []
+        with contextlib.suppress(IndexError):  # other threads take from it, too
+            while True:
+                found.append(self.held.popleft())
+        if found:
+            self._write(events=found)
 
     def _note_wrong(self, found: WrongProgram) -> None:
         site = found.site
@@ -167,7 +185,10 @@ class Recorder:
                 if self._programs is not None and is_compile:
                     spent = event.seconds - self._programs.seconds()
                     event = dataclasses.replace(event, seconds=max(spent, 0.0))
-                self._write(event=self._event(event))
+                self.held.append(self._event(event))
+                program = event.program
+                if event.kind is not EventKind.TRACE or program is None or not program.ran:
+                    self.flush()
                 self._write_captures(event)
                 if self._programs is not None and is_compile:
                     self._programs.record(event)
