@@ -279,7 +279,7 @@ def _plain_tokens(value: Any, depth: int) -> Sequence[Any] | None:
     flat = _flat_tokens(value)
     if flat is not None or not depth:
         return flat
-    nested: list[Any] = [id(tuple), (len(value),)]
+    nested: list[Any] = [_TUPLE, (len(value),)]
     for item in value:
         tokens = _plain_tokens(item, depth - 1)
         if tokens is None:
@@ -293,7 +293,7 @@ def _read_plain(canon: Canonicaliser, value: Any, _path: str) -> None:
 
 
 def _float_tokens(value: float) -> tuple[Any, ...]:
-    return id(float), value if _is_usual(value) else struct.pack("d", value)
+    return _FLOAT, value if _is_usual(value) else struct.pack("d", value)
 
 
 def _is_usual(value: float) -> bool:
@@ -307,6 +307,7 @@ def _read_float(canon: Canonicaliser, value: float, _path: str) -> None:
 
 _FLAT: Final = {kind: id(kind) for kind in (int, str, bytes, bool, type(None))}
 _FLOAT: Final = id(float)
+_TUPLE: Final = id(tuple)
 _FLAT_OR_FLOAT: Final[dict[type, int]] = {**_FLAT, float: _FLOAT}
 
 
@@ -317,7 +318,7 @@ def _flat_tokens(value: tuple[Any, ...]) -> tuple[Any, ...] | None:
         return None
     if _FLOAT in kinds and not all(map(_is_usual, [x for x in value if type(x) is float])):
         return None
-    return id(tuple), ~len(value), *kinds, *value
+    return _TUPLE, ~len(value), *kinds, *value
 
 
 def _read_tuple(canon: Canonicaliser, value: tuple[Any, ...], path: str) -> None:
