@@ -47,6 +47,7 @@ from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise.testing.strategies import instances
+from leafwise.testing.strategies._instance_plan import InstancePlan
 
 from .seeking import assert_reaches, drawn, minimal
 
@@ -346,6 +347,36 @@ def test_abstract_recursion() -> None:
     assert_reaches(
         instances(Sum), lambda made: isinstance(made.left, Sum), lambda made: made.value() > 10
     )
+
+
+class Layer(abc.ABC):
+    @abc.abstractmethod
+    def apply(self) -> None: ...
+
+
+def test_subclasses_that_hold_any_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many subclasses of a class are few more plans, though each may hold any of them."""
+    made: list[Any] = []
+    real = InstancePlan.__init__
+
+    def count(plan: InstancePlan, *args: Any, **options: Any) -> None:
+        made.append(plan)
+        real(plan, *args, **options)
+
+    def subclass(number: int, fields: dict[str, Any]) -> Any:
+        body = {"apply": print, "__annotations__": fields, "__module__": __name__}
+        return dataclasses.dataclass(type(f"Layer{number}", (Layer,), body))
+
+    monkeypatch.setattr(InstancePlan, "__init__", count)
+    kept = [subclass(0, {"n": int})]
+    counts: list[int] = []
+    for number in range(1, 9):
+        kept.append(subclass(number, {"inner": Layer}))
+        if number in (4, 8):
+            made.clear()
+            drawn(instances(kept[-1]), 1)
+            counts.append(len(made))
+    assert counts[1] < 5 * counts[0]
 
 
 def test_functions_are_named() -> None:

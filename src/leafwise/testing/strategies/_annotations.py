@@ -427,23 +427,27 @@ def _instances(kind: Any, where: FieldContext) -> Strategy:
 
 
 def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for the subclasses of an abstract class, those that end first."""
+    """Return a strategy for the subclasses of an abstract class, those that end first.
+
+    Inside an instance of another subclass it is for those that end: twenty subclasses, each of
+    which may hold any of them, would be thousands at the third level.
+    """
     made: list[Strategy] = []
     endless: list[Strategy] = []
     refusals: list[CannotBuildError] = []
     full = functools.reduce(FieldContext.below, [kind] * 4, where)  # as deep as it goes
     for subclass in itertools.filterfalse(is_abstract, subclasses_of(kind)):
         try:
-            strategy = strategy_for(subclass, where.below(kind))
+            ending = strategy_for(subclass, full)
         except CannotBuildError as error:
+            ending = None
             refusals.append(error)
+        if any(map(is_abstract, where.above)):
+            made += [] if ending is None else [ending]
             continue
-        try:
-            strategy_for(subclass, full)
-        except EndlessError:
-            endless.append(strategy)
-        else:
-            made.append(strategy)
+        with contextlib.suppress(CannotBuildError):
+            strategy = strategy_for(subclass, where.below(kind))
+            (endless if ending is None else made).append(strategy)
     if made or endless:
         return st.one_of(*made, *endless)
     if refusals and all(isinstance(error, EndlessError) for error in refusals):
