@@ -418,7 +418,16 @@ def _instances(kind: Any, where: FieldContext) -> Strategy:
         )
         raise EndlessError(msg)
     if is_abstract(origin):
-        return _subclass_instances(origin, where)
+        found = where.known.get((origin, where.facts))
+        if found is None:
+            try:
+                found = _subclass_instances(origin, where)
+            except CannotBuildError as error:
+                found = error
+            where.known[origin, where.facts] = found
+        if isinstance(found, CannotBuildError):
+            raise found
+        return found
     try:
         return _instance_plan.InstancePlan(kind, where, strategy_for).strategy()
     except RecursionError as error:

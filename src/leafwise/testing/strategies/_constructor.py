@@ -179,6 +179,8 @@ class FieldContext:
         bindings: What the type variables of the annotation stand for.
         steps: Class and field on the way here, from the outermost class.
         around: The annotations of the field that this one is a part of, from the outermost.
+        known: What was found for abstract classes, by what it depends on: most of their
+            subclasses lead to them again.
     """
 
     text: str
@@ -192,6 +194,7 @@ class FieldContext:
     bindings: Mapping[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])
     steps: tuple[tuple[str, str], ...] = ()
     around: tuple[Any, ...] = ()
+    known: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])
 
     def __str__(self) -> str:
         """Return ``Class.field``, for a message."""
@@ -218,9 +221,18 @@ class FieldContext:
 
     def forbids(self, cls: Any) -> bool:
         """Return whether another instance of a class would go too deep."""
-        if cls not in self.above:
-            return False
-        return len(self.above) - len(set(self.above)) >= (_DEPTH if self.varied else 0)
+        return cls in self.above and self._repeats >= (_DEPTH if self.varied else 0)
+
+    @property
+    def _repeats(self) -> int:
+        """How often a class above is there already."""
+        return min(_DEPTH, len(self.above) - len(set(self.above)))
+
+    @property
+    def facts(self) -> Any:
+        """What a strategy for a class depends on."""
+        flags = self.varied, self.static, self.counts, self.as_key
+        return frozenset(self.above), self._repeats, *flags
 
     def nested(self, override: str) -> str:
         """Return code that puts an override here, from the outermost class."""
