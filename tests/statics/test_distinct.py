@@ -11,7 +11,7 @@ import types
 import uuid
 import zoneinfo
 from collections import namedtuple
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import attrs
 import equinox as eqx
@@ -242,6 +242,11 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "memoryview-format": (memoryview(b"a"), memoryview(b"a").cast("b")),
     "equinox-static": (Layer(1), Layer(True)),
     "attrs-hashed": (Hashed(1), Hashed(True)),
+    "alias": (list[1], list[True]),  # type: ignore[valid-type]
+    "alias-metadata": (Annotated[int, 1], Annotated[int, True]),
+    "alias-in-alias": (list[Annotated[int, 1]], list[Annotated[int, True]]),
+    "union-order": (int | str, str | int),
+    "literal-order": (Literal[1, 2], Literal[2, 1]),
     "msgspec": (Struct(1), Struct(True)),
     "msgspec-deep": (Struct(((0.0,), 1)), Struct(((-0.0,), 1))),
     "pydantic": (Model(size=1), Model(size=1.0)),

@@ -2,9 +2,10 @@
 
 import dataclasses
 import functools
+import operator
 import struct
 from collections import namedtuple
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import jax
@@ -76,6 +77,11 @@ FRESH: dict[str, tuple[Any, bool]] = {
     "pydantic": (lambda: Model(size=(1, float("nan"))), True),
     "msgspec": (lambda: Struct((1, float("nan"))), True),
     "slice-of-nan": (lambda: slice(float("nan")), True),
+    "attrgetter": (lambda: operator.attrgetter("real", "imag"), True),
+    "itemgetter": (lambda: operator.itemgetter(slice(1), 2), True),
+    "methodcaller": (lambda: operator.methodcaller("scaled", 2.0, rate=(1,)), True),
+    "iinfo": (lambda: np.iinfo(np.int32), True),
+    "alias": (lambda: Annotated[list[int], (1, "a")], False),
     "config": (lambda: Config(0.5), False),
     "method": (lambda: Config(0.5).scaled, True),
     "namedtuple": (lambda: Point(0.5, "a"), False),

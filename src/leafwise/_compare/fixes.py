@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jax.numpy as jnp
 
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.classes import is_a, module_of, public_name
+from leafwise._objects.classes import is_a, is_alias, module_of, public_name
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
 from leafwise._objects.methods import BoundMethod
@@ -279,7 +279,8 @@ def _is_function(value: Any) -> bool:
     """Return whether a value is a function, or wraps one: a jitted function, for example."""
     if is_a(value, types.FunctionType | types.MethodType | functools.partial):
         return True
-    return callable(value) and not is_a(value, type) and hasattr(value, "__name__")
+    is_class = is_a(value, type) or is_alias(value)
+    return callable(value) and not is_class and hasattr(value, "__name__")
 
 
 def _same_definition(one: Any, other: Any) -> bool:

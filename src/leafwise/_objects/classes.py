@@ -5,6 +5,7 @@ class than its own, and which may raise. A class may raise as well, through its 
 """
 
 import sys
+import types
 from typing import Any, Final, TypeGuard, TypeVar, overload
 
 from jax.core import Tracer
@@ -80,3 +81,11 @@ def public_name(cls: type) -> str:
             module = public
             break
     return f"{module}.{name}".replace(".<locals>", "")
+
+
+def is_alias(value: Any) -> bool:
+    """Return whether a value is a type with arguments."""
+    cls = type(value)
+    if issubclass(cls, types.GenericAlias | types.UnionType):
+        return True
+    return module_of(cls) == "typing" and hasattr(value, "__args__")

@@ -10,6 +10,7 @@ import dataclasses
 import datetime as dt
 import functools
 import math
+import operator
 import struct
 import types
 import uuid
@@ -286,6 +287,7 @@ _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], 
     (frozenset, _frozenset),
     (functools.partial, _partial),
     (slice, _slice),
+    ((operator.itemgetter, operator.attrgetter, operator.methodcaller, np.iinfo), _cut),
     (Mapping, _mapping),
 )
 

@@ -13,6 +13,7 @@ import decimal
 import enum
 import fractions
 import functools
+import operator
 import struct
 import types
 import uuid
@@ -32,6 +33,7 @@ from leafwise._objects.attributes import (
     is_itself,
     record_fields,
 )
+from leafwise._objects.classes import is_alias
 from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
@@ -451,6 +453,19 @@ def _read_compared(canon: Canonicaliser, value: Any, path: str) -> None:
         canon.push(value.format, value.shape)
     elif issubclass(cls, datetime.datetime | datetime.time):  # pandas.Timestamp, say
         canonicalise(canon, value.tzinfo, f"{path}.tzinfo")
+    elif is_alias(value):
+        _read_alias(canon, value, path)
+
+
+def _read_alias(canon: Canonicaliser, value: Any, path: str) -> None:
+    """Read the arguments of a type, which may be values: those of ``Annotated[int, 1]``."""
+    for name in ("__args__", "__metadata__"):
+        items: Any = getattr(value, name, ())
+        for place, item in enumerate(items):
+            if kind_of(item).name == "plain" or is_alias(item):
+                canonicalise(canon, item, f"{path}.{name}[{place}]")
+            elif issubclass(type(item), type):  # the arguments of a union have an order
+                _read_identity(canon, item, path)
 
 
 CANONICAL: Final[Mapping[type, CanonicalOf]] = {
@@ -465,6 +480,7 @@ CANONICAL: Final[Mapping[type, CanonicalOf]] = {
         (
             *(complex, decimal.Decimal, uuid.UUID, frozenset, FrozenMapping, range, slice),
             *(datetime.datetime, datetime.date, datetime.time, datetime.timezone),
+            *(operator.itemgetter, operator.attrgetter, operator.methodcaller, np.iinfo),
         ),
         _read_parts,
     ),
