@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from typing import Any, Final, NamedTuple, cast
 
 import jax
@@ -29,6 +28,7 @@ from leafwise._objects.attributes import (
     compares_by_identity,
     in_class,
     is_installed,
+    late_bases,
     of_partial,
     record_fields,
 )
@@ -83,6 +83,8 @@ def _described(value: Any, options: DescribeOptions) -> str:
             text = format_kind(value, options)
             if text is not None:
                 return text
+    if is_a(value, late_bases()) and (text := _plain(value, options)) is not None:
+        return text
     kind: type = type(value)
     if dataclasses.is_dataclass(kind) or record_fields(kind) is not None:
         return _record(value, options)
@@ -121,11 +123,12 @@ def _plain(value: Any, options: DescribeOptions) -> str | None:
         if value.dtype.kind == "f" and value.tobytes() != np.asarray(np.nan, kind).tobytes():
             text = text.replace("nan", f"nan(bits 0x{value.tobytes()[::-1].hex()})")
         return text if "(" in text else f"{kind.__name__}({text})"  # bfloat16's is a number
-    base = next((each for each in _OWN_REPR if issubclass(kind, each)), kind)
+    bases: tuple[type, ...] = (*_OWN_REPR, *late_bases())
+    base: Any = next((each for each in bases if issubclass(kind, each)), kind)
     by_parts = builtin_base(kind) or record_fields(kind) is not None or base is np.generic
     if not (kind is base or by_parts):
         return None
-    text = _OWN_REPR[base](value)
+    text = _OWN_REPR.get(base, base.__repr__)(value)
     if kind is base:
         return _shortened(text, options)
     return f"{_class_name(kind, options)}({text}{_attributes(value, options)})"
@@ -144,10 +147,7 @@ _OWN_REPR: Final[dict[type, Callable[[Any], str]]] = {
     float: float.__repr__,
     complex: complex.__repr__,
     bytes: bytes.__repr__,
-    **{
-        each: each.__repr__
-        for each in (dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, Fraction)
-    },
+    **{each: each.__repr__ for each in (dt.datetime, dt.date, dt.time, dt.timedelta, Decimal)},
     uuid.UUID: lambda value: uuid.UUID.__repr__(value) + _safety(value),
 }
 

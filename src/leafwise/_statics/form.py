@@ -11,7 +11,6 @@ import collections
 import datetime
 import decimal
 import enum
-import fractions
 import functools
 import operator
 import struct
@@ -31,6 +30,7 @@ from leafwise._objects.attributes import (
     compares_by_identity,
     is_frozen,
     is_itself,
+    late_bases,
     record_fields,
 )
 from leafwise._objects.classes import is_alias
@@ -392,6 +392,8 @@ def _read_other(canon: Canonicaliser, value: Any, path: str) -> None:
         _read_identity(canon, value, path)
     elif issubclass(cls, np.dtype) or (issubclass(cls, np.generic) and not attributes(value)):
         _read_parts(canon, value, path)
+    elif cls in late_bases():
+        _read_plain(canon, value, path)
     elif consists_of_parts(cls):
         _read_watched(canon, value, path)
         if record_fields(cls) is not None and not is_frozen(cls) and canon.accepts:
@@ -472,7 +474,7 @@ CANONICAL: Final[Mapping[type, CanonicalOf]] = {
     **dict.fromkeys(
         (int, str, bytes, bool, type(None), type(...), type(NotImplemented)), _read_plain
     ),
-    **dict.fromkeys((datetime.timedelta, fractions.Fraction), _read_plain),
+    datetime.timedelta: _read_plain,
     float: _read_float,
     tuple: _read_tuple,
     StaticArray: _read_static_array,
