@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -478,3 +479,19 @@ def test_a_class_as_the_default_of_anything() -> None:
             self.x, self.dtype = x, dtype
 
     assert {each.dtype for each in drawn(instances(Typed))} == {np.float32}
+
+
+class Net(eqx.Module):
+    layers: list[jax.Array]
+    scale: float = eqx.field(static=True)
+
+    def __init__(self, *layers: jax.Array, scale: float = 1.0) -> None:
+        self.layers = list(layers)
+        self.scale = scale
+
+
+def test_a_constructor_of_the_items_of_a_field() -> None:
+    """A field that the constructor takes as ``*layers`` is drawn, and its items are passed."""
+    strategy = instances(Net)
+    assert_reaches(strategy, lambda made: len(made.layers) > 1, lambda made: made.scale != 1.0)
+    assert all(isinstance(each, jax.Array) for made in drawn(strategy, 10) for each in made.layers)

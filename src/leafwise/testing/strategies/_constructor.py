@@ -22,6 +22,7 @@ class Parameter:
         owner: The class that wrote the annotation.
         make_default: Returns its default; None if it must be given.
         by_name: Whether it is passed by keyword.
+        spread: Whether its items are passed, as those of ``*layers``.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Parameter:
     owner: type
     make_default: Callable[[], Any] | None
     by_name: bool
+    spread: bool = False
 
     @property
     def default(self) -> Any:
@@ -50,13 +52,20 @@ def parameters_of(cls: Any) -> list[Parameter]:
     """
     found: list[Parameter] = []
     for parameter in _signature(cls).parameters.values():
-        if parameter.kind in _VARIADIC:
+        spread = not found and _is_spread_field(cls, parameter)
+        if parameter.kind in _VARIADIC and not spread:
             continue
         kind, owner = _kind_of(cls, parameter)
         by_name = parameter.kind is not parameter.POSITIONAL_ONLY
         default = _default_of(cls, parameter)
-        found.append(Parameter(parameter.name, kind, owner, default, by_name))
+        found.append(Parameter(parameter.name, kind, owner, default, by_name, spread))
     return found
+
+
+def _is_spread_field(cls: Any, parameter: inspect.Parameter) -> bool:
+    """Return whether a constructor takes the items of a field: ``def __init__(self, *layers)``."""
+    declared = any(parameter.name in inspect.get_annotations(base) for base in cls.__mro__)
+    return declared and parameter.kind is parameter.VAR_POSITIONAL
 
 
 def takes_more(cls: Any, kind: Any) -> bool:
@@ -77,6 +86,8 @@ def _signature(cls: Any) -> inspect.Signature:
         raise CannotBuildError(msg) from error
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     if not kinds or not all(kind in _VARIADIC for kind in kinds):
+        return signature
+    if any(_is_spread_field(cls, parameter) for parameter in signature.parameters.values()):
         return signature
     if dataclasses.is_dataclass(cls):
         return _signature_of_fields(cls)  # a decorator's wrapper hides the constructor
@@ -120,6 +131,8 @@ def _kind_of(cls: Any, parameter: inspect.Parameter) -> tuple[Any, type]:
     That is the field of its name, unless a hand-written constructor has another annotation.
     """
     written = parameter.annotation
+    if parameter.kind is parameter.VAR_POSITIONAL:  # of an item, where the field's is of all
+        written = parameter.empty
     for base in cls.__mro__:
         own = inspect.get_annotations(base)
         if parameter.name not in own:
@@ -147,11 +160,11 @@ def _without_initvar(kind: Any) -> Any:
 def call(cls: Any, parameters: list[Parameter], arguments: dict[str, Any]) -> Any:
     """Construct an instance; parameters without an argument keep their defaults."""
     named = dict(arguments)
-    positional = [
-        named.pop(parameter.name)
-        for parameter in parameters
-        if not parameter.by_name and parameter.name in named
-    ]
+    positional: list[Any] = []
+    for parameter in parameters:
+        if parameter.name in named and (parameter.spread or not parameter.by_name):
+            value = named.pop(parameter.name)
+            positional += value if parameter.spread else [value]
     return cls(*positional, **named)
 
 
