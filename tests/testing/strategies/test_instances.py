@@ -495,3 +495,20 @@ def test_a_constructor_of_the_items_of_a_field() -> None:
     strategy = instances(Net)
     assert_reaches(strategy, lambda made: len(made.layers) > 1, lambda made: made.scale != 1.0)
     assert all(isinstance(each, jax.Array) for made in drawn(strategy, 10) for each in made.layers)
+
+
+def test_a_constructor_that_takes_a_random_key() -> None:
+    """An array that a constructor takes as ``key``, and no field, is a random key."""
+
+    class Layer(eqx.Module):
+        weight: jax.Array
+
+        def __init__(self, size: int, *, init_key: jax.Array) -> None:
+            self.weight = jax.random.normal(init_key, (size,))
+
+    class Table(eqx.Module):
+        key: jax.Array
+
+    assert all(made.weight.ndim == 1 for made in drawn(instances(Layer), 3))
+    dtypes = {made.key.dtype for made in drawn(instances(Table), 5)}
+    assert not any(jnp.issubdtype(each, jax.dtypes.prng_key) for each in dtypes)

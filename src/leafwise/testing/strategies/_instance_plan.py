@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
@@ -24,6 +25,7 @@ from leafwise.testing.strategies._arrays import (
     ImpossibleError,
     Strategy,
     bind,
+    keys,
     needs_values,
     own_dims,
 )
@@ -81,6 +83,9 @@ def argument_for(cls: Any, parameter: Parameter, where: FieldContext, ask: Ask) 
     Raises:
         CannotBuildError: Nothing is known of its annotation.
     """
+    is_array = parameter.kind is jax.Array and not _is_field(cls, parameter.name)
+    if is_array and _KEY.search(parameter.name):
+        return keys()
     strategy = ask(parameter.kind, where, parameter.default)
     field = prepared_by(cls, parameter.name)
     if field is None or not field.options.prepares:
@@ -116,6 +121,10 @@ def _accepted(
         if is_accepted(value):
             return value
     raise ImpossibleError from where.errors[0]
+
+
+_KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
+"""What parameters of constructors are named that take a random key."""
 
 
 def _bare(kind: Any) -> Any:
