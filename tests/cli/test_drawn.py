@@ -178,3 +178,47 @@ def test_numbers_that_jax_cannot_take() -> None:
 
     numbers = st.sampled_from([2**31, -(2**70), 5])
     check_pytree(numbers.map(Counted), laws=["transformations", "recompilation"])
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass
+class Guarded:
+    x: jax.Array | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        assert self.x is None or self.x.ndim < 3
+
+    def __repr__(self) -> str:
+        return f"Guarded of {self.x.shape}"  # type: ignore[union-attr]  # raises for None
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), self.size
+
+    @classmethod
+    def tree_unflatten(cls, size: Any, children: Any) -> Any:
+        return cls(*children, size)
+
+
+def test_a_class_whose_checks_and_text_fail_for_some_values() -> None:
+    """Values that ``assert`` in its constructor refuses are left out, and no ``repr`` is needed."""
+    laws = (Law.STATIC_VALUES, Law.STATIC_TYPES, Law.RECOMPILATION)
+    report = check_class(CheckTarget(Guarded, "here:Guarded"), CheckOptions(laws=laws))
+    assert not report.error
+    verdicts = {str(each.law): str(each.verdict) for each in report.laws}
+    assert verdicts == {
+        "static-values": "ok", "static-types": "warning", "recompilation": "ok"
+    }  # fmt: skip
+
+
+def test_the_instance_for_which_a_law_raises_is_noted() -> None:
+    """Hypothesis' own notes, of what is drawn, are not shown."""
+
+    class Raises(Guarded):
+        def tree_flatten(self) -> Any:
+            raise KeyError(self.size)
+
+    jax.tree_util.register_pytree_node_class(Raises)
+    with pytest.raises(KeyError) as caught:
+        check_pytree(st.builds(Raises), laws=["recompilation"])
+    assert caught.value.__notes__ == ["instance: Raises(x=None, size=None)"]

@@ -4,7 +4,7 @@ import dataclasses
 import operator
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import hypothesis.errors
 import jax
@@ -27,6 +27,21 @@ _WIDTH: Final = 300
 
 class LeafError(TypeError):
     """An instance is a leaf, so that there is nothing to check."""
+
+
+class _Unprinted(Generic[T]):
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
+    """Draw a value that Hypothesis does not print: a ``repr`` of the user's may raise."""
+    return data.draw(_unprinted(strategy)).value
+
+
+@st.composite
+def _unprinted(draw: st.DrawFn, strategy: st.SearchStrategy[T]) -> _Unprinted[T]:
+    return _Unprinted(draw(strategy))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +96,7 @@ class Case:
         return {kind: self.known[kind] for kind in kinds if self.known[kind]}
 
     def draw(self, strategy: st.SearchStrategy[T]) -> T:
-        return self.data.draw(strategy)
+        return draw_unprinted(self.data, strategy)
 
     def fail(self, path: str, got: str, wanted: str, *, fix: str = "") -> NoReturn:
         """Raise the violation.

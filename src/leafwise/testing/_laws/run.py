@@ -1,6 +1,7 @@
 """Running a test with drawn instances, and reporting the smallest that fails."""
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from leafwise._objects.text import got
 from leafwise.errors import LawViolation
-from leafwise.testing._laws.case import Case, LeafError
+from leafwise.testing._laws.case import Case, LeafError, describe_instance, draw_unprinted
 from leafwise.testing._laws.law import Law
 from leafwise.testing.strategies._instances import instances
 from leafwise.testing.strategies._leaves import has_unsortable_keys
@@ -86,7 +87,7 @@ def run_law(
         LawViolation: It is broken.
     """
     __tracebackhide__ = True
-    failed: list[Exception] = []
+    failed: list[tuple[Exception, Any]] = []
     left = round(_SHRINKS * share)
 
     def test(data: st.DataObject) -> None:
@@ -94,7 +95,7 @@ def run_law(
         left -= bool(failed)
         if left < 0:
             raise _EnoughShrinksError
-        case = Case(law, data.draw(strategy), data)
+        case = Case(law, draw_unprinted(data, strategy), data)
         try:
             case.refuse_leaf()
             check(case)
@@ -102,7 +103,7 @@ def run_law(
             raise
         except Exception as error:
             hypothesis.assume(not has_unsortable_keys(case.instance))
-            failed.append(error)
+            failed.append((error, case.instance))
             raise
 
     run: Any = _settings_for(settings, share)(hypothesis.given(st.data())(test))
@@ -117,7 +118,7 @@ def run_law(
         if not failed:
             raise
     if failed:
-        raise _without_notes(failed[-1])  # the last one is the smallest
+        raise _with_instance(*failed[-1])  # the last one is the smallest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +190,7 @@ def broken_laws(
     def test(data: st.DataObject) -> None:
         nonlocal drawing
         started = time.perf_counter()
-        instance = data.draw(strategy)
+        instance = draw_unprinted(data, strategy)
         drawing += time.perf_counter() - started
         if drawing > most_seconds and len(pool) < _FEW:
             raise SlowInstancesError
@@ -230,16 +231,19 @@ def _share_examples(
         hypothesis.seed(seed)(settings(hypothesis.given(st.data())(test)))()
 
 
-def _without_notes(error: Exception) -> Exception:
-    """Drop Hypothesis' notes, which name `data` and our own lines."""
+def _with_instance(error: Exception, instance: Any) -> Exception:
+    """Note the instance in the place of Hypothesis' notes, which name `data` and our own lines."""
     made: Exception
     if isinstance(error, LawViolation):
         made = LawViolation(*error.args)
     elif isinstance(error, LeafError):
         made = TypeError(*error.args)
     else:
-        notes = getattr(error, "__notes__", [])
-        notes[:] = [each for each in notes if "data=data(...)" not in each]
+        error.add_note(f"instance: {describe_instance(instance)}")
+        error.__notes__ = [each for each in error.__notes__ if not _BY_HYPOTHESIS.match(each)]
         return error
     made.__cause__ = error.__cause__
     return made
+
+
+_BY_HYPOTHESIS: Final = re.compile(r"Draw \d|.*data=data\(", re.DOTALL)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct
-from leafwise.errors import LeafwiseError
 from leafwise.testing._format import format_change, format_leaf, format_static, short_repr
 from leafwise.testing.strategies import _changes
 from leafwise.testing.strategies._constructor import parameters_of
@@ -261,8 +260,9 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
     """Return an edit; None if the class rejects the value, or stores the one that it had."""
     try:
         edited = position.put(new)
-        jax.tree_util.tree_flatten(edited)
-    except (LeafwiseError, TypeError, ValueError):
+        leaves, structure = jax.tree_util.tree_flatten(edited)
+        jax.tree_util.tree_unflatten(structure, leaves)  # which may call the constructor
+    except Exception:  # noqa: BLE001  # the user's own checks
         return None
     stored = new
     if position.role is Role.STATIC and position.name:
