@@ -458,7 +458,7 @@ def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
             strategy = strategy_for(subclass, where.below(kind))
             (endless if ending is None else made).append(strategy)
     if made or endless:
-        return st.one_of(*made, *endless)
+        return _one_of_those_that_are_made([*made, *endless])
     if refusals and all(isinstance(error, EndlessError) for error in refusals):
         raise refusals[0]
     msg = (
@@ -466,6 +466,17 @@ def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
         f"  fix: {where.fix(kind.__name__)}"
     )
     raise CannotBuildError(msg)
+
+
+@st.composite
+def _one_of_those_that_are_made(draw: st.DrawFn, strategies: list[Strategy]) -> Any:
+    """Draw from one of them; from the next one, where no drawn values make an instance."""
+    first = draw(st.integers(0, len(strategies) - 1))
+    *others, last = [*strategies[first:], *strategies[:first]]
+    for strategy in others:
+        with contextlib.suppress(CannotBuildError):
+            return draw(strategy)
+    return draw(last)
 
 
 def _class(kind: Any, _where: FieldContext) -> Strategy:
