@@ -637,3 +637,64 @@ def test_a_change_is_seen(make: Callable[[], Any]) -> None:
     for _ in range(2):
         assert np.array_equal(fresh(ONES), wanted)
     assert len(fresh.traces) == 2
+
+
+class Times:
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def __call__(self, x: Any) -> Any:
+        return self.by * x
+
+
+class Plus(Times):
+    def __call__(self, x: Any) -> Any:
+        return self.by + x
+
+
+def _set(held: Any, value: Any) -> None:
+    held["it"] = held["ns"].it = value
+
+
+def _by_another_name(held: Any) -> Any:
+    def call(x: Any) -> Any:
+        other = held["it"]
+        return other(x)
+
+    return call
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "an item": lambda held: lambda x: held["it"](x),
+    "an attribute": lambda held: lambda x: held["ns"].it(x),
+    "another name": _by_another_name,
+    "an inner function": lambda held: lambda x: jax.lax.map(lambda y: held["it"](y), x),
+}
+SWAPS: dict[str, Callable[[Any, pytest.MonkeyPatch], None]] = {
+    "another class": lambda held, _: _set(held, Plus(3.0)),
+    "a function": lambda held, _: _set(held, jnp.tanh),
+    "its class": lambda held, _: setattr(held["it"], "__class__", Plus),
+    "its method": lambda _, patch: patch.setattr(Times, "__call__", lambda self, x: self.by - x),
+    "the code": lambda _, patch: patch.setattr(
+        Times.__call__, "__code__", Plus.__call__.__code__
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.parametrize("way", CALLS)
+def test_what_is_called_is_of_another_class(
+    way: str, swap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object that is called is another one if its class has another ``__call__``."""
+    held: Any = {"it": Times(3.0), "ns": types.SimpleNamespace()}
+    held["ns"].it = held["it"]
+    call = CALLS[way](held)
+    step, stale = lw.jit(call, stale="retrace"), jax.jit(call)
+    x = jnp.ones(2)
+    assert [*step(x)] == [*stale(x)] == [3.0, 3.0]
+    _set(held, Times(3.0))  # an equal one
+    assert [*step(x)] == [3.0, 3.0]
+    assert len(step.traces) == 1
+    SWAPS[swap](held, monkeypatch)
+    assert [*step(x)] == [*call(x)] != [*stale(x)]

@@ -565,7 +565,9 @@ class CaptureWalk:
             self._add(place, reader, line, is_written=usage is Usage.WRITTEN)
             return
         is_called = usage is Usage.CALLED
-        if not (is_called and is_object(value) and has_own_call(value)):
+        if is_called and is_object(value) and has_own_call(value):
+            self._add(in_type_of(place.then("__call__")), reader, line, is_written=False)
+        else:
             self._add(place, reader, line, is_written=usage is Usage.WRITTEN, is_called=is_called)
         if call is not None and self._can_follow(value):
             self._next.append(ToEnter(value, place, *call.follow()))

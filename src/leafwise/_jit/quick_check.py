@@ -13,7 +13,7 @@ from leafwise._captures.fingerprint import Probe, keywords_of
 from leafwise._captures.fingerprinter import Names
 from leafwise._captures.places import BoundIn, CapturedPlace, item_of
 from leafwise._objects.attributes import dict_of, in_class, is_first, is_plain, keeps_in_dict
-from leafwise._objects.reads import Item
+from leafwise._objects.reads import Item, Step
 from leafwise._objects.stand_ins import MISSING
 
 _FILE: Final = "<leafwise check of captures, {} terms>"
@@ -107,26 +107,32 @@ def _read_expression(place: CapturedPlace, value: Any, names: Names, terms: list
         return text
     at, first = place.start(), len(terms)
     for step in place.steps:
-        if isinstance(step, Item):
-            text += f"[{names.of('key', step.key)}]"
-            at = item_of(at, step.key)
-        elif is_plain(at, step):
-            text += f".{step}"
-            at = getattr(at, step, MISSING)
-        elif _is_method(at, step):
-            if hasattr(at, "__dict__"):
-                terms.append(f"{step!r} not in {text}.__dict__")
-            text, at = f"type({text}).{step}", getattr(type(at), step)
-        elif keeps_in_dict(type(at)) and step in dict_of(at) and not is_first(type(at), step):
-            find = names.of("getattribute", object.__getattribute__)
-            text, at = f"{find}({text}, '__dict__')[{step!r}]", dict_of(at)[step]
-        else:
+        text, at = _next(text, at, step, names, terms)
+        if not text:
             break
     else:
         if at is value and at is not MISSING:
             return text
     del terms[first:]
     return f"{names.of('read', place.read)}()"
+
+
+def _next(text: str, at: Any, step: Step, names: Names, terms: list[str]) -> tuple[str, Any]:
+    """Return the expression one step further on, and its value; no text if there is none."""
+    if isinstance(step, Item):
+        return f"{text}[{names.of('key', step.key)}]", item_of(at, step.key)
+    if step == "__class__":
+        return f"type({text})", type(at)
+    if is_plain(at, step):
+        return f"{text}.{step}", getattr(at, step, MISSING)
+    if _is_method(at, step):
+        if hasattr(at, "__dict__"):
+            terms.append(f"{step!r} not in {text}.__dict__")
+        return f"type({text}).{step}", getattr(type(at), step)
+    if keeps_in_dict(type(at)) and step in dict_of(at) and not is_first(type(at), step):
+        find = names.of("getattribute", object.__getattribute__)
+        return f"{find}({text}, '__dict__')[{step!r}]", dict_of(at)[step]
+    return "", at
 
 
 def _is_method(value: Any, name: str) -> bool:

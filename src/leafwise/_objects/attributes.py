@@ -158,7 +158,10 @@ def is_plain(value: Any, name: str) -> bool:
     if isinstance(value, types.ModuleType):
         return kind is types.ModuleType
     if isinstance(value, type):
-        return kind is type and in_class(kind, name) is MISSING
+        own = in_class(value, name)
+        is_own = own is not MISSING and is_installed_module(module_of(type(own)))
+        is_open = kind.__getattribute__ is type.__getattribute__ and not is_first(kind, name)
+        return is_open and (is_own or (kind is type and in_class(kind, name) is MISSING))
     if kind.__getattribute__ not in (object.__getattribute__, tuple.__getattribute__):
         return False
     if name == "__class__":
