@@ -50,6 +50,14 @@ class Net:
 
 
 @lw.pytree
+class Forward:
+    w: Any
+
+    def forward(self, x: Any) -> Any:
+        return self.w * x * scale
+
+
+@lw.pytree
 class Outer:
     inner: Any
 
@@ -115,6 +123,8 @@ WAYS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
         lambda net, x: net.rule[0].act["f"](x),
         WithRule(X, (Settings(lw.FrozenMapping(f=functools.partial(by_scale))),)),
     ),
+    "bound method": (lambda f, x: f(x), Forward(X).forward),
+    "bound method in a field": (lambda it, x: it.inner(x), Outer(Forward(X).forward)),
     "function in a pytree": (lambda f, x: f(x), jax.tree_util.Partial(by_scale)),
 }
 

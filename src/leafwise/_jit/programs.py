@@ -75,7 +75,7 @@ class Program:
         """The user's classes and functions among the arguments."""
         if self.signature is None:
             return []
-        return code_within((*self.signature.classes.values(), *self.signature.statics.values()))
+        return code_within((*self.signature.classes.values(), *self.signature.all_statics.values()))
 
     @cached_property
     def is_inner(self) -> bool:

@@ -96,7 +96,7 @@ def _effect_of(callee: Callee, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         return "jax_debug_key_reuse is on"
     fun = capturing_function(callee.fun, args)
     call = callee.record(args, kwargs)
-    given = code_within((*call.classes.values(), *call.statics.values()))
+    given = code_within((*call.classes.values(), *call.all_statics.values()))
     for each in fingerprint_function(fun, given).callables:
         if isinstance(each, types.FunctionType) and not is_installed(each):
             for effect in (*_effects(each.__code__), *_changes(each)):
