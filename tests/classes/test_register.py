@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
+import pydantic
 import pytest
 
 import leafwise as lw
@@ -272,6 +274,8 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "known namedtuple": (Typed, {"dynamic": ["x"], "static": ["a"]}, "already registered"),
     "builtin": (type("P", (dict,), {}), {"dynamic": ["x"]}, "a dict keeps its content"),
     "list": (type("P", (list,), {}), {"dynamic": []}, "a list keeps its content"),
+    "pydantic": (pydantic.create_model("P", x=int), {"dynamic": ["x"]}, "a model of pydantic"),
+    "msgspec": (msgspec.defstruct("P", ["x"]), {"dynamic": ["x"]}, "a Struct keeps its content"),
     "int": (int, {"dynamic": []}, "register"),
 }
 

@@ -132,6 +132,23 @@ class Struct(msgspec.Struct, frozen=True):
     last: Any = None
 
 
+class Private(pydantic.BaseModel, frozen=True):
+    size: Any
+    _seen: Any = pydantic.PrivateAttr(default=0)
+
+    def seen(self, value: Any) -> "Private":
+        self._seen = value
+        return self
+
+
+class Extra(pydantic.BaseModel, frozen=True, extra="allow"):
+    size: Any
+
+
+class Rooted(pydantic.RootModel[Any], frozen=True):
+    pass
+
+
 class Model(pydantic.BaseModel, frozen=True):
     size: Any
     last: Any = None
@@ -250,6 +267,10 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "msgspec": (Struct(1), Struct(True)),
     "msgspec-deep": (Struct(((0.0,), 1)), Struct(((-0.0,), 1))),
     "pydantic": (Model(size=1), Model(size=1.0)),
+    "pydantic-beside": (Private(size=1), Private(size=True)),
+    "pydantic-private": (Private(size=1).seen(1), Private(size=1).seen(True)),
+    "pydantic-extra": (Extra(size=1, more=1), Extra(size=1, more=True)),
+    "pydantic-root": (Rooted(1), Rooted(True)),
     "pydantic-deep": (Model(size=Struct((1,))), Model(size=Struct((True,)))),
     "attrs-subclass-state": (Noted(1, 2), Noted(1, 3)),
     "timedelta-subclass-state": (tagged(Waited(1), 1), tagged(Waited(1), 2)),

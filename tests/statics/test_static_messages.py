@@ -6,9 +6,12 @@ import textwrap
 import types
 from typing import Any
 
+import attrs
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
+import pydantic
 import pytest
 
 import leafwise as lw
@@ -43,6 +46,24 @@ class Raising:
 
     def __repr__(self) -> str:
         return "Raising()"
+
+
+class Hashing(dict[Any, Any]):
+    def __hash__(self) -> int:  # type: ignore[override]  # as flax's `FrozenDict` does
+        return hash(frozenset(self.items()))
+
+
+@attrs.define
+class OpenAttrs:
+    depth: int = 2
+
+
+class OpenModel(pydantic.BaseModel):
+    depth: int = 2
+
+
+class OpenStruct(msgspec.Struct):
+    depth: int = 2
 
 
 class BadRepr:
@@ -166,6 +187,9 @@ def test_what_follows_from_fields_can_be_a_cached_property(make: Any) -> None:
 
 WORDS: dict[str, tuple[Any, list[str]]] = {
     "open dataclass": (Config(), ["not frozen", "@dataclass(frozen=True)", "class Config: ..."]),
+    "open attrs class": (OpenAttrs(), ["@attrs.frozen", "class OpenAttrs: ..."]),
+    "open model": (OpenModel(), ["class OpenModel(pydantic.BaseModel, frozen=True): ..."]),
+    "open struct": (OpenStruct(), ["class OpenStruct(msgspec.Struct, frozen=True): ..."]),
     "namespace": (types.SimpleNamespace(a=1), ["SimpleNamespace", "tuple", "frozen dataclass"]),
     "eq without hash": (
         Loose(),
@@ -197,6 +221,7 @@ PATHS: dict[str, tuple[Any, str]] = {
     "index": ((1, ([],)), "Params.layers[1][0]:"),
     "attribute": (functools.partial(print, sep=[]), "Params.layers.keywords['sep']:"),
     "mapping": (lw.FrozenMapping({("a", 1): []}), "Params.layers[('a', 1)]:"),
+    "hashing mapping": (Hashing({"a": Hashing(b=[1])}), "Params.layers['a']['b']:"),
     "instance": ((Params([jnp.ones(2)]),), "Params.layers[0].x[0]:"),
 }
 

@@ -261,15 +261,31 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         )
         msg = f"register({name}): {detail}; {name} has {', '.join(declared)}"
         raise DefinitionError(msg)
-    is_namedtuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
-    if not is_namedtuple and not (cls.__flags__ & (1 << 9) and cls.__new__ is object.__new__):
-        solid = next((b for b in cls.__mro__ if not b.__flags__ & (1 << 9)), object)
-        if solid is not object:
-            msg = (
-                f"register({name}): a {solid.__name__} keeps its content outside "
-                f"attributes\n  fix: jax.tree_util.register_pytree_node"
-            )
-            raise DefinitionError(msg)
+    if kept := _keeps_elsewhere(cls):
+        msg = (
+            f"register({name}): a {kept} keeps its content outside attributes\n"
+            f"  fix: jax.tree_util.register_pytree_node"
+        )
+        raise DefinitionError(msg)
+
+
+def _keeps_elsewhere(cls: Any) -> str:
+    """Return what keeps the content of instances outside their attributes, or an empty string."""
+    for mark, kind in (
+        ("__pydantic_fields__", "model of pydantic"),
+        ("__struct_config__", "Struct"),
+    ):
+        if hasattr(cls, mark):
+            return kind
+    is_heap = cls.__flags__ & _HEAP and cls.__new__ is object.__new__
+    if is_heap or (issubclass(cls, tuple) and hasattr(cls, "_fields")):
+        return ""
+    solid = next((base for base in cls.__mro__ if not base.__flags__ & _HEAP), object)
+    return "" if solid is object else solid.__name__
+
+
+_HEAP: Final = 1 << 9
+"""The flag of a class that Python code made."""
 
 
 def _declared(cls: Any) -> list[str] | None:

@@ -574,10 +574,10 @@ def _find_record_fields(kind: type) -> tuple[str, ...] | None:
         own = not struct.eq or type(kind.__eq__) is not types.WrapperDescriptorType
         return None if own or not struct.frozen else read(kind, "__struct_fields__")
     fields: Any = read(kind, "__pydantic_fields__", None)
-    if fields is not None and read(kind.__eq__, "__module__", None) == "pydantic.main":
+    if fields is not None and str(read(kind.__eq__, "__module__", None)).startswith("pydantic."):
         config: Any = read(kind, "model_config", {})
-        beside = read(kind, "__private_attributes__") or config.get("extra") == "allow"
-        return tuple(fields) if config.get("frozen") and not beside else None
+        private: Any = read(kind, "__private_attributes__", {})
+        return (*fields, *private) if config.get("frozen") else None
     attributes_of = read(kind, "__attrs_attrs__", None)
     if attributes_of is None or not _code_file(kind.__eq__).startswith(_ATTRS):
         return None

@@ -426,6 +426,11 @@ def _own(value: Any) -> list[tuple[str, Any]]:
     return sorted(stored, key=lambda pair: str(pair[0])) if len(stored) > 1 else stored
 
 
+def _extra(value: Any) -> list[tuple[str, Any]]:
+    """Return what a model of pydantic holds besides its fields: ``extra="allow"``."""
+    return sorted((value.__pydantic_extra__ or {}).items())
+
+
 _UNSEEN: Final = frozenset({"_attrs_cached_hash", "__leafwise_key__"})
 """What attrs and leafwise keep in an instance, which follows from the rest of it."""
 
@@ -434,7 +439,7 @@ def _with_attributes(
     base: Kind,
     fields: tuple[str, ...] = (),
     *,
-    more: bool = True,
+    more: Callable[[Any], list[tuple[str, Any]]] | None = _own,
     but: Collection[str] = (),
 ) -> Kind:
     """Return a kind of objects with attributes.
@@ -442,14 +447,14 @@ def _with_attributes(
     Args:
         base: What they consist of besides.
         fields: Attributes that count in this order, and may be properties.
-        more: Whether all other attributes count, too.
+        more: Returns what else counts, by name; None for nothing.
         but: Those that never do.
     """
     read = {*fields, *but}
 
     def pairs(value: Any) -> list[tuple[str, Any]]:
         found = [(name, getattr(value, name, MISSING)) for name in fields]
-        return [*found, *(pair for pair in _own(value) if more and pair[0] not in read)]
+        return [*found, *(pair for pair in (more(value) if more else ()) if pair[0] not in read)]
 
     def make(value: Any, parts: Sequence[Any]) -> Any:
         own = pairs(value)
@@ -573,7 +578,7 @@ def _find(cls: Any) -> Kind:
     fields = record_fields(cls)
     if fields is not None:
         # A module of flax keeps what it last did beside its fields.
-        more = is_frozen(cls)
+        more = _own if is_frozen(cls) else _extra if hasattr(cls, "__pydantic_fields__") else None
         return _with_attributes(base or _ALONE, fields, more=more, but=computed_names(cls))
     if base is not None:
         return _with_attributes(base)

@@ -4,8 +4,8 @@ import dataclasses
 import enum
 import re
 import types
-from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -39,9 +39,9 @@ def refused(path: str, value: Any) -> Refusal | None:
         return None
     if is_array(value):
         return traced(path, value) if is_tracer(value) else array(path, value)
-    if _is_open_dataclass(kind):
-        fix = f"freeze its class:\n@dataclass(frozen=True)\nclass {kind.__name__}: ..."
-        return _unhashable(path, value, "a dataclass that is not frozen can change in place", fix)
+    if code := _frozen_code(kind):
+        fix = f"freeze its class:\n{code.format(kind.__name__)}"
+        return _unhashable(path, value, "its class is not frozen: it can change in place", fix)
     if kind.__hash__ is None:
         return _hashless(path, value)
     if jax.tree_util.is_tree_node(kind) and not is_a(value, tuple):
@@ -70,6 +70,8 @@ def bad_hash(path: str, value: Any) -> Refusal | None:
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # whatever user code raises
+        if (found := _bad_item(path, value)) is not None:
+            return found
         raised = f"{type(error).__name__}: {message_of(error)}"
         if isinstance(kind.__hash__, types.FunctionType):
             fix = f"make {name}.__hash__ return one int, from values that never change"
@@ -86,6 +88,16 @@ def bad_hash(path: str, value: Any) -> Refusal | None:
         return _inconsistent(path, value, f"comparing it with itself raises {raised}", fix)
     if not reflexive:
         return _inconsistent(path, value, "it is not equal to itself", fix)
+    return None
+
+
+def _bad_item(path: str, value: Any) -> Refusal | None:
+    """Return why an item of a mapping cannot be static, if one cannot."""
+    for key, item in value.items() if is_a(value, Mapping) else ():
+        where = f"{path}[{key!r}]"
+        found = refused(where, item) or bad_hash(where, item)
+        if found is not None:
+            return found
     return None
 
 
@@ -225,6 +237,24 @@ def _is_open_dataclass(kind: type) -> bool:
         and not params.frozen
         and kind.__setattr__ is object.__setattr__
     )
+
+
+_FROZEN: Final = {
+    "__attrs_attrs__": "@attrs.frozen\nclass {}: ...",
+    "__pydantic_fields__": "class {}(pydantic.BaseModel, frozen=True): ...",
+    "__struct_config__": "class {}(msgspec.Struct, frozen=True): ...",
+}
+"""How a class is frozen, by what tells that it is one of some library."""
+
+
+def _frozen_code(kind: Any) -> str:
+    """Return how a class is frozen that is one of some library and is not; "" for others."""
+    if _is_open_dataclass(kind):
+        return "@dataclass(frozen=True)\nclass {}: ..."
+    struct: Any = read(kind, "__struct_config__", None)
+    is_open = kind.__hash__ is None if struct is None else struct.eq and not struct.frozen
+    codes = [code for mark, code in _FROZEN.items() if read(kind, mark, None) is not None]
+    return codes[0] if is_open and codes else ""
 
 
 def _hashless(path: str, value: Any) -> Refusal:
