@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import wrapt
 
 import leafwise as lw
 
@@ -698,3 +699,48 @@ def test_what_is_called_is_of_another_class(
     assert len(step.traces) == 1
     SWAPS[swap](held, monkeypatch)
     assert [*step(x)] == [*call(x)] != [*stale(x)]
+
+
+pace = 1.0
+
+
+@wrapt.decorator
+def _logged(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+    return wrapped(*args, **kwargs)
+
+
+@_logged
+def _scaled(x: Any) -> Any:
+    return x * pace
+
+
+class Own:
+    rate = 1.0
+
+    def scaled(self, x: Any) -> Any:
+        return x * __class__.rate  # type: ignore[name-defined]  # its cell
+
+
+def test_behind_a_wrapper_of_c_and_the_cell_of_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `wrapt` wraps is followed, and so is what ``__class__`` names in a method."""
+    own = Own()
+    for call in (lambda x: _scaled(x), lambda x: own.scaled(x)):
+        step, stale = jit(call, stale="retrace"), jax.jit(call)
+        assert step(1.0) == stale(1.0) == 1.0
+        with monkeypatch.context() as patch:
+            patch.setattr(Own, "rate", 2.0)
+            patch.setitem(globals(), "pace", 2.0)
+            assert (step(1.0), stale(1.0)) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["__name__", "__qualname__"])
+def test_the_name_of_a_class(name: str) -> None:
+    """An object is of another class if its class is named otherwise, however that is asked."""
+    held = [Times(1.0)]
+    for read in (lambda it: getattr(type(it), name), lambda it: it.__class__.__name__):
+        call = lambda x, read=read: x if read(held[0]) == "Times" else -x  # noqa: E731
+        step, stale = jit(call, stale="retrace"), jax.jit(call)
+        assert step(1.0) == stale(1.0) == 1.0
+        held[0] = Plus(1.0)
+        assert (step(1.0), stale(1.0)) == (-1.0, 1.0)
+        held[0] = Times(1.0)

@@ -337,7 +337,8 @@ class CaptureWalk:
         if read.root is Root.IMPORT:
             return import_place(function, read.name)
         if read.root is Root.FREE:
-            return None if read.name == "__class__" else cell_place(function, read.name)
+            by_super = read.name == "__class__" and not read.steps
+            return None if by_super else cell_place(function, read.name)
         if read.name in given:
             return given[read.name]
         return default_place(function, read.name)

@@ -91,6 +91,8 @@ def _member_of_class(cls: type, name: str) -> Member:
         return Member(MemberKind.DISPATCHED, raw)
     if is_a(raw, property | functools.cached_property):
         return Member(MemberKind.VALUE, raw)
+    if name in ("__name__", "__qualname__"):
+        return Member(MemberKind.VALUE, vars(type)[name].__get__(cls))
     return _value(function_in(raw))
 
 
@@ -450,7 +452,8 @@ def user_function(function: types.FunctionType) -> types.FunctionType:
 def wrapped_by(value: Any) -> Any:
     """Return the function in the ``__wrapped__`` of a package's wrapper, or None."""
     found = inspect.getattr_static(value, "__wrapped__", None)
-    if is_a(found, property) and is_installed_module(module_of(type(value))):
+    by_package = is_a(found, property) and is_installed_module(module_of(type(value)))
+    if by_package or is_a(found, types.GetSetDescriptorType):  # of C: wrapt's
         found = getattr(value, "__wrapped__", None)
     return found if is_callable(found) else None
 
