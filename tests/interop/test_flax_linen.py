@@ -267,3 +267,18 @@ def test_rules_are_those_of_flax() -> None:
         names = [name if name in dict(rules) else None for name in names]
         mine = lw.shardings([array], mesh, paths={"": PartitionSpec(*names)}, rules=rules)
         assert named(mine[0].spec) == named(nn.logical_to_mesh_axes(names, rules)), (names, rules)
+
+
+def test_a_module_of_linen_that_is_made_again() -> None:
+    """What a module keeps beside its fields, an id among it, is no change."""
+    layers = {"net": nn.Dense(2)}
+    x = jnp.ones(2)
+    params = layers["net"].init(jax.random.key(0), x)
+    step = lw.jit(lambda x: layers["net"].apply(params, x), stale="retrace")
+    step(x)
+    layers["net"] = nn.Dense(2)
+    step(x)
+    assert len(step.traces) == 1
+    layers["net"] = nn.Dense(2, use_bias=False)
+    step(x)
+    assert len(step.traces) == 2

@@ -10,7 +10,7 @@ import operator
 import pathlib
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any, Final, cast
 
@@ -48,9 +48,11 @@ from leafwise._objects.attributes import (
     has_own_call,
     hides,
     is_first,
+    is_frozen,
     keeps_in_dict,
     names_and_values,
     of_partial,
+    record_fields,
     registry_of,
     slots_of,
     stored_attributes,
@@ -377,8 +379,8 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
 
         return combine(found, lambda now: is_it(now) and inside(now.__wrapped__), [inner], source)
     held = stored_attributes(value)
-    fields = _fields_of_node(kind)
-    if fields and all(name in fields or name.startswith("__") for name in held):
+    fields = _counted_fields(kind, held)
+    if fields:
         steps = tuple(f".{name}" for name in fields)
         return _composed(self, value, lambda now: [getattr(now, n, MISSING) for n in fields], steps)
     if has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY:
@@ -474,11 +476,18 @@ _BY_ATTRIBUTES: Final = frozenset({"object", "record", "mapping"})
 """The kinds of objects that are read without code of the user's, who may have written it."""
 
 
-def _fields_of_node(kind: Any) -> tuple[str, ...]:
-    """Return the fields of a dataclass that JAX takes apart: the statics of ours lie elsewhere."""
+def _counted_fields(kind: Any, held: Collection[str]) -> tuple[str, ...]:
+    """Return the fields that are all there is to an object; none if it does not say so.
+
+    That is a dataclass that JAX takes apart: the statics of ours lie elsewhere. And a module of
+    flax.linen, which keeps an id and what it last did beside its fields.
+    """
+    if not is_frozen(kind) and kind.__setattr__ is not object.__setattr__:
+        return record_fields(kind) or ()
     if not jax.tree_util.is_tree_node(kind) or not dataclasses.is_dataclass(kind):
         return ()
-    return tuple(each.name for each in dataclasses.fields(kind))
+    fields = tuple(each.name for each in dataclasses.fields(kind))
+    return fields if all(name in fields or name.startswith("__") for name in held) else ()
 
 
 _KINDS: Final[Kinds] = (
