@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise.cli.cautions import once_a_library
@@ -204,6 +206,22 @@ def test_aux_data_of_the_library_itself() -> None:
     assert law_of(OwnList, Law.AUX_DATA_HASH, strict=True)[0] == Verdict.VIOLATION
     program = jax.jit(lambda tree: tree)
     assert isinstance(program(OwnList(jax.numpy.ones(3))), OwnList)  # JAX hashes no aux_data
+
+
+@dataclasses.dataclass
+class Chain:
+    w: float
+    n: int
+    next: "Chain | None" = None
+
+
+jax.tree_util.register_dataclass(Chain, ["w", "next"], ["n"])
+
+
+def test_the_static_of_a_part_of_the_same_class() -> None:
+    """The aux_data of a node need not depend on the statics of the nodes inside it."""
+    chain = st.just(Chain(1.0, 1, Chain(1.0, 2)))
+    check_pytree(chain, laws=["aux-data-hash"], settings=settings(max_examples=20), seed=0)
 
 
 def test_what_makes_a_program_wrong_is_a_failure() -> None:

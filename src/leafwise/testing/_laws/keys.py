@@ -194,7 +194,8 @@ def _unhashable_static(x: Any, error: str) -> tuple[str, Any]:
 def _check_hash_depends(case: Case, mine: Any) -> None:
     """Fail unless the hash depends on one static, which is drawn."""
     values = case.options((EditKind.STATIC_VALUE,)).get(EditKind.STATIC_VALUE, [])
-    options = [each for each in values if each[0].name and each[0].holder is case.cls]
+    # A part may be of the same class: its statics are in other aux_data.
+    options = [each for each in values if each[0].name and each[0].path == each[0].name]
     if not options:
         return
     position, strategy = case.draw(st.sampled_from(options))
