@@ -176,3 +176,35 @@ class P:
     text = check(file).out
     assert "a list can change in place" in text
     assert text.count("fix:") == 1
+
+
+class Plain:
+    def __init__(self, w: float) -> None:
+        self.w = w
+
+
+def _raise(_: Any) -> Any:
+    raise AttributeError
+
+
+@pytest.mark.parametrize(
+    ("flatten", "unflatten", "told"),
+    [
+        (_raise, lambda _, children: Plain(*children), "flatten raised AttributeError"),
+        (lambda it: (it.w,), lambda _, children: Plain(*children), "flatten raised ValueError"),
+        (lambda it: ((it.w,), None), lambda children: Plain(*children), "unflatten raised TypeErr"),
+        (lambda it: ((it.w,), None), lambda _, __: None, "got: a builtins.NoneType"),
+    ],
+)
+def test_a_class_that_jax_can_never_flatten_or_rebuild(
+    flatten: Any, unflatten: Any, told: str
+) -> None:
+    """Every jitted function refuses it: the class is at fault, and what it raised is shown."""
+    cls = type("Wrong", (Plain,), {})
+    jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+    report = report_of(cls)
+    (law,) = report.laws
+    assert report.failed
+    assert not report.unchecked
+    assert (law.law, law.verdict) == ("round-trip", "violation")
+    assert told in law.message

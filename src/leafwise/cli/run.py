@@ -306,8 +306,11 @@ def check_class(
         identity=f"{cls.__module__}:{cls.__qualname__}",
     )
     builder: Builder | None = None
+    broken: LawResult | None = None
     try:
-        builder, problem = _build(cls, chosen.seconds)
+        with time_limit(chosen.seconds):
+            builder = Builder(cls)
+            problem = untraceable(builder)
     except CannotBuildError as error:
         problem = without_addresses(error.message)
     except TooLong:
@@ -320,8 +323,12 @@ def check_class(
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next class
         problem = f"{cls.__name__}: while it was checked: {format_error(error)}"
+        if builder is not None:  # JAX may be unable to flatten it, or to unflatten it again
+            broken = check_law(cls, Law.ROUND_TRIP, builder.base, chosen, alone=True)
     instance = "" if builder is None else short_repr(builder.base, _WIDTH)
     report = dataclasses.replace(report, instance=instance)
+    if builder is not None and broken is not None and broken.verdict.is_bad:
+        return dataclasses.replace(report, fields=tuple(field_order(builder.base)), laws=(broken,))
     if builder is None or problem:
         # Only what is known to be no argument of a jitted function is left out.
         if target.optional and builder is not None:
@@ -332,13 +339,6 @@ def check_class(
     fields = tuple(field_order(builder.base))
     report = dataclasses.replace(report, fields=fields, rows=rows, laws=laws)
     return _with_warnings(report, builder, chosen)
-
-
-def _build(cls: type, seconds: float) -> tuple[Builder, str]:
-    """Return what has an instance, and what is wrong with its leaves."""
-    with time_limit(seconds):
-        builder = Builder(cls)
-        return builder, untraceable(builder)
 
 
 def _too_long(seconds: float) -> str:
