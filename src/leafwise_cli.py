@@ -139,16 +139,21 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
     for folder in (here, *here.parents):
         file = folder / "pyproject.toml"
         try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            content = file.read_bytes()
+        except OSError:
             continue
         try:
-            table = tomllib.loads(text).get("tool", {}).get("leafwise")
-        except tomllib.TOMLDecodeError as error:
-            if "leafwise" in text:
+            tool: Any = tomllib.loads(content.decode()).get("tool", {})
+        except ValueError as error:  # no TOML, or no UTF-8
+            if b"leafwise" in content:
                 check.exit(2, f"{check.prog}: {file}: {error}\n")
             continue
-        if isinstance(table, dict):
+        name, table = "tool", tool
+        if isinstance(tool, dict):
+            name, table = "tool.leafwise", tool.get("leafwise", {})
+        if not isinstance(table, dict):
+            check.exit(2, f"{check.prog}: {file}: {name} must be a table, got {table!r}\n")
+        if "leafwise" in tool:
             return file, table
     return here, {}
 

@@ -286,6 +286,7 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[
     """
     from leafwise.cli.cautions import SHOWN  # noqa: PLC0415  # it imports JAX
     from leafwise.cli.targets import find_targets, is_own  # noqa: PLC0415  # it imports JAX
+    from leafwise.errors import message_of  # noqa: PLC0415  # it imports JAX
 
     place, _, _ = text.partition(":")
     if place.endswith(".py"):
@@ -297,7 +298,7 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[
         except ModuleNotFoundError:
             pass  # `find_targets` reports it better
         except (Exception, SystemExit) as error:
-            msg = f"{place}: importing it raised {type(error).__name__}: {error}"
+            msg = f"{place}: importing it raised {type(error).__name__}: {message_of(error)}"
             raise ImportError(msg) from error
     paths = sys.path[:]
     try:

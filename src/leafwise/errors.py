@@ -67,7 +67,12 @@ class _Linked:
 
 def message_of(error: BaseException) -> str:
     """Return the text of an error that another message quotes: without a link."""
-    return error.message if isinstance(error, _Linked) else str(error)
+    if isinstance(error, _Linked):
+        return error.message
+    try:
+        return str(error)
+    except Exception as inner:  # noqa: BLE001  # the user's own code
+        return f"(its text raises {type(inner).__name__})"
 
 
 class LeafwiseError(_Linked, Exception):

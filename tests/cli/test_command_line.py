@@ -432,6 +432,53 @@ def test_a_reader_that_stops_early(write: Write) -> None:
     assert "BrokenPipeError" not in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--quiet", "--json", "-v"])
+def test_output_that_cannot_be_written(
+    option: str, write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard output that is closed, or a full disk, ends with one line and 2."""
+    target = f"{write(GOOD + NOT_BUILT)}:NotBuilt"
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        outcome = check(target, option)
+    told = "leafwise check: standard output is closed\n"
+    assert (outcome.code, outcome.err) == (2, told)
+    if not Path("/dev/full").exists():
+        return
+    with monkeypatch.context() as patch, Path("/dev/full").open("w", encoding="utf-8") as full:
+        patch.setattr(sys, "stdout", full)
+        outcome = check(target, option)
+    told = "leafwise check: standard output: No space left on device\n"
+    assert (outcome.code, outcome.err) == (2, told)
+
+
+def test_errors_without_a_text(write: Write, check_all: Check) -> None:
+    """An exception whose own text raises is told of by its class."""
+    source = """
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError
+
+"""
+    outcome = check_all(write(f"{source}raise Mute"))
+    assert outcome.code == 2
+    assert "importing it raised Mute: (its text raises ValueError)" in outcome.err
+    outcome = check_all(
+        write(f"""{source}
+class Wrong:
+    def __init__(self, w: float):
+        self.w = w
+
+def flatten(wrong):
+    raise Mute
+
+jax.tree_util.register_pytree_node(Wrong, flatten, Wrong)
+""")
+    )
+    assert outcome.code == 1
+    assert "flatten raised Mute: (its text raises ValueError)" in outcome.out
+
+
 @pytest.mark.slow
 def test_quiet_shows_what_is_wrong_alone(write: Write, check: Check) -> None:
     """With `--quiet` nothing is printed if all is well; else what is wrong."""

@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 
 def check(options: argparse.Namespace) -> int:
     """Check classes, print a report, write files, and return the exit code."""
+    out: TextIO | None = sys.stdout
+    if out is None:  # `>&-`
+        return _refuse("check", "standard output is closed")
+    try:
+        return _check(options, out)
+    except OSError as error:  # a full disk
+        _discard(out)
+        return _refuse("check", f"{error.filename or 'standard output'}: {error.strerror}")
+
+
+def _check(options: argparse.Namespace, out: TextIO) -> int:
     # Hypothesis keeps tables on disk: not in the directory that the command runs in. It reads
     # the variable when it is imported.
     folder = Path(tempfile.gettempdir(), "leafwise-hypothesis")
@@ -39,7 +50,6 @@ def check(options: argparse.Namespace) -> int:
     if problem := _unwritable(files):
         return _refuse("check", problem)
     here = Path.cwd()  # a module may change it
-    out = sys.stdout
     console = report.make_console(out)
     verbose = options.verbose or options.fields
     form = "json" if options.json else options.output_format

@@ -197,7 +197,7 @@ def run_checks(
     chosen = options or CheckOptions()
     stop = interruption or Interruption()
     # Not what rich says of the console: FORCE_COLOR makes a terminal of any file.
-    visible = sys.stderr.isatty()
+    visible = sys.stderr is not None and sys.stderr.isatty()
     # Before rich 14.3 even a disabled bar ends with an empty line.
     console = Console(stderr=True, quiet=not visible)
     description = TextColumn("{task.description}", markup=False)

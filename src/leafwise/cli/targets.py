@@ -21,6 +21,7 @@ import jax
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.call_site import short_file
+from leafwise.errors import message_of
 from leafwise.testing.strategies import _objects
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
@@ -300,7 +301,7 @@ def _load(place: str) -> types.ModuleType:
 
 def _raised(error: BaseException) -> str:
     """Return what an import raised, and the last line of code that is not the import system's."""
-    text = f"importing it raised {type(error).__name__}: {error}"
+    text = f"importing it raised {type(error).__name__}: {message_of(error)}"
     if isinstance(error, SyntaxError):  # says where by itself
         return text
     frames = [

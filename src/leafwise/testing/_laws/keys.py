@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import names_of, try_exchange
+from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.same import lookalike_of, recreated
@@ -167,9 +168,9 @@ def aux_data_hash(case: Case) -> None:
     try:
         first = hash(mine)
     except Exception as error:  # noqa: BLE001  # the user's own code
-        path, value = _unhashable_static(x, str(error))
+        path, value = _unhashable_static(x, message_of(error))
         what = f"{short_repr(value)} ({type(value).__name__})" if path else short_repr(mine)
-        case.fail(path, f"{what}, {UNHASHABLE} {error}", "aux_data with a hash")
+        case.fail(path, f"{what}, {UNHASHABLE} {message_of(error)}", "aux_data with a hash")
     for path, other in _with_fresh_statics(x):
         its: Any = _REGISTRY.flatten_one_level(other)
         equal = bool(case.attempt("== of aux_data", operator.eq, mine, its[1], path=path))
