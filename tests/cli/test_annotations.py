@@ -49,6 +49,10 @@ class Sizes(NamedTuple):
     name: str
 
 
+class Labelled(NamedTuple):
+    parts: Mapping[str, jax.Array]
+
+
 class Arrays(NamedTuple):
     weight: jax.Array
     bias: jax.Array
@@ -108,6 +112,8 @@ NO_WEAK = {"value", "shape", "dtype"}
         (collections.defaultdict[str, jax.Array], NUMERIC),
         (Sequence[jax.Array], NUMERIC),
         (Mapping[str, jax.Array], NUMERIC),
+        (Mapping[str, jax.Array] | None, NUMERIC | {"structure"}),
+        (Labelled | None, NUMERIC | {"structure"}),
         (dict[str, list[tuple[jax.Array, int]]], NUMERIC),
         (list, NUMERIC),
         (dict, NUMERIC),
@@ -351,6 +357,13 @@ def test_names_for_type_checkers_only() -> None:
         assert not report.passed
         assert "Asked.it" in report.error
         assert "fix:" in report.error
+
+
+def test_what_jax_refuses_is_no_change() -> None:
+    """Of a dynamic field that starts as None, the other value is one that JAX takes."""
+    row = kinds(with_field("str | jax.Array | None", __name__, None))["structure"]
+    assert (row.verdict, row.traces) == ("ok", 1)
+    assert "float32" in row.change
 
 
 def test_recursive_class() -> None:

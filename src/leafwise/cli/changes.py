@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from leafwise._classes.annotations import without_marks
 from leafwise._jax.events import count_events
+from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.locks import cached_property
 from leafwise._trees.roles import exchange, names_of, stored_value
 from leafwise.cli.targets import for_jit, is_abstract
@@ -226,7 +227,9 @@ class Builder:
 
 
 def _is_filled(value: Any) -> bool:
-    return any(map(is_numeric, jax.tree_util.tree_leaves(value)))
+    """Return whether there is a leaf in a value, and no mapping that only a static can be."""
+    leaves = jax.tree_util.tree_leaves(value)
+    return any(map(is_numeric, leaves)) and FrozenMapping not in map(type, leaves)
 
 
 def _has_leaves(made: Any) -> bool:

@@ -229,12 +229,13 @@ def _structure_edit(builder: Builder, name: str) -> FieldEdit:
     value = getattr(builder.base, name)
     before: Any = jax.tree_util.tree_structure(value)
 
-    def distinct(stored: Any) -> bool:
-        after: Any = jax.tree_util.tree_structure(stored)
-        return bool(before != after)
+    def is_other(stored: Any) -> bool:
+        leaves, after = jax.tree_util.tree_flatten(stored)
+        structure: Any = after
+        return bool(before != structure) and all(map(is_numeric, leaves))
 
     try:
-        other = _find_other(builder, name, distinct)
+        other = _find_other(builder, name, is_other)
     except (LookupError, CannotBuildError):
         text = f"{short_repr(value)} has no leaf that could be changed"
         return _skipped(name, "structure", text, static=False)
