@@ -269,23 +269,22 @@ class _Checks(pytest.Collector):
         items, config = _load("items"), self.config
         selected = [f"{_PREFIX}::{each}" for each in config.stash[_RUN].selected]
         find = functools.partial(_classes_in, config.rootpath)
-        plan = items.CheckPlan(self.texts, _setting(config, "leafwise_laws"), selected, find)
+        laws = _setting(config, "leafwise_laws")
+        plan = items.CheckPlan(self.texts, laws, selected, find=find, is_excused=_is_excused)
         found: Iterable[pytest.Collector] = items.targets_of(self, plan)
         return found
 
 
-def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[str]]]:
+def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool]]:
     """Return the pytree classes of a target.
 
-    Each with a name, whether it may be left out if it cannot be built, and the laws that its
-    library is known to break.
+    Each with a name, and whether it may be left out if it cannot be built.
 
     Raises:
         ImportError: It cannot be imported.
         leafwise.cli.targets.TargetError: It is not there, or has no such class.
     """
-    from leafwise.cli.cautions import SHOWN  # noqa: PLC0415  # it imports JAX
-    from leafwise.cli.targets import find_targets, is_own  # noqa: PLC0415  # it imports JAX
+    from leafwise.cli.targets import find_targets  # noqa: PLC0415  # it imports JAX
     from leafwise.errors import message_of  # noqa: PLC0415  # it imports JAX
 
     place, _, _ = text.partition(":")
@@ -308,11 +307,14 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool, frozenset[
     finally:
         here = str(Path.cwd())
         sys.path[:] = [each for each in sys.path if each != here or each in paths]
-    known = frozenset(map(str, SHOWN))
-    return [
-        (each.name, each.cls, each.optional, known if not is_own(each.cls) else frozenset())
-        for each in found.targets
-    ]
+    return [(each.name, each.cls, each.optional) for each in found.targets]
+
+
+def _is_excused(cls: type, error: Any) -> bool:
+    """Return whether a broken law is a warning of `leafwise check`."""
+    from leafwise.cli.cautions import is_excused  # noqa: PLC0415  # it imports JAX
+
+    return is_excused(cls, error)
 
 
 @pytest.hookimpl(tryfirst=True)

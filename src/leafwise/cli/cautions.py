@@ -24,11 +24,11 @@ from leafwise._jax.events import count_events
 from leafwise._objects.classes import public_name
 from leafwise._trees.roles import duplicate, exchange, names_of
 from leafwise.cli.changes import Builder, PartBuilder
-from leafwise.cli.records import Call, Caution, ClassReport, LawResult
+from leafwise.cli.records import Call, Caution, ClassReport, LawResult, Verdict
 from leafwise.cli.targets import for_jit, is_own, library_of
-from leafwise.errors import CannotBuildError
+from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._format import format_leaf, format_static, short_repr, without_addresses
-from leafwise.testing._laws.keys import UNHASHABLE
+from leafwise.testing._laws.keys import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import lookalike_of, state_of
 from leafwise.testing._laws.structure import calls_of
@@ -83,10 +83,35 @@ CONVENTIONS: Final = (Law.STATIC_TYPES, Law.DISTINCT_CLASSES)
 """Laws that JAX itself does not keep: no class of another library can be blamed for them."""
 
 
-def is_convention(result: LawResult) -> bool:
+def excuses(builder: Builder, law: Law, result: LawResult) -> list[Caution]:
+    """Return what shows that a library is known to break a law, the class's or that of a part."""
+    own = is_own(builder.cls)
+    shown = [] if own else cautions(builder, law)
+    if not shown and result.verdict is Verdict.VIOLATION:
+        shown = cautions_of_part(builder.base, law, result)
+        if not shown and not own and _is_convention(result):
+            library = library_of(builder.cls)
+            shown = [Caution(result.law, result.path, result.message, library=library)]
+    return shown
+
+
+def _is_convention(result: LawResult) -> bool:
     """Return whether a broken law is one that other libraries do not promise to keep."""
-    unhashable = result.law == str(Law.AUX_DATA_HASH) and UNHASHABLE in result.message
-    return unhashable or result.law in CONVENTIONS
+    unasked = any(text in result.message for text in (UNHASHABLE, ONE_HASH))
+    return result.law in CONVENTIONS or (result.law == str(Law.AUX_DATA_HASH) and unasked)
+
+
+def is_excused(cls: type, error: LawViolation) -> bool:
+    """Return whether a broken law is a warning of `leafwise check`, not a failure."""
+    law = next((law for law in SHOWN if law == error.law), None)
+    if law is None:
+        return False
+    message = without_addresses(error.message)
+    result = LawResult(error.law, Verdict.VIOLATION, error.path, message, error.owner)
+    try:
+        return bool(excuses(Builder(cls), law, result))
+    except Exception:  # noqa: BLE001  # user code: then there is nothing to show
+        return False
 
 
 def once_a_library(report: ClassReport, known: set[tuple[str, str]]) -> ClassReport:

@@ -25,8 +25,7 @@ from leafwise.cli.baseline import Baseline
 from leafwise.cli.cautions import (
     SHOWN,
     cautions,
-    cautions_of_part,
-    is_convention,
+    excuses,
     once_a_library,
 )
 from leafwise.cli.changes import Builder
@@ -44,7 +43,6 @@ from leafwise.cli.targets import (
     CheckTarget,
     FoundTargets,
     flattened_by,
-    is_own,
     library_of,
     source_location,
 )
@@ -424,7 +422,7 @@ def _with_warnings(report: ClassReport, builder: Builder, options: CheckOptions)
     laws: list[LawResult] = []
     for result in report.laws:
         law = _LAWS[result.law]
-        shown = _cautions(builder, law, result) if law in SHOWN else []
+        shown = excuses(builder, law, result) if law in SHOWN else []
         found.extend(shown)
         if shown and result.verdict in (Verdict.OK, Verdict.VIOLATION):
             path, message = result.path or shown[0].path, result.message or shown[0].message
@@ -440,18 +438,6 @@ def _with_warnings(report: ClassReport, builder: Builder, options: CheckOptions)
         rows = tuple(_strict(row) for row in rows)
         laws = [_strict(result) for result in laws]
     return dataclasses.replace(report, rows=rows, laws=tuple(laws), warnings=tuple(found))
-
-
-def _cautions(builder: Builder, law: Law, result: LawResult) -> list[Caution]:
-    """Return what shows that a library is known to break a law, the class's or that of a part."""
-    own = is_own(builder.cls)
-    shown = [] if own else cautions(builder, law)
-    if not shown and result.verdict is Verdict.VIOLATION:
-        shown = cautions_of_part(builder.base, law, result)
-        if not shown and not own and is_convention(result):
-            library = library_of(builder.cls)
-            shown = [Caution(result.law, result.path, result.message, library=library)]
-    return shown
 
 
 def _strict(found: Any) -> Any:

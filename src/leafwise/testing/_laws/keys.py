@@ -21,6 +21,8 @@ from leafwise.testing.strategies._edits import Edit, EditKind, make_edit
 _REGISTRY: Final = jax.tree_util.default_registry
 UNHASHABLE: Final = "whose hash() raised"
 """What is said of aux_data without a hash, which some libraries allow and JAX never asks for."""
+ONE_HASH: Final = "one hash for"
+"""What is said of distinct aux_data, of which == alone finds out that it is distinct."""
 _MANY: Final = 4
 """How many equal hashes of distinct values are no coincidence."""
 
@@ -217,8 +219,8 @@ def _check_hash_depends(case: Case, mine: Any) -> None:
     if len(hashes) > 1 or not _are_many(values):
         return
     texts = ", ".join(format_static(value) for value in values)
-    fix = "hash all that == compares: the hash picks the program where statics differ"
-    case.fail(position.path, f"one hash for {texts}", "a hash that depends on it", fix=fix)
+    fix = "hash all that == compares: JAX never asks for it, but a dict with such keys is slow"
+    case.fail(position.path, f"{ONE_HASH} {texts}", "a hash that depends on it", fix=fix)
 
 
 def _are_many(values: list[Any]) -> bool:

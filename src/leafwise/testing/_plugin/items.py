@@ -14,8 +14,8 @@ from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._laws.law import Law, unknown_law
 from leafwise.testing._plugin.report import message_of
 
-FoundClasses = Callable[[str], Sequence[tuple[str, type, bool, frozenset[str]]]]
-"""From a target to its classes: name, class, whether it may be left out, known faults."""
+FoundClasses = Callable[[str], Sequence[tuple[str, type, bool]]]
+"""From a target to its classes: name, class, whether it may be left out."""
 
 
 class CheckPlan:
@@ -26,14 +26,22 @@ class CheckPlan:
         laws: Names of laws; none for all of them.
         selected: Node ids that are wanted; none for all of them.
         find: Finds the classes of a target.
+        is_excused: Returns whether a broken law is one that the library of a class is known for.
     """
 
     def __init__(
-        self, texts: list[str], laws: list[str], selected: list[str], find: FoundClasses
+        self,
+        texts: list[str],
+        laws: list[str],
+        selected: list[str],
+        *,
+        find: FoundClasses,
+        is_excused: Callable[[type, LawViolation], bool],
     ) -> None:
         self.texts = texts
         self.selected = selected
         self.find = find
+        self.is_excused = is_excused
         self.laws = [law.value for law in Law if not laws or law.value in laws]
         self.unknown = [name for name in laws if name not in set(Law)]
         self._claimed: set[object] = set()
@@ -103,12 +111,12 @@ class TargetChecks(pytest.Collector):
             found = self.plan.find(self.name)
         except Exception as error:  # noqa: BLE001  # whatever the user's module raises
             _refuse(_format_error(error))
-        for written, cls, optional, known in found:
+        for written, cls, optional in found:
             name = dotted(written.removeprefix(f"{self.config.rootpath}{os.sep}"))
             nodeid = f"leafwise::{name}"
             if self.plan.wants_some(nodeid) and self.plan.claim(cls, name):
                 yield ClassChecks.from_parent(
-                    self, name=name, nodeid=nodeid, checked=cls, optional=optional, known=known
+                    self, name=name, nodeid=nodeid, checked=cls, optional=optional
                 )
 
 
@@ -118,18 +126,14 @@ class ClassChecks(pytest.Collector):
     Args:
         checked: The class.
         optional: Whether it may be left out if it cannot be built.
-        known: The laws that its library is known to break.
     """
 
     parent: TargetChecks
 
-    def __init__(
-        self, *, checked: type, optional: bool, known: frozenset[str], **kwargs: Any
-    ) -> None:
+    def __init__(self, *, checked: type, optional: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.checked = checked
         self.optional = optional
-        self.known = known
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the laws."""
@@ -165,7 +169,7 @@ class LawCheck(pytest.Item):
                 pytest.skip(f"no instance can be built: see {reporter.nodeid}")
             raise
         except LawViolation as error:
-            if self.name in self.parent.known:
+            if self.parent.parent.plan.is_excused(self.parent.checked, error):
                 pytest.xfail(f"its library does not keep this law: {str(error).splitlines()[0]}")
             raise
 
