@@ -277,6 +277,31 @@ def test_type_statement() -> None:
     assert kinds(with_field(lw.Static[names["Size"]], __name__))["value"].verdict == "ok"
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with 3.12")
+def test_type_parameters() -> None:
+    """The type variables of a generic class are found in annotations that are texts."""
+    source = """
+from __future__ import annotations
+import leafwise as lw
+@lw.pytree
+class Box[T, N: (int, float)]:
+    it: list[T]
+    n: N
+@lw.pytree
+class Made[T]:
+    it: object
+    n: object
+    def __init__[N](self, it: T, n: list[N]) -> None:
+        self.it, self.n = it, n
+"""
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(source, names)  # noqa: S102  # a syntax error before 3.12
+    for cls in (names["Box"], names["Made"]):
+        report = report_of(cls)
+        assert report.passed, report
+        assert {row.field for row in report.rows} == {"it", "n"}
+
+
 def test_keys() -> None:
     """A random key gets another key and another shape; it has no other dtype."""
     default = lw.field(default_factory=lambda: jax.random.key(0))

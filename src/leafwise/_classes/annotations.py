@@ -216,7 +216,12 @@ def resolve_known(cls: type, annotation: Any, scopes: list[Mapping[str, Any]]) -
 def _scopes(cls: type, scopes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the names that annotations in the body of a class can see."""
     module = sys.modules.get(cls.__module__)
-    return [vars(cls), *scopes, vars(module) if module else {}]
+    return [vars(cls), type_parameters(cls), *scopes, vars(module) if module else {}]
+
+
+def type_parameters(generic: Any) -> dict[str, Any]:
+    """Return the type variables of ``class Box[T]`` or ``def take[T]()``, by name."""
+    return {each.__name__: each for each in getattr(generic, "__type_params__", ())}
 
 
 def _evaluate(annotation: str, scopes: list[Mapping[str, Any]]) -> tuple[Any, list[str]]:

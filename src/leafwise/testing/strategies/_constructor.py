@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from leafwise._classes.annotations import resolve
+from leafwise._classes.annotations import resolve, type_parameters
 from leafwise.errors import CannotBuildError
 
 
@@ -150,7 +150,8 @@ def _kind_of(cls: Any, parameter: inspect.Parameter) -> tuple[Any, type]:
 
 def _resolved(writer: Any, name: str, annotation: Any) -> Any:
     # A class that is defined in a function is not found by its name, but by itself.
-    return _without_initvar(resolve(writer, name, annotation, [{writer.__name__: writer}]))
+    scopes: list[Mapping[str, Any]] = [{writer.__name__: writer}, type_parameters(writer.__init__)]
+    return _without_initvar(resolve(writer, name, annotation, scopes))
 
 
 def _without_initvar(kind: Any) -> Any:
