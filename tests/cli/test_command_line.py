@@ -501,11 +501,13 @@ def test_two_colons(write: Write, check: Check) -> None:
 
 
 def test_where_an_import_fails(write: Write, check: Check) -> None:
-    """The file and the line that raised end the message, in the file itself or behind it."""
+    """The last line of the user's own code ends the message, in the file itself or behind it."""
     deep = write("def load():\n    raise RuntimeError('no display')\n", "behind_import.py")
     for source, line, place in (
         ("x = 1\nimport nonexist\n", 6, ""),
         ("import behind_import\nbehind_import.load()\n", 6, deep),
+        ("import os\nos.makedirs('')\n", 6, ""),  # in `<frozen os>`
+        ("jnp.zeros(2) + jnp.zeros(3)\n", 5, ""),
     ):
         file = write(source)
         outcome = check(file)

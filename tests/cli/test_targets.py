@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Outcome
+from .conftest import GOOD, Outcome
 
 Write = Callable[..., str]
 Check = Callable[..., Outcome]
@@ -382,6 +382,18 @@ def test_directories(write: Write, check: Check) -> None:
     assert names_of(outcome)[0] == "sources/below_b/sub/broken.py"
     assert "below_b.sub.deep" in sys.modules
     assert "sources/script.py:Only" in names_of(outcome)
+
+
+def test_modules_that_change_the_directory(write: Write, check: Check, tmp_path: Path) -> None:
+    """What follows is found from where the command runs, and stays there."""
+    source = f"import os\nos.chdir({str(tmp_path.parent)!r})\n"
+    files = [write(source + GOOD, name) for name in ("moved/a.py", "moved/z.py", "b.py")]
+    outcome = check("moved", files[-1], "--json", "--field", "n")
+    assert (outcome.code, len(outcome.names)) == (0, 3), outcome.err
+    assert [each["name"] for each in outcome.document["classes"]] == [
+        f"{Path(file)}:Good" for file in files
+    ]
+    assert Path.cwd() == tmp_path
 
 
 def test_a_directory_with_a_name_of_python(write: Write, check: Check) -> None:

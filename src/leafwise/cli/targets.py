@@ -9,7 +9,6 @@ import os
 import pkgutil
 import re
 import sys
-import traceback
 import types
 import zlib
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.call_site import short_file
 from leafwise.errors import message_of
+from leafwise.testing._format import users_frames
 from leafwise.testing.strategies import _objects
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
@@ -81,12 +81,13 @@ def find_targets(texts: list[str]) -> FoundTargets:
     for text in texts:
         place, wanted = _split(text)
         failed: dict[str, BaseException] = {}
-        if wanted:
-            targets = [_one(_load(place), place, wanted)]
-        else:
-            targets = [
-                each for module, name in _modules(place, failed) for each in _all(module, name)
-            ]
+        with contextlib.chdir(os.curdir):  # a module may change the directory
+            if wanted:
+                targets = [_one(_load(place), place, wanted)]
+            else:
+                targets = [
+                    each for module, name in _modules(place, failed) for each in _all(module, name)
+                ]
         for name, error in failed.items():
             reason = _raised(error)
             if _is_elsewhere(error, place):
@@ -172,12 +173,14 @@ def _modules(
     """Yield the modules of a place, with what each is called; add to those that failed."""
     folder = Path(place)
     if place and folder.is_dir() and (_is_path(place) or not _is_package(place)):
-        for path in _files_below(folder):
+        root = folder.resolve()
+        for path in _files_below(root):
+            name = str(folder / path.relative_to(root))
             try:
-                yield _load_file(path, folder.resolve()), str(path)
+                yield _load_file(path, root), name
             except BaseException as error:  # noqa: BLE001  # the user's own code
                 _refuse_interrupt(error)
-                failed[str(path)] = error
+                failed[name] = error
         return
     module = _load(place)
     yield module, place
@@ -300,19 +303,15 @@ def _load(place: str) -> types.ModuleType:
 
 
 def _raised(error: BaseException) -> str:
-    """Return what an import raised, and the last line of code that is not the import system's."""
+    """Return what an import raised, and the last line that is no library's, if there is one."""
     text = f"importing it raised {type(error).__name__}: {message_of(error)}"
     if isinstance(error, SyntaxError):  # says where by itself
         return text
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_HERE, "<frozen importlib"))
-    ]
-    return f"{text}, at {short_file(frames[-1].filename)}:{frames[-1].lineno}" if frames else text
-
-
-_HERE: Final = str(Path(__file__).parent)
+    frames = users_frames(error)
+    own = [frame for frame in frames if "-packages" not in frame.filename]
+    for frame in (own or frames)[-1:]:
+        text += f", at {short_file(frame.filename)}:{frame.lineno}"
+    return text
 
 
 def _load_module(name: str) -> types.ModuleType:
