@@ -564,6 +564,51 @@ def test_a_replay_traces_what_is_called_inside(explained: Explained) -> None:
     assert "; wrong answer: " in said(explained, script, "replay")[0]
 
 
+pace = 0.5
+
+
+def decayed(carry: Any, x: Any) -> Any:
+    return carry * pace + x, None
+
+
+def is_less(x: Any) -> Any:
+    return x < pace
+
+
+def scaled_sum(x: Any) -> Any:
+    return jnp.sum(x) * pace
+
+
+@jax.checkpoint
+def block(x: Any) -> Any:
+    return jnp.sum(jnp.tanh(x * pace))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: jax.lax.scan(decayed, 0.0, x)[0],
+        lambda x: jax.lax.while_loop(is_less, lambda c: c + 1.0, x[0]),
+        lambda x: jax.lax.cond(x[0] > 0, scaled_sum, jnp.sum, x),
+        lambda x: jax.grad(block)(x),
+    ],
+    ids=["scan", "while_loop", "cond", "checkpoint"],
+)
+def test_a_replay_traces_bodies(explained: Explained, run: Callable[[Any], Any]) -> None:
+    """A body of which JAX keeps the trace is traced again, and the program is not."""
+
+    def script() -> None:
+        global pace
+        outer = jax.jit(run)
+        for pace in (0.5, 2.0):  # noqa: B007  # the functions read it
+            outer(jnp.ones(2))
+
+    report = explained(script, audit="replay")
+    assert "; wrong answer: " in report["audit"]["found"][0]["what"]
+    (row,) = (each for each in report["functions"] if each["name"] == "<lambda>")
+    assert row["traces"] == 1
+
+
 # Where a name is assigned.
 
 

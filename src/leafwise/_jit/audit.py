@@ -28,7 +28,7 @@ from leafwise._jit.call_keys import CallKeys, Content
 from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.jit import StaleCheckedFunction
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.replay import Replay
+from leafwise._jit.replay import Replay, trace_context
 from leafwise._objects.call_site import Site, short_file, site_of, user_frame
 from leafwise._objects.text import Verbatim, shorten
 
@@ -86,6 +86,8 @@ class Audit:
     def __init__(self, note: Callable[[WrongProgram], None], *, replays: bool = False) -> None:
         self.note = note
         self.replays = replays
+        if replays:
+            trace_context()  # before the script has traced anything
         self.here = _Here()
         self._costs: list[list[Any]] = []
         self._bodies: weakref.WeakKeyDictionary[Any, _Bodies] = weakref.WeakKeyDictionary()

@@ -6,6 +6,7 @@ run a second time: one that prints, or assigns what it did not make.
 
 import dis
 import functools
+import itertools
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -32,6 +33,18 @@ _PRINTS: Final = frozenset({"print", "input", "open", "exec", "breakpoint", "war
 _ASSIGNS: Final = frozenset({"STORE_GLOBAL", "STORE_ATTR", "DELETE_GLOBAL", "DELETE_ATTR"})
 _SENDS: Final = frozenset({"write", "writelines", "send"})
 _MOST_BYTES: Final = 1 << 28
+_NUMBERS: Final = itertools.count(1)
+
+
+@functools.cache
+def trace_context() -> Any:
+    """Return a context that is a part of the key of every trace, also of those inside another.
+
+    JAX keeps the trace of a loop's body as long as the body lives, so that a new trace around it is
+    not enough. What JAX has traced before this is first made, it traces again.
+    """
+    make: Any = jax.make_user_context  # which has no types
+    return make()
 
 
 class Replay:
@@ -59,7 +72,9 @@ class Replay:
 
         statics = callee.statics
         jitted: Any = JAX_JIT(fresh, static_argnums=statics.numbers, static_argnames=statics.names)
-        traced = jitted.trace(*args, **kwargs)
+        context = trace_context()(next(_NUMBERS))
+        with context:
+            traced = jitted.trace(*args, **kwargs)
         if traced.jaxpr.effects or any(_callbacks(traced.jaxpr.jaxpr)):
             self._refused = "it calls back"
             return
@@ -68,7 +83,9 @@ class Replay:
             self._refused = f"it returns {size / 1e9:.1f} GB"
             return
         # An output may be an argument, of which the call takes the buffer.
-        self._result = jax.tree.map(_copied, jitted(*args, **kwargs))
+        with context:
+            result = jitted(*args, **kwargs)
+        self._result = jax.tree.map(_copied, result)
 
     def compared(self, result: Any) -> str:
         """Return what this says of the result of the call."""
