@@ -55,6 +55,25 @@ def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
     assert (row["name"], row["compiles"]) == ("step", 3)
 
 
+def test_a_function_that_captures_another_value_at_each_call(explained: Explained) -> None:
+    """Its fix names the value: jitted once, it would go on with the first one."""
+
+    def script() -> None:
+        for rate in (0.5, 0.25):
+            run(rate, jnp.ones(3) * rate)
+
+    def run(rate: float, x: Any) -> None:
+        jax.jit(lambda y, rate=rate: y * x * rate)(1.0)
+        jax.jit(jax.grad(lambda y: (y * x).sum()))(1.0)
+
+    calls = explained(script)["events"]
+    array = "`x`, float32[3] [0.5, 0.5, 0.5] -> float32[3] [0.25, 0.25, 0.25]"
+    assert [each["changed"] for each in calls if "changed" in each] == [
+        f"{array} and `rate`, 0.5 -> 0.25",
+        array,
+    ]
+
+
 def test_a_trace_whose_lowering_fails(explained: Explained) -> None:
     """It is in the report, though it is written only together with what follows."""
     unknown = Primitive("without_lowering")

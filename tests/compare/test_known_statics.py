@@ -163,7 +163,7 @@ CHURN: dict[str, tuple[Callable[[], Any], str]] = {
     "lambda": (lambda: lambda x: x, "fresh lambda each call: define it once"),
     "partial": (lambda: functools.partial(helper, 1), "fresh partial each call"),
     "closure": (lambda: closure(), "fresh function each call"),
-    "bound method": (lambda: Machine().method, "method of another object"),
+    "bound method": (lambda: Machine().method, "pass that and call its method"),
     "identity object": (lambda: Machine(), "compares by identity"),
     "number": (iter([0.1, 0.2]).__next__, "each number has a program"),
 }
@@ -186,6 +186,32 @@ def test_fresh_statics_retrace(cls: Any, name: str) -> None:
     assert seen.predicted.outcome is RETRACE
     assert [reason.path for reason in seen.predicted.reasons] == ["args[0].s"]
     assert fix in seen.predicted.reasons[0].fix
+
+
+def scaled(rate: Any) -> Callable[[Any], Any]:
+    return lambda x: x * rate
+
+
+limit = 1.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "change"),
+    [
+        (scaled(0.1), scaled(0.2), "`rate`, 0.1 -> 0.2. Pass that as an argument"),
+        (jax.jit(scaled(1)), jax.jit(scaled(2)), "`rate`, 1 -> 2. Pass that as an argument"),
+        (optax.sgd(0.1), optax.sgd(0.2), "`step_size`, -0.1 -> -0.2. Pass that as an argument"),
+        (scaled(0.1), scaled(0.1), "fresh lambda each call: define it once, or declare"),
+        (*[lambda x: x * limit for _ in range(2)], "once, and pass `limit` as an argument if"),
+    ],
+)
+def test_a_recreated_function_with_another_value(one: Any, other: Any, change: str) -> None:
+    """What it captures that differs is named: created once, it would go on with the first value."""
+    (reason,) = lw.explain(*[lw.signature(Sound(1.0, each)) for each in (one, other)]).reasons
+    assert change in reason.fix
+    if "Pass" in change:
+        assert reason.fix.startswith("fresh ")
+        assert reason.fix.endswith(" once.")
 
 
 class Dir(enum.Enum):

@@ -1,6 +1,6 @@
 """What JAX did again: one block for a line and its reasons, and what could be saved."""
 
-from typing import Any
+from typing import Any, cast
 
 from leafwise._display.functions import functions_of
 from leafwise._display.page import page
@@ -110,6 +110,10 @@ def test_recreated_functions_are_repeats() -> None:
     assert "once, outside the loop" in found.reasons[0].fix
     assert "top causes: churn.py:40 a new lambda each call, 3 retraces" in printed(given)
     assert ", 1 first call\n" in printed(given)
+    changed = [{**each, "changed": "`rate`, 1 -> 2"} for each in given["events"]]
+    (found,) = repeats(report(cast("Any", changed)))
+    assert found.cause == "a new lambda each call, with another value in it"
+    assert "`rate`, 1 -> 2. Pass that as an argument; then" in found.reasons[0].fix
 
 
 def test_processes_have_functions_of_their_own() -> None:

@@ -134,6 +134,13 @@ def test_each_reason(run: Callable[[int], Any], paths: set[str], words: str) -> 
     assert all(words in each.fix for each in found)
 
 
+def test_a_fresh_body_with_another_value() -> None:
+    """A body that would go on with the first value, defined once, is told what it captures."""
+    fixes = {reason.fix for each in explanations(fresh_body) for reason in each.reasons}
+    assert len(fixes) == 2
+    assert any("`n`, 2 -> 3. Pass that as an argument" in each for each in fixes)
+
+
 @pytest.mark.parametrize("run", [kept_body, kept_method, plain])
 def test_what_is_kept(run: Callable[[int], Any]) -> None:
     """A function that is defined once, and equal shapes, are compiled once."""

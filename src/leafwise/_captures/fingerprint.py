@@ -121,6 +121,14 @@ def fingerprint_function(
     return FingerprintedFunction(fingerprint, probes, callables)
 
 
+def captured_by(fn: Callable[..., Any]) -> Fingerprint:
+    """Return the fingerprint of a function alone, empty where that cannot be had."""
+    try:
+        return fingerprint_function(fn).fingerprint
+    except Exception:  # noqa: BLE001  # the user's own code
+        return {}
+
+
 def is_unchanged(found: FingerprintedFunction) -> bool:
     """Return whether all captures are as they were fingerprinted; False if that cannot be told."""
     try:
@@ -242,6 +250,21 @@ def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
     """
     both = [key for key, entry in new.items() if key in old and _differ(old[key], entry)]
     return both or [key for key, entry in old.items() if key not in new and entry is not GONE]
+
+
+def describe_changes(old: Fingerprint, new: Fingerprint) -> str:
+    """Return what two functions of one code capture that differs: ```rate`, 0.1 -> 0.2``."""
+    found: dict[str, str] = {}
+    for key in changed(old, new):
+        before, after = format_change(old.get(key, GONE), new.get(key, GONE))
+        is_short = len(before) + len(after) <= _LONGEST_CHANGE
+        found[f"`{key[1]}`"] = f"{before} -> {after}" if is_short else "another one"
+    # What is inside another capture is one of its own, too: the last one says most.
+    several = sorted(found.items(), key=lambda each: each[1] == "another one")[:2]
+    return " and ".join(f"{name}, {change}" for name, change in several)
+
+
+_LONGEST_CHANGE: Final = 80
 
 
 def _differ(old: CaptureState, new: CaptureState) -> bool:

@@ -26,7 +26,7 @@ from leafwise._trees.equality import first_difference
 from leafwise._trees.leaves import LeafKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leafwise._compare.reasons import Reason
     from leafwise._trees.leaves import Leaf
@@ -172,16 +172,18 @@ def _static(reason: "Reason") -> str:
     if not path and (one is MISSING or other is MISSING):
         return "Only one of the two calls has this static."
     if (holder := rebuilt(reason)) is not None:
-        content = _BY_CONTENT if by == "identity" else ""
-        return f"fresh {holder} each call: create it once{content}."
+        change = changed_part(one, other)
+        content = _BY_CONTENT if by == "identity" and not change else ""
+        return f"{fresh_object(holder, change)}{content}."
     if by != "content":  # else these are the first parts that differ
         path, one, other = first_difference(one, other)
     if by == "content" and _is_function(one) and _is_function(other):
         fix: str | None = ANOTHER_FUNCTION  # a rebuilt one of the same content is equal
     else:
         fix = _static_fix(one, other)
-    if by == "identity" and fix is not None and fix.startswith("fresh "):
-        fix += _BY_CONTENT
+    is_fresh = fix is not None and fix.startswith("fresh ") and _WITH_ANOTHER not in fix
+    if by == "identity" and is_fresh:
+        fix = f"{fix}{_BY_CONTENT}"
     path = _with_names(reason.before, path)
     where = f" (at {path})" if path else ""
     if path and "..." in describe(reason.before):  # else the two texts may be one
@@ -189,6 +191,7 @@ def _static(reason: "Reason") -> str:
     return f"{fix or 'each new value is traced and compiled'}{where}."
 
 
+_WITH_ANOTHER: Final = "each call, with another value in it"
 _BY_CONTENT: Final = ', or declare the field `lw.static_field(by="content")`'
 
 
@@ -242,7 +245,7 @@ ANOTHER_FUNCTION: Final = "another function: each has a program of its own"
 def _static_fix(one: Any, other: Any) -> str | None:
     if _is_function(one) and _is_function(other):
         if are_recreated(one, other):
-            return fresh_function(other)
+            return fresh_function(other, changed_part(one, other), _shared_data(one, other))
         return ANOTHER_FUNCTION
     if all(is_a(each, float) and math.isnan(each) for each in (one, other)):
         return "NaN is not equal to itself: keep one NaN object, or use None"
@@ -299,16 +302,73 @@ def definition_of(value: Any) -> Any:
     return code.co_filename, code.co_firstlineno, code.co_qualname, code.co_code
 
 
-def fresh_function(other: Any) -> str:
+def changed_part(one: Any, other: Any) -> str:
+    """Return what two recreated functions hold that differs: ```rate`, 0.1 -> 0.2``."""
+    with contextlib.suppress(Exception):  # code of the values' own classes
+        if all(hasattr(each, "__wrapped__") for each in (one, other)):
+            one, other = inspect.unwrap(one), inspect.unwrap(other)
+        path, mine, its = first_difference(one, other, by="content")
+        name = re.sub(r".*__(closure|kwdefaults)__\['(\w+)'\]", r"\2", path).lstrip(".")
+        before, after = _short(mine), _short(its)
+        if before == after and hasattr(its, "shape"):
+            after = f"another {after}"
+        if name and before != after and " at 0x" not in after:
+            return f"`{name}`, {before} -> {after}"
+    return ""
+
+
+def _shared_data(one: Any, other: Any) -> list[str]:
+    """Return the variables that two functions read in one place, which may have changed between."""
+    with contextlib.suppress(Exception):  # wrappers of each other, or an empty cell
+        one, other = inspect.unwrap(one), inspect.unwrap(other)
+        code, names = other.__code__, other.__globals__
+        cells = zip(code.co_freevars, one.__closure__ or (), other.__closure__ or (), strict=True)
+        found = {name: cell.cell_contents for name, mine, cell in cells if mine is cell}
+        within = [code, *(each for each in code.co_consts if is_a(each, types.CodeType))]
+        found |= {name: names[name] for each in within for name in each.co_names if name in names}
+        return [
+            name
+            for name, value in found.items()
+            if not (callable(value) or is_a(value, types.ModuleType))
+        ]
+    return []
+
+
+def fresh_object(name: str, change: str = "") -> str:
+    if not change:
+        return f"fresh {name} each call: create it once"
+    how = " (`optax.inject_hyperparams`)" if name.startswith("optax.") else ""
+    return (
+        f"fresh {name} {_WITH_ANOTHER}: {change}. "
+        f"Pass that as an argument{how}, and create the rest once"
+    )
+
+
+def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -> str:
+    """Word the fix for a function that is recreated.
+
+    Args:
+        other: The new one.
+        change: What it captures that differs, as text.
+        shared: The variables that it reads and that may have changed.
+    """
     if is_a(other, types.MethodType | BoundMethod):
-        return "a method of another object: keep one object, or give its class an `__eq__`"
+        return "a method of another object: keep one object, or pass that and call its method"
+    name = getattr(other, "__qualname__", "")
     if is_a(other, functools.partial):
-        return "fresh partial each call: create it once"
-    name = getattr(other, "__name__", "")
-    if name == "<lambda>":
-        return "fresh lambda each call: define it once"
-    name = getattr(other, "__qualname__", name)
-    return f"fresh function each call: `{name}` is recreated; create it once"
+        kind, make = "partial", "create it once"
+    elif name.endswith("<lambda>"):
+        kind, make = "lambda", "define it once"
+    else:
+        kind, make = "function", f"`{name}` is recreated; create it once"
+    if change:
+        return (
+            f"fresh {kind} {_WITH_ANOTHER}: {change}. "
+            f"Pass that as an argument, and create the {kind} once"
+        )
+    names = " and ".join(f"`{each}`" for each in shared[:2])
+    rest = f", and pass {names} as an argument if that changes" if names else ""
+    return f"fresh {kind} each call: {make}{rest}"
 
 
 def distinct_names(one: type, other: type) -> tuple[str, str]:

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from leafwise._compare.fixes import Cause, are_recreated, class_name, distinct_names, rebuilt
+from leafwise._compare.fixes import (
+    Cause,
+    are_recreated,
+    changed_part,
+    class_name,
+    distinct_names,
+    fresh_object,
+    rebuilt,
+)
 from leafwise._objects.classes import is_a, module_of, qualname_of
 from leafwise._objects.describe import describe
 from leafwise._objects.stand_ins import MISSING
@@ -178,7 +186,8 @@ def merge_rebuilt(reasons: Iterable[Reason]) -> list[Reason]:
         if len(several) == number > 1 and module_of(cls) != "builtins":
             name = class_name(cls)
             words = Verbatim(name), Verbatim("a new one")
-            fix = f"fresh {name} each call: create it once."
+            changes = (changed_part(each.before, each.after) for each in several)
+            fix = f"{fresh_object(name, next(filter(None, changes), ''))}."
             kind, outcome = several[0].kind, several[0].outcome
             found.append(Reason(path, kind, outcome, *words, fix))
         else:

@@ -238,6 +238,9 @@ def _is_recreated(event: EventRecord, defined: set[tuple[str, str, str]]) -> boo
 def _recreated(event: EventRecord) -> RepeatReason:
     kind = "lambda" if event["name"] == "<lambda>" else "function"
     fix = f"fresh {kind} each call: define it, and call `jax.jit`, once, outside the loop."
+    if change := event.get("changed", ""):
+        fix = f"fresh {kind} each call, with another value in it: {change}. "
+        fix += "Pass that as an argument; then define it, and call `jax.jit`, once."
     return RepeatReason(event["name"], _RECREATED, [fix], unsound=False, values={})
 
 

@@ -69,7 +69,8 @@ class EventRecord(TypedDict):
 
     An explanation is on a trace, or on a lowering that had none. ``defined`` is the line
     where the function is defined, if that is known: ``train.py:12``. ``miss`` is on a compilation
-    that the cache on disk did not answer, and says why.
+    that the cache on disk did not answer, and says why. ``changed`` is on the first call of a
+    function that is defined again, with other captured values: these.
     """
 
     kind: EventKindText
@@ -82,6 +83,7 @@ class EventRecord(TypedDict):
     explanation: ExplanationRecord | None
     defined: NotRequired[str]
     miss: NotRequired[str]
+    changed: NotRequired[str]
 
 
 class CauseRecord(TypedDict):

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from jax.core import Tracer
 from jax.tree_util import tree_leaves
 
+from leafwise._captures.fingerprint import captured_by, describe_changes
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import ANOTHER_FUNCTION, Cause, definition_of, fresh_function
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
@@ -39,6 +40,7 @@ class _Function:
         self.text = shorten(fun, 60)
         self.definition = definition_of(fun)
         self.identity = id(fun)
+        self.captured = captured_by(fun)
         try:
             self._find: Callable[[], Any] = weakref.ref(fun)
         except TypeError:
@@ -135,7 +137,7 @@ def _reasons(
             if again and isinstance(fun, types.MethodType):  # made at each access
                 fix = f"fresh bound method each call: keep one, `{fun.__name__} = ...` before it"
             elif again:
-                fix = fresh_function(fun)
+                fix = fresh_function(fun, describe_changes(mine.captured, its.captured))
             words = Verbatim(mine.text), Verbatim(its.text)
             yield Reason(name, ReasonKind.STATIC, retrace, *words, f"{fix}.")
     for name, value in after.parameters.items():

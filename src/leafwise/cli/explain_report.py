@@ -128,6 +128,8 @@ def _event(event: Mapping[str, Any], began: float) -> shape.EventRecord:
     }
     if "miss" in event:
         found["miss"] = event["miss"]
+    if "changed" in event:
+        found["changed"] = event["changed"]
     return found
 
 

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import jax
 
 from leafwise._captures.captures import captures
+from leafwise._captures.fingerprint import Fingerprint, captured_by, describe_changes
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit import storm
@@ -100,6 +101,7 @@ class Recorder:
         lists = write if checks_captures else None
         self._block = _Checks(lists, self._audit) if checks_captures or audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
+        self._captured: dict[tuple[str, int, str], Fingerprint] = {}
         self._lists_captures = checks_captures
         self._original: Callable[..., Any] = jax.jit
         self._pmap: Callable[..., Any] = jax.pmap
@@ -213,8 +215,20 @@ class Recorder:
             "explanation": None if why is None else why.as_dict(),
             "file": file,
             "line": line,
+            **self._changed(event, (file, line, event.name)),
             **({"miss": event.miss} if event.miss else {}),
         }
+
+    def _changed(self, event: Event, definition: tuple[str, int, str]) -> dict[str, str]:
+        """Return what a function captures that the one before it of the same code did not."""
+        why = event.explanation
+        if why is None or why.nearest is not None or not definition[0] or event.fun is None:
+            return {}
+        captured = captured_by(event.fun)
+        before = self._captured.get(definition, captured)
+        self._captured[definition] = captured
+        change = describe_changes(before, captured)
+        return {"changed": change} if change else {}
 
     def _write_captures(self, event: Event) -> None:
         if not self._lists_captures or event.fun is None or event.eager:
