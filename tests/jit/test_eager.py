@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 import leafwise as lw
@@ -154,6 +155,42 @@ def test_another_line_is_no_repeat() -> None:
         second = jnp.sinh(jnp.ones((WIDTH, 12)))
     assert first.shape != second.shape
     assert all(each.explanation is None or each.explanation.nearest is None for each in log)
+
+
+def mapped(n: int) -> Any:
+    tree = {"a": jnp.ones(WIDTH), "b": jnp.int32(n), "c": jnp.ones((WIDTH, 5))}
+    ok = jnp.array(n > 1)
+    return jax.tree.map(lambda x, y: jnp.where(ok, x, y * 2), tree, tree)
+
+
+def updated(n: int) -> Any:
+    tree = {"a": jnp.ones(WIDTH), "b": jnp.float32(n)}
+    return OPTIMIZER.update(tree, OPTIMIZER.init(tree))
+
+
+OPTIMIZER = optax.sgd(0.1, momentum=0.9)
+
+
+@pytest.mark.parametrize("run", [mapped, updated])
+def test_a_tree_has_leaves_of_several_shapes(run: Callable[[int], Any]) -> None:
+    """What one line compiles for one leaf is no repeat of what it compiled for another."""
+    with lw.watch() as log:
+        run(1)
+        run(2)
+    found = [each.explanation for each in log.events if each.explanation is not None]
+    assert found
+    assert all(each.nearest is None for each in found)
+
+
+def growing_tree(n: int) -> Any:
+    return jax.tree.map(lambda x: x * n, [jnp.ones((WIDTH, n, 4)), 1.0])
+
+
+def test_a_leaf_of_another_shape() -> None:
+    """A leaf is compared with itself, and no argument of `jax.tree.map` is one of a program."""
+    found = [reason for each in explanations(growing_tree) for reason in each.reasons]
+    assert {each.kind for each in found} == {"shape"}
+    assert not {"f", "is_leaf"} & {each.path for each in found}
 
 
 def test_a_gradient_of_another_shape() -> None:

@@ -1,10 +1,12 @@
 """What the user called of JAX, where JAX compiles outside any jitted function."""
 
+import operator
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 _JAX: Final = ("jax", "jaxlib")
+_TREES: Final = ("jax._src.tree_util", "jax._src.tree")
 _WRAPPERS: Final = {"reraise_with_filtered_traceback", "op", "meth", "method", "<lambda>"}
 
 
@@ -12,7 +14,8 @@ class EagerCall(NamedTuple):
     """A call of JAX in the user's code.
 
     Attributes:
-        place: The instructions from the user's line to here: equal if the same ran again.
+        place: The instructions from the user's line to here, and the leaves that `jax.tree.map` is
+            at around it: equal if the same ran again.
         name: The function of JAX that was called: ``while_loop``.
         functions: The user's functions among its arguments, by parameter.
         parameters: The simple parameters of the primitive that is compiled.
@@ -49,13 +52,17 @@ def eager_call(
             break
         frame = frame.f_back
     # Their code once each: under an audit hook Python takes its time for it.
-    inside = [(each, each.f_code) for each in frames if _is_of_jax(each.f_globals)]
-    named = [each for each, code in inside if code.co_name not in _WRAPPERS]
+    codes = [(each, each.f_code) for each in frames if _package(each.f_globals) != "leafwise"]
+    inside = [(each, code) for each, code in codes if _is_of_jax(each.f_globals)]
+    named = [
+        each
+        for each, code in inside
+        if code.co_name not in _WRAPPERS and each.f_globals.get("__name__") not in _TREES
+    ]
     called = named[-1] if named else None
     found = {} if called is None else called.f_locals
-    ends = [(each, each.f_code) for each in frames[-1:]]
     return EagerCall(
-        place=tuple((id(code), _step(each, code)) for each, code in (*inside, *ends)),
+        place=(*((id(code), _step(each, code)) for each, code in codes), *_leaves_around(user)),
         name="" if called is None else called.f_code.co_name,
         functions={} if called is None else dict(_functions(called)),
         parameters=_parameters(compiled),
@@ -68,7 +75,9 @@ def eager_call(
 
 
 def _step(frame: types.FrameType, code: types.CodeType) -> tuple[int, ...]:
-    """Return where a frame is: of JAX's interpreters, which loop, also at which equation."""
+    """Return where a frame is: where JAX loops, also at which equation or leaf."""
+    if frame.f_globals.get("__name__") == _TREES[0] and code.co_name == "<genexpr>":
+        return (_leaf_at(frame),)
     if "eqn" not in code.co_varnames or not _is_of_jax(frame.f_globals):
         return (frame.f_lasti,)
     found = frame.f_locals
@@ -77,9 +86,30 @@ def _step(frame: types.FrameType, code: types.CodeType) -> tuple[int, ...]:
     return frame.f_lasti, next(at, -1)
 
 
+def _leaves_around(frame: types.FrameType | None) -> Iterator[int]:
+    """Yield the leaves at which `jax.tree.map` calls what calls this, outwards."""
+    while frame is not None:
+        frame = frame.f_back
+        if frame is not None and frame.f_globals.get("__name__") == _TREES[0]:
+            yield _leaf_at(frame)
+
+
+def _leaf_at(frame: types.FrameType) -> int:
+    """Return at which leaf the loop of `jax.tree.map` is; -1 where this is not one."""
+    leaves = frame.f_locals.get("xs")
+    around = {} if leaves is None or frame.f_back is None else frame.f_back.f_locals
+    rows = around.get("all_leaves", around.get("all_keypath_leaves", ()))
+    found = enumerate(zip(*rows, strict=False))
+    return next((at for at, each in found if all(map(operator.is_, each, leaves or ()))), -1)
+
+
+def _package(names: Mapping[str, Any]) -> str:
+    return str(names.get("__name__", "")).partition(".")[0]
+
+
 def _is_of_jax(names: Mapping[str, Any]) -> bool:
     """Return whether a module is of JAX, by its global names."""
-    return str(names.get("__name__", "")).partition(".")[0] in _JAX
+    return _package(names) in _JAX
 
 
 def _operands(
