@@ -143,6 +143,18 @@ def test_one_cause_at_many_leaves() -> None:
     assert text.count("weak type:") == 1
 
 
+def test_the_values_are_those_of_the_fix() -> None:
+    """Of calls with one reason and several fixes the values and the fix shown are of one call."""
+    first = reason("t", before="False", after="True", fix="each new value is traced.")
+    other = reason("t", before="True", after="0", fix="differs by type.")
+    calls = [call(float(n), explained(each)) for n, each in enumerate((first, other), 1)]
+    given = report([*call(0.0, FIRST), *calls[0], *calls[1]])
+    text = printed(given)
+    assert "  t: static: True -> 0, and 1 more change. differs by type." in text
+    (record,) = causes_of(given)
+    assert record["fixes"] == ["differs by type.", "each new value is traced."]
+
+
 def test_inner_traces_are_no_reason() -> None:
     """What was traced inside another function, and is called now, is called for the first time."""
     inner = reason("x", kind="kind", outcome="recompile", before="tracer", after="jax array")

@@ -263,7 +263,7 @@ def _reason(reason: RepeatReason) -> tuple[str, str, str, str]:
         kind += ' <span class="unsound">unsound</span>'
     values = [
         f"<div>{_value(before)} → {_value(after)}</div>"
-        for before, after in list(reason.values)[:MOST_VALUES]
+        for before, after in reason.values[:MOST_VALUES]
     ]
     if len(reason.values) > MOST_VALUES:
         left = count(len(reason.values) - MOST_VALUES, "more change")

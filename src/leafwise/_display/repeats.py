@@ -1,8 +1,9 @@
 """What JAX did again, and why: calls of one line with the same reasons are one repeat."""
 
 import dataclasses
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias, TypeVar
 
 from leafwise._display.shape import CauseRecord, EventRecord, ExplanationRecord, Report, SiteRecord
@@ -30,14 +31,20 @@ class RepeatReason:
         kind: What differs there.
         fixes: The fix of each call, in order of time.
         unsound: Whether JAX took the two values for equal.
-        values: The values before and after, each pair once, in order of time.
+        pairs: The values before and after, each pair once, in order of time, with its fix.
     """
 
     path: str
     kind: str
     fixes: list[str]
     unsound: bool
-    values: dict[tuple[str, str], None]
+    pairs: dict[tuple[str, str], str]
+
+    @property
+    def values(self) -> list[tuple[str, str]]:
+        """The values before and after, those that the fix is for first."""
+        fix = self.fix
+        return sorted(self.pairs, key=lambda pair: self.pairs[pair] != fix)
 
     @property
     def fix(self) -> str:
@@ -118,7 +125,7 @@ class Repeat:
             if reason is None:
                 self.reasons.append(other)
             elif reason is not other:
-                reason.values.update(other.values)
+                reason.pairs.update(other.pairs)
                 reason.fixes.extend(other.fixes)
 
     @property
@@ -146,8 +153,11 @@ def _join(several: list[RepeatReason]) -> RepeatReason:
     if len(several) == 1:
         return first
     path = paths_of(each.path for each in several)
-    values = {pair: None for each in several for pair in each.values}
-    return RepeatReason(path, first.kind, first.fixes, first.unsound, values)
+    found = RepeatReason(path, first.kind, first.fixes, first.unsound, dict(first.pairs))
+    for each in several[1:]:
+        for pair, fix in each.pairs.items():
+            found.pairs.setdefault(pair, fix)
+    return found
 
 
 def reasons_of(explanation: ExplanationRecord) -> list[RepeatReason]:
@@ -168,7 +178,7 @@ def reasons_of(explanation: ExplanationRecord) -> list[RepeatReason]:
             reason["kind"],
             [reason["fix"]],
             unsound,
-            {(reason["before"], reason["after"]): None},
+            {(reason["before"], reason["after"]): reason["fix"]},
         )
         for reason, unsound in every
     ]
@@ -241,7 +251,7 @@ def _recreated(event: EventRecord) -> RepeatReason:
     if change := event.get("changed", ""):
         fix = f"fresh {kind} each call, with another value in it: {change}. "
         fix += "Pass that as an argument; then define it, and call `jax.jit`, once."
-    return RepeatReason(event["name"], _RECREATED, [fix], unsound=False, values={})
+    return RepeatReason(event["name"], _RECREATED, [fix], unsound=False, pairs={})
 
 
 def folded(report: Report, again: list[Repeat]) -> tuple[list[Repeat], list[Repeat]]:
@@ -276,10 +286,20 @@ def causes_of(report: Report) -> list[CauseRecord]:
             "outcome": each.outcome,
             "times": len(each.events),
             "seconds": each.seconds,
-            "fixes": list(dict.fromkeys(reason.fix for reason in each.joined())),
+            "fixes": list(dict.fromkeys(fix for reason in each.joined() for fix in _fixes(reason))),
         }
         for each in repeats(report)
     ]
+
+
+def _fixes(reason: RepeatReason) -> Iterator[str]:
+    """Yield the fixes of a reason, the one that is shown first, and then others than that."""
+    known: set[str] = set()
+    for fix in (reason.fix, *reason.fixes):
+        words = re.sub(r" in it: .*?\. ", " in it. ", likeness(reason.path, fix))
+        if words not in known:
+            known.add(words)
+            yield fix
 
 
 def headline(report: Report, again: list[Repeat]) -> str:
