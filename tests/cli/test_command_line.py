@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -450,6 +451,24 @@ def test_output_that_cannot_be_written(
         outcome = check(target, option)
     told = "leafwise check: standard output: No space left on device\n"
     assert (outcome.code, outcome.err) == (2, told)
+
+
+def test_warnings_of_drawn_values(write: Write, check: Check) -> None:
+    """A module's own warnings are shown; those for each value that is drawn are not."""
+    source = """
+import warnings
+warnings.warn("of the module")
+
+@lw.pytree
+class Loud:
+    n: lw.Static[int]
+    def __post_init__(self):
+        warnings.warn("of a value")
+"""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert check(write(source)).code == 0
+    assert {str(each.message) for each in caught} == {"of the module"}
 
 
 def test_errors_without_a_text(write: Write, check_all: Check) -> None:

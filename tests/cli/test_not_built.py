@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import leafwise as lw
+from leafwise.testing import check_pytree
 
 from .asked import kinds, report_of
 
@@ -176,6 +177,18 @@ class P:
     text = check(file).out
     assert "a list can change in place" in text
     assert text.count("fix:") == 1
+
+
+def test_no_notes_on_our_own_test() -> None:
+    """The error ends with its fix: what Hypothesis notes is of no use to the user."""
+
+    @lw.pytree
+    class Lost:
+        part: lw.Static[Opaque]
+
+    with pytest.raises(lw.errors.CannotBuildError) as caught:
+        check_pytree(Lost, laws="copies")
+    assert not getattr(caught.value, "__notes__", [])
 
 
 class Plain:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import types
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -50,7 +51,7 @@ from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import broken_laws, check_pytree
 from leafwise.testing._format import format_error, short_repr, without_addresses
 from leafwise.testing._laws.law import Law, unknown_law
-from leafwise.testing._laws.run import SlowInstancesError
+from leafwise.testing._laws.run import SlowInstancesError, without_notes
 from leafwise.testing.strategies._find import find
 from leafwise.testing.strategies._instances import instances
 
@@ -228,7 +229,9 @@ def run_checks(
                     bar.update(task, description=f"{where}: {step}")
 
                 bar.update(task, description=where)
-                report = once_a_library(check_class(target, chosen, show_step), told)
+                # What a class warns of, it warns of for each value that we draw.
+                with warnings.catch_warnings(action="ignore"):
+                    report = once_a_library(check_class(target, chosen, show_step), told)
                 stop.check()
                 add(report)
                 bar.advance(task)
@@ -502,9 +505,7 @@ def check_law(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next law
-        notes: list[str] = getattr(error, "__notes__", [])
-        notes[:] = [note for note in notes if not note.strip().startswith(_HYPOTHESIS_NOTES)]
-        return LawResult(str(law), verdict_of(error), message=format_error(error))
+        return LawResult(str(law), verdict_of(error), message=format_error(without_notes(error)))
     return LawResult(str(law), Verdict.OK, message=message)
 
 
@@ -516,15 +517,6 @@ def _settings(options: CheckOptions) -> hypothesis.settings:
         derandomize=False,  # the seed decides
         print_blob=False,
     )
-
-
-_HYPOTHESIS_NOTES: Final = (
-    "while generating",
-    "Failing test case",
-    "Explanation",
-    "Falsifying example",
-)
-"""How the notes begin in which Hypothesis describes our own test."""
 
 
 # ------------------------------------------------------------------------ limited time

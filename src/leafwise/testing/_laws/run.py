@@ -4,7 +4,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import hypothesis
 import hypothesis.errors
@@ -114,8 +114,9 @@ def run_law(
             run()
     except _EnoughShrinksError:
         pass
-    except Exception:
+    except Exception as error:
         if not failed:
+            without_notes(error)
             raise
     if failed:
         raise _with_instance(*failed[-1])  # the last one is the smallest
@@ -240,10 +241,22 @@ def _with_instance(error: Exception, instance: Any) -> Exception:
         made = TypeError(*error.args)
     else:
         error.add_note(f"instance: {describe_instance(instance)}")
-        error.__notes__ = [each for each in error.__notes__ if not _BY_HYPOTHESIS.match(each)]
-        return error
+        return without_notes(error)
     made.__cause__ = error.__cause__
     return made
 
 
-_BY_HYPOTHESIS: Final = re.compile(r"Draw \d|.*data=data\(", re.DOTALL)
+_E = TypeVar("_E", bound=BaseException)
+
+
+def without_notes(error: _E) -> _E:
+    """Return an error without the notes in which Hypothesis describes our own test."""
+    if notes := getattr(error, "__notes__", None):
+        error.__notes__ = [each for each in notes if not _BY_HYPOTHESIS.match(each)]
+    return error
+
+
+_BY_HYPOTHESIS: Final = re.compile(
+    r"\s*(Draw \d|while generating|Failing test case|Falsifying example|Explanation)|.*data=data\(",
+    re.DOTALL,
+)
