@@ -63,6 +63,14 @@ def unsized(n: int) -> Any:
     return jnp.flatnonzero(jnp.arange(WIDTH) < n)
 
 
+def unique(n: int) -> Any:
+    return jnp.unique(jnp.arange(WIDTH) % (3 * n))
+
+
+def repeated(n: int) -> Any:
+    return jnp.repeat(jnp.arange(2), jnp.array([WIDTH, n]))
+
+
 def chosen(n: int) -> Any:
     x = jnp.ones((WIDTH, n, 3))
     return jnp.where(x > 0, x, 0)
@@ -123,6 +131,13 @@ def explanations(run: Callable[[int], Any]) -> list[Explanation]:
         (chosen, {"shape", "x", "condition"}, "Each shape"),
         (mask_of_another_shape, {"shape", "x", "args[0]", "args[1]"}, "Each shape"),
         (fresh_and_wrapped, {"cond_fun", "body_fun"}, "fresh lambda each call"),
+        (unique, {"unique"}, "`unique(..., size=n)`"),
+        pytest.param(
+            repeated,
+            {"repeat"},
+            "`repeat(..., total_repeat_length=n)`",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(sampled, {"shape"}, "Each shape", marks=pytest.mark.nightly),
         pytest.param(unsized, {"flatnonzero"}, "(..., size=n)`", marks=pytest.mark.nightly),
     ],

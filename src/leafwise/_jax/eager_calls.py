@@ -20,7 +20,7 @@ class EagerCall(NamedTuple):
         functions: The user's functions among its arguments, by parameter.
         parameters: The simple parameters of the primitive that is compiled.
         is_masked: Whether an array is indexed with a boolean mask.
-        is_unsized: Whether the function takes a ``size=`` that it was not given.
+        unsized: The parameter for the size of the result that was not given: ``size``, or empty.
         shapes: The shapes of its arguments.
         operands: The arguments of the program, where no call of a jitted function has them.
     """
@@ -30,7 +30,7 @@ class EagerCall(NamedTuple):
     functions: Mapping[str, Callable[..., Any]]
     parameters: Mapping[str, Any]
     is_masked: bool
-    is_unsized: bool
+    unsized: str
     shapes: tuple[Any, ...]
     operands: tuple[Any, ...] | None = None
 
@@ -60,15 +60,14 @@ def eager_call(
         if code.co_name not in _WRAPPERS and each.f_globals.get("__name__") not in _TREES
     ]
     called = named[-1] if named else None
-    found = {} if called is None else called.f_locals
+    unsized = "" if called is None else _unsized(called.f_locals)
     return EagerCall(
         place=(*((id(code), _step(each, code)) for each, code in codes), *_leaves_around(user)),
         name="" if called is None else called.f_code.co_name,
         functions={} if called is None else dict(_functions(called)),
         parameters=_parameters(compiled),
-        is_masked=any(_is_mask(each.f_locals) for each in named[-3:]),
-        # With `x` and `y`, `where` chooses between two arrays, and finds nothing.
-        is_unsized=found.get("size", 0) is None and found.get("y") is None,
+        is_masked=not unsized and any(_is_mask(each.f_locals) for each in named[-3:]),
+        unsized=unsized,
         shapes=() if called is None else tuple(_shapes(called)),
         operands=_operands(inside),
     )
@@ -177,6 +176,14 @@ def _is_simple(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_simple, value))
     return value is None or type(value) in {float, str} or hasattr(value, "__index__")
+
+
+def _unsized(found: Mapping[str, Any]) -> str:
+    """Return the parameter that a function lacks to return one size; empty for most."""
+    if found.get("total_repeat_length", 0) is None and hasattr(found.get("repeats"), "dtype"):
+        return "total_repeat_length"
+    # With `x` and `y`, `where` chooses between two arrays, and finds nothing.
+    return "size" if found.get("size", 0) is None and found.get("y") is None else ""
 
 
 def _is_mask(found: Mapping[str, Any]) -> bool:

@@ -27,7 +27,8 @@ _MASK: Final = (
     "`jnp.where(mask, x, 0)` keeps the shape."
 )
 _UNSIZED: Final = (
-    "Each number of elements that it finds has a program of its own: pass `{name}(..., size=n)`."
+    "Each number of elements that it returns has a program of its own: pass "
+    "`{name}(..., {size}=n)`."
 )
 _SHAPES: Final = ("shape", "dimensions", "new_sizes", "limit_indices", "slice_sizes")
 _PARAMETER: Final = "Each value has a program of its own: keep one, or jit the function around it."
@@ -159,7 +160,9 @@ def _of_shape(reason: Reason) -> Reason:
 
 def _worded(call: EagerCall, reasons: list[Reason]) -> list[Reason]:
     """Return the one reason behind others: a mask, or a result of any size."""
-    fix = _MASK if call.is_masked else _UNSIZED.format(name=call.name) if call.is_unsized else ""
+    fix = _MASK if call.is_masked else ""
+    if call.unsized:
+        fix = _UNSIZED.format(name=call.name, size=call.unsized)
     shapes = [each for each in reasons if each.kind is ReasonKind.SHAPE]
     if not fix or not shapes:
         return reasons
