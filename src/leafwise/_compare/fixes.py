@@ -154,6 +154,8 @@ def _config(reason: "Reason") -> str:
         return "x64 differs: set `jax_enable_x64` once, at the start."
     if name == "mesh":
         return "The mesh differs: make all calls under one `jax.set_mesh`."
+    if name == "eager_constant_folding":
+        return "Make all calls under `jax.ensure_compile_time_eval`, or none."
     return f"`{name}` differs: make all calls under one setting."
 
 
@@ -421,6 +423,7 @@ class Cause(Enum):
     # Leaves.
     SHAPE = "Each shape has a program of its own: pad to a few shapes, or keep one."
     DTYPE = member(_dtype)
+    RAW_KEY = "Make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call."
     WEAK_TYPE = member(_weak_type)
     SHARDING = (
         "Keep one sharding: `lw.shard` or `jax.device_put` both to it, or set `in_shardings`."

@@ -10,7 +10,7 @@ import numpy as np
 from leafwise._classes.options import By
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
-from leafwise._objects.text import Verbatim, got
+from leafwise._objects.text import Verbatim, describe_array, got
 from leafwise._trees.equality import (
     first_difference,
     hidden_difference,
@@ -60,6 +60,10 @@ def leaf_reasons(path: str, mine: Leaf, its: Leaf, *, config_differs: bool) -> I
 def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
     """Yield what differs between two abstract values that are not equal."""
     retrace, is_explained = Outcome.RETRACE, False
+    if _is_raw_key_of(mine, its) or _is_raw_key_of(its, mine):
+        avals = Verbatim(describe_array(mine)), Verbatim(describe_array(its))
+        yield Reason(path, ReasonKind.DTYPE, retrace, *avals, Cause.RAW_KEY)
+        return
     if mine.shape != its.shape:
         is_explained = True
         yield Reason(path, ReasonKind.SHAPE, retrace, mine.shape, its.shape, Cause.SHAPE)
@@ -74,6 +78,13 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> Iterator[Reason]:
     if _aval_sharding(mine) != _aval_sharding(its) or not is_explained:
         placements = _format_placement(mine), _format_placement(its)
         yield Reason(path, ReasonKind.SHARDING, retrace, *placements, Cause.SHARDING)
+
+
+def _is_raw_key_of(raw: Leaf, key: Leaf) -> bool:
+    """Return whether one is a key of `jax.random.PRNGKey`, and the other of `jax.random.key`."""
+    is_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    shape = raw.shape or ()
+    return is_key and raw.dtype == jnp.uint32 and shape[:-1] == key.shape != shape
 
 
 def _aval_sharding(leaf: Leaf) -> Any:
