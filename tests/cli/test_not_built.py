@@ -2,7 +2,7 @@
 
 import abc
 import enum
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,11 @@ import pytest
 from hypothesis import strategies as st
 
 import leafwise as lw
+from leafwise.cli.run import check_class
+from leafwise.cli.targets import CheckTarget
 from leafwise.testing import check_pytree
 
-from .asked import kinds, report_of
+from .asked import FIELDS, kinds, report_of
 
 
 class Opaque:
@@ -204,7 +206,7 @@ def _raise(_: Any) -> Any:
     ("flatten", "unflatten", "told"),
     [
         (_raise, lambda _, children: Plain(*children), "flatten raised AttributeError"),
-        (lambda it: (it.w,), lambda _, children: Plain(*children), "flatten raised ValueError"),
+        (lambda it: (it.w,), lambda _, children: Plain(*children), "flatten raised "),
         (lambda it: ((it.w,), None), lambda children: Plain(*children), "unflatten raised TypeErr"),
         (lambda it: ((it.w,), None), lambda _, __: None, "got: a builtins.NoneType"),
     ],
@@ -221,3 +223,17 @@ def test_a_class_that_jax_can_never_flatten_or_rebuild(
     assert not report.unchecked
     assert (law.law, law.verdict) == ("round-trip", "violation")
     assert told in law.message
+
+
+def test_a_named_tuple_that_jax_can_never_rebuild() -> None:
+    """It may be no argument of any jitted function: unless it is named, it is left out."""
+
+    class Version(NamedTuple("Version", [("major", int), ("minor", int)])):
+        __slots__ = ()
+
+        def __new__(cls, whole: float) -> Self:
+            return super().__new__(cls, int(whole), 0)
+
+    report = check_class(CheckTarget(Version, "here:Version", optional=True), FIELDS)
+    assert (report.passed, bool(report.left_out)) == (True, True)
+    assert report_of(Version).failed

@@ -324,7 +324,8 @@ def check_class(
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next class
         problem = f"{cls.__name__}: while it was checked: {format_error(error)}"
-        if builder is not None:  # JAX may be unable to flatten it, or to unflatten it again
+        # JAX may be unable to flatten it, or to unflatten it again.
+        if builder is not None and not target.optional:
             broken = check_law(cls, Law.ROUND_TRIP, builder.base, chosen, alone=True)
     instance = "" if builder is None else short_repr(builder.base, _WIDTH)
     report = dataclasses.replace(report, instance=instance)
