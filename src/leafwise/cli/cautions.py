@@ -103,7 +103,7 @@ def _is_convention(result: LawResult) -> bool:
 
 def is_excused(cls: type, error: LawViolation) -> bool:
     """Return whether a broken law is a warning of `leafwise check`, not a failure."""
-    law = next((law for law in SHOWN if law == error.law), None)
+    law = next((law for law in SHOWN if str(law) == error.law), None)
     if law is None:
         return False
     message = without_addresses(error.message)
