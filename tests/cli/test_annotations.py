@@ -49,6 +49,13 @@ class Sizes(NamedTuple):
     name: str
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Scaling:
+    by: str | None = None
+    size: float = 1.0
+
+
 class Labelled(NamedTuple):
     parts: Mapping[str, jax.Array]
 
@@ -389,6 +396,13 @@ def test_what_jax_refuses_is_no_change() -> None:
     row = kinds(with_field("str | jax.Array | None", __name__, None))["structure"]
     assert (row.verdict, row.traces) == ("ok", 1)
     assert "float32" in row.change
+
+
+def test_a_dynamic_field_for_what_jax_refuses() -> None:
+    """Of one that is None, or a text, no change is left that a jitted function takes."""
+    row = kinds(report_of(Scaling), "by")["structure"]
+    assert row.verdict == "error"
+    assert "None -> 'a'" in row.change
 
 
 def test_recursive_class() -> None:

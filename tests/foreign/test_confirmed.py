@@ -206,23 +206,6 @@ def test_each_message_has_a_program() -> None:
     assert times((x, x), "another") == 1
 
 
-def test_a_weak_type_has_a_program() -> None:
-    """The state of an optimiser is converted by one program for each weak type."""
-    optax = pytest.importorskip("optax")
-
-    def times(weight: jax.Array) -> int:
-        return traces_of("convert_element_type", lambda: optax.adam(0.01).init(weight))
-
-    jax.clear_caches()  # other tests convert arrays, too
-    shape = (2, 3, 5)
-    strong, weak = jnp.ones(shape), jnp.broadcast_to(jnp.array(1.0), shape)
-    assert (strong.weak_type, weak.weak_type) == (False, True)
-    times(strong)
-    assert times(strong) == 0
-    assert times(weak) > 0
-    assert times(weak) == 0
-
-
 def test_a_placeholder_that_is_given_has_a_program() -> None:
     """`safe_mask` is traced again when its placeholder is an argument, and no default."""
     from jax_md.util import safe_mask

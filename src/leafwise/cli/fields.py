@@ -7,6 +7,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._compare.reasons import Outcome
+from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import Names, exchange, field_order, names_of
@@ -232,11 +233,14 @@ def _structure_edit(builder: Builder, name: str) -> FieldEdit:
     def is_other(stored: Any) -> bool:
         leaves, after = jax.tree_util.tree_flatten(stored)
         structure: Any = after
-        return bool(before != structure) and all(map(is_numeric, leaves))
+        return bool(before != structure) and FrozenMapping not in map(type, leaves)
 
-    try:
-        other = _find_other(builder, name, is_other)
-    except (LookupError, CannotBuildError):
-        text = f"{short_repr(value)} has no leaf that could be changed"
-        return _skipped(name, "structure", text, static=False)
-    return _edit(builder, name, EditKind.CONTAINER, other)
+    def is_taken(stored: Any) -> bool:
+        return is_other(stored) and all(map(is_numeric, jax.tree_util.tree_leaves(stored)))
+
+    for wanted in (is_taken, is_other):  # JAX may refuse all there is: of text, say
+        with contextlib.suppress(LookupError, CannotBuildError):
+            other = _find_other(builder, name, wanted)
+            return _edit(builder, name, EditKind.CONTAINER, other)
+    text = f"{short_repr(value)} has no leaf that could be changed"
+    return _skipped(name, "structure", text, static=False)
