@@ -74,6 +74,23 @@ def test_a_function_that_captures_another_value_at_each_call(explained: Explaine
     ]
 
 
+def test_of_many_functions_some_are_compared(
+    explained: Explained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What differed between the first ones is told of all."""
+    monkeypatch.setattr("leafwise.cli.recording._MOST_COMPARED", 2)
+
+    def script() -> None:
+        for rate in range(5):
+            jax.jit(lambda y, rate=rate: y * rate)(1.0)
+
+    calls = [each for each in explained(script)["events"] if each["kind"] == "trace"]
+    assert "changed" not in calls[0]
+    assert [each["changed"] for each in calls[1:]] == ["`rate`, 0 -> 1"] * 2 + [
+        "`rate`, 1 -> 3"
+    ] * 2
+
+
 def test_a_trace_whose_lowering_fails(explained: Explained) -> None:
     """It is in the report, though it is written only together with what follows."""
     unknown = Primitive("without_lowering")

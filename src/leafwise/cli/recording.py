@@ -16,7 +16,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
 
@@ -101,7 +101,7 @@ class Recorder:
         lists = write if checks_captures else None
         self._block = _Checks(lists, self._audit) if checks_captures or audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
-        self._captured: dict[tuple[str, int, str], Fingerprint] = {}
+        self._recreated: dict[tuple[str, int, str], _Recreated] = {}
         self._lists_captures = checks_captures
         self._original: Callable[..., Any] = jax.jit
         self._pmap: Callable[..., Any] = jax.pmap
@@ -224,11 +224,10 @@ class Recorder:
         why = event.explanation
         if why is None or why.nearest is not None or not definition[0] or event.fun is None:
             return {}
-        captured = captured_by(event.fun)
-        before = self._captured.get(definition, captured)
-        self._captured[definition] = captured
-        change = describe_changes(before, captured)
-        return {"changed": change} if change else {}
+        if (known := self._recreated.get(definition)) is None:
+            known = self._recreated[definition] = _Recreated()
+        known.note(event.fun)
+        return {"changed": known.change} if known.change else {}
 
     def _write_captures(self, event: Event) -> None:
         if not self._lists_captures or event.fun is None or event.eager:
@@ -237,6 +236,28 @@ class Recorder:
             found = captures(event.fun).own().as_dict()
             owner = code_id(event.fun)
             self._write(captures={**found, "function": event.name}, owner=owner)
+
+
+class _Recreated:
+    """What functions of one definition capture: it differs from one to the next, or does not."""
+
+    def __init__(self) -> None:
+        self.change = ""
+        self._times = 0
+        self._captured: Fingerprint = {}
+
+    def note(self, fun: Callable[..., Any]) -> None:
+        """Compare a function with the one before it; of very many only some."""
+        self._times += 1
+        if self._times > _MOST_COMPARED and self._times & (self._times - 1):
+            return
+        captured = captured_by(fun)
+        if self._times > 1:
+            self.change = describe_changes(self._captured, captured) or self.change
+        self._captured = captured
+
+
+_MOST_COMPARED: Final = 16
 
 
 class _Checks(CaptureChecks):
