@@ -270,6 +270,7 @@ def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "took longer than 0.1 seconds" in result.message
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a timer signal")
 def test_a_constructor_that_hangs(write: Write, check: Check) -> None:
     """A class that cannot be built in time is an error of that class, with a fix."""

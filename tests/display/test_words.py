@@ -34,6 +34,7 @@ def test_durations_have_three_digits(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_clean_texts_can_be_written(text: str) -> None:
     """A clean text is one line of UTF-8 without controls, and stays what it is."""

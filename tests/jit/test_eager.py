@@ -208,6 +208,7 @@ def test_a_leaf_of_another_shape() -> None:
     assert not {"f", "is_leaf"} & {each.path for each in found}
 
 
+@pytest.mark.slow
 def test_a_gradient_of_another_shape() -> None:
     """The shapes are blamed, and not `jax.grad`, which makes another function each time."""
     found = [reason for each in explanations(gradient) for reason in each.reasons]
