@@ -1,6 +1,7 @@
 """What a fingerprint covers of a captured value, and what it says of a change."""
 
 import collections
+import dataclasses
 import functools
 import threading
 import types
@@ -345,3 +346,20 @@ def test_an_object_is_kept_by_name() -> None:
     assert other.twice == 2
     assert fingerprint(one).form == fingerprint(other).form
     assert fingerprint(jax.jit(jnp.sin)).form == fingerprint(jax.jit(jnp.sin)).form
+
+
+def test_what_a_guarded_node_holds_beside_its_fields() -> None:
+    """An attribute beside the fields of a pytree dataclass counts, if it guards its own, too."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(eq=False)
+    class Guarded:
+        w: float
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+    value: Any = Guarded(1.0)
+    before = fingerprint(value).form
+    value.more = 2.0
+    assert fingerprint(value).form != before

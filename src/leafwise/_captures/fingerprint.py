@@ -253,7 +253,7 @@ def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
 
 
 def describe_changes(old: Fingerprint, new: Fingerprint) -> str:
-    """Return what two functions of one code capture that differs: ```rate`, 0.1 -> 0.2``."""
+    """Return what two functions of one code capture that differs, as "`rate`, 0.1 -> 0.2"."""
     found: dict[str, str] = {}
     for key in changed(old, new):
         before, after = format_change(old.get(key, GONE), new.get(key, GONE))

@@ -482,12 +482,11 @@ def _counted_fields(kind: Any, held: Collection[str]) -> tuple[str, ...]:
     That is a dataclass that JAX takes apart: the statics of ours lie elsewhere. And a module of
     flax.linen, which keeps an id and what it last did beside its fields.
     """
-    if not is_frozen(kind) and kind.__setattr__ is not object.__setattr__:
-        return record_fields(kind) or ()
-    if not jax.tree_util.is_tree_node(kind) or not dataclasses.is_dataclass(kind):
-        return ()
-    fields = tuple(each.name for each in dataclasses.fields(kind))
-    return fields if all(name in fields or name.startswith("__") for name in held) else ()
+    if jax.tree_util.is_tree_node(kind) and dataclasses.is_dataclass(kind):
+        fields = tuple(each.name for each in dataclasses.fields(kind))
+        return fields if all(name in fields or name.startswith("__") for name in held) else ()
+    is_guarded = not is_frozen(kind) and kind.__setattr__ is not object.__setattr__
+    return (record_fields(kind) or ()) if is_guarded else ()
 
 
 _KINDS: Final[Kinds] = (

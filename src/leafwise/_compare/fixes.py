@@ -305,7 +305,7 @@ def definition_of(value: Any) -> Any:
 
 
 def changed_part(one: Any, other: Any) -> str:
-    """Return what two recreated functions hold that differs: ```rate`, 0.1 -> 0.2``."""
+    """Return what two recreated functions hold that differs, as "`rate`, 0.1 -> 0.2"."""
     with contextlib.suppress(Exception):  # code of the values' own classes
         if all(hasattr(each, "__wrapped__") for each in (one, other)):
             one, other = inspect.unwrap(one), inspect.unwrap(other)
