@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from leafwise._classes.annotations import without_marks
 from leafwise._jax.events import count_events
-from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.locks import cached_property
 from leafwise._trees.roles import exchange, names_of, stored_value
 from leafwise.cli.targets import for_jit, is_abstract
@@ -20,6 +19,7 @@ from leafwise.testing._subject import Probe
 from leafwise.testing.strategies._annotations import accepts_none, argument_for
 from leafwise.testing.strategies._constructor import FieldContext, Parameter, call, parameters_of
 from leafwise.testing.strategies._find import find
+from leafwise.testing.strategies._instance_plan import is_static
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._objects import is_user_registered
 
@@ -132,7 +132,8 @@ class Builder:
     def strategy(self, parameter: Parameter) -> Any:
         """Return a strategy for the arguments of one parameter."""
         name = f"{self.cls.__name__}.{parameter.name}"
-        context = FieldContext(name, parameter.owner, (), self._errors)
+        static = is_static(self.cls, parameter)
+        context = FieldContext(name, parameter.owner, (), self._errors, static=static)
         return argument_for(self.cls, parameter, context)
 
     def takes(self, name: str) -> bool:
@@ -227,9 +228,7 @@ class Builder:
 
 
 def _is_filled(value: Any) -> bool:
-    """Return whether there is a leaf in a value, and no mapping that only a static can be."""
-    leaves = jax.tree_util.tree_leaves(value)
-    return any(map(is_numeric, leaves)) and FrozenMapping not in map(type, leaves)
+    return any(map(is_numeric, jax.tree_util.tree_leaves(value)))
 
 
 def _has_leaves(made: Any) -> bool:

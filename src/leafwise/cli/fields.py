@@ -7,7 +7,6 @@ from typing import Any, Final
 import jax
 
 from leafwise._compare.reasons import Outcome
-from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import Names, exchange, field_order, names_of
@@ -231,9 +230,8 @@ def _structure_edit(builder: Builder, name: str) -> FieldEdit:
     before: Any = jax.tree_util.tree_structure(value)
 
     def is_other(stored: Any) -> bool:
-        leaves, after = jax.tree_util.tree_flatten(stored)
-        structure: Any = after
-        return bool(before != structure) and FrozenMapping not in map(type, leaves)
+        after: Any = jax.tree_util.tree_structure(stored)
+        return bool(before != after)
 
     def is_taken(stored: Any) -> bool:
         return is_other(stored) and all(map(is_numeric, jax.tree_util.tree_leaves(stored)))

@@ -328,8 +328,7 @@ def _mapping(kind: Any, where: FieldContext) -> Strategy:
     if origin is not Mapping:
         return made.map(origin)
     # Of the two, only a dict is a node of a tree, and only the other can be a static.
-    frozen = made.map(FrozenMapping)
-    return frozen | made if not where.varied else frozen if where.static else made
+    return made.map(FrozenMapping) if where.static else made
 
 
 def _with_keys_of_one_type(drawn: dict[Any, Any]) -> dict[Any, Any]:
