@@ -10,7 +10,7 @@ import inspect
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 
@@ -118,6 +118,10 @@ def is_tracing() -> bool:
     return False
 
 
+StaticOptions: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]
+"""Which arguments are static, by position and by name."""
+
+
 class RunningCall(NamedTuple):
     """A call of a jitted function that is in the middle of a cache miss.
 
@@ -127,7 +131,7 @@ class RunningCall(NamedTuple):
         kwargs: Its keyword arguments.
         frame: The Python frame that called.
         runs: Whether it is a call, and not `lower`, `trace` or `eval_shape`.
-        statics: Which arguments are static, by position and by name; empty where it is no call.
+        info: JAX's record of the options of the jitted function.
     """
 
     fun: Callable[..., Any]
@@ -135,7 +139,12 @@ class RunningCall(NamedTuple):
     kwargs: Mapping[str, Any]
     frame: types.FrameType | None
     runs: bool
-    statics: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
+    info: Any = None
+
+    @property
+    def statics(self) -> StaticOptions:
+        """Which arguments are static, by position and by name; empty where it is not a call."""
+        return _static_options(self.info)
 
 
 _MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
@@ -164,11 +173,8 @@ def running_calls(
         if fun is None:
             fun = getattr(found.get("jit_func"), "_fun", None)
         if fun is not None and "args" in found and "kwargs" in found:
-            info = found.get("jit_info")
-            names = ("static_argnums", "static_argnames")
-            numbers, named = (tuple(getattr(info, each, None) or ()) for each in names)
             call = found["args"], found["kwargs"], frame.f_back, runs
-            yield RunningCall(fun, *call, (numbers, named))
+            yield RunningCall(fun, *call, found.get("jit_info"))
 
 
 def _frames_of_jit(frame: types.FrameType | None) -> Iterator[tuple[str, types.FrameType]]:
@@ -200,12 +206,15 @@ def dispatch_entries(jitted: Any) -> int:
     return -1 if count is None else count()
 
 
-def static_options(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def static_options(jitted: Any) -> StaticOptions:
     """Return which arguments of a jitted function are static: by position, and by name.
 
     Both are empty where that is unknown.
     """
-    info: Any = getattr(jitted, "_jit_info", None) if _KNOWN else None
+    return _static_options(getattr(jitted, "_jit_info", None) if _KNOWN else None)
+
+
+def _static_options(info: Any) -> StaticOptions:
     numbers, names = (getattr(info, each, ()) for each in ("static_argnums", "static_argnames"))
     return tuple(numbers or ()), tuple(names or ())
 

@@ -314,7 +314,7 @@ class _TracedBody:
         compared = self.callee.timeout is not None
         if compared:
             compare_inputs(self, program)
-        began = before_trace(log, args, program.given)
+        began = before_trace(log, args, program)
         start = time.perf_counter()
         runs = call is not None and call.runs
         with tracing(self, runs=runs) if compared else contextlib.nullcontext():
@@ -323,7 +323,7 @@ class _TracedBody:
         # After the body: what it changed itself is as it left it.
         current = began
         if began is None or not is_unchanged(began):
-            current = fingerprint_log(log, args, program.given)
+            current = fingerprint_log(log, args, program)
         if current is not None:
             program.began = changed_by_trace(began, current)
             current = log.shared(current)
@@ -333,7 +333,7 @@ class _TracedBody:
         body_ran(log, program)
         if current is not None:
             if len(log.given()) > len(program.given):  # other calls have other arguments
-                current = fingerprint_log(log, args, log.given()) or current
+                current = fingerprint_log(log, args) or current
             for guard in list(log.guards):
                 guard.traced(current, len(args))
         return result

@@ -47,6 +47,7 @@ class Program:
         captured: What the function captured when it was traced; None if it was not fingerprinted.
         began: The same before the trace, of what the trace itself changed.
         contents: What its statics were after the trace, by path; None if nobody asked.
+        number: Its number under `leafwise explain`; None before it is recorded.
     """
 
     outcome: Outcome
@@ -64,6 +65,7 @@ class Program:
     captured: Any = None
     began: Any = None
     contents: Any = None
+    number: int | None = None
 
     @cached_property
     def place(self) -> int:
@@ -144,6 +146,7 @@ class ProgramLog:
         """Start again with the programs that JAX has, which are none."""
         self._traced: list[Program] = []
         self._given: dict[Any, Any] = {}
+        self._searched = 0
         self._nearby = NearbyPrograms()
 
     def given(self) -> list[Any]:
@@ -151,7 +154,11 @@ class ProgramLog:
 
         All classes, and the latest functions: there may be a new lambda at each call.
         """
-        found = list(self._given.values())
+        with self._lock:
+            for program in self._traced[self._searched :]:
+                self._given.update((_reads_of(each), each) for each in program.given)
+            self._searched = len(self._traced)
+            found = list(self._given.values())
         functions = [each for each in found if not isinstance(each, type)]
         return [*(each for each in found if isinstance(each, type)), *functions[-_MOST_GIVEN:]]
 
@@ -250,7 +257,6 @@ class ProgramLog:
             self.programs.append(program)
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
-                self._given.update((_reads_of(each), each) for each in program.given)
         if program.signature is not None:
             found, site = program.explanation, program.site
             storm.count(self._causes, self.name, program.signature, found, site, warns=self.warns)

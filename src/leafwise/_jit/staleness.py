@@ -68,21 +68,26 @@ _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 
 
 def fingerprint_log(
-    log: ProgramLog, args: Sequence[Any], given: Iterable[Any]
+    log: ProgramLog, args: Sequence[Any], program: Program | None = None
 ) -> FingerprintedFunction | None:
-    """Fingerprint the captures of the function of a log, if a guard wants to know."""
-    return _fingerprint(log.callee.fun, args, given) if log.guards else None
+    """Fingerprint the captures of the function of a log, if a guard wants to know.
+
+    With what one program was given, or else all that JAX has traces of.
+    """
+    if not log.guards:
+        return None
+    return _fingerprint(log.callee.fun, args, log.given() if program is None else program.given)
 
 
 def before_trace(
-    log: ProgramLog, args: Sequence[Any], given: Iterable[Any]
+    log: ProgramLog, args: Sequence[Any], program: Program
 ) -> FingerprintedFunction | None:
     """Fingerprint the captures of a function before it is traced, if a guard wants to know.
 
     The traces that JAX has kept of the functions that it calls are forgotten, where they are of
     other values than these.
     """
-    current = fingerprint_log(log, args, given)
+    current = fingerprint_log(log, args, program)
     if current is None or all(each.action is StaleAction.IGNORE for each in list(log.guards)):
         return current
     with contextlib.suppress(Exception):  # the user's own code: the trace must go on

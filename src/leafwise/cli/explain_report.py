@@ -1,9 +1,10 @@
 """A report on a script, from the records that its processes left. Needs no JAX."""
 
+import itertools
 import json
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -64,8 +65,7 @@ def make_report(
     events = [
         _event(_of_process(event, process.pid, main), began)
         for process in processes
-        for events in process.every("events")
-        for event in events
+        for event in _events(process)
     ]
     events.sort(key=lambda event: event["start"])
     versions = [each for process in processes for each in process.records if "jax" in each]
@@ -100,6 +100,23 @@ def _installed(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _events(process: Process) -> Iterator[Record]:
+    """Yield the events, those of one program each with what its first one says."""
+    shared: dict[Any, Record] = {}
+    for event in itertools.chain.from_iterable(process.every("events")):
+        if "of" not in event:
+            same = {
+                name: event[name] for name in ("name", "eager", "thread", "site", "file", "line")
+            }
+            shared[event.get("number")] = {**same, "explanation": None}
+            yield event
+        elif event["of"] in shared:  # else it could not be written
+            yield {**shared[event["of"]], **event}
+
+
+_SHARED: Final = ("name", "eager", "thread", "site", "file", "line")
 
 
 def _of_process(event: Record, pid: int, main: int) -> Record:

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import json
 import os
 import platform
@@ -92,6 +93,7 @@ class Recorder:
     ) -> None:
         self._write = write
         self.held: deque[dict[str, Any]] = deque()
+        self._numbers = itertools.count()
         self._programs: Any = None
         if programs:
             from leafwise.cli.program_records import ProgramRecorder  # noqa: PLC0415  # on demand
@@ -202,22 +204,31 @@ class Recorder:
             self._write(fault=f"{event.name}: {type(error).__name__}: {error}")
 
     def _event(self, event: Event) -> dict[str, Any]:
-        site, why = event.site, event.explanation
-        file, line = ("", 0) if event.eager else _definition(event.fun)
-        return {
+        """Return a record: of a later event of a program only what is not in the first one's."""
+        found: dict[str, Any] = {
             "kind": "cache hit" if event.cached else event.kind.value,
-            "name": event.name,
-            "eager": event.eager,
             "start": event.time - event.seconds,
             "seconds": event.seconds,
+        }
+        if event.miss:
+            found["miss"] = event.miss
+        site, why, program = event.site, event.explanation, event.program
+        if why is None and program is not None and program.number is not None:
+            return {"of": program.number, **found}
+        file, line = ("", 0) if event.eager else _definition(event.fun)
+        found |= {
+            "name": event.name,
+            "eager": event.eager,
             "thread": event.thread,
             "site": None if site is None else {**site._asdict(), "text": site.text},
             "explanation": None if why is None else why.as_dict(),
             "file": file,
             "line": line,
             **self._changed(event, (file, line, event.name)),
-            **({"miss": event.miss} if event.miss else {}),
         }
+        if program is not None:
+            found["number"] = program.number = next(self._numbers)
+        return found
 
     def _changed(self, event: Event, definition: tuple[str, int, str]) -> dict[str, str]:
         """Return what a function captures that the one before it of the same code did not."""
