@@ -12,6 +12,7 @@ from jax.extend.core import Primitive
 
 import leafwise_cli
 from leafwise._display.words import cache_lines
+from leafwise.cli.explain_report import Process, make_report
 
 WIDTH = 91
 
@@ -111,6 +112,21 @@ def test_a_trace_whose_lowering_fails(explained: Explained) -> None:
 
     (row,) = explained(script)["functions"]
     assert (row["name"], row["traces"], row["compiles"]) == ("lowered_never", 2, 0)
+
+
+def test_the_later_events_of_a_program() -> None:
+    """They have the name and the line of its first; without it they are left out."""
+    shared = {"name": "step", "eager": False, "thread": "main", "site": None, "file": "", "line": 0}
+    times = {"start": 1.0, "seconds": 0.5}
+    trace = {"kind": "trace", "number": 7, "changed": "`n`", "explanation": None, **shared, **times}
+    later = [{"of": of, "kind": "compile", **times} for of in (7, 8)]
+    records = [{"events": [trace]}, {"events": later}]
+    events = make_report([Process(1, records)], 1, "0", "script.py", 0.0)["events"]
+    assert [(each["kind"], each["name"]) for each in events] == [
+        ("trace", "step"),
+        ("compile", "step"),
+    ]
+    assert "changed" not in events[1]
 
 
 def test_a_first_call_after_inner_traces(explained: Explained) -> None:

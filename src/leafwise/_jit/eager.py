@@ -89,7 +89,7 @@ class EagerLog:
         """
         current = getattr(self._here, "current", None)
         if kind is EventKind.COMPILE:
-            self._here.current = None
+            self.end()
             return None
         if kind is EventKind.LOWERING and current == name:
             return None
@@ -107,6 +107,10 @@ class EagerLog:
         if before.shapes == unit.shapes:
             reasons = _worded(found, reasons)
         return Explanation(outcome, tuple(reasons), nearest=times - 1)
+
+    def end(self) -> None:
+        """Note that what was explained is compiled."""
+        self._here.current = None
 
 
 def _signature_of(call: RunningCall | None, found: EagerCall) -> Signature | None:

@@ -195,9 +195,8 @@ class ProgramLog:
         ]
         signatures = [each for _, each in known]
         found = nearest(signatures, signature, placed=self.callee.placed)
-        if found.nearest is None:
-            return found
-        return dataclasses.replace(found, nearest=known[found.nearest][0])
+        place = None if found.nearest is None else known[found.nearest][0]
+        return Explanation(found.outcome, found.reasons, found.unsound, place)
 
     def explain_now(self, signature: Signature, entries: int) -> Explanation:
         """Explain a call that was not made, where JAX has so many dispatch entries."""

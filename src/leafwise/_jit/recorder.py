@@ -83,11 +83,13 @@ class _InProgress(threading.local):
     Attributes:
         ran: Programs whose bodies have run, of which JAX has reported nothing yet.
         current: The program that JAX is making, with the identity of its call's arguments.
+        lowered: The last event, if it is the lowering of a call: JAX compiles it next.
     """
 
     def __init__(self) -> None:
         self.ran: list[tuple[ProgramLog, Program]] = []
         self.current: tuple[int, ProgramLog, Program] | None = None
+        self.lowered: Event | None = None
 
 
 _HERE: Final = _InProgress()
@@ -149,6 +151,14 @@ def body_ran(log: ProgramLog, program: Program) -> None:
 
 
 def _on_event(raw: RawEvent) -> None:
+    lowered, _HERE.lowered = _HERE.lowered, None
+    if raw.kind is EventKind.COMPILE and lowered is not None and lowered.name == raw.name:
+        _report_nested()
+        if lowered.program is not None:
+            _note_compile(lowered.program, raw)
+        _eager.end()
+        notify(_watchers, _compile_of(lowered, raw))
+        return
     call = next(running_calls(), None)
     found: object = getattr(call.fun, "program_log", None) if call is not None else None
     log = found if isinstance(found, ProgramLog) else None
@@ -164,7 +174,28 @@ def _on_event(raw: RawEvent) -> None:
     if event.eager and _watchers and not _inside_a_log():
         why = _eager.explain(raw.kind, raw.name, call, inspect.currentframe())
         event = dataclasses.replace(event, explanation=why)
+    if raw.kind is EventKind.LOWERING and call is not None and call.runs:
+        _HERE.lowered = event
     notify(_watchers, event)
+
+
+def _compile_of(lowered: Event, raw: RawEvent) -> Event:
+    """Return the event of a compile, which is that of the lowering but for what JAX says of it."""
+    return dataclasses.replace(
+        lowered,
+        kind=raw.kind,
+        seconds=raw.seconds,
+        time=time.time(),
+        cached=raw.cache.hit,
+        miss=raw.cache.miss,
+        explanation=None,
+        key_parts=raw.cache.parts,
+    )
+
+
+def _note_compile(program: Program, raw: RawEvent) -> None:
+    program.compile_seconds, program.cached = raw.seconds, raw.cache.hit
+    _HERE.current = None
 
 
 def _inside_a_log() -> bool:
@@ -196,23 +227,23 @@ def _lowered_or_compiled(
     if call is None or log is None:
         return None, False
     current = _HERE.current
-    done = "lower_seconds" if raw.kind is EventKind.LOWERING else "compile_seconds"
+    lowering = raw.kind is EventKind.LOWERING
     if (
         current is not None
         and current[1] is log
         # `lower` calls `trace` with a tuple of its own.
         and (current[0] == id(call.args) or not call.runs)
-        and not getattr(current[2], done)
+        and not (current[2].lower_seconds if lowering else current[2].compile_seconds)
     ):
         program, first = current[2], False
     else:
         program, first = log.new_program(Outcome.RECOMPILE, call, call.args, call.kwargs), True
         log.add(program)
         _HERE.current = (id(call.args), log, program)
-    setattr(program, done, raw.seconds)
-    if raw.kind is EventKind.COMPILE:
-        program.cached = raw.cache.hit
-        _HERE.current = None
+    if lowering:
+        program.lower_seconds = raw.seconds
+    else:
+        _note_compile(program, raw)
     return program, first
 
 

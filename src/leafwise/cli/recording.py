@@ -31,6 +31,7 @@ from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter
 from leafwise._jit.inner_traces import code_id
 from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
+from leafwise._objects.call_site import Site
 
 Write: TypeAlias = Callable[..., None]
 """What takes a record, as keyword arguments."""
@@ -220,7 +221,7 @@ class Recorder:
             "name": event.name,
             "eager": event.eager,
             "thread": event.thread,
-            "site": None if site is None else {**site._asdict(), "text": site.text},
+            "site": None if site is None else _site(site),
             "explanation": None if why is None else why.as_dict(),
             "file": file,
             "line": line,
@@ -301,6 +302,11 @@ class _Checks(CaptureChecks):
             if (key := (owner, *record.values())) not in self._written and self._write is not None:
                 self._written.add(key)
                 self._write(stale=record, owner=owner)
+
+
+@functools.cache
+def _site(site: Site) -> dict[str, Any]:
+    return {**site._asdict(), "text": site.text}
 
 
 def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
