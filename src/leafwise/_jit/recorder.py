@@ -156,7 +156,8 @@ def _on_event(raw: RawEvent) -> None:
         _report_nested()
         if lowered.program is not None:
             _note_compile(lowered.program, raw)
-        _eager.end()
+        if lowered.eager:
+            _eager.end()
         notify(_watchers, _compile_of(lowered, raw))
         return
     call = next(running_calls(), None)
