@@ -97,14 +97,29 @@ def _static_pairs(case: Case, kinds: Iterable[EditKind]) -> Iterator[Edit[Any]]:
         if edit is not None:
             yield edit
             position = next((each for each in case.positions if each.path == edit.path), None)
+            if position is None:
+                continue
+            if type(position.value) is float:
+                yield from _zeros(kind, position)
             fresh = recreated(edit.after)
-            other = None if position is None else make_edit(kind, position, fresh)
+            other = make_edit(kind, position, fresh)
             if other is not None and fresh is not edit.after:
                 # The edited instance against one with an equal value, recreated.
                 before = edit.after
                 yield _Pair(
                     edit.path, edit.kind, before, other.after, other.edited, fresh, edit.edited
                 )
+
+
+def _zeros(kind: EditKind, position: EditPosition) -> Iterator[Edit[Any]]:
+    """Yield 0.0 against -0.0, which are equal, and drawn too seldom."""
+    found = [make_edit(kind, position, zero) for zero in (0.0, -0.0)]
+    match [each for each in found if each is not None]:
+        case [one, other]:
+            before, after = one.after, other.after
+            yield _Pair(one.path, kind, before, after, other.edited, other.given, one.edited)
+        case others:  # it was the other zero, or the class refuses that one
+            yield from others
 
 
 @dataclasses.dataclass(frozen=True)
