@@ -575,6 +575,25 @@ def passed(kind: str) -> tuple[Any, Any, Any]:
     return PASSED[kind](tr), lambda: setattr(tr, "rate", 2.0), unread
 
 
+def of_builtin(base: Any, given: Any) -> tuple[Any, Any, Any]:
+    """Read by an operator and a method of a class that derives from a builtin."""
+    rates = [1.0]
+
+    class Derived(base):
+        def __matmul__(self, x: Any) -> Any:
+            return rates[0] * x
+
+        def scaled(self, x: Any) -> Any:
+            return self @ x
+
+    one, two = Derived(given), Thing(it=Derived(given))
+    function = lambda x: (one @ x) * min([two], key=id).it.scaled(x)  # noqa: E731
+    return function, lambda: rates.__setitem__(0, 2.0), lambda: rates.append(3.0)
+
+
+BUILTINS: dict[Any, Any] = {float: 1.5, str: "a", tuple: (1.0,), np.ndarray: 2, np.float32: 1.0}
+
+
 CASES: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
@@ -604,6 +623,10 @@ CASES |= {
     for how in ("a name", "an attribute", "a function registered later")
 }
 CASES |= {f"{kind}, held": functools.partial(held, kind) for kind in HELD}
+CASES |= {
+    f"methods of a {base.__name__}": functools.partial(of_builtin, base, given)
+    for base, given in BUILTINS.items()
+}
 CASES["descriptor"] = lambda: of_a_descriptor(Scaled)
 CASES["data descriptor"] = lambda: of_a_descriptor(Set)
 

@@ -6,7 +6,6 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Any, Final, cast
 
 import jax
@@ -62,7 +61,7 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.bytecode import reads_of
-from leafwise._objects.classes import is_a
+from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.code import function_in, is_installed_module, own_bases
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.reads import Const, Given, Item, Read, Root, Usage
@@ -603,13 +602,12 @@ class CaptureWalk:
                 if self._room < 0:
                     break
                 self._follow(place.then(Item(key)), item, quiet=quiet)
-            return
-        is_member = is_a(value, Enum)
-        if is_data(value) and not is_member:
+        is_own = _is_own(value)
+        if not is_own and (is_data(value) or is_a(value, tuple)):
             return
         if callable(value):
             self._next.append(ToEnter(value, place, quiet=quiet))
-        if (is_object(value) or is_member) and not is_installed_module(type(value).__module__):
+        if is_own and (is_object(value) or is_data(value)):
             self._next.append(ToEnter(type(value), None, (type(value),)))
             self._follow_attributes(place, value)
         elif is_object(value) and not callable(value) and is_tree(value):  # a GraphDef of flax
@@ -618,7 +616,7 @@ class CaptureWalk:
     def _follow_attributes(self, place: CapturedPlace, value: Any) -> None:
         """Enter what an object holds, once code names the attribute."""
         for name, item in stored_attributes(value).items():
-            if not is_data(item) or type(item) in (list, tuple, dict):
+            if _is_own(item) or not is_data(item) or type(item) in (list, tuple, dict):
                 entries = [ToEnter(item, place.then(name))]
                 self._next += self._methods.add(type(value), name, entries)
 
@@ -649,6 +647,11 @@ def first_parameter(function: object) -> str:
     code = getattr(function, "__code__", None)
     named = isinstance(code, types.CodeType) and code.co_argcount > 0
     return code.co_varnames[0] if named and code is not None else "self"
+
+
+def _is_own(value: Any) -> bool:
+    """Return whether a value is of a class of the user's: a number of one can have methods."""
+    return not is_installed_module(module_of(type(value)))
 
 
 def _given(value: Any) -> ToEnter:
