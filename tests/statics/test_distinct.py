@@ -7,6 +7,7 @@ import enum
 import fractions
 import functools
 import struct
+import time
 import types
 import uuid
 import zoneinfo
@@ -261,6 +262,7 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "attrs-hashed": (Hashed(1), Hashed(True)),
     "alias": (list[1], list[True]),  # type: ignore[valid-type]
     "alias-metadata": (Annotated[int, 1], Annotated[int, True]),
+    "alias-metadata-enum": (Annotated[int, Level.LOW], Annotated[int, Rank.FIRST]),
     "alias-in-alias": (list[Annotated[int, 1]], list[Annotated[int, True]]),
     "union-order": (int | str, str | int),
     "literal-order": (Literal[1, 2], Literal[2, 1]),
@@ -281,6 +283,10 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     "decimal": (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
     "decimal-int": (decimal.Decimal(1), 1),
     "decimal-zero": (decimal.Decimal(0), decimal.Decimal("-0")),
+    "struct-time-zone": (
+        time.struct_time((2026, 1, 1, 0, 0, 0, 3, 1, 0, "UTC", 0)),
+        time.struct_time((2026, 1, 1, 0, 0, 0, 3, 1, 0, "CET", 3600)),
+    ),
     "uuid-safe": (
         uuid.UUID(int=1),
         uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe),

@@ -246,11 +246,15 @@ _SLOTS: Final[ClassMap[dict[str, types.MemberDescriptorType]]] = ClassMap()
 
 def _find_slots(kind: type) -> dict[str, types.MemberDescriptorType]:
     found: dict[str, types.MemberDescriptorType] = {}
-    # A class written in C has such descriptors for its fields, and no `__slots__`.
-    for base in [each for each in kind.__mro__ if "__slots__" in vars(each)]:
-        for name, raw in vars(base).items():
-            if is_a(raw, types.MemberDescriptorType):
-                found.setdefault(name, raw)
+    # A class written in C has such descriptors for its fields, and no `__slots__`; of one like
+    # `time.struct_time` those are meant that are no items, and that its `==` leaves out.
+    for members in map(vars, kind.__mro__):
+        is_sequence = "n_sequence_fields" in members
+        items = members["__match_args__"] if is_sequence else ()
+        if is_sequence or "__slots__" in members:
+            for name, raw in members.items():
+                if is_a(raw, types.MemberDescriptorType) and name not in items:
+                    found.setdefault(name, raw)
     return found
 
 

@@ -223,7 +223,9 @@ def _tuple(value: tuple[Any, ...], options: DescribeOptions) -> str:
     fields = getattr(kind, "_fields", None)
     if fields is not None:
         parts = [f"{field}={part}" for field, part in zip(fields, parts, strict=False)]
-    inside = _joined(parts, len(items), options) + _attributes(value, options)
+    inside = _joined(parts, len(items), options)
+    for step, part in kind_of(value).parts(value)[len(items) :]:
+        inside += f", {step.removeprefix('.')}={describe(part, options)}"
     return f"{_class_name(kind, options)}({inside})"
 
 
