@@ -81,6 +81,7 @@ FRESH: dict[str, tuple[Any, bool]] = {
     "itemgetter": (lambda: operator.itemgetter(slice(1), 2), True),
     "methodcaller": (lambda: operator.methodcaller("scaled", 2.0, rate=(1,)), True),
     "iinfo": (lambda: np.iinfo(np.int32), True),
+    "iinfo-jax": (lambda: jnp.iinfo(jnp.int4), True),
     "alias": (lambda: Annotated[list[int], (1, "a")], False),
     "config": (lambda: Config(0.5), False),
     "method": (lambda: Config(0.5).scaled, True),

@@ -289,7 +289,8 @@ _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str | None]], 
     (frozenset, _frozenset),
     (functools.partial, _partial),
     (slice, _slice),
-    ((operator.itemgetter, operator.attrgetter, operator.methodcaller, np.iinfo), _cut),
+    ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _cut),
+    ((np.iinfo, jax.numpy.iinfo), _cut),
     (Mapping, _mapping),
 )
 

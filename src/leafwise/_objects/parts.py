@@ -528,7 +528,7 @@ _KINDS: Final[Mapping[type, Kind]] = {
     **dict.fromkeys(
         (bool, type(None), type(...), type(NotImplemented)), _plain(lambda value: (value,))
     ),
-    np.iinfo: _plain(lambda value: (value.kind, value.bits)),
+    **dict.fromkeys((np.iinfo, jnp.iinfo), _plain(lambda value: (value.kind, value.bits))),
     dt.timezone: _plain(lambda value: (value.utcoffset(None), value.tzname(None))),
     range: _attribute_parts("range", "start", "stop", "step"),
     slice: _attribute_parts("slice", "start", "stop", "step"),

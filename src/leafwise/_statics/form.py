@@ -482,7 +482,8 @@ CANONICAL: Final[Mapping[type, CanonicalOf]] = {
         (
             *(complex, decimal.Decimal, uuid.UUID, frozenset, FrozenMapping, range, slice),
             *(datetime.datetime, datetime.date, datetime.time, datetime.timezone),
-            *(operator.itemgetter, operator.attrgetter, operator.methodcaller, np.iinfo),
+            *(operator.itemgetter, operator.attrgetter, operator.methodcaller),
+            *(np.iinfo, jax.numpy.iinfo),
         ),
         _read_parts,
     ),
