@@ -464,7 +464,7 @@ def _read_alias(canon: Canonicaliser, value: Any, path: str) -> None:
     for name in ("__args__", "__metadata__"):
         items: Any = getattr(value, name, ())
         for place, item in enumerate(items):
-            if kind_of(item).name == "plain" or is_alias(item):
+            if consists_of_parts(type(item)) or is_alias(item):
                 canonicalise(canon, item, f"{path}.{name}[{place}]")
             elif issubclass(type(item), type):  # the arguments of a union have an order
                 _read_identity(canon, item, path)
