@@ -2,8 +2,10 @@
 
 import enum
 import functools
+import gc
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -594,6 +596,51 @@ def of_builtin(base: Any, given: Any) -> tuple[Any, Any, Any]:
 BUILTINS: dict[Any, Any] = {float: 1.5, str: "a", tuple: (1.0,), np.ndarray: 2, np.float32: 1.0}
 
 
+class Weakly(Thing):
+    rates = (1.0,)
+
+    def scaled(self, x: Any) -> Any:
+        return self.rate * self.rates[0] * x
+
+
+WEAK: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "proxy": (weakref.proxy, lambda weak, x: weak.rate * x),
+    "method of a proxy": (weakref.proxy, lambda weak, x: weak.scaled(x)),
+    "referent": (weakref.ref, lambda weak, x: weak().scaled(x)),
+    "weak method": (lambda it: weakref.WeakMethod(it.scaled), lambda weak, x: weak()(x)),
+}
+
+
+def weakly(kind: str, *, by_class: bool) -> tuple[Any, Any, Any]:
+    it = Weakly(rate=1.0)
+    make, call = WEAK[kind]
+    weak = make(it)
+    Weakly.rates = (1.0,)
+
+    def change() -> None:
+        setattr(*(Weakly, "rates", (2.0,)) if by_class else (it, "rate", 2.0))
+
+    return lambda x: call(weak, x), change, None
+
+
+def test_what_a_weak_proxy_leads_to_may_die() -> None:
+    """It is not kept alive, and that it is dead is a change."""
+    it = Thing(rate=2.0)
+    weak = weakref.proxy(it)
+
+    def function(x: Any) -> Any:
+        try:
+            return weak.rate * x
+        except ReferenceError:
+            return -x
+
+    fresh = jit(function, stale="retrace")
+    assert fresh(1.0) == 2.0
+    del it
+    gc.collect()
+    assert fresh(1.0) == -1.0
+
+
 CASES: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
@@ -626,6 +673,12 @@ CASES |= {f"{kind}, held": functools.partial(held, kind) for kind in HELD}
 CASES |= {
     f"methods of a {base.__name__}": functools.partial(of_builtin, base, given)
     for base, given in BUILTINS.items()
+}
+CASES |= {
+    f"{kind}, {by_class}": functools.partial(weakly, kind, by_class=by_class)
+    for kind in WEAK
+    for by_class in (False, True)
+    if (kind, by_class) != ("proxy", True)
 }
 CASES["descriptor"] = lambda: of_a_descriptor(Scaled)
 CASES["data descriptor"] = lambda: of_a_descriptor(Set)

@@ -42,6 +42,7 @@ from leafwise._captures.fingerprinter import (
 )
 from leafwise._objects.attributes import (
     MACHINERY,
+    behind_proxy,
     dict_and_slots,
     dict_of,
     has_hidden_state,
@@ -324,13 +325,16 @@ def _builtin(self: Fingerprinter, value: Any) -> Fingerprinted:
 
 
 def _reference(self: Fingerprinter, value: Any) -> Fingerprinted:
-    """Fingerprint a weak reference: what it leads to, if that is the user's."""
-    found = value()
-    if found is None or is_installed_module(type(found).__module__):
+    """Fingerprint a weak reference or proxy: what it leads to, if that is the user's."""
+    is_proxy = is_a(value, weakref.ProxyTypes)
+    find: Callable[[Any], Any] = behind_proxy if is_proxy else type(value).__call__
+    found = find(value)
+    known = is_a(found, types.MethodType) or not is_installed_module(type(found).__module__)
+    if not known:
         return as_one((_class_form(type(value)), ByWeakId(found)), value)
     inner, own = self.fingerprint(found), identity_check(value)
     inside = check_of(inner, found)
-    same: Same = lambda now: own(now) and inside(now())  # noqa: E731
+    same: Same = lambda now: own(now) and inside(find(now))  # noqa: E731
     return combine(Form(_class_form(type(value)), ("()",), (inner.form,)), same, [inner])
 
 
@@ -504,6 +508,6 @@ _KINDS: Final[Kinds] = (
     (types.FunctionType, _function),
     ((types.MethodType, BoundMethod), _method),  # before partials: some methods are
     ((types.BuiltinFunctionType, types.MethodWrapperType), _builtin),
-    (weakref.ReferenceType, _reference),
+    ((weakref.ReferenceType, *weakref.ProxyTypes), _reference),
     (object, _object),
 )

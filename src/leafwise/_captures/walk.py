@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import sys
 import types
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
@@ -43,6 +44,7 @@ from leafwise._captures.waiting_methods import ClassValue, ClassValues, WaitingM
 from leafwise._objects.attributes import (
     Member,
     MemberKind,
+    behind_proxy,
     dispatched,
     functions_behind,
     functions_in,
@@ -592,6 +594,7 @@ class CaptureWalk:
 
     def _follow(self, place: CapturedPlace, value: Any, *, quiet: bool = False) -> None:
         """Enter what a value leads to, and what is in it."""
+        value = behind_proxy(value)
         if hides(value):
             return
         # A metaclass may say that its classes equal all others: a set asks for the hash first.
@@ -610,7 +613,9 @@ class CaptureWalk:
         if is_own and (is_object(value) or is_data(value)):
             self._next.append(ToEnter(type(value), None, (type(value),)))
             self._follow_attributes(place, value)
-        elif is_object(value) and not callable(value) and is_tree(value):  # a GraphDef of flax
+        elif is_a(value, weakref.ReferenceType) or (
+            is_object(value) and not callable(value) and is_tree(value)  # a GraphDef of flax
+        ):
             self._next += map(_given, code_within([value]))
 
     def _follow_attributes(self, place: CapturedPlace, value: Any) -> None:

@@ -63,6 +63,7 @@ _HIDDEN: Final = Member(MemberKind.HIDDEN)
 
 def member_of(value: Any, name: str) -> Member:
     """Return what `value.name` is, found without running code of the user's."""
+    value = behind_proxy(value)
     if is_a(value, types.ModuleType):
         return _value(vars(value).get(name, MISSING))
     if is_a(value, type):
@@ -77,6 +78,17 @@ def member_of(value: Any, name: str) -> Member:
     if raw is MISSING:
         return _HIDDEN if in_class(type(value), "__getattr__") is not MISSING else _NOTHING
     return _from_class(raw, value)
+
+
+def behind_proxy(value: Any) -> Any:
+    """Return what a `weakref.proxy` leads to; of anything else and of a dead one the value."""
+    if not is_a(value, weakref.ProxyTypes):
+        return value
+    try:
+        found = value.__sizeof__.__self__  # a method of every object, which shows whose it is
+    except Exception:  # noqa: BLE001  # a dead one, or a `__getattribute__` of the user's
+        return value
+    return value if hides(found) else found
 
 
 def _value(found: Any) -> Member:
@@ -157,9 +169,9 @@ def in_class(cls: type, name: str) -> Any:
 def is_plain(value: Any, name: str) -> bool:
     """Return whether reading an attribute runs no code of the user's, if it is there."""
     kind: Any = type(value)
-    if isinstance(value, types.ModuleType):
+    if is_a(value, types.ModuleType):
         return kind is types.ModuleType
-    if isinstance(value, type):
+    if is_a(value, type):
         own = in_class(value, name)
         is_own = own is not MISSING and is_installed_module(module_of(type(own)))
         is_open = kind.__getattribute__ is type.__getattribute__ and not is_first(kind, name)
