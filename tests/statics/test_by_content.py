@@ -544,6 +544,19 @@ def test_a_named_cache_is_itself() -> None:
 # Changes in place
 
 
+def test_what_a_named_cache_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A global that a cached function reads counts: once the cache is cleared, it is read."""
+    table: Any = functools.lru_cache(made("f = lambda: rate", rate=2))
+    table.__qualname__ = table.__name__ = "a_cached_table"
+    table.__module__ = __name__
+    monkeypatch.setitem(globals(), "a_cached_table", table)
+    function = made("f = lambda x: table() * x", table=table)
+    before = structure(function)
+    assert structure(function) == before
+    table.__wrapped__.__globals__["rate"] = 3
+    assert structure(function) != before
+
+
 def cell(function: Any) -> Any:
     """Return the first cell of a function."""
     return function.__closure__[0]

@@ -26,6 +26,7 @@ from leafwise._objects.attributes import (
     builtin_base,
     compares_by_identity,
     has_hidden_state,
+    is_installed,
     is_itself,
     of_partial,
     record_fields,
@@ -434,6 +435,13 @@ def _read_builtin(canon: _Content, value: Any, path: str) -> None:
     canon.depth -= 1
 
 
+def _read_cached(canon: _Content, value: Any, path: str) -> None:
+    """Read a function of `functools.lru_cache`, which its cache follows from."""
+    _read_other(canon, value, path)
+    if not is_installed(value.__wrapped__):
+        canon.defer_name(value.__wrapped__, f"{path}.__wrapped__")
+
+
 def _read_object(canon: _Content, value: Any, path: str) -> None:
     """Read an object by its class and its attributes."""
     kind: type = type(value)
@@ -555,6 +563,7 @@ def _content_readers() -> dict[type, CanonicalOf]:
             _read_identity,
         ),
         type: _read_other,
+        type(functools.cache(len)): _read_cached,
         **dict.fromkeys(
             (operator.itemgetter, operator.attrgetter, operator.methodcaller), read_parts
         ),
