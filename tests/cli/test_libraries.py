@@ -1,6 +1,7 @@
 """Classes of any library: which are found, and what is seen on them."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import pytest
 
 from leafwise.cli.run import CheckOptions, check_class
 from leafwise.cli.targets import CheckTarget, is_node, library_of
+from leafwise.testing import Law
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Outcome
@@ -92,6 +94,22 @@ def test_a_static_that_is_lost() -> None:
     assert seen["cache", "value"] == "skipped"
 
 
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["x"], meta_fields=[], drop_fields=["note"]
+)
+@dataclasses.dataclass
+class Dropping:
+    x: jax.Array
+    note: str = "dropped"
+
+
+def test_a_field_that_jax_was_told_to_drop() -> None:
+    """It is in no program by the user's own order: no lost static, and no field to change."""
+    laws = (Law.STATIC_VALUES, Law.NO_HIDDEN_STATE, Law.TRANSFORMATIONS)
+    report = check_class(CheckTarget(Dropping, "here"), CheckOptions(laws=laws, examples=5))
+    assert (report.passed, report.fields) == (True, ("x",)), report
+
+
 def test_libraries() -> None:
     """The report says which library made a class a pytree class."""
     chex = pytest.importorskip("chex")
@@ -131,6 +149,7 @@ def test_leaves_that_only_filter_jit_takes() -> None:
 
 SOURCE = """
 import dataclasses
+import functools
 from typing import NamedTuple
 
 @jax.tree_util.register_dataclass

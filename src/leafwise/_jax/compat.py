@@ -5,6 +5,7 @@ they are not those that were tested: in another version of JAX, or where a name 
 """
 
 import contextlib
+import dataclasses
 import importlib
 import inspect
 import operator
@@ -287,6 +288,20 @@ def is_committed(lowered: Any) -> bool:
         return bool(committed)
     shardings: list[Any] = jax.tree.leaves(lowered.compile().output_shardings)
     return any(len(sharding.device_set) > 1 for sharding in shardings)
+
+
+def dropped_fields(cls: Any) -> frozenset[str]:
+    """Return the ``drop_fields`` that `jax.tree_util.register_dataclass` was given for a class.
+
+    Where JAX's internals are unknown, as for a class that was not registered so, there are none.
+    """
+    try:
+        known: Any = importlib.import_module("jax._src.tree_util")._registry  # noqa: SLF001
+        kept = inspect.getclosurevars(known[cls].to_iter).nonlocals if _KNOWN else {}
+        names = {*kept["data_fields"], *kept["meta_fields"]}
+    except (ImportError, AttributeError, KeyError, TypeError):
+        return frozenset()
+    return frozenset(each.name for each in dataclasses.fields(cls) if each.init) - names
 
 
 def jit_options(jitted: Any) -> dict[str, Any] | str | None:

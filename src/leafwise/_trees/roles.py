@@ -12,6 +12,7 @@ from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
+from leafwise._jax import compat
 from leafwise._objects.attributes import slot_names
 from leafwise._statics.key import KEY
 from leafwise.errors import StaticFieldError
@@ -35,11 +36,13 @@ class Names(NamedTuple):
 def field_order(instance: Any) -> list[str]:
     """Return the attributes that an instance is declared to hold, in order.
 
-    Those are the fields of a class that declares them, else the attributes that are set now.
+    Those are the fields of a class that declares them, less those that JAX was told to drop, else
+    the attributes that are set now.
     """
     cls = type(instance)
     if dataclasses.is_dataclass(cls):
-        return [field.name for field in dataclasses.fields(cls) if field.name != KEY]
+        aside = {KEY, *compat.dropped_fields(cls)}
+        return [field.name for field in dataclasses.fields(cls) if field.name not in aside]
     if isinstance(instance, tuple):
         return list(getattr(cls, "_fields", ()))
     declared = getattr(cls, "__attrs_attrs__", None)
