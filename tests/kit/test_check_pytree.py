@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Hashable
@@ -371,3 +372,66 @@ def test_leaves_by_value() -> None:
     assert "though unflatten has stored each" in str(caught.value)
     assert "decide by field, not by value" in str(caught.value)
     assert "object.__new__" not in str(caught.value)
+
+
+class Registered:
+    """A class that is registered by hand; those below have one fault each."""
+
+    def __init__(self, x: jax.Array, n: float = 1.0) -> None:
+        self.x, self.n = x, n
+
+    def __init_subclass__(cls) -> None:
+        jax.tree_util.register_pytree_node_class(cls)
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), (self.n, type(self.n))
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        made = object.__new__(cls)
+        made.x, made.n = *children, aux[0]
+        return made
+
+
+class FlattenConverts(Registered):
+    def tree_flatten(self) -> Any:
+        return (jnp.asarray(self.x),), (self.n, type(self.n))
+
+
+class UnflattenRefusesTracers(Registered):
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        if isinstance(children[0], jax.core.Tracer):
+            raise TypeError
+        return super().tree_unflatten(aux, children)
+
+
+class ShapeInAuxData(Registered):
+    def tree_flatten(self) -> Any:
+        return (self.x,), (self.n, getattr(self.x, "shape", ()))
+
+
+class NewObjectInAuxData(Registered):
+    def tree_flatten(self) -> Any:
+        return (self.x,), (self.n, object())
+
+
+@lw.pytree
+class ConvertsAgain:
+    n: int = lw.static_field(converter=lambda n: n + 1)
+
+
+@pytest.mark.parametrize(
+    ("cls", "law", "fix"),
+    [
+        (FlattenConverts, Law.ANY_LEAF, "return the children from flatten as they are"),
+        (UnflattenRefusesTracers, Law.TRANSFORMATIONS, "unflatten with `object.__new__"),
+        (ShapeInAuxData, Law.ANY_LEAF, "build aux_data from the statics alone"),
+        (NewObjectInAuxData, Law.IDENTITY_MAP, "build aux_data from the statics alone"),
+        (ConvertsAgain, Law.REPLACE, "let a converter and `__post_init__` keep"),
+    ],
+)
+def test_the_fix_is_for_what_is_at_fault(cls: type, law: Law, fix: str) -> None:
+    """One law is broken in several ways: the fix says which function is to change."""
+    with pytest.raises(LawViolation, match=f"fix: .*{re.escape(fix)}"):
+        check_pytree(cls, laws=[law], settings=FEW)

@@ -23,6 +23,7 @@ from leafwise.testing.strategies._edits import EditKind, Options, options_of
 T = TypeVar("T")
 
 _WIDTH: Final = 300
+_FLATTEN_FIX: Final = "return the children from flatten as they are, without checks or conversion"
 
 
 class LeafError(TypeError):
@@ -125,8 +126,17 @@ class Case:
         owner = owner_at(self.instance, path)
         raise LawViolation(without_addresses("\n  ".join(lines)), str(self.law), where, owner)
 
-    def attempt(self, what: str, call: Callable[..., Any], *args: Any, path: str = "") -> Any:
+    def attempt(
+        self, what: str, call: Callable[..., Any], *args: Any, path: str = "", fix: str = ""
+    ) -> Any:
         """Call what the law calls; an exception breaks it.
+
+        Args:
+            what: What is called, for the message.
+            call: The function.
+            *args: Its arguments.
+            path: As in `fail`.
+            fix: As in `fail`.
 
         Raises:
             LawViolation: It raised.
@@ -139,11 +149,11 @@ class Case:
         except Exception as error:  # noqa: BLE001  # the user's own code
             behind = error.__cause__ or error.__context__  # JAX hides what its comparisons raise
             problem = format_error(error if behind is None else behind).replace("\n", "\n    ")
-        return self.fail(path, f"{what} raised {problem}", "no error")
+        return self.fail(path, f"{what} raised {problem}", "no error", fix=fix)
 
     def flatten(self, tree: Any, path: str = "") -> tuple[list[Any], Any]:
         found: tuple[list[Any], Any] = self.attempt(
-            "flatten", jax.tree_util.tree_flatten, tree, path=path
+            "flatten", jax.tree_util.tree_flatten, tree, path=path, fix=_FLATTEN_FIX
         )
         return found
 

@@ -91,7 +91,8 @@ class Law(StrEnum):
     REPLACE = (
         "replace",
         "replace without changes is the identity",
-        "let `replace` start from the values of all fields",
+        "let `replace` start from the values of all fields, and let a converter and "
+        "`__post_init__` keep what they have made",
     )
     POST_INIT = (
         "post-init",
