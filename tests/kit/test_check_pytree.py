@@ -435,3 +435,42 @@ def test_the_fix_is_for_what_is_at_fault(cls: type, law: Law, fix: str) -> None:
     """One law is broken in several ways: the fix says which function is to change."""
     with pytest.raises(LawViolation, match=f"fix: .*{re.escape(fix)}"):
         check_pytree(cls, laws=[law], settings=FEW)
+
+
+class HashedById:
+    """Equal by what it holds, with a hash of its own."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashedById) and self.held == other.held
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class HashesById(Registered):
+    def tree_flatten(self) -> Any:
+        return (self.x,), HashedById(self.n)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        return super().tree_unflatten((aux.held,), children)
+
+
+def test_a_hash_that_is_another_at_each_flatten() -> None:
+    """It is found in one process, on statics that cannot be recreated, such as small numbers."""
+    drawn = st.builds(HashesById, st.just(0.0), st.just(1))
+    with pytest.raises(LawViolation, match="equal aux_data with two hashes"):
+        check_pytree(drawn, laws=["aux-data-hash"], settings=FEW)
+
+
+@lw.pytree
+class OnDevice:
+    device: lw.Static[jax.Device]
+
+
+def test_a_static_that_cannot_be_copied() -> None:
+    """A device has no copies; a shallow copy of an instance that holds it has the device."""
+    check_pytree(st.just(OnDevice(jax.devices()[0])), laws=["copies"], settings=FEW)

@@ -40,7 +40,7 @@ def test_a_sound_class() -> None:
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
-        (travellers.KeepsItsHash, "two hashes: one was computed before pickling"),
+        (travellers.KeepsItsHash, "two hashes: one is of an id, or was computed before pickling"),
         (travellers.LosesAStaticAbroad, "'lost' .* back from a new process"),
         (travellers.DoesNotUnpickleAbroad, "does not unpickle: RuntimeError: not at home"),
         (travellers.EndsTheProcess, "a new process ended while it unpickled it"),

@@ -19,11 +19,13 @@ from leafwise.testing._laws.same import difference, state_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
+_Copy = Callable[[Any], Any]
+
 
 def copies(case: Case) -> None:
     """Copy with copy, deepcopy and pickle."""
     x = case.instance
-    _compare(case, "copy.copy", copy.copy)
+    _compare(case, "copy.copy", copy.copy, _same)  # which shares the parts
     # JAX compiles a program for each shape to copy an array, which is no matter of the class.
     arrays = {id(leaf): leaf for leaf in case.flatten(x)[0] if isinstance(leaf, jax.Array)}
 
@@ -31,15 +33,19 @@ def copies(case: Case) -> None:
         return copy.deepcopy(value, dict(arrays))
 
     if _parts_allow(x, deepcopy):
-        _compare(case, "copy.deepcopy", deepcopy)
+        _compare(case, "copy.deepcopy", deepcopy, deepcopy)
     if _is_found_elsewhere(case.cls) and _parts_allow(x, _pickled):
-        _compare(case, "pickle", _pickled)
+        _compare(case, "pickle", _pickled, _pickled)
 
 
-def _compare(case: Case, how: str, do: Callable[[Any], Any]) -> None:
+def _same(value: Any) -> Any:
+    return value
+
+
+def _compare(case: Case, how: str, do: _Copy, do_part: _Copy) -> None:
     x = case.instance
     made = case.attempt(how, do, x)
-    found = difference(x, made, names_of(x), _copied_faithfully(x, do))
+    found = difference(x, made, names_of(x), _copied_faithfully(x, do_part))
     if found is not None:
         path, got, wanted = found
         case.fail(path, f"{got} after {how}", wanted)
@@ -52,7 +58,7 @@ def _pickled(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))  # noqa: S301  # made here
 
 
-def _parts_allow(x: Any, do: Callable[[Any], Any]) -> bool:
+def _parts_allow(x: Any, do: _Copy) -> bool:
     """Return whether each part alone can be copied: if not, the class is not to blame."""
     children, aux = _REGISTRY.flatten_one_level(x) or ((), None)
     try:
@@ -63,7 +69,7 @@ def _parts_allow(x: Any, do: Callable[[Any], Any]) -> bool:
     return True
 
 
-def _copied_faithfully(x: Any, do: Callable[[Any], Any]) -> tuple[str, ...]:
+def _copied_faithfully(x: Any, do: _Copy) -> tuple[str, ...]:
     """Return the attributes that a copy keeps: a copied function may be another one."""
     names = names_of(x)
 

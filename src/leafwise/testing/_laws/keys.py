@@ -188,7 +188,7 @@ def aux_data_hash(case: Case) -> None:
         path, value = _unhashable_static(x, message_of(error))
         what = f"{short_repr(value)} ({type(value).__name__})" if path else short_repr(mine)
         case.fail(path, f"{what}, {UNHASHABLE} {message_of(error)}", "aux_data with a hash")
-    for path, other in _with_fresh_statics(x):
+    for path, other in (("", x), *_with_fresh_statics(x)):
         its: Any = _REGISTRY.flatten_one_level(other)
         equal = bool(case.attempt("== of aux_data", operator.eq, mine, its[1], path=path))
         if equal and hash(its[1]) != first:

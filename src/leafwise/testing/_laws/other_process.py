@@ -194,7 +194,10 @@ def _compare(before: Any, after: Any, request: UnpickleRequest) -> tuple[str, st
             with contextlib.suppress(TypeError):
                 hashes.append(hash(each))
         if len(set(hashes)) > 1 and one == other:
-            return name, "equal values have two hashes: one was computed before pickling"
+            return (
+                name,
+                "equal values have two hashes: one is of an id, or was computed before pickling",
+            )
     return "", ""
 
 
