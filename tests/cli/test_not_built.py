@@ -225,6 +225,23 @@ def test_a_class_that_jax_can_never_flatten_or_rebuild(
     assert told in law.message
 
 
+def test_a_class_whose_unflatten_reads_its_leaves() -> None:
+    """No jitted function takes it, though `jax.tree.map` does: the class is at fault."""
+
+    def unflatten(_: Any, children: Any) -> Plain:
+        return Wrong(float(*children))
+
+    class Wrong(Plain): ...
+
+    jax.tree_util.register_pytree_node(Wrong, lambda it: ((it.w,), None), unflatten)
+    report = report_of(Wrong)
+    (law,) = report.laws
+    assert (report.failed, report.unchecked) == (True, False)
+    assert (law.law, law.verdict) == ("transformations", "violation")
+    assert "jax.jit raised Concretization" in law.message
+    assert "fix: unflatten with `object.__new__" in law.message
+
+
 def test_a_named_tuple_that_jax_can_never_rebuild() -> None:
     """It may be no argument of any jitted function: unless it is named, it is left out."""
 

@@ -307,7 +307,7 @@ def check_class(
         identity=f"{cls.__module__}:{cls.__qualname__}",
     )
     builder: Builder | None = None
-    broken: LawResult | None = None
+    is_refused = False
     try:
         with time_limit(chosen.seconds):
             builder = Builder(cls)
@@ -324,13 +324,16 @@ def check_class(
         raise
     except BaseException as error:  # noqa: BLE001  # user code: go on with the next class
         problem = f"{cls.__name__}: while it was checked: {format_error(error)}"
-        # JAX may be unable to flatten it, or to unflatten it again.
-        if builder is not None and not target.optional:
-            broken = check_law(cls, Law.ROUND_TRIP, builder.base, chosen, alone=True)
+        is_refused = builder is not None and not target.optional
     instance = "" if builder is None else short_repr(builder.base, _WIDTH)
     report = dataclasses.replace(report, instance=instance)
-    if builder is not None and broken is not None and broken.verdict.is_bad:
-        return dataclasses.replace(report, fields=tuple(field_order(builder.base)), laws=(broken,))
+    if builder is not None and is_refused:
+        fields = tuple(field_order(builder.base))
+        # JAX may be unable to flatten it, or to unflatten it again, or only with tracers.
+        for law in (Law.ROUND_TRIP, Law.TRANSFORMATIONS):
+            broken = check_law(cls, law, builder.base, chosen, alone=True)
+            if broken.verdict.is_bad:
+                return dataclasses.replace(report, fields=fields, laws=(broken,))
     if builder is None or problem:
         # Only what is known to be no argument of a jitted function is left out.
         if target.optional and builder is not None:
