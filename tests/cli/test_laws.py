@@ -21,6 +21,7 @@ from leafwise.cli.records import Verdict
 from leafwise.cli.run import (
     EXAMPLES,
     CheckOptions,
+    Interruption,
     TooLong,
     check_class,
     check_law,
@@ -365,6 +366,20 @@ def test_signals(
     assert "P(x=" in text
     assert text.endswith(f"interrupted, 1 class to go, {file}:Q the next\n")
     assert signal.signal(number, started) is before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to send")
+def test_a_signal_where_python_ignores_what_is_raised() -> None:
+    """It is noted, and nothing is printed of an exception that was ignored."""
+
+    def gc_callback() -> None:  # as Hypothesis calls its own
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with Interruption() as stop:
+        gc_callback()
+        assert stop.signal == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            stop.check()
 
 
 def test_rows_as_they_are_done(

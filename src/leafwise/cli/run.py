@@ -158,10 +158,11 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _stop(self, number: int, _: types.FrameType | None) -> None:
+    def _stop(self, number: int, frame: types.FrameType | None) -> None:
         is_first = not self.signal
         self.signal = self.signal or number
-        if not (self.is_held and is_first):
+        is_swallowed = frame is not None and frame.f_code.co_name in _SWALLOWED_IN
+        if not is_swallowed and not (self.is_held and is_first):
             raise KeyboardInterrupt
 
     def check(self) -> None:
