@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise._trees.equality import is_distinct
+from leafwise.testing import check_pytree
 from leafwise.testing._laws.same import same_leaf
 from leafwise.testing.strategies._edit_positions import Role, edit_positions
 from leafwise.testing.strategies._edits import Edit, EditKind, edits
@@ -212,6 +213,18 @@ def test_converters_decide_what_is_stored() -> None:
     draw()
     assert {type(edit.after) for edit in drawn} == {int}
     assert all(edit.kind is EditKind.STATIC_VALUE for edit in drawn)
+
+
+def test_a_converter_of_equinox_decides_as_well() -> None:
+    """No instance has a static that its converter would have changed."""
+
+    class Net(eqx.Module):
+        n: int = eqx.field(static=True, converter=int)
+
+    (static,) = edit_positions(Net(1), "n")
+    assert type(static.put(2.0).n) is int
+    few = settings(EXAMPLES, max_examples=10)
+    check_pytree(st.just(Net(1)), laws=["static-types"], settings=few)
 
 
 def test_literals_are_kept_to() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
+from leafwise._classes.spec import is_decorated
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._trees.roles import Names, exchange, field_order, names_of, prepared_by
 
@@ -117,6 +118,7 @@ def _positions(  # noqa: PLR0917  # it is its own caller
         inner = functools.partial(_put_attribute, put, value, name)
         held = getattr(value, name)
         if name in names.static:
+            inner = functools.partial(_put_converted, inner, type(value), name)
             yield from _static_positions(held, where, inner, owner, depth - 1)
         else:
             yield from _positions(held, where, inner, owner, depth - 1)
@@ -146,6 +148,13 @@ def _step(value: Any, key: Any, place: int) -> str:
 def _put_attribute(put: Put, holder: Any, name: str, new: Any) -> Any:
     field = prepared_by(type(holder), name)
     return put(exchange(holder, name, new if field is None else field.prepare(new)))
+
+
+def _put_converted(put: Put, cls: type, name: str, new: Any) -> Any:
+    """Put what a converter of equinox makes of a static: no instance holds anything else."""
+    fields: dict[str, Any] = {} if is_decorated(cls) else getattr(cls, "__dataclass_fields__", {})
+    converter = fields[name].metadata.get("converter") if name in fields else None
+    return put(new if converter is None else converter(new))
 
 
 def _put_child(put: Put, structure: Any, children: list[Any], place: int, new: Any) -> Any:
