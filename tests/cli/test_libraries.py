@@ -1,6 +1,7 @@
 """Classes of any library: which are found, and what is seen on them."""
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 
+import leafwise as lw
 from leafwise.cli.run import CheckOptions, check_class
 from leafwise.cli.targets import CheckTarget, is_node, library_of
 from leafwise.testing import Law
@@ -149,6 +151,7 @@ def test_leaves_that_only_filter_jit_takes() -> None:
 
 SOURCE = """
 import dataclasses
+import enum
 import functools
 from typing import NamedTuple
 
@@ -315,3 +318,41 @@ def test_checking_named_tuples_directly() -> None:
     left = check_class(CheckTarget(Record, "here:Record", optional=True), CheckOptions(laws=()))
     assert left.passed
     assert left.left_out
+
+
+@jax.tree_util.register_static
+class Switch(enum.Enum):
+    OFF = 0
+    ON = 1
+
+
+@lw.pytree
+class Machine:
+    switch: Switch
+    x: jax.Array
+
+
+@jax.tree_util.register_static
+class Alike(enum.Enum):
+    A = 1
+    B = 2
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Alike)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def test_an_enum_that_is_a_static_node() -> None:
+    """A member is a static as a whole, of a class that JAX takes in any field."""
+    f = jax.jit(lambda machine: machine.x + machine.switch.value)
+    assert [f(Machine(each, jax.numpy.zeros(()))) for each in Switch] == [0, 1]
+    laws = (Law.STATIC_VALUES, Law.STATIC_TYPES, Law.NO_HIDDEN_STATE)
+    options = CheckOptions(laws=laws, examples=5)
+    for cls, fields in ((Switch, ()), (Machine, ("switch", "x"))):
+        report = check_class(CheckTarget(cls, "here"), options)
+        assert (report.passed, report.fields) == (True, fields), report
+    (_, law, _) = check_class(CheckTarget(Alike, "here"), options).laws
+    assert (law.law, law.verdict) == ("static-types", "warning")
+    assert "Alike.A (Alike) -> Alike.B (Alike): equal treedefs" in law.message

@@ -390,7 +390,8 @@ _ARRAY_LIKE: Final = typing.get_args(jax.typing.ArrayLike)
 def is_text(annotation: Any) -> bool:
     """Return whether values are text, enum members or dtypes (or None).
 
-    JAX cannot trace any of them, so such a field has to be static.
+    JAX cannot trace any of them, so such a field has to be static, unless their class is registered
+    with JAX, as by `jax.tree_util.register_static`.
     """
     return _all_members(annotation, _is_text_type)
 
@@ -409,9 +410,13 @@ def _is_text_type(kind: Any) -> bool:
     if any(kind is getattr(each, "DTypeLike", MISSING) for each in (jax.typing, of_numpy)):
         return True
     if typing.get_origin(kind) is Literal:
-        return all(isinstance(item, str | bytes | enum.Enum) for item in typing.get_args(kind))
-    origin = typing.get_origin(kind) or kind
-    return isinstance(origin, type) and issubclass(origin, str | bytes | enum.Enum | np.dtype)
+        return all(_is_text_class(type(item)) for item in typing.get_args(kind))
+    return _is_text_class(typing.get_origin(kind) or kind)
+
+
+def _is_text_class(kind: Any) -> bool:
+    is_text = isinstance(kind, type) and issubclass(kind, str | bytes | enum.Enum | np.dtype)
+    return is_text and not jax.tree_util.is_tree_node(kind)
 
 
 _CONTAINERS: Final = (tuple, list, set, frozenset)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import enum
 import inspect
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -45,6 +46,8 @@ def field_order(instance: Any) -> list[str]:
         return [field.name for field in dataclasses.fields(cls) if field.name not in aside]
     if isinstance(instance, tuple):
         return list(getattr(cls, "_fields", ()))
+    if isinstance(instance, enum.Enum):
+        return []  # what a member holds is Python's own
     declared = getattr(cls, "__attrs_attrs__", None)
     if declared is not None:
         return [attribute.name for attribute in declared]

@@ -1,6 +1,7 @@
 """One instance of a class, and others like it."""
 
 import contextlib
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any, Final
@@ -79,7 +80,8 @@ class Builder:
         self.cls = cls
         self._errors: list[BaseException] = []
         self.arguments: dict[str, Any] = {}
-        self.whole: Any = st.from_type(cls) if is_user_registered(cls) else None
+        is_drawn_whole = is_user_registered(cls) or issubclass(cls, enum.Enum)
+        self.whole: Any = st.from_type(cls) if is_drawn_whole else None
         if self.whole is None and is_abstract(cls):
             msg = f"{cls.__name__}: an abstract class has no instances; check its subclasses"
             raise CannotBuildError(msg)

@@ -1,6 +1,7 @@
 """The positions in an instance where one thing can be changed, and changing it there."""
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum, auto
@@ -104,6 +105,8 @@ def _positions(  # noqa: PLR0917  # it is its own caller
         return
     if type(value) in (list, tuple, dict, type(None)):
         yield EditPosition(path, Role.CONTAINER, value, put, *owner)
+    if isinstance(value, enum.Enum):  # `register_static` makes a node of it
+        yield EditPosition(path, Role.STATIC, value, put, *owner)
     if not depth:
         return
     names = names_of(value) if not isinstance(value, _CONTAINERS) else Names((), ())
