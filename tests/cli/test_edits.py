@@ -307,3 +307,23 @@ def test_words() -> None:
     assert words["n", "static value"] == "2 -> 0"
     assert words["n", "static type"] == "2 -> 2.0 (float)"
     assert words["m", "static type"] == "'a' -> 'a' (StrSubclass)"
+
+
+@pytest.mark.parametrize("value", [0.5, np.ones(2, "int32"), (0.5, 1)])
+def test_a_leaf_that_flatten_converts(value: Any) -> None:
+    """It is dynamic, though no object in its place becomes a leaf; aux_data is static."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Converts:
+        def __init__(self, x: Any, n: int) -> None:
+            self.x, self.n = x, n
+
+        def tree_flatten(self) -> Any:
+            leaves = jax.tree.map(lambda leaf: np.asarray(leaf).astype("float32"), self.x)
+            return (leaves, np.ones(self.n)), self.n
+
+        @classmethod
+        def tree_unflatten(cls, n: Any, children: Any) -> Any:
+            return cls(children[0], n)
+
+    assert names_of(Converts(value, 3)) == (("n",), ("x",))

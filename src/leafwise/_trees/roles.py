@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import jax
+import numpy as np
 
 from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import rebuild
@@ -136,7 +137,7 @@ def _is_dynamic(instance: Any, name: str) -> bool:
     try:
         leaves = jax.tree_util.tree_leaves(exchange(instance, name, sentinel))
     except Exception:  # noqa: BLE001  # a flatten that computes, or that is at fault
-        return _is_among_leaves(instance, name)
+        return _is_among_leaves(instance, name) or _is_converted(instance, name)
     times = sum(leaf is sentinel for leaf in leaves)
     try:
         own, whole = (
@@ -156,6 +157,26 @@ def _is_among_leaves(instance: Any, name: str) -> bool:
     except Exception:  # noqa: BLE001  # the user's own code
         return False
     return bool(mine) and all(id(leaf) in known for leaf in mine)
+
+
+_NUMBER: Final = np.float64(1536)
+"""Few instances hold it, and all dtypes of 16 bits and more can."""
+
+
+def _is_converted(instance: Any, name: str) -> bool:
+    """Return whether a number in place of each leaf of an attribute becomes a leaf, and no more."""
+
+    def count(leaves: list[Any]) -> int:
+        return sum(np.shape(leaf) == () and bool(leaf == _NUMBER) for leaf in leaves)
+
+    flatten: Any = jax.tree_util.tree_flatten
+    try:
+        held, structure = flatten(getattr(instance, name))
+        changed = exchange(instance, name, structure.unflatten([_NUMBER] * len(held)))
+        (mine, before), (its, after) = flatten(instance), flatten(changed)
+        return bool(before == after) and count(its) > count(mine)
+    except Exception:  # noqa: BLE001  # the user's own code
+        return False
 
 
 def exchange(base: Any, name: str, value: Any) -> Any:
