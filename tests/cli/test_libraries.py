@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 import pytest
+from hypothesis import strategies as st
 
 import leafwise as lw
 from leafwise.cli.run import CheckOptions, check_class
 from leafwise.cli.targets import CheckTarget, is_node, library_of
 from leafwise.testing import Law
+from leafwise.testing.strategies._edit_positions import path_of
 
 from .asked import kinds, report_of, verdicts
 from .conftest import Outcome
@@ -356,3 +358,56 @@ def test_an_enum_that_is_a_static_node() -> None:
     (_, law, _) = check_class(CheckTarget(Alike, "here"), options).laws
     assert (law.law, law.verdict) == ("static-types", "warning")
     assert "Alike.A (Alike) -> Alike.B (Alike): equal treedefs" in law.message
+
+
+class ByHand(Hand):
+    """The children are numbered by JAX, and named here."""
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.n, self.x), None
+
+    @classmethod
+    def tree_unflatten(cls, _n: Any, children: Any) -> "ByHand":
+        return cls(*children)
+
+
+def numbered(name: str) -> type:
+    return jax.tree_util.register_pytree_node_class(type(name, (ByHand,), {}))
+
+
+class Named(NamedTuple):
+    x: jax.Array
+    n: str
+
+
+def test_a_leaf_that_jax_cannot_trace() -> None:
+    """The message names its field, whatever JAX calls the child, with a fix for its library."""
+
+    def text_of(cls: type) -> str:
+        st.register_type_strategy(cls, st.just(cls(jax.numpy.ones(2), "text")))
+        return report_of(cls).error
+
+    struct = pytest.importorskip("flax.struct")
+    body: dict[str, Any] = {"__annotations__": {"x": jax.Array, "n": str}, "__module__": __name__}
+    for cls, fix in (
+        (numbered("Text"), "return it from tree_flatten in the aux_data"),
+        (Named, "make Named a class with @lw.pytree, and the field static"),
+        (
+            struct.dataclass(type("Struct", (), dict(body))),
+            "make the field static: lw.static_field",
+        ),
+    ):
+        assert f"{cls.__name__}.n: JAX cannot trace 'text' (str)" in text_of(cls)
+        assert f"fix: {fix}" in text_of(cls)
+
+
+def test_the_path_of_a_numbered_child() -> None:
+    """A law names the attribute, and not the number of the child."""
+    x = numbered("Numbered")(jax.numpy.ones(2), jax.numpy.zeros(2))
+    pairs = jax.tree_util.tree_leaves_with_path(x)
+    assert jax.tree_util.keystr(pairs[0][0]) == "[<flat index 0>]"
+    assert [path_of(x, *pair) for pair in pairs] == ["n", "x"]
+    assert [path_of([x], *pair) for pair in jax.tree_util.tree_leaves_with_path([x])] == [
+        "[0].n",
+        "[0].x",
+    ]

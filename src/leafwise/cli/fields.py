@@ -1,6 +1,7 @@
 """Each field changed alone: which edits are made, and the rows that tell of them."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterator
 from typing import Any, Final
 
@@ -12,11 +13,13 @@ from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import Names, exchange, field_order, names_of
 from leafwise.cli.changes import Builder, simplest
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of
-from leafwise.cli.targets import for_jit, is_own
+from leafwise.cli.targets import for_jit, is_own, library_of
 from leafwise.errors import CannotBuildError, StaticFieldError
 from leafwise.testing._format import format_error, format_leaf, short_repr, without_addresses
+from leafwise.testing._laws.case import place
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
+from leafwise.testing.strategies._edit_positions import owner_at, path_of
 from leafwise.testing.strategies._edits import LEAF_EDITS, Edit, EditKind
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._statics import twins
@@ -68,13 +71,24 @@ def untraceable(builder: Builder) -> str:
             try:
                 Probe(leaf)
             except Exception:  # noqa: BLE001  # JAX has several for it
-                where = f"{builder.cls.__name__}{jax.tree_util.keystr(path)}"
+                where = path_of(builder.base, path, leaf)
+                owner = owner_at(builder.base, where) or builder.cls
                 return without_addresses(
-                    f"{where}: JAX cannot trace {got(leaf)}, so no jitted function takes the "
-                    f"class\n  fix: make the field static: lw.static_field()"
+                    f"{place(builder.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
+                    f"function takes the class\n  fix: {_static_fix(owner)}"
                 )
         raise
     return ""
+
+
+def _static_fix(owner: type) -> str:
+    """Return how an attribute becomes static, in a class of any library."""
+    by_field = dataclasses.is_dataclass(owner) and not hasattr(owner, "tree_flatten")
+    if by_field and library_of(owner) in ("leafwise", "equinox", "flax.struct", "JAX"):
+        return "make the field static: lw.static_field()"
+    if hasattr(owner, "tree_flatten"):
+        return "return it from tree_flatten in the aux_data, and not among the children"
+    return f"make {owner.__name__} a class with @lw.pytree, and the field static: lw.static_field()"
 
 
 # ------------------------------------------------------------------------ the row of an edit

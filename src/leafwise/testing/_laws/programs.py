@@ -12,6 +12,7 @@ from leafwise.testing._format import format_leaf, is_key
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import difference, same_leaf
+from leafwise.testing.strategies._edit_positions import path_of
 from leafwise.testing.strategies._leaves import is_numeric, put
 
 _TREE_MAP: Final[Callable[..., Any]] = jax.tree_util.tree_map
@@ -64,7 +65,7 @@ def _check_leaves(case: Case, what: str, made: Any, expected: list[Any]) -> None
     pairs = jax.tree_util.tree_leaves_with_path(made)
     for (path, leaf), wanted in zip(pairs, expected, strict=True):
         if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
-            where = jax.tree_util.keystr(path).lstrip(".")
+            where = path_of(made, path, leaf)
             case.fail(
                 where, f"{format_leaf(leaf)} out of {what}", f"{format_leaf(wanted)}, as it went in"
             )

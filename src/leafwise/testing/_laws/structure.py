@@ -20,6 +20,7 @@ from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.same import difference, getters, state_of
 from leafwise.testing.strategies._constructor import parameters_of
+from leafwise.testing.strategies._edit_positions import path_of
 
 _REGISTRY: Final = jax.tree_util.default_registry
 
@@ -55,7 +56,7 @@ def _first_other(x: Any, flat: list[Any]) -> str:
     pairs = jax.tree_util.tree_leaves_with_path(x)
     for (path, leaf), other in zip(pairs, flat, strict=False):
         if leaf is not other:
-            return jax.tree_util.keystr(path).lstrip(".")
+            return path_of(x, path, leaf)
     return ""
 
 

@@ -1,5 +1,6 @@
 """The positions in an instance where one thing can be changed, and changing it there."""
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -74,6 +75,22 @@ def owner_at(tree: Any, path: str) -> type | None:
     except Exception:  # noqa: BLE001  # a flatten that is at fault
         return None
     return max(above, key=lambda position: len(position.path)).holder if above else None
+
+
+def path_of(tree: Any, keys: Any, leaf: Any) -> str:
+    """Return the path of a leaf by attributes, where JAX's key path has only numbers of children.
+
+    Args:
+        tree: The pytree.
+        keys: The key path of the leaf.
+        leaf: The leaf; of one that is there twice, the first is named.
+    """
+    if any(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys):
+        with contextlib.suppress(Exception):  # a flatten that is at fault
+            for position in edit_positions(tree):
+                if position.role is Role.LEAF and position.value is leaf:
+                    return position.path
+    return jax.tree_util.keystr(keys).lstrip(".")
 
 
 def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditPosition]:
