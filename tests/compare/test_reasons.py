@@ -178,3 +178,19 @@ def test_a_reason_keeps_what_it_shows_alone() -> None:
     assert [each() for each in gone] == [None, None]
     assert "(at .__closure__['k'].n)" in static.fix
     assert dtype.fix == "Convert to one dtype: `x.x.astype(jnp.float32)` in this call."
+
+
+def test_a_fix_for_a_child_that_jax_numbers() -> None:
+    """The number of a child is a path, and no code: the fix calls it ``x``."""
+
+    class Numbered:
+        def __init__(self, w: Any) -> None:
+            self.w = w
+
+    jax.tree_util.register_pytree_node(
+        Numbered, lambda x: ((x.w,), None), lambda _, w: Numbered(*w)
+    )
+    calls = [lw.signature(Numbered(jnp.ones(3, dtype))) for dtype in ("float32", "int32")]
+    (dtype,) = lw.explain(*calls).reasons
+    assert dtype.path == "args[0][<flat index 0>]"
+    assert dtype.fix == "Convert to one dtype: `x.astype(jnp.float32)` in this call."

@@ -136,7 +136,8 @@ _LONGEST_NUMBER: Final = 30
 def _name_in_code(path: str) -> str:
     """Return the name of an argument, or the way into it: ``x`` where no name is known."""
     path = re.sub(r"^kwargs\['(\w+)'\]", r"\1", path)
-    return re.sub(r"^(args|kwargs)\[[^]]*\]", "x", path) or "x"
+    path = re.sub(r"^(args|kwargs)\[[^]]*\]", "x", path)
+    return "x" if "[<" in path else path or "x"  # JAX numbers the children of some classes
 
 
 def _weak_type(reason: "Reason") -> str:
