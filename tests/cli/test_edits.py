@@ -25,6 +25,8 @@ from leafwise.testing._recompilation import promised
 from leafwise.testing.strategies import Edit, EditKind
 from leafwise.testing.strategies._statics import twins
 
+from .asked import report_of, verdicts
+
 
 class Level(enum.IntEnum):
     LOW = 0
@@ -327,3 +329,33 @@ def test_a_leaf_that_flatten_converts(value: Any) -> None:
             return cls(children[0], n)
 
     assert names_of(Converts(value, 3)) == (("n",), ("x",))
+
+
+def test_a_shape_that_the_constructor_refuses() -> None:
+    """No instance has it, though only unflatten refuses it here: the change is skipped."""
+
+    class Sized:
+        def __init__(self, x: jax.Array, y: jax.Array) -> None:
+            if np.shape(x) != np.shape(y):
+                raise ValueError
+            self.x, self.y = x, y
+
+    class Lax(Sized):
+        """Whose constructor takes what its unflatten refuses is at fault."""
+
+        def __init__(self, x: jax.Array, y: jax.Array) -> None:
+            self.x, self.y = x, y
+
+    def flatten(it: Sized) -> Any:
+        return (it.x, it.y), type(it)
+
+    def unflatten(cls: type, xs: Any) -> Any:
+        Sized(*xs)
+        return cls(*xs)
+
+    for cls, found in ((Sized, "skipped"), (Lax, "error")):
+        jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+        seen = verdicts(report_of(cls))
+        assert seen["x", "value"] == "ok"
+        assert found in seen.values(), seen
+        assert ("error" in seen.values()) is (found == "error")

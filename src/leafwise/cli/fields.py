@@ -230,12 +230,26 @@ def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
         changed = other_leaf(leaf)
         if changed is not None:
             others = [*leaves[:index], changed, *leaves[index + 1 :]]
-            edited = exchange(builder.base, name, jax.tree_util.tree_unflatten(structure, others))
-            yield Edit(name, kind, leaf, changed, edited)
+            value = jax.tree_util.tree_unflatten(structure, others)
+            edit = Edit(name, kind, leaf, changed, exchange(builder.base, name, value))
+            if _is_refused(builder, edit, value):
+                why = f"{edit.change}: its constructor refuses it"
+                yield _skipped(name, _LABELS.get(kind, str(kind)), why, static=False)
+            else:
+                yield edit
         elif kind is EditKind.LEAF_VALUE:
             yield _skipped(name, "value", f"{format_leaf(leaf)} has no elements", static=False)
     if builder.may_be_none(name):
         yield _structure_edit(builder, name)
+
+
+def _is_refused(builder: Builder, edit: Edit[Any], value: Any) -> bool:
+    """Return whether the class refuses a leaf, at construction and whenever JAX rebuilds it."""
+    try:
+        jax.tree_util.tree_map(lambda leaf: leaf, edit.edited)
+    except Exception:  # noqa: BLE001  # the user's own checks
+        return builder.takes(edit.path) and builder.try_build({edit.path: value}) is None
+    return False
 
 
 def _structure_edit(builder: Builder, name: str) -> FieldEdit:
