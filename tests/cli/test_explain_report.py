@@ -13,6 +13,7 @@ from jax.extend.core import Primitive
 import leafwise_cli
 from leafwise._display.words import cache_lines
 from leafwise.cli.explain_report import Process, make_report
+from leafwise.cli.recording import Recorder
 
 WIDTH = 91
 
@@ -115,18 +116,47 @@ def test_a_trace_whose_lowering_fails(explained: Explained) -> None:
 
 
 def test_the_later_events_of_a_program() -> None:
-    """They have the name and the line of its first; without it they are left out."""
+    """They have the name and the line of its first, written before or, by a thread, after them."""
     shared = {"name": "step", "eager": False, "thread": "main", "site": None, "file": "", "line": 0}
     times = {"start": 1.0, "seconds": 0.5}
     trace = {"kind": "trace", "number": 7, "changed": "`n`", "explanation": None, **shared, **times}
     later = [{"of": of, "kind": "compile", **times} for of in (7, 8)]
     records = [{"events": [trace]}, {"events": later}]
-    events = make_report([Process(1, records)], 1, "0", "script.py", 0.0)["events"]
-    assert [(each["kind"], each["name"]) for each in events] == [
-        ("trace", "step"),
-        ("compile", "step"),
+    for ordered in (records, records[::-1]):
+        events = make_report([Process(1, ordered)], 1, "0", "script.py", 0.0)["events"]
+        assert {each["kind"]: each["name"] for each in events} == {
+            "trace": "step",
+            "compile": "step",
+        }
+        assert [each["kind"] for each in events if "changed" in each] == ["trace"]
+
+
+def test_the_events_of_a_program_in_several_recordings() -> None:
+    """Each recording has its name: a second recorder's, and that which begins in the middle."""
+    written: dict[str, list[dict[str, Any]]] = {"first": [], "second": []}
+    recorders = [
+        Recorder(lambda name=name, **record: written[name].append(record)) for name in written
     ]
-    assert "changed" not in events[1]
+
+    def recorded(x: Any) -> Any:
+        return x + WIDTH
+
+    for each in recorders:
+        each.start()
+    jitted = jax.jit(recorded)
+    try:
+        jitted.trace(1.0)
+        recorders[1].forget()
+        written["second"].clear()
+        jitted.lower(1.0)
+    finally:
+        for each in reversed(recorders):
+            each.stop()
+    kinds = [
+        [event["kind"] for event in make_report([Process(1, records)], 1, "0", "", 0.0)["events"]]
+        for records in written.values()
+    ]
+    assert kinds == [["trace", "lowering"], ["lowering"]]
 
 
 def test_a_first_call_after_inner_traces(explained: Explained) -> None:

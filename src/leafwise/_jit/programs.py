@@ -47,7 +47,6 @@ class Program:
         captured: What the function captured when it was traced; None if it was not fingerprinted.
         began: The same before the trace, of what the trace itself changed.
         contents: What its statics were after the trace, by path; None if nobody asked.
-        number: Its number under `leafwise explain`; None before it is recorded.
     """
 
     outcome: Outcome
@@ -65,7 +64,6 @@ class Program:
     captured: Any = None
     began: Any = None
     contents: Any = None
-    number: int | None = None
 
     @cached_property
     def place(self) -> int:

@@ -103,17 +103,17 @@ def _installed(name: str) -> str:
 
 
 def _events(process: Process) -> Iterator[Record]:
-    """Yield the events, those of one program each with what its first one says."""
-    shared: dict[Any, Record] = {}
-    for event in itertools.chain.from_iterable(process.every("events")):
+    """Yield the events, those of one program each with what its first one says.
+
+    Another thread may have written the first one after the later ones.
+    """
+    events = list(itertools.chain.from_iterable(process.every("events")))
+    first = {event["number"]: event for event in events if "number" in event}
+    for event in events:
         if "of" not in event:
-            same = {
-                name: event[name] for name in ("name", "eager", "thread", "site", "file", "line")
-            }
-            shared[event.get("number")] = {**same, "explanation": None}
             yield event
-        elif event["of"] in shared:  # else it could not be written
-            yield {**shared[event["of"]], **event}
+        elif (known := first.get(event["of"])) is not None:  # else it could not be written
+            yield {**{name: known[name] for name in _SHARED}, "explanation": None, **event}
 
 
 _SHARED: Final = ("name", "eager", "thread", "site", "file", "line")

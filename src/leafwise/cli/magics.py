@@ -55,6 +55,7 @@ class Explainer:
         number = len(self.shell.user_ns["In"]) - 1
         names: dict[str, int] = getattr(self.shell.compile, "_filename_map", {})
         known = set(names)
+        self.recorder.forget()
         self.records, began = [], time.time()
         try:
             # A line for that of the magic, so that the others have the numbers of the cell.

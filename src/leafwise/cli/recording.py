@@ -14,6 +14,8 @@ import json
 import os
 import platform
 import sys
+import time
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +32,7 @@ from leafwise._jit.audit import Audit, WrongProgram
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
 from leafwise._jit.inner_traces import code_id
 from leafwise._jit.jit import AROUND, jit_with_log
+from leafwise._jit.programs import Program
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._objects.call_site import Site
 
@@ -58,7 +61,7 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
     atexit.register(recorder.note_audit, os.getpid())
     atexit.register(recorder.flush)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=recorder.held.clear)
+        os.register_at_fork(after_in_child=recorder.forget)
 
 
 def _note_error(write: Write, process: int) -> None:
@@ -94,7 +97,9 @@ class Recorder:
     ) -> None:
         self._write = write
         self.held: deque[dict[str, Any]] = deque()
-        self._numbers = itertools.count()
+        # Unlike those of another program that this process may become: it keeps the file.
+        self._numbers = itertools.count(time.time_ns())
+        self._numbered = weakref.WeakKeyDictionary[Program, int]()
         self._programs: Any = None
         if programs:
             from leafwise.cli.program_records import ProgramRecorder  # noqa: PLC0415  # on demand
@@ -137,6 +142,11 @@ class Recorder:
         AROUND.clear()
         namespace: Any = jax
         namespace.jit, namespace.pmap = self._original, self._pmap
+
+    def forget(self) -> None:
+        """Begin records of which none refers to an earlier one."""
+        self.held.clear()
+        self._numbered.clear()
 
     def flush(self) -> None:
         """Write what is held."""
@@ -214,8 +224,9 @@ class Recorder:
         if event.miss:
             found["miss"] = event.miss
         site, why, program = event.site, event.explanation, event.program
-        if why is None and program is not None and program.number is not None:
-            return {"of": program.number, **found}
+        number = None if program is None else self._numbered.get(program)
+        if why is None and number is not None:
+            return {"of": number, **found}
         file, line = ("", 0) if event.eager else _definition(event.fun)
         found |= {
             "name": event.name,
@@ -228,7 +239,7 @@ class Recorder:
             **self._changed(event, (file, line, event.name)),
         }
         if program is not None:
-            found["number"] = program.number = next(self._numbers)
+            found["number"] = self._numbered[program] = next(self._numbers)
         return found
 
     def _changed(self, event: Event, definition: tuple[str, int, str]) -> dict[str, str]:
