@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.extend.core import Primitive
 
@@ -157,6 +158,30 @@ def test_the_events_of_a_program_in_several_recordings() -> None:
         for records in written.values()
     ]
     assert kinds == [["trace", "lowering"], ["lowering"]]
+
+
+def test_what_is_not_for_a_transformation(explained: Explained) -> None:
+    """A lowering ahead of time is named as one, and so is a trace after the caches were cleared."""
+
+    def inner(x: Any) -> Any:
+        return x - WIDTH
+
+    def script() -> None:
+        jitted = jax.jit(inner)
+        for _ in range(2):
+            jax.jit(lambda x: jitted(x))(1.0)
+            jax.clear_caches()
+        placed = jax.jit(lambda placed: placed + WIDTH)
+        placed(jax.device_put(np.float32(1.0), jax.devices()[0]))
+        placed.lower(np.float32(1.0))
+
+    fixes = {
+        (event["name"], event["kind"]): reason["fix"]
+        for event in explained(script)["events"]
+        for reason in (event["explanation"] or {"reasons": ()})["reasons"]
+    }
+    assert "a cache was cleared" in fixes["inner", "trace"]
+    assert fixes["<lambda>", "lowering"].startswith("Lowered ahead of time")
 
 
 def test_a_first_call_after_inner_traces(explained: Explained) -> None:

@@ -240,7 +240,9 @@ class ProgramLog:
         else:
             if found.nearest is not None and found.outcome is not outcome:
                 # The arguments do not explain it.
-                cause = Cause.TRANSFORMED if _has_tracers(signature) else Cause.NO_DIFFERENCE
+                cause = Cause.NO_DIFFERENCE
+                if outcome is Outcome.RECOMPILE and _has_tracers(signature):
+                    cause = Cause.AHEAD_OF_TIME if abstract else Cause.TRANSFORMED
                 found = _with_cause(found, cause, outcome)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()
