@@ -246,7 +246,8 @@ def _dynamic_edits(builder: Builder, name: str) -> Iterator[FieldEdit]:
 def _is_refused(builder: Builder, edit: Edit[Any], value: Any) -> bool:
     """Return whether the class refuses a leaf, at construction and whenever JAX rebuilds it."""
     try:
-        jax.tree_util.tree_map(lambda leaf: leaf, edit.edited)
+        leaves, structure = jax.tree_util.tree_flatten(edit.edited)
+        jax.tree_util.tree_unflatten(structure, leaves)
     except Exception:  # noqa: BLE001  # the user's own checks
         return builder.takes(edit.path) and builder.try_build({edit.path: value}) is None
     return False
