@@ -136,17 +136,26 @@ def load_call(saved: Json) -> AbstractCall:
     """Return the call that was saved, with a `jax.ShapeDtypeStruct` for each array.
 
     Raises:
-        PortableError: A class has other fields here, a name leads nowhere, or a device is missing.
-        Exception: It is not what `save_call` wrote, or the code of a class raises.
+        PortableError: A class has other fields here, a name leads nowhere, a device is missing,
+            it is not what `save_call` wrote, or the code of a class raises.
     """
-    leaves = [_load_leaf(leaf, f"leaf {at}") for at, leaf in enumerate(saved["leaves"])]
-    found: dict[str, Any] = {}
-    for step, each in saved["arguments"].items():
-        is_static = "static" in each
-        found[step] = (
-            rebuild(each["static"], step) if is_static else _load(each["tree"], step, leaves)
+    try:
+        leaves = [_load_leaf(leaf, f"leaf {at}") for at, leaf in enumerate(saved["leaves"])]
+        found: dict[str, Any] = {}
+        for step, each in saved["arguments"].items():
+            is_static = "static" in each
+            found[step] = (
+                rebuild(each["static"], step) if is_static else _load(each["tree"], step, leaves)
+            )
+        return AbstractCall.of_steps(found)
+    except PortableError:
+        raise
+    except Exception as error:
+        msg = (
+            f"the call in the file cannot be made: {type(error).__name__}: {message_of(error)}\n"
+            f"  fix: write it again, with `leafwise explain --json`"
         )
-    return AbstractCall.of_steps(found)
+        raise PortableError(msg) from error
 
 
 def _load(tree: Json, path: str, leaves: Sequence[Any]) -> Any:
