@@ -33,6 +33,7 @@ from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_t
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.code import names_of
+from leafwise._statics.portable import dump
 from leafwise.errors import message_of
 
 _MOST_BYTES: Final = 1 << 20
@@ -248,4 +249,4 @@ def hashed(program: LoweredProgram) -> LoweredProgram:
 
 def compress(operations: Any) -> str:
     """Return JSON as text that is short."""
-    return base64.b64encode(zlib.compress(json.dumps(operations).encode())).decode()
+    return base64.b64encode(zlib.compress(dump(operations).encode())).decode()
