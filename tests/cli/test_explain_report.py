@@ -116,6 +116,24 @@ def test_a_trace_whose_lowering_fails(explained: Explained) -> None:
     assert (row["name"], row["traces"], row["compiles"]) == ("lowered_never", 2, 0)
 
 
+def test_what_is_compiled_after_a_lowering_failed(explained: Explained) -> None:
+    """It is not of the call that failed, though its function has the same name."""
+    unknown = Primitive("without_lowering")
+    unknown.def_abstract_eval(lambda x: x)
+
+    def script() -> None:
+        lowered = jax.jit(lambda x: x + WIDTH).lower(1.0)
+        with pytest.raises(NotImplementedError):
+            jax.jit(lambda x: unknown.bind(x))(1.0)
+        lowered.compile()
+
+    events = [each for each in explained(script)["events"] if not each["eager"]]
+    *_, failed, compiled = events
+    assert (failed["kind"], compiled["kind"]) == ("lowering", "compile")
+    assert compiled["site"]["text"] == "lowered.compile()"
+    assert not compiled["defined"]
+
+
 def test_the_later_events_of_a_program() -> None:
     """They have the name and the line of its first, written before or, by a thread, after them."""
     shared = {"name": "step", "eager": False, "thread": "main", "site": None, "file": "", "line": 0}

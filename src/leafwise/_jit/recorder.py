@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -175,7 +176,8 @@ def _on_event(raw: RawEvent) -> None:
     if event.eager and _watchers and not _inside_a_log():
         why = _eager.explain(raw.kind, raw.name, call, inspect.currentframe())
         event = dataclasses.replace(event, explanation=why)
-    if raw.kind is EventKind.LOWERING and call is not None and call.runs:
+    fails = sys.exception() is not None  # JAX reports it all the same, and compiles nothing
+    if raw.kind is EventKind.LOWERING and call is not None and call.runs and not fails:
         _HERE.lowered = event
     notify(_watchers, event)
 
