@@ -186,9 +186,13 @@ def updated(n: int) -> Any:
 OPTIMIZER = optax.sgd(0.1, momentum=0.9)
 
 
-@pytest.mark.parametrize("run", [mapped, updated])
-def test_a_tree_has_leaves_of_several_shapes(run: Callable[[int], Any]) -> None:
-    """What one line compiles for one leaf is no repeat of what it compiled for another."""
+def scanned(n: int) -> Any:
+    return jax.lax.associative_scan(lambda x, y: x * y * n, jnp.ones(8))
+
+
+@pytest.mark.parametrize("run", [mapped, updated, scanned])
+def test_one_call_of_jax_has_several_shapes(run: Callable[[int], Any]) -> None:
+    """What one line compiles for one leaf, or one level, is no repeat of what another needs."""
     with lw.watch() as log:
         run(1)
         run(2)

@@ -14,8 +14,8 @@ class EagerCall(NamedTuple):
     """A call of JAX in the user's code.
 
     Attributes:
-        place: The instructions from the user's line to here, and the leaves that `jax.tree.map` is
-            at around it: equal if the same ran again.
+        place: The instructions from the user's line to here, and those of JAX that are around it:
+            equal if the same ran again.
         name: The function of JAX that was called: ``while_loop``.
         functions: The user's functions among its arguments, by parameter.
         parameters: The simple parameters of the primitive that is compiled.
@@ -62,7 +62,7 @@ def eager_call(
     called = named[-1] if named else None
     unsized = "" if called is None else _unsized(called.f_locals)
     return EagerCall(
-        place=(*((id(code), _step(each, code)) for each, code in codes), *_leaves_around(user)),
+        place=(*((id(code), _step(each, code)) for each, code in codes), *_around(user)),
         name="" if called is None else called.f_code.co_name,
         functions={} if called is None else dict(_functions(called)),
         parameters=_parameters(compiled),
@@ -85,12 +85,12 @@ def _step(frame: types.FrameType, code: types.CodeType) -> tuple[int, ...]:
     return frame.f_lasti, next(at, -1)
 
 
-def _leaves_around(frame: types.FrameType | None) -> Iterator[int]:
-    """Yield the leaves at which `jax.tree.map` calls what calls this, outwards."""
+def _around(frame: types.FrameType | None) -> Iterator[tuple[Any, ...]]:
+    """Yield where JAX is that calls what calls this, outwards."""
     while frame is not None:
         frame = frame.f_back
-        if frame is not None and frame.f_globals.get("__name__") == _TREES[0]:
-            yield _leaf_at(frame)
+        if frame is not None and _is_of_jax(frame.f_globals):
+            yield id(frame.f_code), _step(frame, frame.f_code)
 
 
 def _leaf_at(frame: types.FrameType) -> int:
