@@ -66,6 +66,15 @@ def test_a_few_shapes_outside_jit_cannot_be_saved() -> None:
     assert (found.cause, len(found.events)) == ("another shape", 10)
 
 
+def test_leaves_of_several_shapes_and_dtypes_cannot_be_saved() -> None:
+    """A loop over the leaves of a tree has a program for each; other dtypes alone are named."""
+    dtype = reason("x", kind="dtype", before="int32", after="float32", fix="Convert to one dtype")
+    other = operation(9.0, "normal", explained(dtype))
+    assert repeats(report([*shaped(1, 2, 3), *other])) == []
+    (found,) = repeats(report([*operation(0.0, "normal", FIRST), *other]))
+    assert found.cause == "another dtype of x"
+
+
 def test_eager_lines_are_rows() -> None:
     """A line that compiles again is a row with its place; all others are one without."""
     given = [*masked(1, 2), *operation(9.0, "add", FIRST, line=7)]

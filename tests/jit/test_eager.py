@@ -187,7 +187,7 @@ OPTIMIZER = optax.sgd(0.1, momentum=0.9)
 
 
 def scanned(n: int) -> Any:
-    return jax.lax.associative_scan(lambda x, y: x * y * n, jnp.ones(8))
+    return jax.lax.associative_scan(lambda x, y: x * y * n, jnp.ones(4))
 
 
 @pytest.mark.parametrize("run", [mapped, updated, scanned])

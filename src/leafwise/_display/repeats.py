@@ -216,15 +216,18 @@ def repeats(report: Report) -> list[Repeat]:
 def _is_of_few_shapes(repeat: Repeat) -> bool:
     """Return whether an operation met each of a few shapes, as where parameters are made.
 
-    There is nothing to be saved: a jitted function around it would compile as much.
+    There is nothing to be saved: a jitted function around it would compile as much. Leaves of
+    several shapes may have several dtypes, too.
     """
-    by_shape = all(fix.startswith(_SHAPE) for each in repeat.reasons for fix in each.fixes)
+    fixes = [fix for each in repeat.reasons if each.kind not in _OF_DTYPES for fix in each.fixes]
+    by_shape = bool(fixes) and all(fix.startswith(_SHAPE) for fix in fixes)
     most = max(Counter(event["name"] for event in repeat.events).values())
     return repeat.eager and by_shape and most < _FEW_SHAPES
 
 
 _SHAPE: Final = "Each shape has a program"
 _FEW_SHAPES: Final = 5
+_OF_DTYPES: Final = ("dtype", "weak type", "kind")
 
 _RECREATED: Final = "function"
 
