@@ -1,6 +1,7 @@
 """A report on what a process recorded: rows, causes and totals."""
 
 import dataclasses
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from jax.extend.core import Primitive
 
 import leafwise_cli
+from leafwise._display.repeats import repeats
 from leafwise._display.words import cache_lines
 from leafwise.cli.explain_report import Process, make_report
 from leafwise.cli.recording import Recorder
@@ -226,6 +228,27 @@ def test_a_first_call_after_inner_traces(explained: Explained) -> None:
     ][-2:]
     assert first["nearest"] is None
     assert [each["before"] for each in second["reasons"]] == [f"({WIDTH + 1},)"]
+
+
+def test_a_line_of_a_package_names_the_line_that_led_there(explained: Explained) -> None:
+    """The user can change that one; a line of their own needs no other."""
+    source = "import jax\ndef solve(n):\n    return jax.jit(lambda x: x * n)(1.0)"
+    package: dict[str, Any] = {"__name__": "solver"}
+    exec(compile(source, "/env/site-packages/solver.py", "exec"), package)  # noqa: S102  # a file of a package
+
+    def script() -> None:
+        for n in range(3):
+            package["solve"](n)
+        jax.jit(lambda x: x + WIDTH)(1.0)
+
+    report = explained(script)
+    (found,) = repeats(report)
+    assert found.site is not None
+    assert found.site["file"] == "solver.py"
+    assert re.fullmatch(r", called from .*test_explain_report\.py:\d+", found.what)
+    own = [each for each in report["events"] if not each["eager"] and each["site"] != found.site]
+    assert own
+    assert not any("caller" in each for each in own)
 
 
 def test_our_own_functions_are_named_as_jitted(explained: Explained) -> None:

@@ -107,7 +107,10 @@ class Repeat:
     @property
     def what(self) -> str:
         """What JAX did again, as words behind the name."""
-        return ", outside jit" if self.eager else ""
+        lines = dict.fromkeys(each["caller"] for each in self.events if "caller" in each)
+        caller = f", called from {next(iter(lines))}" if lines else ""
+        more = f" and {count(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
+        return f"{', outside jit' if self.eager else ''}{caller}{more}"
 
     @property
     def seconds(self) -> float:

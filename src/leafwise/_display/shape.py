@@ -70,7 +70,8 @@ class EventRecord(TypedDict):
     An explanation is on a trace, or on a lowering that had none. ``defined`` is the line
     where the function is defined, if that is known: ``train.py:12``. ``miss`` is on a compilation
     that the cache on disk did not answer, and says why. ``changed`` is on the first call of a
-    function that is defined again, with other captured values: these.
+    function that is defined again, with other captured values: these. ``caller`` is on an event
+    whose line is one of an installed package: the line of the program that led there.
     """
 
     kind: EventKindText
@@ -84,6 +85,7 @@ class EventRecord(TypedDict):
     defined: NotRequired[str]
     miss: NotRequired[str]
     changed: NotRequired[str]
+    caller: NotRequired[str]
 
 
 class CauseRecord(TypedDict):

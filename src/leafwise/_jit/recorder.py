@@ -20,7 +20,7 @@ from leafwise._jax.persistent_cache import listen_for_parts
 from leafwise._jit.callee import function_behind
 from leafwise._jit.eager import EagerLog
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.call_site import Site, caller_of, site_of
 from leafwise._objects.locks import Cleanup
 
 
@@ -36,6 +36,7 @@ class Event:
         thread: The name of the thread it happened on.
         thread_id: The identity of that thread, as `threading.get_ident` says it.
         site: The line of the user's code that called; None if there is none.
+        caller: If that is a line of an installed package, the user's own line that led there.
         eager: Whether it is an operation of JAX itself, called outside any jitted function.
         cached: Whether the persistent compilation cache answered a compile.
         miss: Why it did not; empty if it did, if it is off, and for what is not a compile.
@@ -53,6 +54,7 @@ class Event:
     thread: str
     thread_id: int
     site: Site | None
+    caller: Site | None
     eager: bool
     cached: bool
     miss: str
@@ -256,7 +258,8 @@ def _report_nested() -> None:
     for log, program in ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
         event = _event(raw, None, log, program.explanation, program)
-        notify(_watchers, dataclasses.replace(event, site=program.site))
+        caller = caller_of(program.site, inspect.currentframe())
+        notify(_watchers, dataclasses.replace(event, site=program.site, caller=caller))
 
 
 def _event(
@@ -271,6 +274,7 @@ def _event(
     if call is not None:
         fun = function_behind(call.fun if fun is None else fun, call.args)
     frame = call.frame if call is not None else inspect.currentframe()
+    site = site_of(frame)
     return Event(
         kind=raw.kind,
         name=raw.name,
@@ -278,7 +282,8 @@ def _event(
         time=time.time(),
         thread=thread.name,
         thread_id=thread.ident or 0,
-        site=site_of(frame),
+        site=site,
+        caller=caller_of(site, frame),
         eager=_is_eager(raw.name, fun) and log is None,
         cached=raw.cache.hit,
         miss=raw.cache.miss,

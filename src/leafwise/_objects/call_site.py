@@ -10,6 +10,8 @@ import types
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from leafwise._objects.code import is_users_file
+
 
 class Site(NamedTuple):
     """A line of code.
@@ -79,6 +81,17 @@ def site_of(frame: types.FrameType | None) -> Site | None:
         return None
     code = frame.f_code
     return Site(code.co_filename, frame.f_lineno, code.co_qualname)
+
+
+def caller_of(site: Site | None, frame: types.FrameType | None) -> Site | None:
+    """Return the innermost line of a file of the user's, if `site` is one of a package."""
+    if site is None or is_users_file(site.file):
+        return None
+    while (frame := user_frame(frame)) is not None:
+        if is_users_file(frame.f_code.co_filename):
+            return site_of(frame)
+        frame = frame.f_back
+    return None
 
 
 def user_frame(frame: types.FrameType | None) -> types.FrameType | None:

@@ -147,6 +147,8 @@ def _event(event: Mapping[str, Any], began: float) -> shape.EventRecord:
         found["miss"] = event["miss"]
     if "changed" in event:
         found["changed"] = event["changed"]
+    if "caller" in event:
+        found["caller"] = _short(event["caller"])
     return found
 
 

@@ -238,6 +238,8 @@ class Recorder:
             "line": line,
             **self._changed(event, (file, line, event.name)),
         }
+        if event.caller is not None:
+            found["caller"] = f"{event.caller.file}:{event.caller.line}"
         if program is not None:
             found["number"] = self._numbered[program] = next(self._numbers)
         return found
