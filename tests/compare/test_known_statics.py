@@ -203,6 +203,7 @@ limit = 1.0
         (optax.sgd(0.1), optax.sgd(0.2), "`step_size`, -0.1 -> -0.2. Pass that as an argument"),
         (scaled(0.1), scaled(0.1), "fresh lambda each call: define it once, or declare"),
         (*[lambda x: x * limit for _ in range(2)], "once, and pass `limit` as an argument if"),
+        (*[eval(f"lambda x: x * {n}") for n in (2, 3)], "another function"),  # noqa: S307
     ],
 )
 def test_a_recreated_function_with_another_value(one: Any, other: Any, change: str) -> None:

@@ -302,7 +302,7 @@ def definition_of(value: Any) -> Any:
     code = getattr(value, "__code__", None)
     if code is None:
         return value if hasattr(value, "__name__") else None
-    return code.co_filename, code.co_firstlineno, code.co_qualname, code.co_code
+    return code.co_filename, code
 
 
 def changed_part(one: Any, other: Any) -> str:

@@ -330,7 +330,8 @@ def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     code = getattr(inspect.unwrap(inner), "__code__", None) if inner is not None else None
     if code is None:  # a callable object, such as a module, which may be a new one each call
         code = getattr(inspect.unwrap(type(inner).__call__), "__code__", None)
-    # Of a function under `filter_jit` JAX sees what equinox makes of it.
-    if code is None or inner.__module__ == "equinox._jit":
+    # Of a function under `filter_jit` JAX sees what equinox makes of it; two that are made from
+    # texts may have nothing in common.
+    if code is None or inner.__module__ == "equinox._jit" or code.co_filename == "<string>":
         return "", 0
     return code.co_filename, code.co_firstlineno
