@@ -10,8 +10,6 @@ import types
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from leafwise._objects.code import is_users_file
-
 
 class Site(NamedTuple):
     """A line of code.
@@ -85,6 +83,8 @@ def site_of(frame: types.FrameType | None) -> Site | None:
 
 def caller_of(site: Site | None, frame: types.FrameType | None) -> Site | None:
     """Return the innermost line of a file of the user's, if `site` is one of a package."""
+    from leafwise._objects.code import is_users_file  # noqa: PLC0415  # needs JAX: a report has none
+
     if site is None or is_users_file(site.file):
         return None
     while (frame := user_frame(frame)) is not None:
