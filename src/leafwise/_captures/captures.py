@@ -22,8 +22,9 @@ from leafwise._display import captures_table
 from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
+from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import is_installed_module, is_users_file
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten

@@ -31,6 +31,7 @@ from leafwise._compare.description import (
 from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state, registry_of
 from leafwise._objects.bytecode import chains_of
+from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import qualname_of
 from leafwise._objects.code import (
     contents,
@@ -38,7 +39,6 @@ from leafwise._objects.code import (
     function_in,
     is_importable,
     is_installed_module,
-    is_users_file,
     names_of,
     own_bases,
     resolve,

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
-from leafwise._objects.code import is_users_file
+from leafwise._objects.call_site import is_users_file
 from leafwise._objects.locks import cached_property
 
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'

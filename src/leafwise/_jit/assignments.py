@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from leafwise._objects.bytecode import MUTATORS
-from leafwise._objects.call_site import short_file
-from leafwise._objects.code import is_users_file
+from leafwise._objects.call_site import is_users_file, short_file
 
 _MOST_LINES: Final = 8
 _CHANGES: Final = MUTATORS | {"fill"}

@@ -55,7 +55,7 @@ def short_file(file: str) -> str:
     return file if relative.startswith("..") or file.startswith("<") else relative
 
 
-_PACKAGES: Final = ("site-packages", "dist-packages")
+_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
 
 
 @functools.cache
@@ -83,8 +83,6 @@ def site_of(frame: types.FrameType | None) -> Site | None:
 
 def caller_of(site: Site | None, frame: types.FrameType | None) -> Site | None:
     """Return the innermost line of a file of the user's, if `site` is one of a package."""
-    from leafwise._objects.code import is_users_file  # noqa: PLC0415  # needs JAX: a report has none
-
     if site is None or is_users_file(site.file):
         return None
     while (frame := user_frame(frame)) is not None:
@@ -92,6 +90,28 @@ def caller_of(site: Site | None, frame: types.FrameType | None) -> Site | None:
             return site_of(frame)
         frame = frame.f_back
     return None
+
+
+def is_users_file(file: str) -> bool:
+    """Return whether a file is the user's own: not of a package, and not generated for a class."""
+    return not (is_installed_file(file) or file.startswith(_GENERATED))
+
+
+_GENERATED: Final = ("<string>", "<attrs ", "<leafwise ", "<__array_function__")
+
+
+@functools.lru_cache(maxsize=4096)
+def is_installed_file(file: str) -> bool:
+    """Return whether a file is of an installed package or the standard library, or generated."""
+    return file.startswith(_installed()) or not _PACKAGES.isdisjoint(Path(file).parts)
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Return how the files of installed packages begin, and the names of generated code."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {f"{sysconfig.get_path(name)}{os.sep}" for name in names}
+    return ("<frozen ", "<leafwise ", *folders)
 
 
 def user_frame(frame: types.FrameType | None) -> types.FrameType | None:

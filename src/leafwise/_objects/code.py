@@ -8,17 +8,15 @@ import builtins
 import dis
 import functools
 import inspect
-import os
 import re
 import struct
 import sys
-import sysconfig
 import types
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+from leafwise._objects.call_site import is_installed_file
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.stand_ins import MISSING
@@ -100,7 +98,7 @@ def _find_facts(code: types.CodeType) -> CodeFacts:
     free = sorted(written & set(code.co_freevars))
     rebinds = (*free, *(f"{_GLOBAL}{name}" for name in sorted(global_names)))
     sees_all |= any(each.sees_all for each in inner)
-    installed = _is_installed_file(code.co_filename)
+    installed = is_installed_file(code.co_filename)
     return CodeFacts(form, rebinds, sees_all, installed)
 
 
@@ -302,30 +300,7 @@ def is_installed_module(name: object) -> bool:
     if root in _CLOSED or root in sys.builtin_module_names:
         return True
     file = getattr(sys.modules.get(name), "__file__", None)
-    return isinstance(file, str) and _is_installed_file(file)
+    return isinstance(file, str) and is_installed_file(file)
 
-
-def is_users_file(file: str) -> bool:
-    """Return whether a file is the user's own: not of a package, and not generated for a class."""
-    return not (_is_installed_file(file) or file.startswith(_GENERATED))
-
-
-_GENERATED: Final = ("<string>", "<attrs ", "<leafwise ", "<__array_function__")
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_installed_file(file: str) -> bool:
-    return file.startswith(_installed()) or not _PACKAGES.isdisjoint(Path(file).parts)
-
-
-_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
 
 _CLOSED: Final = frozenset({"builtins", "jax", "jaxlib", "numpy", "leafwise"})
-
-
-@functools.cache
-def _installed() -> tuple[str, ...]:
-    """Return how the files of installed packages begin, and the names of generated code."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = {f"{sysconfig.get_path(name)}{os.sep}" for name in names}
-    return ("<frozen ", "<leafwise ", *folders)
