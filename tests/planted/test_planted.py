@@ -9,6 +9,7 @@ import pytest
 from leafwise.testing import Law, LawViolation, check_pytree
 
 from .score import CORRECT, FAULT
+from .statics import ZerosShared
 from .table import FAULTS, TWINS, Planted
 
 # The examples that users have in CI: what is found with fewer is luck.
@@ -34,6 +35,15 @@ def test_fault_is_found(planted: Planted, seed: int, record_property: Record) ->
     if planted.fields:
         named = violation.path.partition(".")[2]
         assert any(named == field or named.startswith(f"{field}[") for field in planted.fields)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_zeros_are_compared_in_few_examples(seed: int) -> None:
+    """Nothing has to draw 0.0 and then -0.0: both are put into each float."""
+    few = hypothesis.settings(CI, max_examples=8)
+    with pytest.raises(LawViolation, match=r"(?s)ZerosShared\.rate.*0\.0 ") as caught:
+        check_pytree(ZerosShared, laws=[Law.STATIC_TYPES], settings=few, seed=seed)
+    assert "-0.0" in str(caught.value)
 
 
 @pytest.mark.parametrize("law", list(Law))

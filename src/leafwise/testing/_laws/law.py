@@ -51,7 +51,8 @@ class Law(StrEnum):
     STATIC_TYPES = (
         "static-types",
         "statics are distinguished by type and value, not by == alone",
-        "put the type of each static into aux_data, too",
+        "put the type of each static into aux_data, too, and of a float the sign: "
+        "`math.copysign(1.0, x)`",
     )
     AUX_DATA_HASH = (
         "aux-data-hash",
