@@ -60,6 +60,16 @@ def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
     assert (row["name"], row["compiles"]) == ("step", 3)
 
 
+def test_functions_of_other_texts_are_others(explained: Explained) -> None:
+    """Nothing is saved by making one of them: each computes something else."""
+
+    def script() -> None:
+        for n in range(1, 4):
+            jax.jit(eval(f"lambda x: x * {n}"))(1.0)  # noqa: S307  # what is tested
+
+    assert explained(script)["causes"] == []
+
+
 def test_a_function_that_captures_another_value_at_each_call(explained: Explained) -> None:
     """Its fix names the value: jitted once, it would go on with the first one."""
 

@@ -86,7 +86,7 @@ def _step(frame: types.FrameType, code: types.CodeType) -> tuple[int, ...]:
 
 
 def _around(frame: types.FrameType | None) -> Iterator[tuple[Any, ...]]:
-    """Yield where JAX is that calls what calls this, outwards."""
+    """Yield the instructions of JAX that led to a frame of the user's, outwards."""
     while frame is not None:
         frame = frame.f_back
         if frame is not None and _is_of_jax(frame.f_globals):

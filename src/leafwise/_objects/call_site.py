@@ -1,4 +1,4 @@
-"""The line of the user's code from which a call came."""
+"""The line of the user's code from which a call came, and which files are the user's."""
 
 import functools
 import linecache
