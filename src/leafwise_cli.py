@@ -296,7 +296,10 @@ def with_values(argv: Sequence[str]) -> list[str]:
     return found
 
 
-_WITH_VALUE: Final = ("-o", "--output", "--output-format", "--json", "--html", "--perfetto")
+_WITH_VALUE: Final = (
+    *("-o", "--output", "--output-format", "--json", "--html", "--perfetto"),
+    *("--fail-on", "--allow"),
+)
 
 
 def _add_explain(commands: Any) -> None:
@@ -309,7 +312,8 @@ def _add_explain(commands: Any) -> None:
             "what was traced and compiled, the line that called, and the reason. "
             "Options come before the script: what follows it is passed to it."
         ),
-        epilog="Exit code: the script's own; 2 if it is not found, or a file cannot be written.",
+        epilog="Exit code: the script's own; 1 if that is 0 and there are more findings than "
+        "--fail-on allows; 2 if the script is not found, or a file cannot be written.",
     )
     explain.add_argument("-m", dest="module", action="store_true", help="run a module")
     add = explain.add_option
@@ -325,14 +329,24 @@ def _add_explain(commands: Any) -> None:
     add("-o", "--output", metavar="FILE", help="write the report there, not to standard error")
     add("-q", "--quiet", action="store_true", help="print no report: for the files alone")
     add("--output-format", choices=("text", "github"), default="text", help=_FORMAT)
-    add("--json", metavar="FILE", help="write the report as JSON")
-    add("--html", metavar="FILE", help="write the report as one HTML page")
-    add("--perfetto", metavar="FILE", help="write Chrome trace events")
+    add("--json", metavar="FILE", type=_no_script, help="write the report as JSON")
+    add("--html", metavar="FILE", type=_no_script, help="write the report as one HTML page")
+    add("--perfetto", metavar="FILE", type=_no_script, help="write Chrome trace events")
+    add("--fail-on", choices=("retrace", "recompile"), help="fail if a finding has one")
+    add("--allow", metavar="N", type=int, default=0, help="how many such findings do not fail")
     explain.set_defaults(ours=[f"--{name}" for name in explain.options])
     explain.add_argument(
         "target", metavar="SCRIPT", help="the script or notebook, or the module after -m"
     )
     explain.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def _no_script(name: str) -> str:
+    """Return the name of a file to write; one of a script was meant to be run."""
+    if name.endswith((".py", ".ipynb")):
+        msg = f"this would write over {name}: name the file to write first, then the script"
+        raise argparse.ArgumentTypeError(msg)
+    return name
 
 
 def _add_compare(commands: Any) -> None:

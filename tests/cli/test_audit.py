@@ -207,7 +207,7 @@ def of(name: str, before: str, after: str) -> str:
     return f"{name} answered for `{before}`, but got {after}"
 
 
-WRONG = "; wrong answer: the tree: value: "
+WRONG = "; wrong answer: the tree: value "
 
 
 def test_statics_that_are_changed_in_place(explained: Explained) -> None:
@@ -302,10 +302,9 @@ def test_a_method_that_is_jitted(explained: Explained) -> None:
         trainer.run()
 
     assert said(explained, script, "replay") == [
-        of("step", "self.rate=0.1", "`0.5` (float)")
-        + "; wrong answer: the tree: value: 0.2 -> 1.0",
+        of("step", "self.rate=0.1", "`0.5` (float)") + "; wrong answer: the tree: value 0.2 -> 1.0",
         of("step", "self.config['a']=1", "`3` (int)")
-        + "; wrong answer: the tree: value: 0.2 -> 0.4",
+        + "; wrong answer: the tree: value 0.2 -> 0.4",
     ]
 
 
@@ -536,7 +535,7 @@ def test_a_replay_changes_nothing(explained: Explained, capsys: pytest.CaptureFi
     found = said(explained, script, "replay")
     ends = [each.partition("; ")[2].partition(" at ")[0] for each in found]
     assert ends == [
-        "wrong answer: the tree: value: 1.0",
+        "wrong answer: the tree: value 1.0",
         "not replayed: " + ends[1].partition(": ")[2],
         "not replayed: " + ends[2].partition(": ")[2],
         "not replayed: it calls back",

@@ -12,10 +12,12 @@ from typing import Any
 import jax
 import pytest
 
+from leafwise._display.words import NOTHING
 from leafwise._jit import recorder
 from leafwise_cli import main
 
 from .conftest import Scripts
+from .test_unchanged import ROW
 
 pytestmark = pytest.mark.slow  # a process of its own for each script
 
@@ -134,8 +136,8 @@ def test_static_names_and_commitment(run: Runner) -> None:
         step(jax.device_put(jnp.ones(3), jax.devices()[0]), mode="a")
         """
     )
-    assert "mode: static: 'a' -> 'b'" in done.stderr
-    assert "batch: commitment" in done.stderr
+    assert "mode (static): 'a' -> 'b'" in done.stderr
+    assert "batch (commitment)" in done.stderr
     for line in (8, 9):
         assert f"script.py:{line}" in done.stderr
 
@@ -209,9 +211,9 @@ def test_the_exit_code_is_the_scripts_own(run: Runner, end: str, code: int, word
     assert done.returncode == code
     assert words in done.stderr
     if words == "SyntaxError":
-        assert "Nothing was jitted" in done.stderr
+        assert NOTHING in done.stderr
     else:
-        assert "1 trace" in done.stderr
+        assert ROW in done.stderr
     assert "leafwise" not in done.stderr, "the traceback is the script's alone"
     assert "runpy" not in done.stderr
 
@@ -222,7 +224,7 @@ def test_a_script_that_never_jits(run: Runner) -> None:
     done = run.explain(run.write("print('hello')"))
     assert done.returncode == 0
     assert done.stdout == "hello\n"
-    assert done.stderr == "Nothing was jitted.\n"
+    assert done.stderr == f"{NOTHING}\n"
 
 
 def test_the_files(run: Runner) -> None:
@@ -404,7 +406,7 @@ def test_this_process_is_left_as_it_was(tmp_path: Path, capfd: pytest.CaptureFix
     before = state()
     assert main(["explain", str(script)]) == 1
     assert state() == before
-    assert "1 trace" in capfd.readouterr().err
+    assert ROW in capfd.readouterr().err
 
 
 def test_captures(run: Runner) -> None:
@@ -438,7 +440,7 @@ for _ in range(3):
     assert "step was answered for lr = 0.1, which was 0.05" in done.stderr
     assert "1.37 MiB of captured arrays" in done.stderr
     page = (run.folder / "report.html").read_text(encoding="utf-8")
-    assert "<h2>Captures</h2>" in page
+    assert "step captures" in page
     assert "step was answered for lr = 0.1" in page
 
 

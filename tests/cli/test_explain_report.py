@@ -13,7 +13,6 @@ import pytest
 from jax.extend.core import Primitive
 
 import leafwise_cli
-from leafwise._display.repeats import repeats
 from leafwise._display.words import cache_lines
 from leafwise.cli.explain_report import Process, make_report
 from leafwise.cli.recording import Recorder
@@ -25,24 +24,28 @@ Explained = Callable[..., Any]
 
 
 def test_a_loop_that_only_compiles(explained: Explained) -> None:
-    """Masks and fresh bodies outside jit are the causes, each with its line and its time."""
+    """Masks and fresh bodies outside jit are findings, each with its line and its time."""
 
     def script() -> None:
         x = jnp.arange(float(WIDTH))
-        for n in range(1, 4):
+        for n in range(1, 6):
             x[x < n]
             jax.lax.while_loop(lambda c: c < WIDTH, lambda c: c + 1, jnp.int32(0))
 
-    found = {each["cause"]: each for each in explained(script)["causes"]}
-    assert set(found) == {"a boolean mask", "a new lambda each call"}
-    assert found["a new lambda each call"]["times"] == 2
+    found = {each["reasons"][0]["path"]: each for each in explained(script)["findings"]}
+    assert set(found) == {"mask", "cond_fun, body_fun"}
+    assert "compiled for 5 sizes, outside `jit`" in found["mask"]["what"]
+    again = found["cond_fun, body_fun"]
+    assert "4 of them again" in again["what"]
+    assert again["reasons"][0]["change"] == "a new lambda each call"
+    assert again["recompiles"] == 4
     places = {each["place"].rpartition(":")[0] for each in found.values()}
     assert all(each.endswith("test_explain_report.py") for each in places)
     assert all(each["seconds"] > 0 for each in found.values())
 
 
 def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
-    """It is a cause and no warning."""
+    """It is a finding and no warning."""
 
     def script() -> None:
         for _ in range(3):
@@ -53,8 +56,9 @@ def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
             jax.jit(step)(1.0)
 
     report = explained(script)
-    (cause,) = report["causes"]
-    assert (cause["cause"], cause["times"]) == ("a new function each call", 2)
+    (found,) = report["findings"]
+    assert (found["what"], found["retraces"]) == ("step retraced 2 times", 2)
+    assert found["reasons"][0]["change"] == "a new function each call"
     assert not report["warnings"]
     (row,) = (each for each in report["functions"] if not each["eager"])
     assert (row["name"], row["compiles"]) == ("step", 3)
@@ -67,7 +71,7 @@ def test_functions_of_other_texts_are_others(explained: Explained) -> None:
         for n in range(1, 4):
             jax.jit(eval(f"lambda x: x * {n}"))(1.0)  # noqa: S307  # what is tested
 
-    assert explained(script)["causes"] == []
+    assert explained(script)["findings"] == []
 
 
 def test_a_function_that_captures_another_value_at_each_call(explained: Explained) -> None:
@@ -81,29 +85,16 @@ def test_a_function_that_captures_another_value_at_each_call(explained: Explaine
         jax.jit(lambda y, rate=rate: y * x * rate)(1.0)
         jax.jit(jax.grad(lambda y: (y * x).sum()))(1.0)
 
-    calls = explained(script)["events"]
-    array = "`x`, float32[3] [0.5, 0.5, 0.5] -> float32[3] [0.25, 0.25, 0.25]"
-    assert [each["changed"] for each in calls if "changed" in each] == [
-        f"{array} and `rate`, 0.5 -> 0.25",
-        array,
+    changes = [
+        each["explanation"]["reasons"][0]["change"]
+        for each in explained(script)["events"]
+        if "recreated" in each
     ]
-
-
-def test_of_many_functions_some_are_compared(
-    explained: Explained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What differed between the first ones is told of all."""
-    monkeypatch.setattr("leafwise.cli.recording._MOST_COMPARED", 2)
-
-    def script() -> None:
-        for rate in range(5):
-            jax.jit(lambda y, rate=rate: y * rate)(1.0)
-
-    calls = [each for each in explained(script)["events"] if each["kind"] == "trace"]
-    assert "changed" not in calls[0]
-    assert [each["changed"] for each in calls[1:]] == ["`rate`, 0 -> 1"] * 2 + [
-        "`rate`, 1 -> 3"
-    ] * 2
+    array = "`x`, float32[3] [0.5, 0.5, 0.5] -> float32[3] [0.25, 0.25, 0.25]"
+    assert changes == [
+        f"a new lambda each call, with another {array} and `rate`, 0.5 -> 0.25",
+        f"a new lambda each call, with another {array}",
+    ]
 
 
 def test_a_trace_whose_lowering_fails(explained: Explained) -> None:
@@ -150,7 +141,7 @@ def test_the_later_events_of_a_program() -> None:
     """They have the name and the line of its first, written before or, by a thread, after them."""
     shared = {"name": "step", "eager": False, "thread": "main", "site": None, "file": "", "line": 0}
     times = {"start": 1.0, "seconds": 0.5}
-    trace = {"kind": "trace", "number": 7, "changed": "`n`", "explanation": None, **shared, **times}
+    trace = {"kind": "trace", "number": 7, "run": 3, "explanation": None, **shared, **times}
     later = [{"of": of, "kind": "compile", **times} for of in (7, 8)]
     records = [{"events": [trace]}, {"events": later}]
     for ordered in (records, records[::-1]):
@@ -159,7 +150,7 @@ def test_the_later_events_of_a_program() -> None:
             "trace": "step",
             "compile": "step",
         }
-        assert [each["kind"] for each in events if "changed" in each] == ["trace"]
+        assert [each["kind"] for each in events if "run" in each] == ["trace"]
 
 
 def test_the_events_of_a_program_in_several_recordings() -> None:
@@ -190,28 +181,17 @@ def test_the_events_of_a_program_in_several_recordings() -> None:
     assert kinds == [["trace", "lowering"], ["lowering"]]
 
 
-def test_what_is_not_for_a_transformation(explained: Explained) -> None:
-    """A lowering ahead of time is named as one, and so is a trace after the caches were cleared."""
-
-    def inner(x: Any) -> Any:
-        return x - WIDTH
+def test_a_lowering_ahead_of_time(explained: Explained) -> None:
+    """It repeats nothing, though it is the second of its arguments."""
 
     def script() -> None:
-        jitted = jax.jit(inner)
-        for _ in range(2):
-            jax.jit(lambda x: jitted(x))(1.0)
-            jax.clear_caches()
         placed = jax.jit(lambda placed: placed + WIDTH)
         placed(jax.device_put(np.float32(1.0), jax.devices()[0]))
         placed.lower(np.float32(1.0))
 
-    fixes = {
-        (event["name"], event["kind"]): reason["fix"]
-        for event in explained(script)["events"]
-        for reason in (event["explanation"] or {"reasons": ()})["reasons"]
-    }
-    assert "a cache was cleared" in fixes["inner", "trace"]
-    assert fixes["<lambda>", "lowering"].startswith("Lowered ahead of time")
+    report = explained(script)
+    assert [each["kind"] for each in report["events"] if not each["eager"]].count("lowering") == 2
+    assert report["findings"] == []
 
 
 def test_a_first_call_after_inner_traces(explained: Explained) -> None:
@@ -229,8 +209,8 @@ def test_a_first_call_after_inner_traces(explained: Explained) -> None:
         solver(inner[2])
 
     report = explained(script)
-    (cause,) = report["causes"]
-    assert (cause["cause"], cause["times"]) == ("another shape of x", 1)
+    (found,) = report["findings"]
+    assert (found["retraces"], found["reasons"][0]["path"]) == (1, "x")
     first, second = [
         each["explanation"]
         for each in report["events"]
@@ -240,8 +220,8 @@ def test_a_first_call_after_inner_traces(explained: Explained) -> None:
     assert [each["before"] for each in second["reasons"]] == [f"({WIDTH + 1},)"]
 
 
-def test_a_line_of_a_package_names_the_line_that_led_there(explained: Explained) -> None:
-    """The user can change that one; a line of their own needs no other."""
+def test_a_line_of_the_user_that_calls_a_package(explained: Explained) -> None:
+    """The line is the user's, who can change that one; the package's is named beside it."""
     source = "import jax\ndef solve(n):\n    return jax.jit(lambda x: x * n)(1.0)"
     package: dict[str, Any] = {"__name__": "solver"}
     exec(compile(source, "/env/site-packages/solver.py", "exec"), package)  # noqa: S102  # a file of a package
@@ -252,13 +232,12 @@ def test_a_line_of_a_package_names_the_line_that_led_there(explained: Explained)
         jax.jit(lambda x: x + WIDTH)(1.0)
 
     report = explained(script)
-    (found,) = repeats(report)
-    assert found.site is not None
-    assert found.site["file"] == "solver.py"
-    assert re.fullmatch(r", called from .*test_explain_report\.py:\d+", found.what)
-    own = [each for each in report["events"] if not each["eager"] and each["site"] != found.site]
+    (found,) = report["findings"]
+    assert re.fullmatch(r".*test_explain_report\.py:\d+", found["place"])
+    assert found["text"] == 'package["solve"](n)'
+    assert found["via"] == ["solver.py:3"]
+    own = [each for each in report["events"] if "via" not in each]
     assert own
-    assert not any("caller" in each for each in own)
 
 
 def test_our_own_functions_are_named_as_jitted(explained: Explained) -> None:

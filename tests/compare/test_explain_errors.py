@@ -110,7 +110,7 @@ def test_only_a_note_is_added(mode: None, call: Callable[[], Any]) -> None:
     assert len(added) == (call is not from_cause)
     for note in added:
         assert note.startswith(NOTE)
-        assert "p.a: static: 2 -> 3" in note
+        assert "p.a (static): 2 -> 3" in note
 
 
 def test_nothing_raised() -> None:
@@ -196,7 +196,7 @@ def test_block_inside_of_a_trace() -> None:
 
     noted = plainly(lambda: jax.jit(inner)(1.0))
     assert [note.startswith(NOTE) for note in notes(noted)] == [True, False]
-    assert "p.a: static: 2 -> 3" in notes(noted)[0]
+    assert "p.a (static): 2 -> 3" in notes(noted)[0]
     names = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(noted.__traceback__)]
     assert not any(name.startswith("jax.") for name in names)
 
@@ -205,7 +205,7 @@ def test_decorator() -> None:
     """A block decorates functions, again and again, and refuses those that run later."""
     guarded = lw.debug.explain_errors()(wrong)
     for _ in range(2):
-        assert "p.a: static" in "".join(notes(plainly(guarded)))
+        assert "p.a (static)" in "".join(notes(plainly(guarded)))
 
     def later() -> Iterator[int]:
         yield 1
@@ -229,7 +229,7 @@ def test_generators() -> None:
     next(first)
     next(second)
     first.close()
-    assert "p.a: static" in "".join(notes(plainly(lambda: next(second))))
+    assert "p.a (static)" in "".join(notes(plainly(lambda: next(second))))
     plain = plainly(wrong)
     assert [note.startswith(NOTE) for note in notes(plain)] == [False]  # JAX's, so it is on
     third = steps()

@@ -65,11 +65,11 @@ def test_int_then_float() -> None:
     """An integer that becomes a float is to be a float in the earlier call."""
     result = jnp.add(0, jnp.float32(0.5))
     (reason,) = lw.explain(lw.signature(0), lw.signature(result)).reasons
-    assert reason.fix == "Convert to one dtype: `jnp.float32(0)` in the earlier call."
+    assert reason.fix == "`jnp.float32(0)` in the earlier call"
     (reason,) = lw.explain(lw.signature(0), lw.signature(0.5)).reasons
-    assert reason.fix.endswith("pass `0.0` in the earlier call.")
+    assert reason.fix == "`0.0` in the earlier call"
     (reason,) = lw.explain(lw.signature(0.5), lw.signature(0)).reasons
-    assert reason.fix.endswith("pass `0.0` in this call.")
+    assert reason.fix == "`0.0` in this call"
 
 
 def test_the_code_is_made_of_the_users_own() -> None:
@@ -82,19 +82,19 @@ def test_the_code_is_made_of_the_users_own() -> None:
     ones, lr = jnp.ones(2), {"lr": jnp.float32(0.1)}
     f(1.5, ones, lr)
     for given, fix in (
-        ((jnp.float32(2), ones, lr), "pass `jnp.float32(1.5)` in the earlier call."),
+        ((jnp.float32(2), ones, lr), "`jnp.float32(1.5)` in the earlier call"),
         (
             (2.5, ones.astype(int), lr),
-            "Convert to one dtype: `y.astype(jnp.float32)` in this call.",
+            "`y.astype(jnp.float32)` in this call",
         ),
-        ((2.5, ones, {"lr": 0.25}), "pass `jnp.float32(0.25)` in this call."),
-        ((2.5, ones, {"lr": jnp.array(0.25)}), "pass `jnp.float32(state['lr'])` in this call."),
-        ((2.5, ones, {"lr": float("nan")}), "pass `jnp.float32(state['lr'])` in this call."),
+        ((2.5, ones, {"lr": 0.25}), "`jnp.float32(0.25)` in this call"),
+        ((2.5, ones, {"lr": jnp.array(0.25)}), "`jnp.float32(state['lr'])` in this call"),
+        ((2.5, ones, {"lr": float("nan")}), "`jnp.float32(state['lr'])` in this call"),
     ):
         (reason,) = f.explain(*given).reasons
         assert reason.fix == fix
     (reason,) = lw.explain(lw.signature(lr=1), lw.signature(lr=jnp.int32(1))).reasons
-    assert reason.fix == "pass `jnp.int32(1)` in the earlier call."
+    assert reason.fix == "`jnp.int32(1)` in the earlier call"
 
 
 def test_leaves_that_differ_alike_are_one_line() -> None:
@@ -102,7 +102,7 @@ def test_leaves_that_differ_alike_are_one_line() -> None:
     before, after = (lw.signature([kind(n) for n in range(5)]) for kind in (float, jnp.float32))
     found = lw.explain(before, after)
     assert len(found.reasons) == 5
-    assert len(str(found).splitlines()) == 2
+    assert len(str(found).splitlines()) == 3
     assert "args[0][0], args[0][1] and 3 more: weak type" in str(found)
 
 
@@ -171,8 +171,7 @@ def test_statics_of_one_name() -> None:
     (reason,) = lw.explain(
         lw.signature(one, static_argnums=0), lw.signature(other, static_argnums=0)
     ).reasons
-    assert "a.Mode" in reason.fix
-    assert "b.Mode" in reason.fix
+    assert reason.change == "1 (a.Mode) -> 1 (b.Mode)"
 
 
 def test_numbers_of_operations_outside_jit() -> None:
@@ -192,4 +191,4 @@ def test_a_long_static() -> None:
     long = [(*names, ("train", each)) for each in (True, False)]
     signatures = [lw.signature(each, static_argnums=0) for each in long]
     (reason,) = lw.explain(*signatures).reasons
-    assert reason.fix.endswith("(at ['train']: `True` -> `False`).")
+    assert reason.change == "`True` -> `False` (at ['train'])"

@@ -60,7 +60,7 @@ def test_a_shared_program_is_called_unsound(cls: Any, wrap: Any) -> None:
     inner = "[1].by" if isinstance(one.scale, tuple) else ".by"
     assert reason.path == f"params.scale{inner}"
     assert (reason.before, reason.after) == (1, True)
-    assert reason.fix.startswith("Equal by its own `==`, though attributes differ")
+    assert reason.change.startswith("equal by its own `==`, though attributes differ")
 
 
 @pytest.mark.parametrize("cls", [Ours, Plain])
@@ -73,7 +73,7 @@ def test_a_cache_is_no_difference(cls: Any, caches: tuple[Any, Any]) -> None:
 
 def test_diff_names_the_attribute() -> None:
     """`lw.diff` shows it as a difference of the trees."""
-    assert "scale.by: static: 1 -> True" in str(
+    assert "scale.by (static): 1 -> True" in str(
         lw.diff(Ours(1.0, Scale(1)), Ours(1.0, Scale(True)))
     )
 

@@ -285,11 +285,11 @@ REFUSED: dict[str, tuple[Step, Any, dict[str, Any], str]] = {
         lambda s: lw.replace(s, act="tanh"),
         State(1.0, 1.0),
         {},
-        "s.act: static: 'relu' -> ",
+        r"s.act \(static\): 'relu' -> ",
     ),
-    "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), {}, "s: structure: State -> Twin"),
-    "structure": (lambda s: [*s, 1.0], [1.0], {}, r"s: structure: 1 element -> 2 elements"),
-    "None": (lambda s: {"m": jnp.ones(())}, {"m": None}, {}, r"s\['m'\]: structure: None -> "),
+    "class": (lambda s: Twin(s.w, s.rate), State(1.0, 1.0), {}, r"s \(structure\): State -> Twin"),
+    "structure": (lambda s: [*s, 1.0], [1.0], {}, r"s \(structure\): 1 element -> 2 elements"),
+    "None": (lambda s: {"m": jnp.ones(())}, {"m": None}, {}, r"s\['m'\] \(structure\): None -> "),
     "pair": (lambda s: (s, s), jnp.ones(2), {}, "fix: .* pass has_aux=True"),
     "no pair": (lambda s: s, jnp.ones(2), {"has_aux": True}, "returns a pair .* got ShapeDtype"),
     "no leaf": (
@@ -336,7 +336,7 @@ def test_a_class_that_jax_takes_for_another_is_refused() -> None:
 
     end, _ = lax.scan(lambda a, _: (B(a.x), None), A(jnp.ones(())), None, length=1)
     assert isinstance(end, B)
-    with pytest.raises(lw.errors.CarryError, match=r"a: structure: .*A -> .*B"):
+    with pytest.raises(lw.errors.CarryError, match=r"a \(structure\): .*A -> .*B"):
         lw.stable_carry(lambda a: B(a.x), A(jnp.ones(())))
 
 

@@ -35,9 +35,12 @@ def reason(path: str = "state.opt.lr", **changed: str) -> ReasonRecord:
         "outcome": "retrace",
         "before": "0.1",
         "after": "0.2",
-        "fix": "Make it an array.",
+        "change": "",
+        "fix": "make it an array",
     }
-    return cast("ReasonRecord", base | changed)
+    found = base | changed
+    found["change"] = found["change"] or f"{found['before']} -> {found['after']}"
+    return cast("ReasonRecord", found)
 
 
 def explained(
@@ -66,6 +69,7 @@ def event(
         "eager": False,
         "start": start,
         "seconds": seconds,
+        "process": "",
         "thread": "MainThread",
         "site": site(),
         "explanation": None,
@@ -103,7 +107,7 @@ def report(
     **more: Any,
 ) -> Report:
     every = events or []
-    names = dict.fromkeys(each["name"] for each in every)
+    names = dict.fromkeys(each["name"] for each in every if not each["eager"])
     base: dict[str, Any] = {
         "version": 1,
         "leafwise": "0.1.0",

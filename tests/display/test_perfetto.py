@@ -93,9 +93,9 @@ def test_slices_say_why() -> None:
         "in": "main",
         "text": "state = train_step(state, batch)",
         "outcome": "retrace",
-        "reasons": ["state.opt.lr: static: 0.1 -> 0.2", "batch.x: shape: 0.1 -> 0.2"],
-        "unsound": ["state.act: static: 0.1 -> 0.2"],
-        "fix": ["Make it an array."],
+        "reasons": ["state.opt.lr (static): 0.1 -> 0.2", "batch.x: shape 0.1 -> 0.2"],
+        "unsound": ["state.act (static): 0.1 -> 0.2"],
+        "fix": ["make it an array"],
     }
 
 
@@ -123,7 +123,7 @@ def test_reasons_are_cut_and_said_so() -> None:
     assert len(args["reasons"]) + args["reasons left out"] == 3000
     assert 1 < len(args["reasons"]) < 100
     assert args["reasons"][0].startswith("xxx")
-    assert "xxx... (5,000 characters): static: 0.1 -> 0.2" in args["reasons"][0]
+    assert "xxx... (5,000 characters) (static): 0.1 -> 0.2" in args["reasons"][0]
     assert len(json.dumps(entries)) < 20_000
 
 

@@ -1,4 +1,4 @@
-"""The output on a terminal and in a pipe."""
+"""The report on a terminal, in a pipe and as a page."""
 
 import io
 import re
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import leafwise._display.tables as tables_module
-from leafwise._display.tables import explanation, print_report
+from leafwise._display import tables
+from leafwise._display.tables import explanation, html_page, print_report
 from leafwise._display.words import clean
 
 from .sample import (
@@ -22,10 +22,9 @@ from .sample import (
     hostile,
     reason,
     report,
+    site,
     usual,
 )
-
-PATH = "state.model.layers[12].attention.query_projection.kernel.initializer.distribution"
 
 
 def printed(given: Any, width: int = 80, *, terminal: bool = False) -> str:
@@ -43,106 +42,109 @@ def shown(why: Any, width: int = 100) -> str:
     return file.getvalue()
 
 
-def test_functions_are_a_table() -> None:
-    """Where it fits, the functions are a table: name, place, counts, seconds."""
-    lines = printed(usual()).splitlines()
-    row = next(line for line in lines if line.startswith("train_step"))
-    assert row.split() == ["train_step", "churn.py:12", "3", "4", "4", "2.25", "s"]
-    heading = next(line for line in lines if line.startswith("function"))
-    assert heading.split() == ["function", "where", "traces", "lowerings", "compiles", "time"]
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_table_that_does_not_fit_becomes_lines(terminal: bool) -> None:
-    """Where the table does not fit, no number is lost or folded."""
-    text = printed(usual(), 40, terminal=terminal)
-    assert "train_step  churn.py:12\n" in text
-    words = " ".join(text.split())
-    assert "3 traces, 4 lowerings, 4 compilations, 2.25 s" in words
-
-
-def test_summary_is_first() -> None:
-    """The first line says what ran and what could be saved, the second what JAX did in all."""
-    first, second, *_, last = printed(usual()).splitlines()
-    saved = (
-        "1.20 s of 10.0 s could be saved: 2 retraces and recompiles; "
-        "top causes: churn.py:40 another value of state.opt.lr, 2 retraces, 1.20 s"
-    )
-    assert first == f"examples/churn.py --fast: {saved}"
-    assert last == saved
-    assert second == (
-        "JAX worked 1.80 s in all: 1 function, 3 traces, 4 lowerings, 4 compilations, 1 first call"
-    )
-
-
-def test_repeats_are_under_their_line() -> None:
-    """A repeat is the calling line, what happened, and a line for each reason, path first."""
-    lines = printed(usual()).splitlines()
-    at = lines.index("churn.py:40  state = train_step(state, batch)")
-    assert lines[at + 1 : at + 3] == [
-        "  retrace of train_step, 2 times, 1.20 s",
-        "  state.opt.lr: static: 0.1 -> 0.2, and 1 more change. Make it an array.",
+def test_the_report() -> None:
+    """The findings come first, then the functions, and one line at the end says what they cost."""
+    assert [line.rstrip() for line in printed(usual()).splitlines()] == [
+        "churn.py:40  state = train_step(state, batch)",
+        "  train_step retraced 2 times, 1.20 s",
+        "  state.opt.lr (static): 0.1 -> 0.2, and 1 more",
+        "  fix: make it an array",
+        "",
+        "function    where        traces  compiles    time",
+        "train_step  churn.py:12       3         4  2.25 s",
+        "",
+        "1 finding: 1.20 s of 10.0 s went into repeats",
     ]
 
 
-def test_first_calls_are_only_counted() -> None:
-    """First calls are a number, not a list."""
-    text = printed(report(call(0.5, FIRST)))
-    assert "--fast: nothing was retraced or recompiled\n" in text
-    assert ", 1 first call\n" in text
-    assert "churn.py:40" not in text
+def test_a_line_of_a_package_is_in_brackets() -> None:
+    """The place is the user's own line; the package's stands behind it."""
+    given = report(call(1.0, explained(reason()), via="jax_md/energy.py:171"))
+    first = printed(given).splitlines()[0]
+    assert first == "churn.py:40 [jax_md/energy.py:171]  state = train_step(state, batch)"
 
 
-def test_piped_lines_are_whole() -> None:
-    """Where the output is no terminal, a long reason is one line."""
-    given = report([event(explanation=explained(reason(PATH, fix="word " * 40)))])
-    for width in (80, 40):
-        (line,) = [
-            line for line in printed(given, width).splitlines() if line.startswith(f"  {PATH}")
-        ]
-        assert line.startswith(f"  {PATH}: static: 0.1 -> 0.2. word")
-        assert line.count("word") == 40
+def test_without_findings() -> None:
+    """The last line says that nothing was compiled again, if that is so."""
+    assert printed(report(call(0.5, FIRST))).splitlines()[-1] == (
+        "nothing was compiled again: JAX worked 600 ms of 10.0 s"
+    )
+    twice = [*call(0.5, FIRST), *call(1.5, explained(outcome="unknown", nearest=None))]
+    last = printed(report(twice)).splitlines()[-1]
+    assert last == "no findings: JAX worked 1.20 s of 10.0 s"
+    assert len(last) <= 80
 
 
-def test_terminal_lines_fit() -> None:
-    """On a terminal no line is wider than it, and what is folded keeps its indent."""
+def test_nothing_compiled() -> None:
+    """A program for which JAX compiled nothing gets one sentence."""
+    assert printed(report()) == "JAX compiled nothing.\n"
+
+
+def test_lines_fit() -> None:
+    """In a pipe and on a terminal no line is wider than it; what is folded keeps its indent."""
     given = report([event(explanation=explained(reason(fix="word " * 40)))])
-    for width in (80, 40):
-        lines = printed(given, width, terminal=True).splitlines()
-        assert max(map(len, lines)) <= width
+    for terminal in (False, True):
+        lines = printed(given, 60, terminal=terminal).splitlines()
+        assert max(map(len, lines)) <= 60
         folded = [line for line in lines if line.strip().startswith("word word")]
         assert folded
         assert all(line.startswith("  word") for line in folded)
+
+
+def test_what_was_compiled_once_each() -> None:
+    """The lines outside jit that took longest have a row each, with programs and seconds."""
+    events = [
+        event("compile", float(n), 0.5 - n / 10, name="add", eager=True, site=site(n))
+        for n in range(5)
+    ]
+    text = printed(report(events))
+    assert "compiled once each, outside `jit`\n  churn.py:0  1 program, 500 ms\n" in text
+    assert text.count("1 program") == 3
+
+
+def test_processes_are_named_where_they_differ() -> None:
+    """What happens in some of several processes names these; what happens in all does not."""
+    calls = [call(float(n), explained(reason()), process=f"rank {n}") for n in (0, 1)]
+    both = report([each for several in calls for each in several])
+    assert "rank" not in printed(both)
+    first = [*calls[0], *call(2.0, FIRST, process="rank 1")]
+    assert "train_step retraced once, 600 ms, in rank 0\n" in printed(report(first))
 
 
 @pytest.mark.parametrize("width", [80, 40])
 @pytest.mark.parametrize("bad", HOSTILE)
 def test_markup_is_text(bad: str, width: int) -> None:
     """What looks like markup, an emoji code or a control sequence is printed as text."""
-    worst = reason(bad, kind=bad, before=bad, after=bad, fix=bad)
+    worst = reason("x", kind=bad, before=bad, after=bad, fix=bad)
     made = report([event(name=bad, explanation=explained(worst, outcome=bad))], ended=bad or "x")
-    text = printed(made | {"functions": [function(bad, file=bad)]}, width)
-    value = clean(bad)
-    assert f"  {value}: {value}: {value} -> {value}" in text
-    assert f"{value} of {value}, " in text
-    assert f"the program ended: {value or 'x'}\n" in text
-    assert "\x1b" not in text
+    words = " ".join(printed(made | {"functions": [function(bad, file=bad)]}, width).split())
+    value = " ".join(clean(bad).split())
+    assert " ".join(f"x ({value}): {value} -> {value}".split()) in words
+    assert f"the program ended: {value or 'x'}" in words
+    assert "\x1b" not in words
 
 
 def test_hostile_report_prints() -> None:
-    """No text of a report breaks the output, at any width, and it can be encoded."""
+    """No text of a report breaks the output, at any width, nor the page, and it can be encoded."""
     for width in (40, 80, 200):
         for terminal in (False, True):
             assert printed(hostile(), width, terminal=terminal).encode()
+    page = html_page(hostile())
+    assert page.encode()
+    assert "<script" not in page
 
 
-def test_nothing_jitted() -> None:
-    """A program that jits nothing gets one sentence."""
-    assert printed(report()) == "Nothing was jitted.\n"
+def test_the_page() -> None:
+    """The page has what is printed, and loads nothing from elsewhere."""
+    page = html_page(usual())
+    text = re.sub(r"<[^>]+>", "", page)
+    assert "train_step retraced 2 times, 1.20 s" in text
+    assert "went into repeats" in text
+    assert not re.search(r"<(script|link|img|iframe)|src=|url\(", page)
 
 
 def test_exit_and_warnings_are_last() -> None:
-    """Last come how the program ended, if badly, the warnings, and what could be saved."""
+    """Last come how the program ended, if badly, the warnings, and what went into repeats."""
     given = usual() | {"ended": "interrupted", "warnings": ["traced [b]often[/b]\n  use arrays"]}
     assert printed(given).splitlines()[-4:] == [
         "the program ended: interrupted",
@@ -153,33 +155,31 @@ def test_exit_and_warnings_are_last() -> None:
     assert "the program ended" not in printed(usual())
 
 
+def test_what_takes_little_is_one_line() -> None:
+    """What takes under 1 % of JAX's time is one line, as long as it is little in all."""
+    small = [
+        event(start=20 + n, seconds=0.001, name=f"f{n}", explanation=explained(reason()))
+        for n in range(3)
+    ]
+    text = printed(report([*call(0.0, FIRST), *call(1.0, explained(reason())), *small]))
+    assert "3 more findings, 3.00 ms" in text
+    assert "4 findings: " in text
+
+
 @pytest.mark.slow
 def test_crowd_is_cut_and_said_so() -> None:
-    """Of thousands of repeats some are shown, and lines count the rest of everything."""
+    """Of thousands of findings some are shown, and lines count the rest of everything."""
     text = printed(crowded())
-    assert "and 30 more functions, 1 min 8 s\n" in text
-    assert text.count("  and 28 more reasons\n") == tables_module.MOST_REPEATS
-    assert "not shown: 2,470 more retraces and recompiles\n" in text
-    assert len(text.splitlines()) < 600
+    assert "and 50 more functions, 1 min 52 s\n" in text
+    assert text.count("  and 37 more reasons\n") == tables.MOST_FINDINGS
+    assert "2,470 more findings" in text
+    assert len(text.splitlines()) < 500
 
 
-def test_unsound_is_marked() -> None:
-    """A static that JAX takes for equal, though it differs, is marked."""
-    why = explained(unsound=(reason("state.act"),))
-    assert "  state.act: static (unsound): 0.1 -> 0.2" in printed(report([event(explanation=why)]))
-
-
-def test_repeat_without_reasons() -> None:
-    """A retrace that the arguments do not explain says so."""
-    given = report([event(site=None, explanation=explained(outcome="unknown"))])
-    assert "line not known" in printed(given)
-    assert "  no reason was found in the arguments\n" in printed(given)
-
-
-def test_cache_hits_are_counted() -> None:
-    """Compilations that the cache on disk saved stand in the first line, if there are any."""
-    assert ", 7 cache hits, " in printed(report([], [function(cache_hits=7)]))
-    assert "cache hit" not in printed(usual())
+def test_unsound_is_named() -> None:
+    """A static that JAX takes for equal, though it differs, is a reason."""
+    why = explained(unsound=(reason("state.act", change="shared, but unsound"),))
+    assert "  state.act (static): shared, but unsound" in printed(report([event(explanation=why)]))
 
 
 def test_explanation_is_a_table() -> None:
@@ -187,12 +187,12 @@ def test_explanation_is_a_table() -> None:
     lines = shown(
         explained(reason("[b]x"), reason("z"), unsound=(reason("y", kind="[i]"),))
     ).splitlines()
-    assert lines[0].rstrip() == ("retrace: traced, lowered and compiled again; shared, but unsound")
+    assert lines[0].rstrip() == "retrace: traced, lowered and compiled again; shared, but unsound"
     cells = [re.split(r" {2,}", line.rstrip()) for line in lines[1:]]
     assert cells == [
-        ["path", "kind", "before -> after", "what to do"],
-        ["[b]x, z", "static", "0.1 -> 0.2", "Make it an array."],
-        ["y", "[i] (unsound)", "0.1 -> 0.2", "Make it an array."],
+        ["path", "kind", "change", "fix"],
+        ["[b]x, z", "static", "0.1 -> 0.2", "make it an array"],
+        ["y", "[i]", "0.1 -> 0.2", "make it an array"],
     ]
 
 
@@ -204,5 +204,5 @@ def test_explanation_of_a_first_call() -> None:
 def test_explanation_is_cut_and_said_so() -> None:
     """Of thousands of reasons some are shown, and a line counts the rest."""
     text = shown(explained(*(reason(fix=f"{n}") for n in range(3000))))
-    assert text.count("state.opt.lr") == tables_module.MOST_REASONS
+    assert text.count("state.opt.lr") == tables.MOST_REASONS
     assert "and 2,988 more reasons" in text

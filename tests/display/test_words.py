@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leafwise._display.repeats import busy, covered, first_calls, repeats
+from leafwise._display.findings import busy, covered, findings
 from leafwise._display.words import clean, count, cut, duration, sentence
 
 from .sample import FIRST, call, event, explained, reason, report, site
@@ -107,38 +107,37 @@ def test_busy_is_over_all_threads() -> None:
     assert busy(made) == 1
 
 
-def test_repeat_takes_what_follows_its_trace() -> None:
+def test_a_finding_takes_what_follows_its_trace() -> None:
     """A retrace costs its trace and the lowering and compilation after it, on its thread."""
     other = event("compile", 2.3, 0.05, thread="other")
     inner = event("compile", 2.5, 0.05, name="inner")
-    made = report([*call(0.5, FIRST), *call(2, explained(reason())), other, inner])
-    (found,) = repeats(made)
+    given = report([*call(0.5, FIRST), *call(2, explained(reason())), other, inner])
+    (found,) = findings(given)
     assert found.seconds == pytest.approx(0.6)
-    assert len(found.intervals) == 3
+    assert len(found.events) == 3
 
 
 def test_order_of_events_does_not_matter() -> None:
     """JAX reports an outer trace after its inner one; what belongs together is found by time."""
-    made = report([*call(0.5, FIRST), *call(2, explained(reason()))])
-    made["events"].reverse()
-    (found,) = repeats(made)
-    assert [start for start, _ in found.intervals] == pytest.approx([2, 2.1, 2.3])
+    given = report([*call(0.5, FIRST), *call(2, explained(reason()))])
+    given["events"].reverse()
+    (found,) = findings(given)
+    assert [each["start"] for each in found.events] == pytest.approx([2, 2.1, 2.3])
 
 
-def test_repeat_ends_with_the_next_call() -> None:
-    """What follows a trace without an explanation, or a first call, is not a repeat's."""
+def test_a_finding_ends_with_the_next_call() -> None:
+    """What follows a trace without an explanation, or a first call, is not a finding's."""
     for why in (None, FIRST):
-        made = report([*call(0, explained(reason())), *call(2, why)])
-        (found,) = repeats(made)
+        (found,) = findings(report([*call(0, explained(reason())), *call(2, why)]))
         assert found.seconds == pytest.approx(0.6)
 
 
-def test_recompilation_is_a_repeat() -> None:
+def test_a_recompile_is_a_finding() -> None:
     """A lowering without a trace has an explanation of its own."""
     why = explained(reason(kind="sharding"), outcome="recompile")
-    made = report([event("lowering", 1, 0.5, explanation=why), event("compile", 1.5, 0.5)])
-    (found,) = repeats(made)
-    assert (found.outcome, found.seconds) == ("recompile", 1.0)
+    events = [event("lowering", 1, 0.5, explanation=why), event("compile", 1.5, 0.5)]
+    (found,) = findings(report(events))
+    assert (found.what, found.seconds) == ("train_step recompiled once", 1.0)
 
 
 @pytest.mark.parametrize(
@@ -148,28 +147,21 @@ def test_recompilation_is_a_repeat() -> None:
         {"name": "other"},
         {"explanation": explained(reason("state.step"))},
         {"explanation": explained(reason(kind="shape"))},
-        {"explanation": explained(reason(), outcome="recompile")},
-        {"explanation": explained(unsound=(reason(),))},
+        {"role": "vmap"},
         {"site": None},
     ],
 )
-def test_what_differs_is_another_repeat(changed: dict[str, object]) -> None:
-    """Line, function, outcome, and the paths and kinds of the reasons tell repeats apart."""
+def test_what_differs_is_another_finding(changed: dict[str, object]) -> None:
+    """Line, function, role, and the paths and kinds of the reasons distinguish findings."""
     why = explained(reason())
     same = report([event(explanation=why), event(start=1, explanation=why)])
     other = report([event(explanation=why), event(start=1, **{"explanation": why} | changed)])
-    assert (len(repeats(same)), len(repeats(other))) == (1, 2)
-
-
-def test_first_calls_are_counted() -> None:
-    """Events that say they are a function's first call are counted, and no others."""
-    made = report([*call(0, FIRST), *call(1, explained(reason()))])
-    assert first_calls(made, repeats(made)) == 1
+    assert (len(findings(same)), len(findings(other))) == (1, 2)
 
 
 def test_report_is_left_alone() -> None:
-    """Looking for repeats changes nothing of the report, the order of its events included."""
-    made = report([*call(2, explained(reason())), *call(0, FIRST)])
-    before = repr(made)
-    repeats(made)
-    assert repr(made) == before
+    """Looking for findings changes nothing of the report, the order of its events included."""
+    given = report([*call(2, explained(reason())), *call(0, FIRST)])
+    before = repr(given)
+    findings(given)
+    assert repr(given) == before

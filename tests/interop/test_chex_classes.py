@@ -120,10 +120,10 @@ def test_paths(inner: Any) -> None:
     total(tree(inner, n=4))
     total(tree(inner, act="tanh"))
     said = [str(trace.explanation) for trace in total.traces]
-    assert "state.norm.moments.mean: shape: (3,) -> (4,)" in said[1]
-    assert "state.norm.act: static: 'relu' -> 'tanh'" in said[2]
+    assert "state.norm.moments.mean: shape (3,) -> (4,)" in said[1]
+    assert "state.norm.act (static): 'relu' -> 'tanh'" in said[2]
     explanation = lw.explain(lw.signature(tree(inner)), lw.signature(tree(inner, n=5)))
-    assert "norm.moments.mean: shape: (3,) -> (5,)" in str(explanation)
+    assert "norm.moments.mean: shape (3,) -> (5,)" in str(explanation)
 
 
 @works("chex", "a chex dataclass as a static field: frozen ones only")

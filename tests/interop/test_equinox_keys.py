@@ -294,7 +294,7 @@ def test_explanation() -> None:
     step(Net(jnp.ones(2), 1))
     step(Net(jnp.ones(2), True))
     explanation = str(step.traces[-1].explanation)
-    assert "net.static: static: 1 -> True" in explanation
+    assert "net.static (static): 1 (int) -> True (bool)" in explanation
     assert "leafwise_key" not in explanation
     assert "unsound" not in explanation
 

@@ -308,8 +308,8 @@ class Sized(nnx.Module):
 
 def test_static_attributes_are_named() -> None:
     """What nnx keeps in its aux_data is named as the attribute that it is, by type and value."""
-    assert [str(each) for each in lw.diff(Sized(1), Sized(2))] == ["size: static: 1 -> 2"]
-    assert [str(each) for each in lw.diff(Sized(1), Sized(True))] == ["size: static: 1 -> True"]
+    assert [str(each) for each in lw.diff(Sized(1), Sized(2))] == ["size (static): 1 -> 2"]
+    assert [str(each) for each in lw.diff(Sized(1), Sized(True))] == ["size (static): 1 -> True"]
     assert [each.path for each in lw.diff(Sized(1), Sized(1, 2))] == [
         "below[0].in_features",
         "below[0].kernel.value",
@@ -319,4 +319,4 @@ def test_static_attributes_are_named() -> None:
     called = lw.jit(lambda module: module.w[...] * module.size)
     called(Sized(1))
     called(Sized(2))
-    assert "module.size: static: 1 -> 2" in str(called.traces[-1].explanation)
+    assert "module.size (static): 1 -> 2" in str(called.traces[-1].explanation)

@@ -206,7 +206,7 @@ def test_the_difference_is_told() -> None:
     (reason,) = lw.explain(before, after).reasons
     assert reason.path == "args[0].opt"
     assert (reason.before, reason.after) == (0.9, 0.8)
-    assert "__closure__['b1']" in reason.fix
+    assert "__closure__['b1']" in reason.change
 
 
 @pytest.mark.works(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._jax import compat
+from leafwise._jax import compat, stack
 from leafwise._jax.events import count_events
 from leafwise._objects.call_site import site_of
 
@@ -118,7 +118,7 @@ def test_calls_are_found_where_jax_is_known() -> None:
     seen: list[Any] = []
 
     def function(x: Any) -> Any:
-        seen.extend(compat.running_calls())
+        seen.extend(stack.running_calls())
         return x
 
     x = jnp.ones(3)

@@ -14,6 +14,7 @@ import pytest
 from tests.compare.pairs import Arguments, call, everything, observed
 
 import leafwise as lw
+from leafwise._compare.fixes import Advice
 from leafwise.types import Outcome, ReasonKind
 
 pytestmark = pytest.mark.oracle
@@ -129,7 +130,9 @@ def test_explain_says_what_then_happens(name: str) -> None:
     assert (len(function.traces), len(function.recompiles)) == (traces, recompiles)
     if outcome in (Outcome.RETRACE, Outcome.RECOMPILE):
         record = [*function.traces, *function.recompiles][-1]
-        assert record.explanation.reasons == said.reasons
+        # Before the call nobody knows what it returns, on which a fix may depend.
+        facts = [each._replace(cause=Advice()) for each in said.reasons]
+        assert [each._replace(cause=Advice()) for each in record.explanation.reasons] == facts
 
 
 def test_explain_runs_nothing() -> None:
@@ -168,7 +171,7 @@ def test_a_trace_is_recorded() -> None:
     assert (reason.path, reason.kind) == ("x", ReasonKind.SHAPE)
     assert (reason.before, reason.after) == ((3,), (4,))
     assert first.signature == function.signature(ones(3))
-    assert "x: shape: (3,) -> (4,)" in str(second)
+    assert "x: shape (3,) -> (4,)" in str(second)
     assert repr(function.traces).count("\n") >= 2
     assert function.traces[-1] is second
     assert function.traces[:1] == [first]
@@ -277,7 +280,7 @@ def test_caches_of_the_process_cleared() -> None:
     assert observed(function, call(1.0)) is Outcome.RETRACE
     (reason,) = function.traces[-1].explanation.reasons
     assert reason.kind is ReasonKind.CACHE
-    assert "cleared" in reason.fix
+    assert "cleared" in reason.change
     assert function.explain(1.0).outcome is Outcome.REUSE
 
 

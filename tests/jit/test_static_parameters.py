@@ -148,7 +148,7 @@ def test_what_is_said() -> None:
 
     step((1,), 2.0)
     step((True,), 2.0)
-    assert "n: static: (1,) -> (True,)" in str(step.traces[1])
+    assert "n (static): 1 (int) -> True (bool) (at [0])" in str(step.traces[1])
     assert str(step.explain((1,), 3.0)).startswith("reuse")
     assert step.explain((1.0,), 2.0).outcome == "retrace"
     assert dict(step.signature((1,), 2.0).statics) == {"n": (1,)}
@@ -158,7 +158,7 @@ def test_what_is_said() -> None:
         step((1,), 5.0)
     with lw.watch() as seen:
         step(7, 1.0)
-    assert "n: static: " in str(seen)
+    assert "n (static): " in str(seen)
 
 
 def test_refused_values() -> None:
@@ -172,7 +172,7 @@ def test_refused_values() -> None:
     )
     found = padded.explain([1], 1.0)  # type: ignore[arg-type]
     assert found.outcome == "error"
-    assert "n: " in str(found)
+    assert "n (invalid): " in str(found)
     assert "a list can change in place" in str(found)
     fix = "fix: leave lw.Static out, so that n is traced"
     with pytest.raises(lw.errors.ArrayInStaticError, match=rf"padded\.n: (.|\n)*{fix}") as raised:

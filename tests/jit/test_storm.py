@@ -62,27 +62,27 @@ def storm(make: Callable[[int], Any], calls: int, jitted: Any = None) -> list[st
 CAUSES: dict[str, tuple[Callable[[Any, int], Any], list[str]]] = {
     "fresh function": (
         lambda cls, _: cls(1.0, lambda x: x),
-        ["Layer.act", "fresh function", "define it once", "layer.act"],
+        ["Layer.act", "a new lambda each call", "define it once", "layer.act"],
     ),
     "changing number": (
         lambda cls, n: cls(1.0, n / 10),
-        ["Layer.act", "changing number", "make it dynamic", "layer.act"],
+        ["Layer.act", "0.7 -> 0.8", "make it dynamic", "layer.act"],
     ),
     "identity object": (
         lambda cls, _: cls(1.0, Thing()),
-        ["Layer.act", "identity object", "compares by identity", "layer.act"],
+        ["Layer.act", "Thing", "compares by identity", "layer.act"],
     ),
     "nested": (
         lambda cls, n: {"a": [cls(1.0, n)]},
-        ["Layer.act", "changing number", "layer['a'][0].act"],
+        ["Layer.act", "7 -> 8", "layer['a'][0].act"],
     ),
     "shape": (
         lambda cls, n: cls(jnp.ones(n + 1)),
-        ["Layer.w", "changing shape", "pad", "layer.w"],
+        ["Layer.w", "the last one: shape ", "pad", "layer.w"],
     ),
     "argument": (
         lambda cls, n: jnp.ones(n + 1),
-        ["layer of step", "changing shape", "pad"],
+        ["layer of step", "the last one: shape ", "pad"],
     ),
 }
 

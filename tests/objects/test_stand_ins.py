@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from leafwise._compare.fixes import Advice
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._objects.text import Verbatim, shorten
@@ -27,12 +28,14 @@ def test_missing_is_pickled_as_itself(protocol: int) -> None:
 
 def test_a_pickled_reason_prints_as_before() -> None:
     """A reason keeps what was absent, and on which side."""
-    neither = Reason("f", ReasonKind.CACHE, Outcome.UNKNOWN, MISSING, MISSING, "fix.")
+    neither = Reason(
+        "f", ReasonKind.CACHE, Outcome.UNKNOWN, MISSING, MISSING, Advice("gone", "fix")
+    )
     for reason in (neither, neither._replace(before=3)):
         again = pickle.loads(pickle.dumps(reason))  # noqa: S301  # our own
         assert str(again) == str(reason)
         assert again.after is MISSING
-    assert str(neither) == "f: cache. fix."
+    assert str(neither) == "f (cache): gone\n  fix: fix"
 
 
 def test_verbatim_text_has_no_quotes() -> None:

@@ -805,12 +805,12 @@ def test_what_is_said_of_two_functions_that_differ() -> None:
     (reason,) = found.reasons
     assert reason.path == "args[0].f"
     assert (reason.before, reason.after) == (0.1, 0.2)
-    assert ".__closure__['a'].__closure__['lr']" in reason.fix
+    assert ".__closure__['a'].__closure__['lr']" in reason.change
     found = lw.explain(lw.signature(before), lw.signature(P(1.0, closing(a=closing(lr=0.1)))))
     assert found.outcome == "reuse"
     assert not found.unsound
     found = lw.explain(lw.signature(P(1.0, recursive(1))), lw.signature(P(1.0, recursive(2))))
-    assert "['by']" in found.reasons[0].fix
+    assert "['by']" in found.reasons[0].change
 
 
 def test_the_advice_for_a_fresh_function() -> None:

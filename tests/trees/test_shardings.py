@@ -500,7 +500,7 @@ def test_another_sharding_is_explained_as_one(mesh: jax.sharding.Mesh) -> None:
     (reason,) = expected.reasons
     assert (reason.kind, reason.path) == (lw.types.ReasonKind.SHARDING, "args[0].hidden.w")
     found = step.recompiles[-1] if not explicit else step.traces[-1]
-    assert "m.hidden.w: sharding: committed to P('data', 'model') on a mesh" in str(found)
+    assert "m.hidden.w: sharding committed to P('data', 'model') on a mesh" in str(found)
     assert "lw.shard" in str(found)
     step(lw.shard(model(), mesh))
     assert step.cache_size() == 2

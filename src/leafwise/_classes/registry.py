@@ -14,7 +14,7 @@ from leafwise._classes import construct
 from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.spec import MARK, ClassSpec, FieldSpec, is_decorated, is_static_metadata
-from leafwise._objects.call_site import site_of
+from leafwise._objects.call_site import defining_site
 from leafwise._objects.class_map import ClassMap, notify_registered
 from leafwise._objects.classes import REDEFINED
 from leafwise._objects.locks import new_lock
@@ -199,7 +199,7 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
     """Register `cls` with JAX; see `leafwise.register`."""
     _check_children(cls, dynamic, static)
     table = table_of(cls)
-    site = site_of(inspect.currentframe())
+    site = defining_site(inspect.currentframe())
     owner = Registered(cls, static, dynamic, f" at {site}" if site is not None else "")
     paths = [jax.tree_util.GetAttrKey(name) for name in dynamic]
     fields = getattr(cls, "_fields", None) if issubclass(cls, tuple) else None

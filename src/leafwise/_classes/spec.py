@@ -19,7 +19,7 @@ from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known
 from leafwise._classes.fields import SHARDING, STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
-from leafwise._objects.call_site import site_of
+from leafwise._objects.call_site import defining_site
 from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze_but_tracers
 from leafwise._objects.text import got, shorten
@@ -295,7 +295,7 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
     if is_method or is_node or isinstance(value, type):
         return
     kind = annotations.without_marks(definition.type)
-    site = site_of(inspect.currentframe())
+    site = defining_site(inspect.currentframe())
     message = (
         f"{cls.__name__}.{name}: its default is a function, and the field is dynamic: no function "
         f"under jax.jit takes it\n  got: {got(value)}\n"

@@ -54,7 +54,7 @@ def _refused_leaf_reasons(before: Signature, after: Signature) -> Iterator[Reaso
     earlier: dict[str, Leaf] = {}
     for place, leaf in enumerate(after.leaf_records):
         if leaf.kind is LeafKind.INVALID:
-            got, cause = leaf.value, Cause.INVALID
+            got, cause = leaf.value, Cause.INVALID if leaf.aval is None else Cause.DELETED
         elif leaf.kind is LeafKind.SHAPE_DTYPE_STRUCT:
             got, cause = leaf, Cause.ABSTRACT
         else:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from leafwise._compare.fixes import Advice
 from leafwise._compare.leaf_differences import leaf_reasons
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
@@ -328,7 +329,7 @@ def _format_sharding(spec: _LeafSpec) -> str:
 
 def _format_reason(reason: Reason) -> str:
     """Return a reason without its fix, which is about calls; tracers stand for arrays here."""
-    text = str(reason._replace(cause=""))
+    text = str(reason._replace(cause=Advice()))
     return text.replace("(tracer)", "(array)").replace("(tracer, ", "(array, ")
 
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import Advice
 from leafwise._compare.leaf_differences import Tolerance, aval_reasons, static_reason, value_reasons
-from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
+from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import NodeOrIndex, TreeComparison
 from leafwise._objects.text import Verbatim, got
@@ -60,8 +60,8 @@ def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float
 
     Examples:
         >>> diff({"w": jnp.ones(3), "n": None}, {"w": jnp.ones(4), "n": 1.0})
-        ['n']: structure: None -> float32[] (Python scalar, weakly typed)
-        ['w']: shape: (3,) -> (4,)
+        ['n'] (structure): None -> float32[] (Python scalar, weakly typed)
+        ['w']: shape (3,) -> (4,)
     """
     tolerance = Tolerance(rtol, atol)
     if any(each != 0 and not values for each in tolerance) or not min(tolerance) >= 0:
@@ -126,7 +126,7 @@ def compare(
     trees = _ExactComparison((label, a), (label, b), tolerance=tolerance, prefix=prefix)
     # The fixes are those for retraces: only one that alone says what differs stays.
     return [
-        each if format_value(each.before) == format_value(each.after) else each._replace(cause="")
+        each if len(set(each.words)) == 1 else each._replace(cause=Advice())
         for each in trees.compare()
     ]
 
@@ -204,7 +204,7 @@ class _ExactComparison(TreeComparison):
         if None in classes:
             yield from super().mismatch_reasons(path, mine, its)
         else:
-            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes, Cause.ANOTHER_CLASS)
+            yield Reason(path, ReasonKind.CLASS, Outcome.RETRACE, *classes)
 
     def compare_leaves(self, mine: Node, its: Node) -> Iterator[Reason]:
         """Compare the leaves below two nodes of one structure."""

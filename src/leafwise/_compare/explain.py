@@ -43,10 +43,10 @@ class Explanation:
         # A retrace or recompile makes a new dispatch entry anyway.
         shown = [each for each in self.reasons if each.outcome is not Outcome.DISPATCH]
         every = _joined(merge_rebuilt((*(shown or self.reasons), *self.unsound)))
-        lines += [f"  {reason}" for reason in every[:_SHOWN]]
+        lines += [str(reason) for reason in every[:_SHOWN]]
         if len(every) > _SHOWN:
-            lines.append(f"  ... and {len(every) - _SHOWN} more")
-        return "\n".join(lines)
+            lines.append(f"... and {len(every) - _SHOWN} more")
+        return "\n".join(lines).replace("\n", "\n  ")
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
@@ -78,7 +78,7 @@ def _joined(reasons: Iterable[Reason]) -> list[Reason]:
     """Return reasons, those that differ in their paths alone as one."""
     found: dict[tuple[Any, ...], list[Reason]] = {}
     for each in reasons:
-        found.setdefault((each.kind, each.words, likeness(each.path, each.fix)), []).append(each)
+        found.setdefault((each.kind, each.change, likeness(each.path, each.fix)), []).append(each)
     return [
         several[0]._replace(path=paths_of(each.path for each in several))
         for several in found.values()
@@ -93,6 +93,7 @@ def _reason_as_dict(reason: Reason) -> dict[str, str]:
         "outcome": str(reason.outcome),
         "before": before,
         "after": after,
+        "change": reason.change,
         "fix": reason.fix,
     }
 
@@ -113,7 +114,8 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
     Examples:
         >>> print(explain(signature(jnp.ones(3)), signature(jnp.ones(4))))
         retrace: traced, lowered and compiled again
-          args[0]: shape: (3,) -> (4,). Each shape has a program of its own: ...
+          args[0]: shape (3,) -> (4,)
+            fix: pad to one shape, or a few
     """
     earlier: list[Any] = list(before) if isinstance(before, Iterable) else [before]
     last: Any = after

@@ -1,7 +1,7 @@
-"""What to do about each difference, in one sentence: worded when a reason is shown.
+"""What each difference is, and what to do about it: worded when a reason is shown.
 
-A `Cause` is a sentence, or a function that words one from the facts of a reason, in the user's own
-names and values.
+A `Cause` is a fix, a note, or a function that words both from the facts of a reason, in the user's
+own names and values. Code in a fix runs as it stands, and keeps what the calls return.
 """
 
 import contextlib
@@ -11,10 +11,11 @@ import math
 import re
 import types
 from enum import Enum, member
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jax.numpy as jnp
 
+from leafwise._display.words import ANOTHER_FUNCTION
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.classes import is_a, is_alias, module_of, public_name
 from leafwise._objects.code import is_installed_module
@@ -32,48 +33,64 @@ if TYPE_CHECKING:
     from leafwise._trees.leaves import Leaf
 
 
-def _unhashable(reason: "Reason") -> str:
+class Advice(NamedTuple):
+    """A difference in words, and what to do about it.
+
+    Attributes:
+        change: What differs; empty where the two values say it.
+        fix: What to do; empty where there is nothing.
+    """
+
+    change: str = ""
+    fix: str = ""
+
+
+def note(text: str) -> Advice:
+    """Return advice that only says what differs."""
+    return Advice(text)
+
+
+def fix(text: str) -> Advice:
+    """Return advice for values that say what differs."""
+    return Advice("", text)
+
+
+def _unhashable(reason: "Reason") -> Advice:
     kind = type(reason.after)
     if kind in {list, dict, set}:
-        return "A static argument needs a hash: pass a tuple, or use `leafwise.freeze`."
-    return f"A static argument needs a hash: give {kind.__qualname__} `__eq__` and `__hash__`."
+        return fix("pass a tuple, or `lw.freeze(...)`: a static argument needs a hash")
+    return fix(f"give {kind.__qualname__} `__eq__` and `__hash__`: a static argument needs a hash")
 
 
-def _failing_comparison(reason: "Reason") -> str:
+def _failing_comparison(reason: "Reason") -> Advice:
     value = reason.after
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return "An array cannot be compared as a static: make it dynamic, or a StaticArray."
-    return f"Comparing it raises: fix `{_type_name(value)}.__eq__`, or make it dynamic."
+        return Advice("arrays that are compared", "make it dynamic, or a `lw.StaticArray`")
+    name = _type_name(value)
+    return Advice("comparing it raises", f"mend `{name}.__eq__`, or make it dynamic")
 
 
-def _argument(reason: "Reason") -> str:
-    path = reason.path
+def _argument(reason: "Reason") -> Advice:
+    path, given = reason.path, "a default and an argument are two programs"
     if path.endswith("]") and not path.startswith(("args[", "kwargs[")):  # one of `*args`
-        return "Each number of arguments has a program of its own."
+        return fix("pass one number of arguments: each has a program")
     if reason.before is MISSING:
-        return "Not given before: a default and an argument are two programs."
+        return Advice("not given before", f"always pass it, or never: {given}")
     if reason.after is MISSING:
-        return "Given before: a default and an argument are two programs."
-    return f"It was {reason.before} before and is {reason.after} now."
+        return Advice("given before, and not now", f"always pass it, or never: {given}")
+    return Advice(f"{reason.before} before, {reason.after} now")
 
 
-def _another_class(reason: "Reason") -> str:
-    classes = reason.before, reason.after
-    return " is not ".join(f"{each.__module__}.{each.__qualname__}" for each in classes) + "."
-
-
-def _structure(reason: "Reason") -> str:
+def _structure(reason: "Reason") -> Advice:
     before, after = reason.before, reason.after
-    if before == "None":
-        what = "an array" if after.endswith(")") else after
-        return f"None became {what}: None is structure; keep an array there."
-    if after == "None":
-        what = "an array" if before.endswith(")") else before
-        return f"{what} became None: None is structure; keep an array there."
-    return "Keep one structure: the types of all nodes are part of the key."
+    for one, other, words in ((before, after, "None became {}"), (after, before, "{} became None")):
+        if one == "None":
+            what = "an array" if other.endswith(")") else other
+            return Advice(words.format(what), "keep an array there: None is structure")
+    return fix("keep one structure: the types of all nodes are part of the key")
 
 
-def _dtype(reason: "Reason") -> str:
+def _dtype(reason: "Reason") -> Advice:
     """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
     before, after, *numbers = reason.details
     one_number, other_number = numbers or (None, None)
@@ -83,12 +100,11 @@ def _dtype(reason: "Reason") -> str:
     if {before.kind, after.kind} == {LeafKind.PYTHON_SCALAR} and all(
         isinstance(kind, type) for kind in kinds
     ):
-        one, other = (each.__name__ for each in kinds)
         is_wider = _common_dtype(before, after) == after.dtype
         wide, which = (kinds[1], "the earlier call") if is_wider else (kinds[0], "this call")
         number = one_number if is_wider else other_number
         code = f"{wide.__name__}({name})" if number is None else repr(wide(number))
-        return f"`{one}` and `{other}` are two dtypes: pass `{code}` in {which}."
+        return fix(f"`{code}` in {which}")
     try:
         dtype = _common_dtype(before, after)
         calls = [
@@ -100,8 +116,8 @@ def _dtype(reason: "Reason") -> str:
             if each.dtype != dtype or each.weak_type
         ]
     except (AttributeError, TypeError):  # such as that of keys
-        return "Keep one dtype: each has a program of its own."
-    return f"Convert to one dtype: {', and '.join(calls)}."
+        return fix("keep one dtype: each has a program")
+    return fix(" and ".join(calls))
 
 
 def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
@@ -140,62 +156,69 @@ def _name_in_code(path: str) -> str:
     return "x" if "[<" in path else path or "x"  # JAX numbers the children of some classes
 
 
-def _weak_type(reason: "Reason") -> str:
+def _weak_type(reason: "Reason") -> Advice:
     before, after, *numbers = reason.details
     weak = before if before.weak_type else after
     which = "the earlier call" if weak is before else "this call"
     number = (numbers or (None, None))[weak is not before]
     code = _converted(weak, weak.dtype, _name_in_code(reason.path), number)
-    return f"pass `{code}` in {which}."
+    return fix(f"`{code}` in {which}")
 
 
-def _config(reason: "Reason") -> str:
+def _config(reason: "Reason") -> Advice:
     name = reason.path.removeprefix("config.")
     if name == "jax_enable_x64":
-        return "x64 differs: set `jax_enable_x64` once, at the start."
+        return fix("set `jax_enable_x64` once, at the start")
     if name == "mesh":
-        return "The mesh differs: make all calls under one `jax.set_mesh`."
+        return fix("make all calls under one `jax.set_mesh`")
     if name == "eager_constant_folding":
-        return "Make all calls under `jax.ensure_compile_time_eval`, or none."
-    return f"`{name}` differs: make all calls under one setting."
+        return fix("make all calls under `jax.ensure_compile_time_eval`, or none")
+    return fix(f"make all calls under one setting of `{name}`")
 
 
-def _unsound(reason: "Reason") -> str:
+def _unsound(reason: "Reason") -> Advice:
     _, one, other = first_difference(reason.before, reason.after)
     change = f"`{_short(other)}` is not `{_short(one)}`"
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
         change += f" ({names[1]}, {names[0]})"
-    return f"Shared, but unsound: {change}; the first one's program answers."
+    return note(f"shared, but unsound: {change}; the first one's program answers")
 
 
-def _static(reason: "Reason") -> str:
-    """Word the fix for a static; the details say how its field compares functions, and where."""
-    one, other, (by, path, *_) = reason.before, reason.after, reason.details
+def _static(reason: "Reason") -> Advice:
+    """Word a static; the details say how its field compares functions, and where."""
+    one, other, (by, path, *leaf) = reason.before, reason.after, reason.details
     if not path and (one is MISSING or other is MISSING):
-        return "Only one of the two calls has this static."
+        return note("only one of the two calls has this static")
     if (holder := rebuilt(reason)) is not None:
         change = changed_part(one, other)
-        content = _BY_CONTENT if by == "identity" and not change else ""
-        return f"{fresh_object(holder, change)}{content}."
+        found = fresh_object(holder, change)
+        return _or_by_content(found) if by == "identity" and not change else found
     if by != "content":  # else these are the first parts that differ
         path, one, other = first_difference(one, other)
-    if by == "content" and _is_function(one) and _is_function(other):
-        fix: str | None = ANOTHER_FUNCTION  # a rebuilt one of the same content is equal
+    if _is_function(one) and _is_function(other):
+        # One that is made again with the same content is equal where that is compared.
+        if by == "content" or not are_recreated(one, other):
+            found = note(ANOTHER_FUNCTION)
+        else:
+            change = changed_part(one, other)
+            found = fresh_function(other, change, _shared_data(one, other))
+            found = _or_by_content(found) if by == "identity" and not change else found
+    elif leaf and is_a(other, float) and not math.isnan(other):  # under `equinox.filter_jit`
+        found = fix(f"`jnp.asarray({_name_in_code(reason.path)})`: a Python number is static there")
     else:
-        fix = _static_fix(one, other)
-    is_fresh = fix is not None and fix.startswith("fresh ") and _WITH_ANOTHER not in fix
-    if by == "identity" and is_fresh:
-        fix = f"{fix}{_BY_CONTENT}"
+        found = _static_fix(one, other)
     path = _with_names(reason.before, path)
-    where = f" (at {path})" if path else ""
-    if path and "..." in describe(reason.before):  # else the two texts may be one
-        where = f" (at {path}: `{_short(one)}` -> `{_short(other)}`)"
-    return f"{fix or 'each new value is traced and compiled'}{where}."
+    if not path:
+        return found
+    change = found.change
+    if not change and "..." in describe(reason.before):  # else the two texts may be one
+        change = f"`{_short(one)}` -> `{_short(other)}`"
+    return found._replace(change=f"{change or ' -> '.join(reason.words)} (at {path})")
 
 
-_WITH_ANOTHER: Final = "each call, with another value in it"
-_BY_CONTENT: Final = ', or declare the field `lw.static_field(by="content")`'
+def _or_by_content(found: Advice) -> Advice:
+    return found._replace(fix=f'{found.fix}, or declare the field `lw.static_field(by="content")`')
 
 
 def rebuilt(reason: "Reason") -> str | None:
@@ -221,10 +244,8 @@ def class_name(cls: type) -> str:
 
 
 def are_recreated(one: Any, other: Any) -> bool:
-    """Return whether both are functions of one definition, or of a function that returns them."""
-    if not (_is_function(one) and _is_function(other)):
-        return False
-    return _same_definition(one, other) or "<locals>" in getattr(other, "__qualname__", "")
+    """Return whether both are functions of one definition."""
+    return _is_function(one) and _is_function(other) and _same_definition(one, other)
 
 
 def _with_names(value: Any, path: str) -> str:
@@ -242,43 +263,21 @@ def _with_names(value: Any, path: str) -> str:
 _PAIR: Final = 2
 
 
-ANOTHER_FUNCTION: Final = "another function: each has a program of its own"
-
-
-def _static_fix(one: Any, other: Any) -> str | None:
-    if _is_function(one) and _is_function(other):
-        if are_recreated(one, other):
-            return fresh_function(other, changed_part(one, other), _shared_data(one, other))
-        return ANOTHER_FUNCTION
+def _static_fix(one: Any, other: Any) -> Advice:
     if all(is_a(each, float) and math.isnan(each) for each in (one, other)):
-        return "NaN is not equal to itself: keep one NaN object, or use None"
+        return fix("keep one NaN object, or use None: NaN is not equal to itself")
     if type(one) is not type(other):
         names = distinct_names(type(one), type(other))
-        pairs = ((other, names[1]), (one, names[0]))
-        got, was = (f"`{_short(each)}` ({name})" for each, name in pairs)
-        return f"differs by type: {got} is not {was}"
+        change = f"{_short(one)} ({names[0]}) -> {_short(other)} ({names[1]})"
+        return Advice(change, "pass values of one type")
     if compares_by_identity(type(one)) and not is_a(other, Enum):
         name = _type_name(other)
         if is_installed_module(module_of(type(other))):  # which the user cannot change
-            return f"{name} compares by identity: make it once, and pass the same one"
-        return f"{name} compares by identity: keep one object, or make it a frozen dataclass"
+            return fix(f"make it once, and pass the same one: {name} compares by identity")
+        return fix(f"keep one object, or make {name} a frozen dataclass: it compares by identity")
     if is_a(other, int | float | complex) and not is_a(other, bool):
-        return "each number has a program: make it dynamic if it keeps changing"
-    return None
-
-
-def cause_of(before: Any, after: Any) -> str:
-    """Return in two words why a static differs, such as ``fresh function``."""
-    with contextlib.suppress(Exception):  # code of the values' own classes
-        _, one, other = first_difference(before, after)
-        if _is_function(one) and _is_function(other):
-            return "fresh function" if _same_definition(one, other) else "another function"
-        if is_a(one, int | float | complex) and is_a(other, int | float | complex):
-            return "changing number"
-        is_one = compares_by_identity(type(one)) and not is_a(one, Enum)
-        if type(one) is type(other) and is_one:
-            return "identity object"
-    return "changing value"
+        return fix("keep one value; if it is no shape or length, make it dynamic")
+    return fix("keep one value, or a few: each has a program")
 
 
 def _is_function(value: Any) -> bool:
@@ -345,18 +344,18 @@ def _shared_data(one: Any, other: Any) -> list[str]:
     return []
 
 
-def fresh_object(name: str, change: str = "") -> str:
+def fresh_object(name: str, change: str = "") -> Advice:
     if not change:
-        return f"fresh {name} each call: create it once"
+        return Advice(f"a new {name} each call", "create it once, before the loop")
     how = " (`optax.inject_hyperparams`)" if name.startswith("optax.") else ""
-    return (
-        f"fresh {name} {_WITH_ANOTHER}: {change}. "
-        f"Pass that as an argument{how}, and create the rest once"
+    return Advice(
+        f"a new {name} each call, with another {change}",
+        f"pass {_named(change)} as an argument{how}, and create the rest once",
     )
 
 
-def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -> str:
-    """Word the fix for a function that is recreated.
+def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -> Advice:
+    """Word a function that is recreated.
 
     Args:
         other: The new one.
@@ -364,22 +363,24 @@ def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -
         shared: The variables that it reads and that may have changed.
     """
     if is_a(other, types.MethodType | BoundMethod):
-        return "a method of another object: keep one object, or pass that and call its method"
+        how = "keep one object, or pass that and call its method"
+        return Advice("a method of another object", how)
     name = getattr(other, "__qualname__", "")
-    if is_a(other, functools.partial):
-        kind, make = "partial", "create it once"
-    elif name.endswith("<lambda>"):
-        kind, make = "lambda", "define it once"
-    else:
-        kind, make = "function", f"`{name}` is recreated; create it once"
+    kind = "partial" if is_a(other, functools.partial) else "function"
+    kind = "lambda" if name.endswith("<lambda>") else kind
     if change:
-        return (
-            f"fresh {kind} {_WITH_ANOTHER}: {change}. "
-            f"Pass that as an argument, and create the {kind} once"
+        return Advice(
+            f"a new {kind} each call, with another {change}",
+            f"pass {_named(change)} as an argument, and define the {kind} once",
         )
     names = " and ".join(f"`{each}`" for each in shared[:2])
     rest = f", and pass {names} as an argument if that changes" if names else ""
-    return f"fresh {kind} each call: {make}{rest}"
+    return Advice(f"a new {kind} each call", f"define it once, before the loop{rest}")
+
+
+def _named(change: str) -> str:
+    """Return the names in a text of changes: "`rate`" of "`rate`, 0.1 -> 0.2"."""
+    return " and ".join(re.findall(r"`[^`]+`", change)) or "that"
 
 
 def distinct_names(one: type, other: type) -> tuple[str, str]:
@@ -398,80 +399,85 @@ def _type_name(value: Any) -> str:
     return type(value).__qualname__
 
 
+def _unread(reason: "Reason") -> Advice:
+    return note(f"the arguments could not be read: {reason.after}")
+
+
 class Cause(Enum):
     """What makes two calls differ, finer than `ReasonKind`; its value words the fix."""
 
     # Leaves and statics that no jitted function takes, or that only JAX can judge.
-    INVALID = "Pass an array or a number, or mark it static."
-    ABSTRACT = "Call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct."
-    NOT_CALLED = "The earlier call cannot have been made with this."
-    OTHER_TYPE = "Only JAX knows whether it takes a value of this type."
+    INVALID = fix("pass an array or a number, or mark it static")
+    DELETED = fix("use what the call that donated it returned")
+    ABSTRACT = fix("call with an array; `.lower` and `.eval_shape` take a ShapeDtypeStruct")
+    NOT_CALLED = note("the earlier call cannot have been made with this")
+    OTHER_TYPE = note("only JAX knows whether it takes a value of this type")
     UNHASHABLE = member(_unhashable)
     FAILING_COMPARISON = member(_failing_comparison)
     # Which arguments there are.
     ARGUMENT = member(_argument)
-    MOVED_ARGUMENT = "Pass it the same way in every call: each way has a program of its own."
-    NO_SUCH_ARGUMENTS = "The function does not take these arguments."
+    MOVED_ARGUMENT = fix("pass it in one way: each has a program")
+    NO_SUCH_ARGUMENTS = fix("pass the arguments that the function takes")
     # Nodes.
-    REDEFINED = "class redefined: recreate the instances from the new class."
-    ANOTHER_CLASS = member(_another_class)
+    REDEFINED = fix("recreate the instances from the new class")
     STRUCTURE = member(_structure)
-    ORDER = "The order of an OrderedDict is part of its structure: insert in one order."
-    LENGTH = "Each length is a structure of its own: stack the elements in one array, or pad."
-    KEYS = "dict key missing on one side: keep one set of keys."
-    CHILDREN = "Keep one set of children."
+    ORDER = fix("insert in one order: that of an OrderedDict is part of its structure")
+    LENGTH = fix("stack the elements in one array, or pad: each length is a structure")
+    KEYS = fix("keep one set of keys")
+    CHILDREN = fix("keep one set of children")
     # Statics and captures.
     STATIC = member(_static)
     UNSOUND = member(_unsound)
-    OWN_EQUALITY = (
-        "Equal by its own `==`, though attributes differ: the first one's program answers."
+    OWN_EQUALITY = note(
+        "equal by its own `==`, though attributes differ: the first one's program answers"
     )
-    AUX_DATA = "The node's aux_data differs."
-    FILTERED = "Under filter_jit an array is traced and anything else is static: pass one of them."
-    CAPTURE = "Pass it as an argument, or make it a field of a pytree class."
+    AUX_DATA = note("the node's aux_data differs")
+    FILTERED = fix("pass one of them: under filter_jit an array is traced, and all else static")
+    CAPTURE = fix("pass it as an argument, or make it a field of a pytree class")
     # Leaves.
-    SHAPE = "Each shape has a program of its own: pad to a few shapes, or keep one."
+    SHAPE = fix("pad to one shape, or a few")
+    BATCH = fix("pad to one size, or a few")
+    AXES = fix("keep one choice of axes")
+    GROWING = fix("preallocate, or pad")
     DTYPE = member(_dtype)
-    RAW_KEY = "Make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call."
-    WEAK_TYPE = member(_weak_type)
-    SHARDING = (
-        "Keep one sharding: `lw.shard` or `jax.device_put` both to it, or set `in_shardings`."
+    RAW_KEY = fix(
+        "make keys in one way: `jax.random.key` in every call, or `PRNGKey` in every call"
     )
-    COMMITTED = "committed: `device_put` the first one too; nothing is traced, all is compiled."
-    UNCOMMITTED = "not committed: `device_put` this one too; nothing is traced, all is compiled."
-    DEVICES = "Put all arguments on the same devices with `jax.device_put`."
-    TRACED = "Only traced so far, inside another function: compiled once on its own."
-    SLOWER_CALL = "One slower call; the program is shared."
-    DATA_MOVES = "One slower call; the program is shared, the data moves."
+    WEAK_TYPE = member(_weak_type)
+    OTHER_RESULTS = fix("choose one in every call: what the calls return differs, too")
+    SHARDING = fix(
+        "keep one sharding: `lw.shard` or `jax.device_put` both to it, or set `in_shardings`"
+    )
+    COMMITTED = fix("commit it in every call, by `jax.device_put`, or in none")
+    DEVICES = fix("put all arguments on the same devices with `jax.device_put`")
+    TRACED = note("only traced so far, inside another function: compiled once on its own")
+    SLOWER_CALL = fix("none needed: one slower call, the program is shared")
+    DATA_MOVES = fix("none needed: one slower call, the data moves")
     # What is not among the arguments.
     CONFIG = member(_config)
-    JIT_IS_OFF = "jit is off (`jax_disable_jit`): the function runs as plain Python."
-    NO_DIFFERENCE = (
-        "The arguments are those of an earlier call: another `jit` of the function has other "
-        "options, a cache was cleared or is full, or the earlier call failed."
+    JIT_IS_OFF = note("jit is off (`jax_disable_jit`): the function runs as plain Python")
+    NO_DIFFERENCE = note(
+        "the arguments are those of an earlier call: another `jit` of the function has other "
+        "options, a cache was cleared or is full, or the earlier call failed"
     )
-    TRANSFORMED = (
-        "Compiled for a transformation of the function, such as `jax.grad` or `jax.vmap`: each "
-        "has a program of its own."
+    AHEAD_OF_TIME = note("lowered ahead of time; if it is compiled already, nothing is done")
+    SHARDED = note(
+        "the function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
+        "argument, compiles again, or refuses it"
     )
-    AHEAD_OF_TIME = "Lowered ahead of time (`lower`); if it is compiled already, nothing is done."
-    SHARDED = (
-        "The function has `in_shardings` or `out_shardings`: they decide whether JAX moves the "
-        "argument, compiles again, or refuses it."
+    UNKNOWN_ENTRY = note(
+        "JAX does not say which dispatch entries it has: this costs one slower call, or nothing"
     )
-    UNKNOWN_ENTRY = (
-        "JAX does not say which dispatch entries it has: this costs one slower call, or nothing."
-    )
-    CLEARED = "There are no dispatch entries: the caches were cleared, or cannot be used."
-    UNSEEN_CALLS = "This version of JAX does not show the arguments of a call that it makes."
-    UNREAD = "The arguments could not be read: code of their own classes raised."
+    CLEARED = note("there are no dispatch entries: the caches were cleared, or cannot be used")
+    UNSEEN_CALLS = note("this version of JAX does not show the arguments of a call that it makes")
+    UNREAD = member(_unread)
 
-    def word(self, reason: "Reason") -> str:
-        """Return the sentence for one reason."""
-        wording: str | Callable[[Reason], str] = self.value
-        if isinstance(wording, str):
+    def word(self, reason: "Reason") -> Advice:
+        """Return the words for one reason."""
+        wording: Advice | Callable[[Reason], Advice] = self.value
+        if isinstance(wording, Advice):
             return wording
         try:
             return wording(reason)
         except Exception:  # noqa: BLE001  # code of the values' own classes; a text must come out
-            return str(Cause.UNREAD.value)
+            return note("values whose own code raised")

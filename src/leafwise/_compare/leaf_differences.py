@@ -108,7 +108,7 @@ def _lowering_reason(path: str, mine: Leaf, its: Leaf) -> Reason:
         kind, cause = ReasonKind.SHARDING, Cause.SHARDING
     else:
         kind = ReasonKind.COMMITMENT
-        cause = Cause.COMMITTED if its.committed else Cause.UNCOMMITTED
+        cause = Cause.COMMITTED
     placements = _format_placement(mine), _format_placement(its)
     return Reason(path, kind, Outcome.RECOMPILE, *placements, cause)
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from leafwise._compare.fixes import (
+    Advice,
     Cause,
     are_recreated,
     changed_part,
@@ -15,6 +16,7 @@ from leafwise._compare.fixes import (
     fresh_object,
     rebuilt,
 )
+from leafwise._display.words import described
 from leafwise._objects.classes import is_a, module_of, qualname_of
 from leafwise._objects.describe import describe
 from leafwise._objects.stand_ins import MISSING
@@ -71,6 +73,8 @@ class ReasonKind(StrEnum):
     """Something that the function captures, and that changed since the trace."""
     SHAPE = "shape"
     """The shape of a leaf."""
+    BATCH = "batch"
+    """The size or the axes of a batch, under `jax.vmap`."""
     DTYPE = "dtype"
     """The dtype of a leaf."""
     WEAK_TYPE = "weak type"
@@ -102,7 +106,7 @@ class _Facts(NamedTuple):
     outcome: Outcome
     before: Any
     after: Any
-    cause: Cause | str = ""
+    cause: Cause | Advice = Advice()
     details: tuple[Any, ...] = ()
 
 
@@ -116,16 +120,28 @@ class Reason(_Facts):
         outcome: What this alone leads to.
         before: The earlier value.
         after: The value of the call that is explained.
-        cause: What makes it differ, which words the fix; or the fix itself.
+        cause: What makes it differ, which words the change and the fix; or these words.
         details: What else that takes.
     """
 
     __slots__ = ()
 
     @property
+    def advice(self) -> Advice:
+        """What differs, and what to do: worded when it is read."""
+        return self.cause if isinstance(self.cause, Advice) else self.cause.word(self)
+
+    @property
     def fix(self) -> str:
-        """What to do about it, if anything: worded when it is read."""
-        return self.cause if isinstance(self.cause, str) else self.cause.word(self)
+        """What to do about it; empty where there is nothing."""
+        return self.advice.fix
+
+    @property
+    def change(self) -> str:
+        """What differs: in words, or the value before and after."""
+        if self.before is self.after is MISSING:
+            return self.advice.change
+        return self.advice.change or " -> ".join(self.words)
 
     @property
     def words(self) -> tuple[str, str]:
@@ -147,18 +163,17 @@ class Reason(_Facts):
         return _RANKS[self.outcome, self.kind]
 
     def _asdict(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return {**dict(zip(self._fields[:5], self, strict=False)), "fix": self.fix}
+        advice = {"change": self.change, "fix": self.fix}
+        return {**dict(zip(self._fields[:5], self, strict=False)), **advice}
 
     def __repr__(self) -> str:
         """Return the attributes that are to be read."""
         return f"Reason({', '.join(f'{name}={each!r}' for name, each in self._asdict().items())})"
 
     def __str__(self) -> str:
-        """Return one line: path, kind, what changed, and the fix."""
-        line, fix = f"{self.path or 'the tree'}: {self.kind}", self.fix
-        if not self.before is self.after is MISSING:
-            line += f": {' -> '.join(self.words)}"
-        return f"{line}. {fix}" if fix else line
+        """Return the path, the kind and what changed, and the fix on a line of its own."""
+        line = described(self.path or "the tree", self.kind, self.change)
+        return f"{line}\n  fix: {self.fix}" if self.fix else line
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the values as text: another process may not find a function or a class."""
@@ -166,7 +181,7 @@ class Reason(_Facts):
             value if value is MISSING else Verbatim(word)
             for value, word in zip((self.before, self.after), self.words, strict=True)
         )
-        return Reason, (self.path, self.kind, self.outcome, before, after, self.fix)
+        return Reason, (self.path, self.kind, self.outcome, before, after, self.advice)
 
 
 def merge_rebuilt(reasons: Iterable[Reason]) -> list[Reason]:
@@ -187,9 +202,9 @@ def merge_rebuilt(reasons: Iterable[Reason]) -> list[Reason]:
             name = class_name(cls)
             words = Verbatim(name), Verbatim("a new one")
             changes = (changed_part(each.before, each.after) for each in several)
-            fix = f"{fresh_object(name, next(filter(None, changes), ''))}."
+            advice = fresh_object(name, next(filter(None, changes), ""))
             kind, outcome = several[0].kind, several[0].outcome
-            found.append(Reason(path, kind, outcome, *words, fix))
+            found.append(Reason(path, kind, outcome, *words, advice))
         else:
             found += several
     return found

@@ -4,9 +4,10 @@
 texts) -> `lines` (text; also what rich colours) or `diagram_html` (a page, a notebook's cell).
 Start reading at `diagram`, which has `show` and `Diagram`.
 
-The report of ``leafwise explain`` is plain data, whose keys `shape` lists. `repeats` gathers what
-JAX did again; `tables` prints a report with rich, `page` makes HTML of it, `perfetto` a trace.
-None of these imports JAX, and `tables` is the one that cannot be imported without rich.
+The report of ``leafwise explain`` is plain data, whose keys `shape` lists. `findings` gathers what
+JAX did again; `tables` prints a report with rich, also as HTML, `page` makes a table of one
+explanation for notebooks, `perfetto` a trace. None of these imports JAX, and `tables` is the one
+that cannot be imported without rich.
 `captures_table` is what `lw.captures` prints, and `words` has the texts that all of them share.
 
 Used by `_compare`, `_captures`, `cli` and the pytest plugin; notebooks come through

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from leafwise._display.repeats import repeats
+from leafwise._display.findings import findings
 from leafwise._display.shape import Report
-from leafwise._display.words import count, duration
+from leafwise._display.words import described, duration
 
 
 def annotation(level: str, text: str, title: str, file: str = "", line: int = 0) -> str:
@@ -31,15 +31,15 @@ def _escaped(text: str, marks: Mapping[int, str]) -> str:
 
 
 def of_report(report: Report) -> str:
-    """Return a warning for each line that made JAX work again, and for what the audit found."""
+    """Return a warning for each finding, and for what the audit found."""
     lines: list[str] = []
-    for each in repeats(report):
-        times = count(len(each.events), each.outcome)
-        title = f"{times} of {each.name}{each.what}, {duration(each.seconds)}"
-        reasons = [f"{reason.path}: {reason.kind}. {reason.fix}" for reason in each.joined()]
-        site = each.site
-        where = (site["file"], site["line"]) if site else ("", 0)
-        lines.append(annotation("warning", "\n".join(reasons) or each.cause, title, *where))
+    for each in findings(report):
+        record = each.record()
+        title = f"{record['what']}, {duration(record['seconds'])}"
+        reasons = [described(one["path"], one["kind"], one["change"]) for one in record["reasons"]]
+        text = "\n".join((*reasons, *(f"fix: {fix}" for fix in record["fixes"]))) or title
+        where = (each.site["file"], each.site["line"]) if each.site else ("", 0)
+        lines.append(annotation("warning", text, title, *where))
     for found in report["audit"]["found"] if "audit" in report else ():
         file, _, number = found["call"].rpartition(":")  # or "line not known"
         place = (file, int(number)) if file else ("", 0)

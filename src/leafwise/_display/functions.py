@@ -4,28 +4,24 @@ from collections.abc import Iterable
 from typing import Any
 
 from leafwise._display.shape import EventRecord, FunctionRecord
-from leafwise._display.words import is_repeat, lost
+from leafwise._display.words import lost
 
 
 def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:
     """Sum up the events of each function, the most seconds first.
 
     A function is known by its name and by where it is defined; where JAX says its name only, by
-    that. Operations outside any jitted function have a record for each line that repeats them.
+    that. What is compiled outside jitted functions has a record for each line.
     """
-    every = list(events)
-    again = {_line(event) for event in every if event["eager"] and is_repeat(event)}
     groups: dict[Any, list[EventRecord]] = {}
-    for event in every:
-        line = _line(event) if _line(event) in again else ""
-        eager = event["eager"]
-        key = (None, line) if eager else (event["name"], event.get("defined", ""))
-        groups.setdefault(key, []).append(event)
+    for event in events:
+        line = _line(event) if event["eager"] else event.get("defined", "")
+        groups.setdefault((None if event["eager"] else event["name"], line), []).append(event)
     for name, where in list(groups):
         named = [key for key in groups if name is not None and key[0] == name and key[1]]
         if not where and len(named) == 1:
             groups[named[0]] += groups.pop((name, where))
-    found = [_function(key, each) for key, each in groups.items()]
+    found = [_function(name, line, each) for (name, line), each in groups.items()]
     return sorted(found, key=lost, reverse=True)
 
 
@@ -34,15 +30,15 @@ def _line(event: EventRecord) -> str:
     return f"{site['file']}:{site['line']}" if site is not None else ""
 
 
-def _function(key: tuple[str | None, str], events: list[EventRecord]) -> FunctionRecord:
-    name, where = key
-    file, _, line = where.rpartition(":")
+def _function(name: str | None, where: str, events: list[EventRecord]) -> FunctionRecord:
+    # Where nothing is known of its definition, the line that called first stands for it.
+    file, _, line = (where or _line(events[0])).rpartition(":")
 
     def of(*kinds: str) -> list[float]:
         return [event["seconds"] for event in events if event["kind"] in kinds]
 
     return {
-        "name": "eager operations" if name is None else name,
+        "name": "outside jit" if name is None else name,
         "file": file,
         "line": int(line) if line else 0,
         "eager": name is None,

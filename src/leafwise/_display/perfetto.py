@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Final
 
 from leafwise._display.shape import EventRecord, ExplanationRecord, ReasonRecord, Report
-from leafwise._display.words import cut, is_repeat, outcome_of, place
+from leafwise._display.words import cut, described, outcome_of, place
 
 _PROCESS: Final = 1
 _LONGEST: Final = 400
@@ -48,7 +48,8 @@ def trace_events(report: Report) -> dict[str, Any]:
     for tid, events in tracks.items():
         for piece in _nested(events):
             entries.append(_slice_entry(piece, tid))
-            if is_repeat(piece.event):
+            why = piece.event["explanation"]
+            if why is not None and why["nearest"] is not None:
                 entries.append(_repeat_entry(piece, tid))
     other = {key: cut(report[key], _LONGEST) for key in ("leafwise", "jax", "python", "ended")}
     return {"traceEvents": entries, "displayTimeUnit": "ms", "otherData": other}
@@ -136,5 +137,5 @@ def _explanation_args(explanation: ExplanationRecord, most: int = _MOST_REASONS)
 
 
 def _format_reason(reason: ReasonRecord) -> str:
-    values = f"{cut(reason['before'], _LONGEST)} -> {cut(reason['after'], _LONGEST)}"
-    return f"{cut(reason['path'], _LONGEST)}: {cut(reason['kind'], 80)}: {values}"
+    texts = (cut(reason[name], _LONGEST) for name in ("path", "kind", "change"))
+    return described(*texts)

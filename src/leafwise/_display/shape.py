@@ -17,8 +17,7 @@ class Seconds(TypedDict):
 class FunctionRecord(TypedDict):
     """What JAX did for one function in all.
 
-    The operations that JAX runs outside any jitted function have ``eager``: a record for each
-    line that made JAX compile again, and one without a place for all others.
+    What JAX compiles outside jitted functions has ``eager``, and a record for each line.
     """
 
     name: str
@@ -42,13 +41,17 @@ class SiteRecord(TypedDict):
 
 
 class ReasonRecord(TypedDict):
-    """One difference between two calls: a `leafwise.types.Reason` as text."""
+    """One difference between two calls: a `leafwise.types.Reason` as text.
+
+    ``change`` says what differs: in words, or the value before and after.
+    """
 
     path: str
     kind: str
     outcome: str
     before: str
     after: str
+    change: str
     fix: str
 
 
@@ -67,11 +70,14 @@ class ExplanationRecord(TypedDict):
 class EventRecord(TypedDict):
     """One trace, lowering or compilation; ``start`` counts from the start of the program.
 
-    An explanation is on a trace, or on a lowering that had none. ``defined`` is the line
-    where the function is defined, if that is known: ``train.py:12``. ``miss`` is on a compilation
-    that the cache on disk did not answer, and says why. ``changed`` is on the first call of a
-    function that is defined again, with other captured values: these. ``caller`` is on an event
-    whose line is one of an installed package: the line of the program that led there.
+    ``site`` is the line of the program, and ``via`` that of a package which called from there. An
+    explanation is on a trace, on a lowering that had none, or on that of an operation outside
+    jitted functions (``eager``), which has the ``run`` of its line. ``process`` is empty for the
+    program's own. ``defined`` is the line where the function is defined, if that is known;
+    ``role`` what was made of it: ``vmap``, ``forward``, ``backward``. ``recreated`` is on the first
+    call of a function whose like was called before: ``"new"``, or ``"defined again"``. ``inner``
+    is on what is a part of another trace, and ``miss`` on a compilation that the cache on disk
+    did not answer, and says why.
     """
 
     kind: EventKindText
@@ -79,24 +85,51 @@ class EventRecord(TypedDict):
     eager: bool
     start: float
     seconds: float
+    process: str
     thread: str
     site: SiteRecord | None
     explanation: ExplanationRecord | None
     defined: NotRequired[str]
+    via: NotRequired[str]
+    role: NotRequired[str]
+    run: NotRequired[int]
+    recreated: NotRequired[str]
+    inner: NotRequired[bool]
     miss: NotRequired[str]
-    changed: NotRequired[str]
-    caller: NotRequired[str]
 
 
-class CauseRecord(TypedDict):
-    """What JAX did again at one line, how often, for how long, and why in a few words."""
+class FindingReasonRecord(TypedDict):
+    """One reason of a finding: where in the arguments, and what differs there.
+
+    ``more`` is how many other changes there were of the same kind.
+    """
+
+    path: str
+    kind: str
+    change: str
+    more: int
+
+
+class FindingRecord(TypedDict):
+    """What JAX made again at one line for one cause, how often and for how long.
+
+    ``what`` says it in words, ``via`` has the lines of packages that called, and ``processes``
+    those in which it happened, if there are several. With ``outside`` it is all of the line that
+    was compiled again outside jitted functions.
+    """
 
     place: str
-    cause: str
-    outcome: str
-    times: int
+    text: str
+    via: list[str]
+    functions: list[str]
+    outside: bool
+    what: str
+    retraces: int
+    recompiles: int
     seconds: float
+    reasons: list[FindingReasonRecord]
     fixes: list[str]
+    processes: list[str]
 
 
 class WrongRecord(TypedDict):
@@ -192,7 +225,7 @@ class Report(TypedDict):
 
     ``version`` is that of this layout. ``seconds`` is how long the program took, ``exit`` its exit
     code, and ``ended`` how it ended where that is not 0: an error, ``"interrupted"``, the name of
-    a signal. The functions and the causes come with the most seconds first, the events in order
+    a signal. The functions and the findings come with the most seconds first, the events in order
     of time; ``captures`` is there if they were asked for, ``processes`` and ``programs`` if the
     report is written as JSON.
     """
@@ -208,7 +241,7 @@ class Report(TypedDict):
     functions: list[FunctionRecord]
     events: list[EventRecord]
     warnings: list[str]
-    causes: NotRequired[list[CauseRecord]]
+    findings: NotRequired[list[FindingRecord]]
     audit: NotRequired[AuditRecord]
     captures: NotRequired[list["CapturesRecord"]]
     processes: NotRequired[list[ProcessRecord]]

@@ -1,11 +1,11 @@
 """A report, an explanation and captures as rich prints them; cannot be imported without rich."""
 
+import io
+import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from rich.console import Console
-from rich.measure import Measurement
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,17 +16,15 @@ from leafwise._display.captures_table import (
     stale_lines,
     table_cells,
 )
-from leafwise._display.repeats import (
-    Repeat,
-    RepeatReason,
+from leafwise._display.findings import (
+    Finding,
+    acted,
     busy,
-    first_calls,
-    folded,
-    headline,
-    joined,
-    reasons_of,
-    repeats,
-    split_small,
+    findings,
+    is_batch,
+    nothing_again,
+    once_each,
+    seconds_of,
 )
 from leafwise._display.shape import CapturesRecord, ExplanationRecord, FunctionRecord, Report
 from leafwise._display.words import (
@@ -35,63 +33,88 @@ from leafwise._display.words import (
     cache_lines,
     count,
     cut,
+    described,
     duration,
     home,
     is_empty,
+    likeness,
     lost,
     outcome_of,
-    place,
+    paths_of,
     sentence,
 )
 
-MOST_FUNCTIONS: Final = 30
-MOST_REPEATS: Final = 30
+MOST_FINDINGS: Final = 30
 MOST_REASONS: Final = 12
+_MOST_FUNCTIONS: Final = 10
+_MOST_LINES: Final = 3
+_SMALL: Final = 0.01
+"""The share of JAX's time below which something is not shown, as long as that is little in all."""
+
+_FOLDED: Final = 0.1
 _LONGEST: Final = 400
-_WIDEST: Final = 10_000
+_T = TypeVar("_T")
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print the functions, what was traced or compiled again and why, and the warnings.
+    """Print the findings, the functions, what was compiled outside them, and the warnings.
 
-    The first and the last line say what could be saved, and by what. What took under 1 % of JAX's
-    time is one line. A table of functions that does not fit the console becomes two lines for
-    each function. If the output is not a terminal, no line is folded: a reason is one line for
-    `grep`.
+    The longest come first. What took under 1 % of JAX's time is one line. The last line says
+    how much time went into repeats.
 
     Args:
         report: The report.
-        console: Where to print.
+        console: Where to print; no line is wider, but for code in a fix.
     """
-    again = repeats(report)
-    saved = Text(headline(report, again))
-    if is_empty(report):
-        _print(Text(NOTHING), console)
-    else:
-        name = (cut(report["program"], _LONGEST), "bold")
-        _print(Text.assemble(name, ": ", saved), console)
-        _print(_summary(report, again), console)
-        console.print()
-        _print_functions(report["functions"], console)
-        for repeat in folded(report, again)[0][:MOST_REPEATS]:
-            console.print()
-            _print_repeat(repeat, console)
-        console.print()
-    for each in report.get("captures", [])[:MOST_FUNCTIONS]:
-        _print_captures(each, console)
-    for line in (*cache_lines(report)[:MOST_REASONS], *audit_lines(report)):
-        _print(Text(line), console)
-    if report["ended"]:
-        ended = cut(report["ended"], _LONGEST)
-        _print(Text.assemble(("the program ended: ", "bold red"), ended), console)
-    for text in report["warnings"]:
-        # A warning may have several lines.
-        for number, line in enumerate(text.splitlines()):
-            head = ("warning: ", "bold yellow") if number == 0 else "  "
-            _print(Text.assemble(head, cut(line, _LONGEST)), console)
+    found = findings(report)
     if not is_empty(report):
-        _print_left_out(report, again, console)
-        _print(saved, console)
+        shown, small = _split(found, [each.seconds for each in found], busy(report))
+        left = shown[MOST_FINDINGS:] + small
+        for each in shown[:MOST_FINDINGS]:
+            _print_finding(each, report, console)
+        if left:
+            spent = duration(seconds_of(left))
+            _print(f"{count(len(left), 'more finding')}, {spent}", console, style="dim")
+            console.print()
+        _print_functions([each for each in report["functions"] if not each["eager"]], console)
+        _print_once_each(report, found, console)
+    for captured in report.get("captures", [])[:_MOST_FUNCTIONS]:
+        _print_captures(captured, console)
+    for line in (*cache_lines(report)[:MOST_REASONS], *audit_lines(report)):
+        _print(line, console)
+    if report["ended"]:
+        _print(f"the program ended: {cut(report['ended'], _LONGEST)}", console, style="bold red")
+    for text in report["warnings"]:
+        for number, line in enumerate(text.splitlines()):
+            head = "  " if number else "warning: "
+            _print(head + cut(line, _LONGEST), console, style="yellow")
+    _print(NOTHING if is_empty(report) else _summary(report, found), console)
+
+
+def html_page(report: Report) -> str:
+    """Return the report as an HTML page that needs no other file."""
+    return _recorded(report).export_html(inline_styles=True)
+
+
+def html_fragment(report: Report) -> str:
+    """Return the report as an element of a notebook's page."""
+    form = '<pre style="line-height:normal;white-space:pre-wrap">{code}</pre>'
+    return _recorded(report).export_html(inline_styles=True, code_format=form)
+
+
+def _recorded(report: Report) -> Console:
+    console = Console(record=True, file=io.StringIO(), width=100, force_terminal=True)
+    print_report(report, console)
+    return console
+
+
+def _summary(report: Report, found: list[Finding]) -> str:
+    ran = duration(report["seconds"])
+    if found:
+        spent = duration(seconds_of(found))
+        return f"{count(len(found), 'finding')}: {spent} of {ran} went into repeats"
+    what = "nothing was compiled again" if nothing_again(report) else "no findings"
+    return f"{what}: JAX worked {duration(busy(report))} of {ran}"
 
 
 def explanation(explanation: Mapping[str, Any]) -> Table:
@@ -104,20 +127,24 @@ def explanation(explanation: Mapping[str, Any]) -> Table:
         The reasons, a row each; what JAX does is the title.
     """
     explained = cast("ExplanationRecord", explanation)
-    every = joined(reasons_of(explained))
+    groups: dict[tuple[str, ...], list[Any]] = {}
+    for each in acted(explained):
+        like = each["kind"], each["change"], likeness(each["path"], each["fix"])
+        groups.setdefault(like, []).append(each)
     outcome = (cut(outcome_of(explained), _LONGEST), "bold")
     title = Text.assemble(outcome, ": ", sentence(explained), style="not italic")
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     # Wide enough for its title, which would be folded to the width of the columns.
     table.title, table.title_justify, table.min_width = title, "left", title.cell_len
-    table.caption_justify, table.show_header = "left", bool(every)
-    for name in ("path", "kind", "before -> after", "what to do"):
+    table.caption_justify, table.show_header = "left", bool(groups)
+    for name in ("path", "kind", "change", "fix"):
         table.add_column(name, overflow="fold")
-    for reason in every[:MOST_REASONS]:
-        path = Text(cut(reason.path, _LONGEST), "bold")
-        table.add_row(path, _kind(reason), Text(_values(reason)), Text(cut(reason.fix, _LONGEST)))
-    if len(every) > MOST_REASONS:
-        table.caption = Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}")
+    for several in list(groups.values())[:MOST_REASONS]:
+        first, path = several[0], paths_of(each["path"] for each in several)
+        cells = (path, first["kind"], first["change"], first["fix"])
+        table.add_row(*(Text(cut(text, _LONGEST)) for text in cells))
+    if len(groups) > MOST_REASONS:
+        table.caption = Text(f"and {count(len(groups) - MOST_REASONS, 'more reason')}")
     return table
 
 
@@ -146,138 +173,100 @@ def captures(captured: Mapping[str, Any]) -> Table:
 
 def _print_captures(captured: CapturesRecord, console: Console) -> None:
     console.print()
-    name = (cut(captured["function"], _LONGEST), "bold")
-    _print(Text.assemble(name, " captures"), console)
+    _print(f"{cut(captured['function'], _LONGEST)} captures", console, style="bold")
     for line in format_lines(captured):
-        _print(Text(line), console, indent=2)
+        console.print(Text(f"  {line}"), soft_wrap=True)
     for line in stale_lines(captured):
-        _print(Text(line, "bold red"), console, indent=2)
+        _print(line, console, 2, style="bold red")
 
 
-def _print(line: Text, console: Console, indent: int = 0) -> None:
-    """Print a line: on a terminal folded under its start, elsewhere unfolded."""
-    if console.is_terminal:
-        console.print(Padding(line, (0, 0, 0, indent), expand=False))
-    else:
-        # Not a Padding: rich would pad to the console's width, or fold in the middle of a path.
-        console.print(Text(" " * indent) + line, soft_wrap=True)
+def _print(text: str, console: Console, indent: int = 0, style: str = "") -> None:
+    """Print a text in lines that fit, all with the same indent; a word is never broken."""
+    space = " " * indent
+    lines = textwrap.wrap(
+        text,
+        max(console.width, 40),
+        initial_indent=space,
+        subsequent_indent=space,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines or [space]:
+        console.print(Text(line, style), soft_wrap=True)
 
 
-def _summary(report: Report, again: list[Repeat]) -> Text:
-    """Return how long JAX worked in all, and on what."""
-    functions = sum(1 for each in report["functions"] if not each["eager"])
-    every = report["functions"]
-    parts = [
-        count(functions, "function"),
-        count(sum(each["traces"] for each in every), "trace"),
-        count(sum(each["lowerings"] for each in every), "lowering"),
-        count(sum(each["compiles"] for each in every), "compilation"),
-    ]
-    if hits := sum(each["cache_hits"] for each in every):
-        parts.append(count(hits, "cache hit"))
-    if misses := sum("miss" in each for each in report["events"]):
-        parts.append(count(misses, "cache miss", "cache misses"))
-    parts.append(count(first_calls(report, again), "first call"))
-    return Text(f"JAX worked {duration(busy(report))} in all: {', '.join(parts)}")
+def _split(ranked: list[_T], seconds: list[float], total: float) -> tuple[list[_T], list[_T]]:
+    """Split off the end of a list, which begins with the most seconds: what takes under 1 %."""
+    kept, left = len(ranked), _FOLDED * total
+    while kept and seconds[kept - 1] < min(_SMALL * total, left):
+        kept -= 1
+        left -= seconds[kept]
+    return ranked[:kept], ranked[kept:]
+
+
+def _print_finding(finding: Finding, report: Report, console: Console) -> None:
+    record = finding.record()
+    where = " ".join((record["place"], *(f"[{each}]" for each in record["via"][:1])))
+    line = Text(f"{where}  {cut(record['text'], _LONGEST)}")
+    line.stylize("bold cyan", 0, len(where))
+    line.truncate(console.width, overflow="ellipsis")
+    console.print(line, soft_wrap=True)
+    for text in _lines_of(finding, report):
+        _print(text, console, 2, "green" if text.startswith("fix: ") else "")
+    console.print()
+
+
+def _lines_of(finding: Finding, report: Report) -> Iterator[str]:
+    """Yield what was made again, why, and the fixes."""
+    record = finding.record()
+    every = {each["process"] for each in report["events"]}
+    where = ""
+    if record["processes"] and len(record["processes"]) < len(every):
+        where = f", in {paths_of(record['processes'])}"
+    yield f"{cut(record['what'], _LONGEST)}, {duration(record['seconds'])}{where}"
+    for reason in record["reasons"][:_MOST_LINES]:
+        if is_batch(reason):  # which the first line has said
+            continue
+        path, kind, change = (cut(reason[name], _LONGEST) for name in ("path", "kind", "change"))
+        more = f", and {reason['more']:,} more" if reason["more"] else ""
+        yield f"{described(path, kind, change)}{more}"
+    if len(record["reasons"]) > _MOST_LINES:
+        yield f"and {count(len(record['reasons']) - _MOST_LINES, 'more reason')}"
+    for fix in record["fixes"][:_MOST_LINES]:
+        yield f"fix: {cut(fix, _LONGEST)}"
 
 
 def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
-    large, small = split_small(functions, lost, sum(map(lost, functions)))
-    shown, rest = large[:MOST_FUNCTIONS], large[MOST_FUNCTIONS:] + small
-    table = _function_table(shown)
-    wide = console.options.update(max_width=_WIDEST)
-    if Measurement.get(console, wide, table).maximum <= console.width:
-        console.print(table)
-    else:
-        for function in shown:
-            _print_function(function, console)
-    if rest:
-        seconds = duration(sum(map(lost, rest)))
-        _print(Text(f"and {count(len(rest), 'more function')}, {seconds}", "dim"), console)
-
-
-def _function_table(functions: list[FunctionRecord]) -> Table:
+    if not functions:
+        return
+    shown, rest = functions[:_MOST_FUNCTIONS], functions[_MOST_FUNCTIONS:]
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("function", "where"):
-        table.add_column(name, no_wrap=True)
-    for name in ("traces", "lowerings", "compiles", "time"):
+        table.add_column(name, overflow="fold")
+    for name in ("traces", "compiles", "time"):
         table.add_column(name, justify="right", no_wrap=True)
-    for each in functions:
+    for each in shown:
+        compiles = each["compiles"] + each["cache_hits"]
         table.add_row(
-            _name(each),
+            Text(cut(each["name"], 80), "bold"),
             Text(home(each)),
             f"{each['traces']:,}",
-            f"{each['lowerings']:,}",
-            f"{each['compiles']:,}",
+            f"{compiles:,}",
             duration(lost(each)),
         )
-    return table
+    console.print(table)
+    if rest:
+        seconds = duration(sum(map(lost, rest)))
+        _print(f"and {count(len(rest), 'more function')}, {seconds}", console, style="dim")
+    console.print()
 
 
-def _print_function(function: FunctionRecord, console: Console) -> None:
-    """Print a row of the table on two lines."""
-    _print(
-        Text("  ").join(part for part in (_name(function), Text(home(function))) if part), console
-    )
-    counts = ", ".join(
-        (
-            count(function["traces"], "trace"),
-            count(function["lowerings"], "lowering"),
-            count(function["compiles"], "compilation"),
-            duration(lost(function)),
-        )
-    )
-    _print(Text(counts), console, indent=2)
-
-
-def _name(function: FunctionRecord) -> Text:
-    return Text(cut(function["name"], _LONGEST), "dim" if function["eager"] else "bold")
-
-
-def _print_repeat(repeat: Repeat, console: Console) -> None:
-    text = cut(repeat.site["text"].strip(), _LONGEST) if repeat.site else ""
-    _print(Text.assemble((place(repeat.site), "bold cyan"), "  ", text), console)
-    times = len(repeat.events)
-    often = "" if times == 1 else f", {times:,} times"
-    what = f"{cut(repeat.outcome, _LONGEST)} of {cut(repeat.name, _LONGEST)}{repeat.what}"
-    _print(Text(f"{what}{often}, {duration(repeat.seconds)}", "dim"), console, indent=2)
-    for line in _reasons(repeat.joined()):
-        _print(line, console, indent=2)
-
-
-def _reasons(every: list[RepeatReason]) -> Iterator[Text]:
-    for reason in every[:MOST_REASONS]:
-        path = (cut(reason.path, _LONGEST), "bold")
-        values = _values(reason)
-        line = Text.assemble(path, ": ", _kind(reason), ": " if values else "", values)
-        fix = cut(reason.fix, _LONGEST)
-        yield line.append(f". {fix}" if fix else "")
-    if not every:
-        yield Text("no reason was found in the arguments")
-    if len(every) > MOST_REASONS:
-        yield Text(f"and {count(len(every) - MOST_REASONS, 'more reason')}", "dim")
-
-
-def _kind(reason: RepeatReason) -> Text:
-    kind = Text(cut(reason.kind, 80), "magenta")
-    return kind.append(" (unsound)", "bold red") if reason.unsound else kind
-
-
-def _values(reason: RepeatReason) -> str:
-    before, after = next(iter(reason.values), ("", ""))
-    if not reason.values:
-        return ""
-    text = f"{cut(before, _LONGEST)} -> {cut(after, _LONGEST)}"
-    more = len(reason.values) - 1
-    return f"{text}, and {count(more, 'more change')}" if more else text
-
-
-def _print_left_out(report: Report, again: list[Repeat], console: Console) -> None:
-    """Print how many repeats are not shown."""
-    large, small = folded(report, again)
-    rest = large[MOST_REPEATS:]
-    if calls := sum(len(repeat.events) for repeat in rest + small):
-        why = "" if rest else ", under 1 % of the time each"
-        plural = "more retraces and recompiles"
-        text = f"not shown: {count(calls, 'more retrace or recompile', plural)}{why}"
-        _print(Text(text), console)
+def _print_once_each(report: Report, found: list[Finding], console: Console) -> None:
+    """Print the lines that took longest of those that compiled nothing again."""
+    least = _SMALL * busy(report)
+    rows = [row for row in once_each(report, found)[:_MOST_LINES] if row[2] >= least]
+    if rows:
+        _print("compiled once each, outside `jit`", console, style="dim")
+        for line, number, seconds in rows:
+            _print(f"{line}  {count(number, 'program')}, {duration(seconds)}", console, 2)
+        console.print()

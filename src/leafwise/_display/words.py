@@ -5,15 +5,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from leafwise._display.shape import (
-    EventRecord,
     ExplanationRecord,
     FunctionRecord,
-    ReasonRecord,
     Report,
     SiteRecord,
 )
 
-NOTHING: Final = "Nothing was jitted."
+NOTHING: Final = "JAX compiled nothing."
+ANOTHER_FUNCTION: Final = "another function"
 
 # Controls, which HTML and terminals obey or refuse; marks that turn the direction of what
 # follows; halves of surrogate pairs, which UTF-8 cannot encode.
@@ -81,7 +80,7 @@ def place(site: SiteRecord | None) -> str:
 
 
 def home(function: FunctionRecord) -> str:
-    """Return where a function is defined; of operations of JAX itself, who calls."""
+    """Return where a function is defined; of operations outside jitted functions, who calls."""
     if not function["file"]:
         return ""
     return f"{clean(function['file'])}:{function['line']}"
@@ -91,26 +90,6 @@ def lost(function: FunctionRecord) -> float:
     """Return the seconds that went into traces, lowerings and compilations."""
     seconds = function["seconds"]
     return seconds["trace"] + seconds["lower"] + seconds["compile"]
-
-
-def is_repeat(event: EventRecord) -> bool:
-    """Return whether JAX did something again, with an explanation.
-
-    What was traced inside another function, and is called on its own now, is a first call.
-    """
-    why = event["explanation"]
-    if why is None or why["nearest"] is None:
-        return False
-    acted = [each for each in why["reasons"] if each["outcome"] not in _CHEAP]
-    return not acted or why["unsound"] != [] or not all(map(is_inner_trace, acted))
-
-
-_CHEAP: Final = ("reuse", "dispatch")
-
-
-def is_inner_trace(reason: ReasonRecord) -> bool:
-    """Return whether a reason is only that the earlier call was traced inside another function."""
-    return reason["kind"] == "kind" and reason["before"] == "tracer"
 
 
 def is_empty(report: Report) -> bool:
@@ -131,17 +110,21 @@ def outcome_of(explanation: ExplanationRecord) -> str:
 
 def headword(outcome: str, *, first: bool) -> str:
     """Return the word in front of the sentence: ``first call``, ``retrace``."""
-    return "first call" if first and outcome == "retrace" else outcome
+    return "first call" if first and outcome in _FIRST else outcome
 
 
 def sentence_of(outcome: str, *, first: bool, unsound: bool) -> str:
     """Return what JAX does for a call with this outcome."""
-    if first and outcome == "retrace":
-        return "traced, lowered and compiled"
+    if first and outcome in _FIRST:
+        return _FIRST[outcome]
     words = _SENTENCES.get(outcome, clean(outcome))
     return f"{words}; shared, but unsound" if unsound else words
 
 
+_FIRST: Final = {
+    "retrace": "traced, lowered and compiled",
+    "recompile": "lowered and compiled from a trace that was there",
+}
 _SENTENCES: Final = {
     "reuse": "a cache hit, nothing runs in Python",
     "dispatch": "a new dispatch entry for the same program",
@@ -150,6 +133,14 @@ _SENTENCES: Final = {
     "error": "the call raises",
     "unknown": "not decided by the arguments",
 }
+
+
+def described(path: str, kind: str, change: str) -> str:
+    """Return ``x: shape (3,) -> (4,)``; of what is no property of an array ``f (static): ...``."""
+    return f"{path}: {kind} {change}" if kind in _OF_ARRAYS else f"{path} ({kind}): {change}"
+
+
+_OF_ARRAYS: Final = ("shape", "dtype", "weak type", "sharding", "kind", "value")
 
 
 def likeness(path: str, fix: str) -> str:

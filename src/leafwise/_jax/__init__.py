@@ -5,6 +5,8 @@ answers with less where JAX's internals are not those that were tested (`compat.
 
 - `compat`: configuration, caches and options of jitted functions. Start here.
 - `events`: traces, lowerings and compiles as they happen, and `count_events`.
+- `stack`: what JAX is doing, from its frames: for which call, and under which transformations.
+- `eager_calls`: the operation or loop that a line calls outside jitted functions.
 - `compiles`: programs just before XLA compiles them.
 - `frames`: JAX's frames in the traceback of an error.
 - `refusals`: the two trees that JAX compared when it raised.

@@ -9,9 +9,8 @@ import dataclasses
 import importlib
 import inspect
 import operator
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 import jax
 
@@ -123,84 +122,6 @@ StaticOptions: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]
 """Which arguments are static, by position and by name."""
 
 
-class RunningCall(NamedTuple):
-    """A call of a jitted function that is in the middle of a cache miss.
-
-    Attributes:
-        fun: The function that was given to `jax.jit`.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        frame: The Python frame that called.
-        runs: Whether it is a call, and not `lower`, `trace` or `eval_shape`.
-        info: JAX's record of the options of the jitted function.
-    """
-
-    fun: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    frame: types.FrameType | None
-    runs: bool
-    info: Any = None
-
-    @property
-    def statics(self) -> StaticOptions:
-        """Which arguments are static, by position and by name; empty where it is not a call."""
-        return _static_options(self.info)
-
-
-_MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
-"""The functions of JAX that hold the arguments of a call, and whether they run it."""
-
-
-def running_calls(
-    start: types.FrameType | None = None, *, past_jaxprs: bool = False
-) -> Iterator[RunningCall]:
-    """Yield the calls of jitted functions on this thread's stack, the innermost first.
-
-    Under a gradient or `vmap`, JAX compiles what it made of the function's jaxpr: `past_jaxprs`
-    yields the call of the function there, too.
-
-    JAX gives its listeners the name of a function, and not the arguments of the call. Those are
-    in a frame between here and the caller's. None are found where `is_known` is False.
-    """
-    for name, frame in _frames_of_jit(inspect.currentframe() if start is None else start):
-        if name == "call_impl_cache_miss" and not past_jaxprs:  # not of a function
-            return
-        runs = _MISSES.get(name)
-        if runs is None:
-            continue
-        found = frame.f_locals
-        fun = found.get("fun")  # compared with None: its `bool` may be code of the user's
-        if fun is None:
-            fun = getattr(found.get("jit_func"), "_fun", None)
-        if fun is not None and "args" in found and "kwargs" in found:
-            call = found["args"], found["kwargs"], frame.f_back, runs
-            yield RunningCall(fun, *call, found.get("jit_info"))
-
-
-def _frames_of_jit(frame: types.FrameType | None) -> Iterator[tuple[str, types.FrameType]]:
-    """Yield the frames of JAX's module of `jax.jit`, outwards, with the names of the functions.
-
-    The module goes first: under an audit hook, such as that of filelock, which JAX imports where
-    it is installed, Python takes 0.4 us to reach the code of a frame.
-    """
-    while frame is not None and _KNOWN:
-        if frame.f_globals.get("__name__") == "jax._src.pjit":
-            yield frame.f_code.co_name, frame
-        frame = frame.f_back
-
-
-def source_of_running_jaxpr() -> str:
-    """Return of which function the jaxpr is that JAX runs on this thread: ``f at train.py:12``.
-
-    Empty where none is found.
-    """
-    frames = _frames_of_jit(inspect.currentframe())
-    frame = next((frame for name, frame in frames if name == "call_impl_cache_miss"), None)
-    jaxpr = None if frame is None else getattr(frame.f_locals.get("jaxpr"), "jaxpr", None)
-    return str(getattr(getattr(jaxpr, "debug_info", None), "func_src_info", "") or "")
-
-
 def dispatch_entries(jitted: Any) -> int:
     """Return how many dispatch entries a jitted function has; -1 if that is unknown."""
     count: Callable[[], int] | None = getattr(jitted, "_cache_size", None)
@@ -212,10 +133,11 @@ def static_options(jitted: Any) -> StaticOptions:
 
     Both are empty where that is unknown.
     """
-    return _static_options(getattr(jitted, "_jit_info", None) if _KNOWN else None)
+    return static_options_of(getattr(jitted, "_jit_info", None) if _KNOWN else None)
 
 
-def _static_options(info: Any) -> StaticOptions:
+def static_options_of(info: Any) -> StaticOptions:
+    """Return which arguments are static, of JAX's record of the options of a jitted function."""
     numbers, names = (getattr(info, each, ()) for each in ("static_argnums", "static_argnames"))
     return tuple(numbers or ()), tuple(names or ())
 

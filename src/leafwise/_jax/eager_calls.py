@@ -1,9 +1,12 @@
 """What the user called of JAX, where JAX compiles outside any jitted function."""
 
-import operator
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
+
+import jax
+
+from leafwise._jax.stack import RunningCall
 
 _JAX: Final = ("jax", "jaxlib")
 _TREES: Final = ("jax._src.tree_util", "jax._src.tree")
@@ -11,95 +14,89 @@ _WRAPPERS: Final = {"reraise_with_filtered_traceback", "op", "meth", "method", "
 
 
 class EagerCall(NamedTuple):
-    """A call of JAX in the user's code.
+    """A call of JAX outside any jitted function.
 
     Attributes:
-        place: The instructions from the user's line to here, and those of JAX that are around it:
-            equal if the same ran again.
+        place: The instructions from the user's line to here.
         name: The function of JAX that was called: ``while_loop``.
         functions: The user's functions among its arguments, by parameter.
-        parameters: The simple parameters of the primitive that is compiled.
+        operands: The trees of arrays that a loop or a branch takes, by parameter.
+        is_direct: Whether the user's own line called it, and no package.
+        parameters: What else the program depends on, but for functions and what they became.
         is_masked: Whether an array is indexed with a boolean mask.
         unsized: The parameter for the size of the result that was not given: ``size``, or empty.
-        shapes: The shapes of its arguments.
-        operands: The arguments of the program, where no call of a jitted function has them.
     """
 
-    place: tuple[Any, ...]
+    place: int
     name: str
     functions: Mapping[str, Callable[..., Any]]
+    operands: Mapping[str, Any]
+    is_direct: bool
     parameters: Mapping[str, Any]
     is_masked: bool
     unsized: str
-    shapes: tuple[Any, ...]
-    operands: tuple[Any, ...] | None = None
 
 
 def eager_call(
-    frame: types.FrameType | None, user: types.FrameType | None, compiled: Any
+    frame: types.FrameType | None, user: types.FrameType | None, running: RunningCall | None
 ) -> EagerCall:
     """Return what the user's frame called.
 
     Args:
         frame: A frame in JAX, or below it.
         user: The frame of the user's code that called.
-        compiled: The function that JAX compiles; None if it cannot be seen.
+        running: The call of the function that JAX compiles; None if it cannot be seen.
     """
     frames: list[types.FrameType] = []
-    while frame is not None:
-        frames.append(frame)
-        if frame is user:
-            break
+    while frame is not None and frame is not user:
+        if _package(frame.f_globals) != "leafwise":
+            frames.append(frame)
         frame = frame.f_back
     # Their code once each: under an audit hook Python takes its time for it.
-    codes = [(each, each.f_code) for each in frames if _package(each.f_globals) != "leafwise"]
-    inside = [(each, code) for each, code in codes if _is_of_jax(each.f_globals)]
-    named = [
-        each
-        for each, code in inside
-        if code.co_name not in _WRAPPERS and each.f_globals.get("__name__") not in _TREES
-    ]
-    called = named[-1] if named else None
-    unsized = "" if called is None else _unsized(called.f_locals)
+    codes = [(each, each.f_code) for each in frames]
+    inside = [each for each, code in codes if _is_named(each, code)]
+    called = inside[-1] if inside else None
+    found = {} if called is None else called.f_locals
+    name = "" if called is None else called.f_code.co_name
+    unsized = _unsized(found)
+    parameters = _parameters(running)
     return EagerCall(
-        place=(*((id(code), _step(each, code)) for each, code in codes), *_around(user)),
-        name="" if called is None else called.f_code.co_name,
-        functions={} if called is None else dict(_functions(called)),
-        parameters=_parameters(compiled),
-        is_masked=not unsized and any(_is_mask(each.f_locals) for each in named[-3:]),
+        place=hash(tuple((id(code), each.f_lasti) for each, code in codes)),
+        name=name,
+        functions=dict(_functions(called, running)),
+        operands=dict(_operands(found, name)),
+        is_direct=all(_is_of_jax(each.f_globals) for each in frames),
+        parameters={each: value for each, value in parameters.items() if _is_plain(value)},
+        is_masked=not unsized and any(_is_mask(each.f_locals) for each in inside[-3:]),
         unsized=unsized,
-        shapes=() if called is None else tuple(_shapes(called)),
-        operands=_operands(inside),
     )
 
 
-def _step(frame: types.FrameType, code: types.CodeType) -> tuple[int, ...]:
-    """Return where a frame is: where JAX loops, also at which equation or leaf."""
-    if frame.f_globals.get("__name__") == _TREES[0] and code.co_name == "<genexpr>":
-        return (_leaf_at(frame),)
-    if "eqn" not in code.co_varnames or not _is_of_jax(frame.f_globals):
-        return (frame.f_lasti,)
-    found = frame.f_locals
-    equations = enumerate(getattr(found.get("jaxpr"), "eqns", ()))
-    at = (place for place, each in equations if each is found.get("eqn"))
-    return frame.f_lasti, next(at, -1)
+def _operands(found: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the trees of arrays among the variables of a function, flat ones as they were."""
+    for each in _OPERANDS.get(name, ()):
+        flat: Any = found.get(f"{each}_flat")
+        if hasattr(flat, "tree"):
+            yield each, jax.tree.unflatten(flat.tree, flat.vals)
+        elif each in found:
+            yield each, found[each]
 
 
-def _around(frame: types.FrameType | None) -> Iterator[tuple[Any, ...]]:
-    """Yield the instructions of JAX that led to a frame of the user's, outwards."""
-    while frame is not None:
-        frame = frame.f_back
-        if frame is not None and _is_of_jax(frame.f_globals):
-            yield id(frame.f_code), _step(frame, frame.f_code)
+_OPERANDS: Final = {
+    "scan": ("init", "xs"),
+    "while_loop": ("init_val",),
+    "fori_loop": ("init_val",),
+    "map": ("xs",),
+    "associative_scan": ("elems",),
+    "cond": ("operands",),
+    "switch": ("operands",),
+}
 
 
-def _leaf_at(frame: types.FrameType) -> int:
-    """Return at which leaf the loop of `jax.tree.map` is; -1 where this is not one."""
-    leaves = frame.f_locals.get("xs")
-    around = {} if leaves is None or frame.f_back is None else frame.f_back.f_locals
-    rows = around.get("all_leaves", around.get("all_keypath_leaves", ()))
-    found = enumerate(zip(*rows, strict=False))
-    return next((at for at, each in found if all(map(operator.is_, each, leaves or ()))), -1)
+def _is_named(frame: types.FrameType, code: types.CodeType) -> bool:
+    """Return whether a frame is of a function of JAX that the user may have called."""
+    is_wrapper = code.co_name in _WRAPPERS or frame.f_globals.get("__name__") in _TREES
+    return _is_of_jax(frame.f_globals) and not is_wrapper
 
 
 def _package(names: Mapping[str, Any]) -> str:
@@ -111,29 +108,18 @@ def _is_of_jax(names: Mapping[str, Any]) -> bool:
     return _package(names) in _JAX
 
 
-def _operands(
-    inside: list[tuple[types.FrameType, types.CodeType]],
-) -> tuple[Any, ...] | None:
-    """Return the arguments where JAX runs a program that it traced elsewhere: in a gradient."""
-    for frame, code in inside:
-        if code.co_name == "_pjit_call_impl_python":
-            found: tuple[Any, ...] | None = frame.f_locals.get("args")
-            return found
-    return None
-
-
-def _functions(frame: types.FrameType) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _functions(
+    frame: types.FrameType | None, running: RunningCall | None
+) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the user's functions among the arguments of a frame of JAX."""
-    if frame.f_globals.get("__name__") == "jax._src.api":
+    if running is not None and running.is_for_shapes:
+        yield "fun", running.fun
+    if frame is None or frame.f_globals.get("__name__") == "jax._src.api":
         return  # `grad` and its kind run a function step by step: it is no part of a program
     for name, each in _arguments(frame):
         fun = _unwrapped(each)
         if callable(fun) and not isinstance(fun, type) and _is_users(fun):
             yield name, fun
-
-
-def _shapes(frame: types.FrameType) -> Iterator[Any]:
-    return (each.shape for _, each in _arguments(frame) if hasattr(each, "shape"))
 
 
 def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
@@ -163,19 +149,25 @@ def _is_users(value: Any) -> bool:
     return hasattr(value, "__name__") and package not in _JAX
 
 
-def _parameters(compiled: Any) -> dict[str, Any]:
-    """Return the parameters of a primitive that are simple values."""
-    code: Any = getattr(compiled, "__code__", None)
-    if not hasattr(compiled, "_apply_primitive") or "params" not in code.co_freevars:
+def _parameters(running: RunningCall | None) -> dict[str, Any]:
+    """Return the parameters of a primitive, or the static arguments of a function of JAX's."""
+    fun: Any = None if running is None else running.fun
+    code: Any = getattr(fun, "__code__", None)
+    if running is None:
         return {}
-    cell = compiled.__closure__[code.co_freevars.index("params")]
-    return {name: each for name, each in cell.cell_contents.items() if _is_simple(each)}
+    if not hasattr(fun, "_apply_primitive") or "params" not in code.co_freevars:
+        numbers, names = running.statics
+        given = {str(at): running.args[at] for at in numbers if at < len(running.args)}
+        return {**given, **{name: running.kwargs.get(name) for name in names}}
+    found: dict[str, Any] = fun.__closure__[code.co_freevars.index("params")].cell_contents
+    return found
 
 
-def _is_simple(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:
+    """Return whether a parameter is no function, and no jaxpr of one."""
     if isinstance(value, tuple):
-        return all(map(_is_simple, value))
-    return value is None or type(value) in {float, str} or hasattr(value, "__index__")
+        return all(map(_is_plain, value))
+    return not (callable(value) and not isinstance(value, type)) and not hasattr(value, "jaxpr")
 
 
 def _unsized(found: Mapping[str, Any]) -> str:

@@ -38,8 +38,6 @@ from leafwise._jax.agreement import (
 from leafwise._jax.compat import (
     UNNAMED_CONFIG,
     forget_traces_of,
-    running_calls,
-    source_of_running_jaxpr,
     trace_config,
 )
 from leafwise._jax.compiles import (
@@ -56,6 +54,7 @@ from leafwise._jax.processes import (
     leave,
     processes,
 )
+from leafwise._jax.stack import current_work
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.same import compare, differing_lines
 from leafwise._objects.code import names_of
@@ -276,10 +275,10 @@ def _on_compile(compiled: Compile) -> None:
 
 def _body_of(compiled: Compile) -> tuple[Body | None, str]:
     """Return the function that is compiled, if its processes are compared; and which lowering."""
-    call = next(running_calls(past_jaxprs=True), None)
+    work = current_work(inspect.currentframe())
+    call, source = work.call, "" if work.call is not None else work.source
     found: Any = None if call is None else call.fun
     lowered = ""
-    source = "" if call is not None else source_of_running_jaxpr()
     if source:  # of a gradient, once the call has ended
         with LOCK:
             bodies = list(_HOOKED.values())

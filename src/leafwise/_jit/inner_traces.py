@@ -16,7 +16,8 @@ from leafwise._captures.fingerprint import CaptureState, FingerprintedFunction, 
 from leafwise._captures.fingerprinter import ByWeakId
 from leafwise._captures.places import CapturedPlace
 from leafwise._captures.waiting_methods import names_in
-from leafwise._jax.compat import forget_traces_of, running_calls, traced_functions
+from leafwise._jax.compat import forget_traces_of, traced_functions
+from leafwise._jax.stack import running_calls
 from leafwise._jit.callee import function_behind
 from leafwise._objects.attributes import (
     functions_in,

@@ -25,8 +25,9 @@ from leafwise._captures.fingerprint import is_unchanged
 from leafwise._compare.explain import Explanation
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature, StaticArguments
-from leafwise._jax.compat import dispatch_entries, running_calls
+from leafwise._jax.compat import dispatch_entries
 from leafwise._jax.frames import exclude_file
+from leafwise._jax.stack import running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
@@ -332,7 +333,7 @@ class _TracedBody:
             log.keys.note(program, current)
         body_ran(log, program)
         if current is not None:
-            if len(log.given()) > len(program.given):  # other calls have other arguments
+            if len(log.given()) > len(program.code):  # other calls have other arguments
                 current = fingerprint_log(log, args) or current
             for guard in list(log.guards):
                 guard.traced(current, len(args))
@@ -496,7 +497,8 @@ def jit(
         >>> double(jnp.ones(3)), double(jnp.ones(4))  # doctest: +SKIP
         >>> print(double.traces[-1].explanation)  # doctest: +SKIP
         retrace: traced, lowered and compiled again
-          x: shape: (3,) -> (4,). Each shape has a program of its own: ...
+          x: shape (3,) -> (4,)
+            fix: pad to one shape, or a few
     """
     action, timeout = checked_action(stale, "leafwise.jit"), checked_timeout(same_everywhere)
     if fun is None:

@@ -12,10 +12,11 @@ from typing import Any, Final
 from leafwise._captures.arguments import code_within
 from leafwise._captures.fingerprint import FingerprintedFunction
 from leafwise._compare.explain import Explanation, nearest
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import Advice, Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
-from leafwise._jax.compat import RunningCall, is_known
+from leafwise._jax.compat import is_known
+from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._jit.nearby import NearbyPrograms
@@ -23,7 +24,6 @@ from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import cached_property, new_lock
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
-from leafwise._trees.leaves import LeafKind
 from leafwise.errors import message_of
 
 
@@ -44,6 +44,11 @@ class Program:
         cached: Whether the persistent compilation cache answered.
         ran: Whether the function was called, rather than traced or lowered ahead of time.
         live: Whether JAX still has it, as far as `leafwise` has not let go of it.
+        given: What the user's own line names in the call of a package that led to it.
+        role: What was made of the function: ``("vmap",)``, see `Work`. Empty for itself.
+        lowered: The sizes of the batches, the inputs and the devices; None before the lowering.
+        results: The abstract values of the results; None where they were not seen.
+        is_inner: Whether it was made inside the trace of another function.
         captured: What the function captured when it was traced; None if it was not fingerprinted.
         began: The same before the trace, of what the trace itself changed.
         contents: What its statics were after the trace, by path; None if nobody asked.
@@ -61,6 +66,11 @@ class Program:
     cached: bool = False
     ran: bool = True
     live: bool = True
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    role: tuple[str, ...] = ()
+    lowered: tuple[Any, Any, Any] | None = None
+    results: tuple[Any, ...] | None = None
+    is_inner: bool = False
     captured: Any = None
     began: Any = None
     contents: Any = None
@@ -71,16 +81,21 @@ class Program:
         return hash(self.signature)
 
     @cached_property
-    def given(self) -> list[Any]:
+    def code(self) -> list[Any]:
         """The user's classes and functions among the arguments."""
         if self.signature is None:
             return []
         return code_within((*self.signature.classes.values(), *self.signature.all_statics.values()))
 
-    @cached_property
-    def is_inner(self) -> bool:
-        """Whether it was made inside the trace of another function, for tracers."""
-        return self.signature is not None and _has_tracers(self.signature)
+    @property
+    def is_call(self) -> bool:
+        """Whether a call of the function itself led to it."""
+        return self.ran and not self.is_inner
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether JAX has compiled it for calls of the function itself."""
+        return self.ran and not self.role and self.compile_seconds > 0
 
     @property
     def seconds(self) -> float:
@@ -96,10 +111,6 @@ class Program:
         where = "" if self.site is None else f" at {self.site}"
         given = " ".join(str(self.signature or "unknown arguments").split())
         return f"<{self.outcome}{where}: {given}>"
-
-
-def _has_tracers(signature: Signature) -> bool:
-    return any(leaf.kind is LeafKind.TRACER for leaf in signature.leaf_records)
 
 
 _MOST_GIVEN: Final = 64
@@ -148,19 +159,21 @@ class ProgramLog:
         self._nearby = NearbyPrograms()
 
     def given(self) -> list[Any]:
-        """Return what `Program.given` is of the calls that JAX has traces of.
+        """Return what `Program.code` is of the calls that JAX has traces of.
 
         All classes, and the latest functions: there may be a new lambda at each call.
         """
         with self._lock:
             for program in self._traced[self._searched :]:
-                self._given.update((_reads_of(each), each) for each in program.given)
+                self._given.update((_reads_of(each), each) for each in program.code)
             self._searched = len(self._traced)
             found = list(self._given.values())
         functions = [each for each in found if not isinstance(each, type)]
         return [*(each for each in found if isinstance(each, type)), *functions[-_MOST_GIVEN:]]
 
-    def explain(self, signature: Signature, *, retraced: bool = False) -> Explanation:
+    def explain(
+        self, signature: Signature, *, retraced: bool = False, inner: bool = False
+    ) -> Explanation:
         """Explain a call against the programs in the log.
 
         A call that needs no trace is found among all programs; the nearest one to a call
@@ -169,13 +182,14 @@ class ProgramLog:
         Args:
             signature: The call.
             retraced: Whether JAX is tracing it, so that no program answers it.
+            inner: Whether that is a part of another trace, or ahead of time. What was traced so
+                is called for the first time by a call that is not.
         """
         programs, nearby = list(self.programs), list[int]()
         found = Explanation(Outcome.RETRACE)
-        # What was traced inside other functions only is called for the first time.
-        outer = retraced and not _has_tracers(signature)
+        outer = retraced and not inner
         for nearby in self._nearby.candidates(signature, len(programs)):
-            chosen = [at for at in nearby if not (outer and programs[at].is_inner)]
+            chosen = [at for at in nearby if not outer or programs[at].is_call]
             found = self._nearest(chosen, programs, signature)
             if found.nearest is not None and len(found.reasons) <= 1:  # none can have fewer
                 break
@@ -200,7 +214,7 @@ class ProgramLog:
         """Explain a call that was not made, where JAX has so many dispatch entries."""
         found = self.explain(signature)
         programs = [each for each in list(self.programs) if each.live]
-        made = [each for each in programs if each.ran and each.compile_seconds]
+        made = [each for each in programs if each.is_compiled]
         # JAX says nothing of dispatch entries: one more than programs may be this call's. And
         # none at all where there were programs: the caches of the process were cleared.
         moved = self.callee.sharded and any(each.kind in _PLACING for each in found.reasons)
@@ -226,27 +240,59 @@ class ProgramLog:
         call: RunningCall | None,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        work: Work | None = None,
     ) -> Program:
-        """Return the record of a program for these arguments, which is not added yet."""
+        """Return the record of a program for these arguments, which is not added yet.
+
+        Args:
+            outcome: What JAX does.
+            call: The call that it does it for; None where that is not seen.
+            args: Its positional arguments, as the user gave them.
+            kwargs: Its keyword arguments.
+            work: What JAX is doing; None inside the function itself, which it traces.
+        """
         abstract = call is not None and not call.runs
+        inner = is_inside_trace(1 if work is None else 0)  # its own, which its body is in
         signature: Signature | None = None
         try:
-            signature = self.callee.record(args, kwargs, abstract=abstract)
-            retraced = outcome is Outcome.RETRACE
-            found = self._explain_by_captures(outcome) or self.explain(signature, retraced=retraced)
+            if call is not None or work is None:
+                signature = self.callee.record(args, kwargs, abstract=abstract)
+            found = self._explain_new(outcome, signature, work, inner=inner or abstract)
         except Exception as error:  # noqa: BLE001  # the user's own code; the call must go on
             words = Verbatim(f"{type(error).__name__}: {message_of(error)}")
             found = _with_cause(Explanation(Outcome.UNKNOWN), Cause.UNREAD, after=words)
         else:
             if found.nearest is not None and found.outcome is not outcome:
                 # The arguments do not explain it.
-                cause = Cause.NO_DIFFERENCE
-                if outcome is Outcome.RECOMPILE and _has_tracers(signature):
-                    cause = Cause.AHEAD_OF_TIME if abstract else Cause.TRANSFORMED
+                cause = Cause.AHEAD_OF_TIME if abstract and work else Cause.NO_DIFFERENCE
                 found = _with_cause(found, cause, outcome)
         # Without JAX's frame: from here, past leafwise's own.
         frame = call.frame if call is not None else inspect.currentframe()
-        return Program(outcome, signature, found, site_of(frame), ran=not abstract)
+        program = Program(outcome, signature, found, site_of(frame), ran=not abstract)
+        program.is_inner = inner
+        if work is not None:
+            program.role = work.role
+            program.lowered = lowered_by(work)
+        return program
+
+    def _explain_new(
+        self, outcome: Outcome, signature: Signature | None, work: Work | None, *, inner: bool
+    ) -> Explanation:
+        if outcome is Outcome.RETRACE and signature is not None:
+            by_captures = self._explain_by_captures()
+            return by_captures or self.explain(signature, retraced=True, inner=inner)
+        work = work or Work()
+        programs = list(self.programs)
+        known = [at for at, each in enumerate(programs) if each.is_call and each.live]
+        same = [at for at in known if _is_alike(programs[at], work)]
+        if not same:  # the first program of its role
+            return Explanation(outcome)
+        if signature is not None:
+            found = self._nearest(same, programs, signature)
+            if found.outcome.severity >= Outcome.RECOMPILE.severity or not work.role:
+                return found
+        reason = _role_reason(programs[same[-1]], work)
+        return Explanation(outcome, () if reason is None else (reason,), nearest=same[-1])
 
     def add(self, program: Program) -> None:
         """Add a program that was made, and warn if one cause keeps coming back."""
@@ -283,13 +329,44 @@ class ProgramLog:
             self._drop_live()
             self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
-    def _explain_by_captures(self, outcome: Outcome) -> Explanation | None:
+    def _explain_by_captures(self) -> Explanation | None:
         """Return why a call is traced, if that is not for its arguments."""
-        if outcome is not Outcome.RETRACE or self._retired_for is None:
+        if self._retired_for is None:
             return None
         last, reasons = self._retired_for
         self._retired_for = None
-        return Explanation(outcome, tuple(reasons), nearest=last)
+        return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
+
+    def note_package(self, program: Program, given: Mapping[str, Any]) -> None:
+        """Note that a package called, and what the user's line named there.
+
+        The user cannot change how it calls: a fix stays where what differs is named on the line.
+        """
+        program.given = given
+        nearest = program.explanation.nearest
+        earlier = {} if nearest is None else self.programs[nearest].given
+        changes = {name: (earlier[name], given[name]) for name in given if name in earlier}
+        reasons: list[Reason] = []
+        for each in program.explanation.reasons:
+            pair = each.before, each.after
+            name = next((name for name, change in changes.items() if change == pair), "")
+            fix = f"{each.fix} (`{name}` here)" if name and each.fix else ""
+            reasons.append(each._replace(cause=Advice(each.change, fix)))
+        program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
+
+    def note_results(self, program: Program, results: tuple[Any, ...]) -> None:
+        """Note what a program returns: converting an argument is no fix where that differs."""
+        program.results = results
+        nearest = program.explanation.nearest
+        earlier = None if nearest is None else self.programs[nearest].results
+        if earlier is None or earlier == results:
+            return
+        causes = (Cause.DTYPE, Cause.WEAK_TYPE)
+        reasons = tuple(
+            each._replace(cause=Cause.OTHER_RESULTS) if each.cause in causes else each
+            for each in program.explanation.reasons
+        )
+        program.explanation = dataclasses.replace(program.explanation, reasons=reasons)
 
     def forget(self) -> None:
         """Drop all programs, as after `clear_cache`."""
@@ -304,3 +381,35 @@ def _with_cause(
     """Add a cause that is not among the arguments, and decides."""
     reason = Reason("(not an argument)", ReasonKind.CACHE, outcome, MISSING, after, cause)
     return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, reason))
+
+
+def lowered_by(work: Work) -> tuple[Any, Any, Any]:
+    """Return what a program keeps of its lowering."""
+    return work.sizes, work.inputs, work.devices
+
+
+def _is_alike(program: Program, work: Work) -> bool:
+    """Return whether a program is of the same role, and of the same part of a gradient."""
+    _, inputs, _ = program.lowered or ((), None, ())
+    counts = [len(each) for each in (inputs, work.inputs) if each is not None]
+    return program.role == work.role and len(set(counts)) < 2  # noqa: PLR2004  # both alike
+
+
+def _role_reason(earlier: Program, work: Work) -> Reason | None:
+    """Return what differs between two programs of one role, whose arguments are alike."""
+    sizes, inputs, devices = earlier.lowered or ((), (), ())
+    recompile = Outcome.RECOMPILE
+    if sizes != work.sizes:
+        before, after = (each[0] if len(each) == 1 else each for each in (sizes, work.sizes))
+        return Reason("batch", ReasonKind.BATCH, recompile, before, after, Cause.BATCH)
+    if devices != work.devices:
+        one, other = (Verbatim(", ".join(map(str, each))) for each in (devices, work.devices))
+        return Reason("devices", ReasonKind.SHARDING, recompile, one, other, Cause.SHARDING)
+    if inputs != work.inputs:
+        one, other = (
+            Verbatim(", ".join(str(aval.str_short()) for aval in each or ()))
+            for each in (inputs, work.inputs)
+        )
+        cause = Cause.AXES if "vmap" in work.role else Cause.SHAPE
+        return Reason("arrays", ReasonKind.BATCH, recompile, one, other, cause)
+    return None

@@ -1,5 +1,6 @@
 """The events of JAX with what leafwise knows of them: of which function, from where, and why."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -7,20 +8,24 @@ import os
 import sys
 import threading
 import time
+import types
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jax
 
 from leafwise._compare.explain import Explanation
+from leafwise._compare.jitted_call import given_in
 from leafwise._compare.reasons import Outcome
-from leafwise._jax.compat import RunningCall, running_calls, source_of_running_jaxpr
+from leafwise._compare.signature import StaticArguments
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts
-from leafwise._jit.callee import function_behind
-from leafwise._jit.eager import EagerLog
-from leafwise._jit.programs import Program, ProgramLog
-from leafwise._objects.call_site import Site, caller_of, site_of
+from leafwise._jax.stack import Work, current_work
+from leafwise._jit.callee import Callee, function_behind, is_equinox, name_of
+from leafwise._jit.outside import OutsideLog
+from leafwise._jit.programs import Program, ProgramLog, lowered_by
+from leafwise._objects.call_site import Site, inner_frame, is_users_file, sites_of, user_frame
 from leafwise._objects.locks import Cleanup
 
 
@@ -35,13 +40,17 @@ class Event:
         time: When it ended, in seconds, as `time.time` says it.
         thread: The name of the thread it happened on.
         thread_id: The identity of that thread, as `threading.get_ident` says it.
-        site: The line of the user's code that called; None if there is none.
-        caller: If that is a line of an installed package, the user's own line that led there.
+        site: The innermost line of the user's own files that led to it; where there is none, as
+            in a thread or under ``-m``, the outermost line. None if there is no line at all.
+        via: The line of a package that called, if one stands between.
         eager: Whether it is an operation of JAX itself, called outside any jitted function.
+        is_inner: Whether it is a part of a trace of another function.
         cached: Whether the persistent compilation cache answered a compile.
         miss: Why it did not; empty if it did, if it is off, and for what is not a compile.
         explanation: Why it happened, for the first event of a program under `leafwise.jit`, or
             of an operation outside any jitted function.
+        run: In which run of its line an operation outside jitted functions was compiled; None
+            where runs are not counted.
         fun: The jitted function as it was written; None where it could not be seen.
         key_parts: The hashes of the parts of its key in the persistent cache, by JAX's names.
         program: The record of the program under `leafwise.jit` that it belongs to.
@@ -54,11 +63,13 @@ class Event:
     thread: str
     thread_id: int
     site: Site | None
-    caller: Site | None
+    via: Site | None
     eager: bool
+    is_inner: bool
     cached: bool
     miss: str
     explanation: Explanation | None
+    run: int | None
     fun: Callable[..., Any] | None = dataclasses.field(repr=False)
     key_parts: Mapping[str, str] = dataclasses.field(repr=False)
     program: Program | None = dataclasses.field(repr=False)
@@ -76,8 +87,16 @@ Watcher = Callable[[Event], None]
 
 _CLEANUP: Final = Cleanup(LOCK)
 _watchers: tuple[Watcher, ...] = ()
-_eager: EagerLog = EagerLog()
+_outside: OutsideLog = OutsideLog()
 _program_logs: int = 0
+_followed: weakref.WeakKeyDictionary[Any, dict[Any, ProgramLog]] | None = None
+"""The logs of functions that are not under `leafwise.jit`, while `leafwise explain` runs."""
+
+_of_code: Final[dict[Any, weakref.ref[Any]]] = {}
+"""The function that was followed last, of each code."""
+
+_by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakValueDictionary()
+"""The log of the function that was lowered last, by what JAX calls its source."""
 
 
 class _InProgress(threading.local):
@@ -100,11 +119,11 @@ _HERE: Final = _InProgress()
 
 def watch_events(watcher: Watcher) -> None:
     """Call `watcher` with every event, on the thread where it happens, from now on."""
-    global _watchers, _eager  # noqa: PLW0603  # replaced, never changed: other threads read them
+    global _watchers, _outside  # noqa: PLW0603  # replaced, never changed: other threads read them
     with LOCK:
         _listen(wanted=True)
         if not _watchers:
-            _eager = EagerLog()
+            _outside = OutsideLog()
             listen_for_parts(on=True)
         _watchers = (*_watchers, watcher)
 
@@ -119,6 +138,12 @@ def unwatch_events(watcher: Watcher) -> None:
             listen_for_parts(on=False)
         _watchers = left
         _listen(wanted=False)
+
+
+def follow_functions(*, on: bool) -> None:
+    """Keep a log of the programs of every function that is jitted, or stop it."""
+    global _followed  # noqa: PLW0603  # one for the process
+    _followed = weakref.WeakKeyDictionary() if on else None
 
 
 def listen_for_log(*, on: bool) -> None:
@@ -159,29 +184,56 @@ def _on_event(raw: RawEvent) -> None:
         _report_nested()
         if lowered.program is not None:
             _note_compile(lowered.program, raw)
-        if lowered.eager:
-            _eager.end()
         notify(_watchers, _compile_of(lowered, raw))
         return
-    call = next(running_calls(), None)
-    found: object = getattr(call.fun, "program_log", None) if call is not None else None
-    log = found if isinstance(found, ProgramLog) else None
+    # A frame that has itself among its variables would keep all frames around it, with theirs.
+    work = current_work(inspect.currentframe())
+    log = _log_of(work)
     program: Program | None = None
     if raw.kind is EventKind.TRACE:
-        log, program = _traced(raw, call, log)
+        log, program = _traced(raw, work, log)
         first = program is not None
     else:
+        program, first = _lowered_or_compiled(raw, work, log)
         _report_nested()
-        program, first = _lowered_or_compiled(raw, call, log)
-    explanation = program.explanation if program is not None and first else None
-    event = _event(raw, call, log, explanation, program)
-    if event.eager and _watchers and not _inside_a_log():
-        why = _eager.explain(raw.kind, raw.name, call, inspect.currentframe())
-        event = dataclasses.replace(event, explanation=why)
+    event = _event(raw, work, log, program)
+    if program is not None and log is not None and first:
+        if event.via is not None and work.call is not None:
+            log.note_package(program, given_in(user_frame(work.call.frame)))
+        event = dataclasses.replace(event, explanation=program.explanation)
+    is_last = raw.kind is EventKind.LOWERING or (work.call is not None and not work.call.runs)
+    if event.eager and is_last and _watchers and not work.is_inside:
+        with contextlib.suppress(Exception):  # the user's own code; the call must go on
+            why, run = _outside.explain(raw.name, work, inspect.currentframe())
+            event = dataclasses.replace(event, explanation=why, run=run)
     fails = sys.exception() is not None  # JAX reports it all the same, and compiles nothing
-    if raw.kind is EventKind.LOWERING and call is not None and call.runs and not fails:
+    runs = work.call is None or work.call.runs
+    if raw.kind is EventKind.LOWERING and work.inputs is not None and runs and not fails:
         _HERE.lowered = event
     notify(_watchers, event)
+
+
+def _log_of(work: Work) -> ProgramLog | None:
+    """Return the log of the function that JAX works for; None if it has none."""
+    if work.call is None:
+        return _by_source.get(work.source)
+    fun: Any = work.call.fun
+    if work.call.is_for_shapes or _is_made_by_package(fun, work.call.frame):
+        return None
+    found: object = getattr(fun, "program_log", None)
+    if not isinstance(found, ProgramLog) and _followed is not None and not _is_of_jax(fun):
+        statics = StaticArguments(*work.call.statics)
+        with contextlib.suppress(TypeError):  # no weak references
+            logs = _followed.setdefault(fun, {})
+            _of_code[getattr(fun, "__code__", None)] = weakref.ref(fun)
+            if statics not in logs:
+                logs[statics] = ProgramLog(Callee(name_of(fun), weakref.ref(fun), statics))
+            found = logs[statics]
+    if not isinstance(found, ProgramLog):
+        return None
+    if work.source:
+        _by_source[work.source] = found
+    return found
 
 
 def _compile_of(lowered: Event, raw: RawEvent) -> Event:
@@ -203,48 +255,59 @@ def _note_compile(program: Program, raw: RawEvent) -> None:
     _HERE.current = None
 
 
-def _inside_a_log() -> bool:
-    """Return whether this is a part of a program that has a log."""
-    return any(hasattr(each.fun, "program_log") for each in running_calls())
+def _is_made_by_package(fun: Any, frame: types.FrameType | None) -> bool:
+    """Return whether a package calls a function of its own that it makes at each call."""
+    code = getattr(fun, "__code__", None)
+    if _followed is None or code is None or is_users_file(code.co_filename) or _is_of_jax(fun):
+        return False
+    known, caller = _of_code.get(code), inner_frame(frame)
+    is_called_there = caller is not None and not is_users_file(caller.f_code.co_filename)
+    return is_called_there and known is not None and known() is not fun and not is_equinox(fun)
 
 
 def _traced(
-    raw: RawEvent, call: RunningCall | None, log: ProgramLog | None
+    raw: RawEvent, work: Work, log: ProgramLog | None
 ) -> tuple[ProgramLog | None, Program | None]:
     """Find the program whose trace JAX reports: the last body that ran, if it is of this log."""
-    ran = _HERE.ran
-    found: Program | None = None
-    if ran:
-        mine, program = ran[-1]
-        if mine is log or (log is None and mine.name == raw.name):
-            ran.pop()
-            log, found = mine, program
-            found.trace_seconds = raw.seconds
-            _HERE.current = (id(call.args), mine, found) if call is not None else None
+    call, found = work.call, None
+    last = _HERE.ran[-1][0] if _HERE.ran else None
+    if last is not None and (last is log or (log is None and last.name == raw.name)):
+        log, found = _HERE.ran.pop()
+    elif log is not None and call is not None and _followed is not None:
+        found = log.new_program(Outcome.RETRACE, call, call.args, call.kwargs, work)
+        log.add(found)
+    if log is not None and found is not None:
+        found.trace_seconds = raw.seconds
+        log.note_results(found, work.outputs)
+        _HERE.current = (id(call.args), log, found) if call is not None else None
     _report_nested()
     return log, found
 
 
 def _lowered_or_compiled(
-    raw: RawEvent, call: RunningCall | None, log: ProgramLog | None
+    raw: RawEvent, work: Work, log: ProgramLog | None
 ) -> tuple[Program | None, bool]:
     """Find the program that JAX lowers or compiles, and whether this is its first event."""
-    if call is None or log is None:
+    if log is None:
         return None, False
-    current = _HERE.current
-    lowering = raw.kind is EventKind.LOWERING
+    call, lowering = work.call, raw.kind is EventKind.LOWERING
+    args, kwargs = ((), {}) if call is None else (call.args, call.kwargs)
+    current, first = _HERE.current, False
+    if work.role and _HERE.ran and _HERE.ran[-1][0] is log:  # traced under a transformation
+        current = id(args), *_HERE.ran[-1]
     if (
         current is not None
         and current[1] is log
         # `lower` calls `trace` with a tuple of its own.
-        and (current[0] == id(call.args) or not call.runs)
+        and (current[0] == id(args) or (call is not None and not call.runs))
         and not (current[2].lower_seconds if lowering else current[2].compile_seconds)
     ):
-        program, first = current[2], False
+        program = current[2]
+        program.role, program.lowered = work.role, lowered_by(work)
     else:
-        program, first = log.new_program(Outcome.RECOMPILE, call, call.args, call.kwargs), True
+        program, first = log.new_program(Outcome.RECOMPILE, call, args, kwargs, work), True
         log.add(program)
-        _HERE.current = (id(call.args), log, program)
+    _HERE.current = (id(args), log, program)
     if lowering:
         program.lower_seconds = raw.seconds
     else:
@@ -257,54 +320,67 @@ def _report_nested() -> None:
     ran, _HERE.ran = _HERE.ran, []
     for log, program in ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
-        event = _event(raw, None, log, program.explanation, program)
-        caller = caller_of(program.site, inspect.currentframe())
-        notify(_watchers, dataclasses.replace(event, site=program.site, caller=caller))
+        event = _event(raw, Work(), log, program)
+        facts: dict[str, Any] = {"site": program.site, "is_inner": program.is_inner}
+        facts |= {"via": None, "explanation": program.explanation}
+        notify(_watchers, dataclasses.replace(event, **facts))
 
 
 def _event(
     raw: RawEvent,
-    call: RunningCall | None,
+    work: Work,
     log: ProgramLog | None,
-    explanation: Explanation | None,
     program: Program | None,
 ) -> Event:
     thread = threading.current_thread()
-    fun = log.callee.find() if log is not None else None
+    call, fun = work.call, log.callee.find() if log is not None else None
     if call is not None:
         fun = function_behind(call.fun if fun is None else fun, call.args)
-    frame = call.frame if call is not None else inspect.currentframe()
-    site = site_of(frame)
+    site, via = sites_of(call.frame if call is not None else inspect.currentframe())
     return Event(
         kind=raw.kind,
-        name=raw.name,
+        name=raw.name if call is None or not call.is_mapped else name_of(call.fun),
         seconds=raw.seconds,
         time=time.time(),
         thread=thread.name,
         thread_id=thread.ident or 0,
         site=site,
-        caller=caller_of(site, frame),
-        eager=_is_eager(raw.name, fun) and log is None,
+        via=None if _is_users(fun) else via,
+        eager=log is None and _is_eager(raw.name, fun, work),
+        is_inner=work.is_inside,
         cached=raw.cache.hit,
         miss=raw.cache.miss,
-        explanation=explanation,
+        explanation=None,
+        run=None,
         fun=fun,
         key_parts=raw.cache.parts,
         program=program,
     )
 
 
-def _is_eager(name: str, fun: Callable[..., Any] | None) -> bool:
-    """Whether a function is an operation of JAX itself."""
+def _is_users(fun: Any) -> bool:
+    """Return whether a function is of the user's files: what calls it only wraps `jax.jit`."""
+    code = getattr(inspect.unwrap(fun), "__code__", None) if fun is not None else None
+    return code is not None and is_users_file(code.co_filename)
+
+
+def _is_of_jax(fun: Any) -> bool:
+    return str(getattr(fun, "__module__", "")).partition(".")[0] in ("jax", "jaxlib")
+
+
+def _is_eager(name: str, fun: Callable[..., Any] | None, work: Work) -> bool:
+    """Whether a function is an operation of JAX itself, or is traced for its shapes alone."""
     if fun is not None:
-        package = str(getattr(fun, "__module__", "")).partition(".")[0]
-        if package not in ("jax", "jaxlib"):
-            _USERS.add(name)
-            return False
-        return True
-    # Under `vmap`, or where a primitive was evaluated: by the file, and without it by the name.
-    if source := source_of_running_jaxpr():
-        return source.partition(" at ")[2].startswith(_FOLDER)
+        call = work.call
+        if _is_of_jax(fun) or call is None or call.is_for_shapes:
+            return True
+        if _is_made_by_package(call.fun, call.frame):
+            return True
+        _USERS.add(name)
+        return False
+    # Under a transformation: by the file of its source, and without it by the name.
+    if work.source:
+        return work.source.partition(" at ")[2].startswith(_FOLDER)
     plain = name.strip("_")
     modules = (jax.numpy, jax.lax, jax.nn, jax.random)
     return name not in _USERS and any(hasattr(module, plain) for module in modules)

@@ -76,7 +76,7 @@ def fingerprint_log(
     """
     if not log.guards:
         return None
-    return _fingerprint(log.callee.fun, args, log.given() if program is None else program.given)
+    return _fingerprint(log.callee.fun, args, log.given() if program is None else program.code)
 
 
 def before_trace(
@@ -318,7 +318,7 @@ class Guard:
 
     def _answering_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program | None:
         """Return the trace whose program a call would get; None if the call is traced."""
-        ran = any(each.ran and each.compile_seconds for each in self._log.traced())
+        ran = any(each.is_compiled for each in self._log.traced())
         if ran and dispatch_entries(self._jax) == 0:  # the caches of the process were cleared
             return None
         found = self._log.explain(self._log.callee.record(args, kwargs))

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar, cast
 
 from leafwise._classes.spec import MARK
 from leafwise._compare.explain import Explanation
-from leafwise._compare.fixes import cause_of
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._objects.call_site import Site
@@ -20,7 +19,7 @@ from leafwise._objects.class_map import ClassMap
 from leafwise._objects.code import refuse_to_decorate
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.text import Verbatim, got
+from leafwise._objects.text import got
 from leafwise.errors import RetraceStormWarning
 
 _USUAL: Final = 8
@@ -242,12 +241,11 @@ def begin_test() -> None:
 
 
 def _message(owner: str, function: str, reason: Reason, times: int) -> str:
-    words = reason.before, reason.after
-    described = any(isinstance(word, Verbatim) for word in words)
-    static = reason.kind is ReasonKind.STATIC and not described
-    cause = cause_of(*words) if static else f"changing {reason.kind}"
+    static = reason.kind is ReasonKind.STATIC
+    change = reason.change if static else f"{reason.kind} {reason.change}"
     of = "" if owner.endswith(f" of {function}") else f" of {function}"
     return (
-        f"{owner} has caused {times} traces{of}: {cause}, now {reason.words[1]}. "
-        f"{reason.fix}\n(path: {reason.path}; `with leafwise.storm_guard(None):` turns this off)"
+        f"{owner} has caused {times} traces{of}, the last one: {change}\n"
+        f"  fix: {reason.fix}\n"
+        f"(path: {reason.path}; `with leafwise.storm_guard(None):` turns this off)"
     )

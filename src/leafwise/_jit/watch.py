@@ -277,7 +277,7 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
         if len(calls) > _MOST_SHOWN:
             lines.append(f"... and {len(calls) - _MOST_SHOWN} more")
         why = {id(each.explanation): each.explanation for each in shown if each.explanation}
-        if not why and not all(event.eager for event in shown):
+        if not why and any(not event.eager and event.program is None for event in shown):
             lines.append("for the reason: `lw.jit` in place of `jax.jit`, or `leafwise explain`")
         raise RetraceError("\n  ".join(lines), tuple(why.values()))
 

@@ -63,6 +63,13 @@ def _stdlib() -> str:
     return f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
+@functools.lru_cache(maxsize=4096)
+def _is_of_library(file: str) -> bool:
+    """Return whether a file is of the standard library, below which packages may be installed."""
+    starts = file.startswith(("<frozen ", _stdlib()))
+    return starts and _PACKAGES.isdisjoint(Path(file).parts)
+
+
 def _cell(file: str) -> str | None:
     """Return the cell of a notebook that a file stands for: a temporary one in Jupyter."""
     if found := re.search(r"\.ipynb(\[\d+\])$", file):
@@ -72,24 +79,55 @@ def _cell(file: str) -> str | None:
     return f"Cell In[{names[file]}]" if file in names else None
 
 
-def site_of(frame: types.FrameType | None) -> Site | None:
-    """Return the innermost line of the user's code, from a frame outwards."""
-    frame = user_frame(frame)
+def _line_of(frame: types.FrameType | None) -> Site | None:
     if frame is None:
         return None
     code = frame.f_code
     return Site(code.co_filename, frame.f_lineno, code.co_qualname)
 
 
-def caller_of(site: Site | None, frame: types.FrameType | None) -> Site | None:
-    """Return the innermost line of a file of the user's, if `site` is one of a package."""
-    if site is None or is_users_file(site.file):
-        return None
-    while (frame := user_frame(frame)) is not None:
+def sites_of(frame: types.FrameType | None) -> tuple[Site | None, Site | None]:
+    """Return the line of the user's code that a call belongs to, and a package's line below it.
+
+    The line is the innermost of the user's own files; where no frame is of these, as in a thread
+    or under ``-m``, the outermost. The second is None where no package stands between.
+    """
+    user, inner = user_frame(frame), inner_frame(frame)
+    return _line_of(user), None if inner is user else _line_of(inner)
+
+
+def site_of(frame: types.FrameType | None) -> Site | None:
+    """Return the line of the user's code that a call belongs to, from a frame outwards."""
+    return _line_of(user_frame(frame))
+
+
+def defining_site(frame: types.FrameType | None) -> Site | None:
+    """Return the innermost line that is neither ours nor JAX's, in whatever file."""
+    return _line_of(inner_frame(frame))
+
+
+def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
+    """Return the innermost frame of the user's own files; where there is none, the outermost."""
+    outer = None
+    while (frame := inner_frame(frame)) is not None:
+        outer = frame
         if is_users_file(frame.f_code.co_filename):
-            return site_of(frame)
+            break
         frame = frame.f_back
-    return None
+    return outer
+
+
+def inner_frame(frame: types.FrameType | None) -> types.FrameType | None:
+    """Return the innermost frame that is not leafwise's, JAX's or the standard library's."""
+    while frame is not None and (
+        str(frame.f_globals.get("__name__", "")).partition(".")[0] in _MACHINERY
+        or _is_of_library(frame.f_code.co_filename)
+    ):
+        frame = frame.f_back
+    return frame
+
+
+_MACHINERY: Final = frozenset({"leafwise", "leafwise_cli", "leafwise_pytest", "jax", "jaxlib"})
 
 
 def is_users_file(file: str) -> bool:
@@ -112,23 +150,3 @@ def _installed() -> tuple[str, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {f"{sysconfig.get_path(name)}{os.sep}" for name in names}
     return ("<frozen ", "<leafwise ", *folders)
-
-
-def user_frame(frame: types.FrameType | None) -> types.FrameType | None:
-    """Return the innermost frame of the user's code, from a frame outwards."""
-    while frame is not None:
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in _CALLERS_FOR_OTHERS:
-            return frame
-        frame = frame.f_back
-    return None
-
-
-_CALLERS_FOR_OTHERS: Final = frozenset(
-    {
-        *("leafwise", "leafwise_cli", "leafwise_pytest"),
-        *("jax", "jaxlib", "equinox", "flax", "chex", "optax"),
-        *("contextlib", "functools", "importlib", "runpy", "threading", "concurrent"),
-    }
-)
-"""Packages that call jitted functions for the user: the line of interest is further out."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._display import shape
+from leafwise._display.findings import findings
 from leafwise._display.functions import functions_of
-from leafwise._display.repeats import causes_of
 from leafwise._objects.call_site import short_file
 
 Record: TypeAlias = dict[str, Any]
@@ -83,7 +83,7 @@ def make_report(
         "events": events,
         "warnings": [*dict.fromkeys(warnings), *_unwatched(processes)],
     }
-    report["causes"] = causes_of(report)
+    report["findings"] = [each.record() for each in findings(report)]
     if any("program" in record for process in processes for record in process.records):
         report["processes"], report["programs"] = _programs(processes, began)
     if audited := _audit(processes):
@@ -120,36 +120,31 @@ _SHARED: Final = ("name", "eager", "thread", "site", "file", "line")
 
 
 def _of_process(event: Record, pid: int, main: int) -> Record:
-    """Return an event whose paths are short, and whose thread says the process."""
+    """Return an event whose paths are short, and which says the process."""
     site = event["site"]
-    thread = event["thread"] if pid == main else f"{event['thread']} of process {pid}"
     return {
         **event,
-        "thread": thread,
+        "process": "" if pid == main else f"process {pid}",
         "site": site and {**site, "file": short_file(site["file"])},
         "defined": f"{short_file(event['file'])}:{event['line']}" if event["file"] else "",
     }
 
 
 def _event(event: Mapping[str, Any], began: float) -> shape.EventRecord:
-    found: shape.EventRecord = {
-        "kind": event["kind"],
-        "name": event["name"],
-        "eager": event["eager"],
-        "start": max(0.0, event["start"] - began),
-        "seconds": event["seconds"],
-        "thread": event["thread"],
-        "site": event["site"],
-        "explanation": event["explanation"],
-        "defined": event["defined"],
-    }
-    if "miss" in event:
-        found["miss"] = event["miss"]
-    if "changed" in event:
-        found["changed"] = event["changed"]
-    if "caller" in event:
-        found["caller"] = _short(event["caller"])
-    return found
+    found: Any = {name: event[name] for name in _EVENT}
+    found["start"] = max(0.0, event["start"] - began)
+    found |= {name: event[name] for name in _MAYBE if name in event}
+    if "via" in event:
+        found["via"] = _short(event["via"])
+    record: shape.EventRecord = found
+    return record
+
+
+_EVENT: Final = (
+    *("kind", "name", "eager", "start", "seconds", "process", "thread", "site"),
+    *("explanation", "defined"),
+)
+_MAYBE: Final = ("role", "run", "recreated", "inner", "miss")
 
 
 def _programs(

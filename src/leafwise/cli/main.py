@@ -150,9 +150,9 @@ def explain(options: argparse.Namespace) -> int:
     if options.json:
         _write(Path(options.json), json.dumps(report, indent=1))
     if options.html:
-        from leafwise._display import page  # noqa: PLC0415
+        from leafwise._display import tables  # noqa: PLC0415
 
-        _write(Path(options.html), page.page(report))
+        _write(Path(options.html), tables.html_page(report))
     if options.perfetto:
         from leafwise._display import perfetto  # noqa: PLC0415
 
@@ -162,7 +162,23 @@ def explain(options: argparse.Namespace) -> int:
             _print_report(report, file, options.output_format)
     elif sys.stderr is not None and not options.quiet:  # `2>&-`
         _print_report(report, sys.stderr, options.output_format)
-    return explain_script.end_as(code)
+    return explain_script.end_as(code or _failed(report, options))
+
+
+def _failed(report: "Report", options: argparse.Namespace) -> int:
+    """Return 1 if there are more findings than are allowed, which it prints."""
+    counted = {"retrace": "retraces", "recompile": "recompiles"}.get(options.fail_on, "")
+    every: list[Any] = list(report.get("findings", []))
+    found = [each for each in every if counted and each[counted]]
+    if len(found) <= options.allow or not counted:
+        return 0
+    number = f"{len(found)} finding{'s' if len(found) > 1 else ''} with a {options.fail_on}"
+    lines = [f"leafwise explain: {number}, {options.allow} allowed"]
+    lines += [f"  {each['place']}: {each['what']}" for each in found]
+    if sys.stderr is not None:
+        with _any_character(sys.stderr):
+            print("\n".join(lines), file=sys.stderr)
+    return 1
 
 
 def compare(options: argparse.Namespace) -> int:

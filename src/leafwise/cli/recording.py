@@ -19,12 +19,14 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 
 from leafwise._captures.captures import captures
-from leafwise._captures.fingerprint import Fingerprint, captured_by, describe_changes
+from leafwise._captures.fingerprint import describe_changes
+from leafwise._compare.explain import Explanation
+from leafwise._compare.fixes import Advice, fresh_function
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit import storm
@@ -32,8 +34,9 @@ from leafwise._jit.audit import Audit, WrongProgram
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
 from leafwise._jit.inner_traces import code_id
 from leafwise._jit.jit import AROUND, jit_with_log
+from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import Program
-from leafwise._jit.recorder import Event, unwatch_events, watch_events
+from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
 from leafwise._objects.call_site import Site
 
 Write: TypeAlias = Callable[..., None]
@@ -109,7 +112,7 @@ class Recorder:
         lists = write if checks_captures else None
         self._block = _Checks(lists, self._audit) if checks_captures or audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
-        self._recreated: dict[tuple[str, int, str], _Recreated] = {}
+        self._seen: dict[Any, SeenFunction] = {}
         self._lists_captures = checks_captures
         self._original: Callable[..., Any] = jax.jit
         self._pmap: Callable[..., Any] = jax.pmap
@@ -117,10 +120,11 @@ class Recorder:
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begin: from now on `jax.jit` makes functions that explain themselves."""
+        """Begin: from now on each call of a jitted function is compared with earlier ones."""
         namespace: Any = jax
-        namespace.jit = self._watched_jit()
+        follow_functions(on=True)
         if self._block is not None:
+            namespace.jit = self._checked_jit()
             enter_block(self._block)
         if self._audit is not None:
             AROUND.append(self._audit.function)
@@ -140,6 +144,7 @@ class Recorder:
             leave_block(self._block)
         self._unwatch()
         AROUND.clear()
+        follow_functions(on=False)
         namespace: Any = jax
         namespace.jit, namespace.pmap = self._original, self._pmap
 
@@ -176,24 +181,25 @@ class Recorder:
                     self._write_wrong(key)
             self._write(audited={"calls": self._audit.calls, "seconds": self._audit.seconds})
 
-    def _watched_jit(self) -> Callable[..., Any]:
-        stale = None if self._block is None else StaleAction.IGNORE
+    def _checked_jit(self) -> Callable[..., Any]:
         original = self._original
 
         @functools.wraps(original)
-        def watched(*args: Any, **options: Any) -> Any:
+        def checked(*args: Any, **options: Any) -> Any:
             match args:
                 case ():
-                    return functools.partial(watched, **options)
+                    return functools.partial(checked, **options)
                 case (fun,) if callable(fun):
-                    return jit_with_log(fun, options, stale)
+                    return jit_with_log(fun, options, StaleAction.IGNORE)
                 case _:
                     return original(*args, **options)
 
-        return watched
+        return checked
 
     def _record(self, event: Event) -> None:
         """Record an event; what goes wrong here does not reach the script."""
+        if event.is_inner and event.kind is EventKind.TRACE and event.program is not None:
+            return  # JAX reports no such trace: it is a part of the one around it
         try:
             with ignore_events():
                 is_compile = event.kind is EventKind.COMPILE
@@ -233,26 +239,44 @@ class Recorder:
             "eager": event.eager,
             "thread": event.thread,
             "site": None if site is None else _site(site),
-            "explanation": None if why is None else why.as_dict(),
+            "explanation": None if why is None else _explained(event, why),
             "file": file,
             "line": line,
-            **self._changed(event, (file, line, event.name)),
         }
-        if event.caller is not None:
-            found["caller"] = f"{event.caller.file}:{event.caller.line}"
+        if event.via is not None:
+            found["via"] = f"{event.via.file}:{event.via.line}"
+        if event.is_inner:
+            found["inner"] = True
+        if event.run is not None:
+            found["run"] = event.run
         if program is not None:
+            found["role"] = " ".join(program.role)
             found["number"] = self._numbered[program] = next(self._numbers)
+        if not event.eager and why is not None and why.nearest is None:
+            self._note_recreated(event, found)
         return found
 
-    def _changed(self, event: Event, definition: tuple[str, int, str]) -> dict[str, str]:
-        """Return what a function captures that the one before it of the same code did not."""
-        why = event.explanation
-        if why is None or why.nearest is not None or not definition[0] or event.fun is None:
-            return {}
-        if (known := self._recreated.get(definition)) is None:
-            known = self._recreated[definition] = _Recreated()
-        known.note(event.fun)
-        return {"changed": known.change} if known.change else {}
+    def _note_recreated(self, event: Event, found: dict[str, Any]) -> None:
+        """Note whether a function is called for the first time whose like was called before."""
+        code = getattr(_plain(event.fun), "__code__", None)
+        if code is None or not found["file"] or event.fun is None:
+            return
+        its, mine = SeenFunction(event.fun), self._seen.get(code)
+        self._seen[code] = its
+        if mine is None or mine.is_same(its):
+            return
+        change = describe_changes(mine.captured, its.captured)
+        advice = fresh_function(_plain(event.fun), change)
+        found["recreated"] = "new"
+        if "<" not in code.co_qualname and not hasattr(event.fun, "__self__"):
+            found["recreated"] = "defined again"
+            advice = Advice("defined again, with the same code", "run its definition once")
+        elif not change:
+            how = "define it, and call `jax.jit`, once, before the loop"
+            advice = advice._replace(fix=how)
+        reason = {"path": event.name, "kind": "function", "outcome": "retrace"}
+        reason |= {"before": "", "after": "", **advice._asdict()}
+        found["explanation"]["reasons"] = [reason]
 
     def _write_captures(self, event: Event) -> None:
         if not self._lists_captures or event.fun is None or event.eager:
@@ -263,26 +287,12 @@ class Recorder:
             self._write(captures={**found, "function": event.name}, owner=owner)
 
 
-class _Recreated:
-    """What functions of one definition capture: it differs from one to the next, or does not."""
-
-    def __init__(self) -> None:
-        self.change = ""
-        self._times = 0
-        self._captured: Fingerprint = {}
-
-    def note(self, fun: Callable[..., Any]) -> None:
-        """Compare a function with the one before it; of very many only some."""
-        self._times += 1
-        if self._times > _MOST_COMPARED and self._times & (self._times - 1):
-            return
-        captured = captured_by(fun)
-        if self._times > 1:
-            self.change = describe_changes(self._captured, captured) or self.change
-        self._captured = captured
-
-
-_MOST_COMPARED: Final = 16
+def _explained(event: Event, why: Explanation) -> dict[str, Any]:
+    """Return an explanation as plain values; what is made ahead of time repeats nothing."""
+    found = why.as_dict()
+    if event.program is not None and not event.program.ran:
+        found["nearest"] = None
+    return found
 
 
 class _Checks(CaptureChecks):
@@ -322,12 +332,17 @@ def _site(site: Site) -> dict[str, Any]:
     return {**site._asdict(), "text": site.text}
 
 
+def _plain(fun: Any) -> Any:
+    """Return the function that was written, under partials and decorators."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return inspect.unwrap(fun)
+
+
 def _definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
     """Return the file and line where a function is defined, as far as there is one."""
-    inner: Any = fun
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    code = getattr(inspect.unwrap(inner), "__code__", None) if inner is not None else None
+    inner: Any = None if fun is None else _plain(fun)
+    code = getattr(inner, "__code__", None)
     if code is None:  # a callable object, such as a module, which may be a new one each call
         code = getattr(inspect.unwrap(type(inner).__call__), "__code__", None)
     # Of a function under `filter_jit` JAX sees what equinox makes of it; two that are made from

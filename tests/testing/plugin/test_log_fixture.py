@@ -23,7 +23,7 @@ def test_a_failing_test_shows_its_log(project: Project) -> None:
             "2 traces, 2 lowerings, 2 compiles",
             "  trace of step from *test_it.py:13 in test_it: first call:*",
             "  trace of step from *test_it.py:14 in test_it: retrace: *",
-            "    x: shape: (3,) -> (4,)*",
+            "    x: shape (3,) -> (4,)*",
         ]
     )
 

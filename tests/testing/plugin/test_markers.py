@@ -25,7 +25,7 @@ def test_over_the_budget(project: Project) -> None:
         [
             "over budget of step: 2 traces, 1 allowed",
             "  trace of step from *test_it.py:15 in test_two: retrace: *",
-            "    x: shape: (3,) -> (4,)*",
+            "    x: shape (3,) -> (4,)*",
             "  allowed by @pytest.mark.max_traces(1, of='step') on test_it.py::test_two",
             "test_it.py:12: leafwise.errors.RetraceError: over budget of step*",
             "FAILED test_it.py::test_two - *RetraceError*",
@@ -55,7 +55,7 @@ def test_a_compile_without_a_trace(project: Project) -> None:
     result.stdout.fnmatch_lines(
         ["*over budget of step: 1 compile, 0 allowed", "  compile of step from *: recompile: *"]
     )
-    result.stdout.fnmatch_lines(["    x: commitment: *", "  allowed by *"])
+    result.stdout.fnmatch_lines(["    x (commitment): *", "  allowed by *"])
 
 
 @pytest.mark.slow

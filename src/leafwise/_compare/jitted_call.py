@@ -1,0 +1,118 @@
+"""The call that a line of the user's is making: its names, and the code that jits it."""
+
+import ast
+import builtins
+import itertools
+import linecache
+import types
+from collections.abc import Mapping
+from typing import Any, Final
+
+import jax
+
+from leafwise._trees.leaves import LEAF_TYPES
+
+_LONGEST: Final = 120
+_FIX: Final = "`{code}` once, before the loop, and `{call}` here, if it has no side effects"
+_WORDS: Final = "`jax.jit` a function of it, once, before the loop, if it has no side effects"
+
+
+def fix_of(frame: types.FrameType | None) -> str:
+    """Return how the call that a frame of the user's is making is compiled once, as a fix.
+
+    With code where the call is an expression whose names are known: arrays and numbers with a
+    point become arguments, as the values of others are part of the program.
+    """
+    found = None if frame is None else _jitted(frame)
+    return _WORDS if found is None else _FIX.format(code=found[0], call=found[1])
+
+
+def _jitted(frame: types.FrameType) -> tuple[str, str] | None:
+    text, tree = _call(frame)
+    if tree is None:
+        return None
+    scope = _values(frame)
+    arguments: list[str] = []
+    for name in dict.fromkeys(_names(tree)):
+        value = scope.get(name, vars(builtins).get(name))
+        if _is_dynamic(value):
+            arguments.append(name)
+        elif name not in frame.f_globals and not hasattr(builtins, name):
+            return None  # a local function or a number, which code before the loop may not see
+        elif not (callable(value) or isinstance(value, types.ModuleType)):
+            return None  # a value that is part of the program, and may change
+    module = next((name for name, value in frame.f_globals.items() if value is jax), None)
+    if module is None or not arguments or frame.f_code.co_name == "<lambda>":
+        return None
+    called = tree.func.attr if isinstance(tree.func, ast.Attribute) else "call"
+    given = ", ".join(arguments)
+    jitted = f"jitted_{called} = {module}.jit(lambda {given}: {text})"
+    return (jitted, f"jitted_{called}({given})") if len(jitted) <= _LONGEST else None
+
+
+def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
+    """Return the plain values and the shapes that a call of the user's names, by name."""
+    tree = None if frame is None else _call(frame)[1]
+    if frame is None or tree is None:
+        return {}
+    scope = _values(frame)
+    found = {name: scope[name] for name in _names(tree) if name in scope}
+    plain = {name: getattr(value, "shape", value) for name, value in found.items()}
+    return {name: value for name, value in plain.items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
+    """Return the source of the call that a frame is making, and its tree; None for no call."""
+    text = _expression(frame)
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return text, None
+    return text, tree if isinstance(tree, ast.Call) else None
+
+
+def _expression(frame: types.FrameType) -> str:
+    """Return the source of the expression that a frame is evaluating."""
+    at = frame.f_lasti // 2
+    start, end, column, end_column = next(itertools.islice(frame.f_code.co_positions(), at, None))
+    if start is None or start != end or column is None or end_column is None:
+        return ""
+    line = linecache.getline(frame.f_code.co_filename, start, frame.f_globals).encode()
+    return line[column:end_column].decode(errors="replace")
+
+
+def _values(frame: types.FrameType) -> dict[str, Any]:
+    """Return the variables that a frame sees, without a trace in it."""
+    names: Any = frame.f_locals
+    found = {**frame.f_globals, **names}
+    if isinstance(names, dict) and names is not frame.f_globals and frame.f_code.co_flags & 1:
+        names.clear()  # before 3.13 the frame would keep this copy, and all arrays in it
+    return found
+
+
+def _names(tree: ast.expr) -> list[str]:
+    """Return the names that an expression reads from around it."""
+    loaded: list[str] = []
+    bound: set[str] = set()
+    for each in ast.walk(tree):
+        if isinstance(each, ast.arg):
+            bound.add(each.arg)
+        elif isinstance(each, ast.Name):
+            loaded.append(each.id) if isinstance(each.ctx, ast.Load) else bound.add(each.id)
+    return [name for name in loaded if name not in bound]
+
+
+def _is_dynamic(value: Any) -> bool:
+    """Return whether a value is of arrays and of numbers with a point, which JAX traces."""
+    leaves = jax.tree.leaves(value)
+    plain = (float, complex)
+    return bool(leaves) and all(
+        isinstance(each, plain) or (type(each) in LEAF_TYPES and hasattr(each, "dtype"))
+        for each in leaves
+    )

@@ -1,0 +1,353 @@
+"""What JAX traced or compiled again, as findings: one for each line of the user's, and cause."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from leafwise._display.shape import (
+    EventRecord,
+    ExplanationRecord,
+    FindingReasonRecord,
+    FindingRecord,
+    ReasonRecord,
+    Report,
+    SiteRecord,
+)
+from leafwise._display.words import ANOTHER_FUNCTION, count, likeness, paths_of, place
+
+Interval: TypeAlias = tuple[float, float]
+
+
+@dataclasses.dataclass(slots=True)
+class Made:
+    """One program: the events that made it, or a trace alone.
+
+    Attributes:
+        events: Its trace, lowering and compile, as far as there were any.
+        explanation: Why it was made; None where that is not known.
+    """
+
+    events: list[EventRecord]
+
+    @property
+    def first(self) -> EventRecord:
+        """Its first event, which has what all of them share."""
+        return self.events[0]
+
+    @property
+    def explained(self) -> EventRecord:
+        """The event with the explanation, if there is one."""
+        return next((each for each in self.events if each["explanation"]), self.first)
+
+    @property
+    def explanation(self) -> ExplanationRecord | None:
+        """Why it was made; None where that is not known."""
+        return self.explained["explanation"]
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it was compiled, by XLA or by the cache on disk."""
+        return self.events[-1]["kind"] in _COMPILES
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether JAX made the like before; what is made of another function is another."""
+        why = self.explanation
+        if self.first.get("inner") or why is None or why["nearest"] is None:
+            return False
+        return not any(each["change"].startswith(ANOTHER_FUNCTION) for each in acted(why))
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The function, and what was made of it."""
+        return self.first["name"], self.first.get("defined", ""), self.first.get("role", "")
+
+
+_COMPILES: Final = ("compile", "cache hit")
+_ORDER: Final = {"trace": 0, "lowering": 1, "compile": 2, "cache hit": 2}
+
+
+def made(report: Report) -> list[Made]:
+    """Return the programs of a report, in the order in which they were finished."""
+    found: list[Made] = []
+    last: dict[tuple[str, str, str], Made] = {}
+    for event in sorted(report["events"], key=lambda event: interval(event)[1]):
+        of = event["process"], event["thread"], event["name"]
+        current = last.get(of)
+        order = _ORDER[event["kind"]]
+        if current is None or _ORDER[current.events[-1]["kind"]] >= order:
+            current = last[of] = Made([])
+            found.append(current)
+        current.events.append(event)
+    return found
+
+
+@dataclasses.dataclass(slots=True)
+class Finding:
+    """Programs that JAX made again at one line, for one cause.
+
+    Attributes:
+        site: The line; None where none is known.
+        is_outside: Whether that was outside jitted functions: then it is all of the line.
+        programs: The programs that were made again.
+        every: All programs of the line that were made outside jitted functions.
+    """
+
+    site: SiteRecord | None
+    is_outside: bool
+    programs: list[Made] = dataclasses.field(default_factory=list["Made"])
+    every: list[Made] = dataclasses.field(default_factory=list["Made"])
+
+    @property
+    def events(self) -> list[EventRecord]:
+        """What JAX did for them."""
+        return [event for each in self.programs for event in each.events]
+
+    @property
+    def seconds(self) -> float:
+        """How long JAX was busy with them."""
+        return covered(map(interval, self.events))
+
+    @property
+    def names(self) -> list[str]:
+        """The functions or operations, each once."""
+        return list(dict.fromkeys(each.first["name"] for each in self.programs))
+
+    @property
+    def retraces(self) -> int:
+        """How many traces were made again."""
+        return sum(each["kind"] == "trace" for each in self.events)
+
+    @property
+    def recompiles(self) -> int:
+        """How many compiles were made again."""
+        return sum(each["kind"] in _COMPILES for each in self.events)
+
+    @property
+    def what(self) -> str:
+        """What JAX did, in a few words: ``step retraced 3 times``."""
+        if self.is_outside:
+            return self._what_outside()
+        name, *_ = self.names
+        sizes = self._sizes()
+        if sizes and len(sizes) > 1:
+            shown = ", ".join(sizes[:_MOST_SIZES]) + ", ..." * (len(sizes) > _MOST_SIZES)
+            return f"{name} compiled for {len(sizes)} batch sizes under `vmap`: {shown}"
+        verb = "retraced" if self.retraces else "recompiled"
+        return f"{name} {verb} {_times(len(self.programs))}{self._role()}"
+
+    def _role(self) -> str:
+        roles = {each.first.get("role", "").rpartition(" ")[2] for each in self.programs}
+        return f", {_ROLES[role]}" if len(roles) == 1 and (role := roles.pop()) in _ROLES else ""
+
+    def _sizes(self) -> list[str]:
+        every = [acted(each.explanation) for each in self.programs]
+        if any([is_batch(each) for each in reasons] != [True] for reasons in every):
+            return []
+        sizes = (each[name] for (each,) in every for name in ("before", "after"))
+        return list(dict.fromkeys(sizes))
+
+    def _what_outside(self) -> str:
+        noun = "program" if any(each.is_compiled for each in self.every) else "trace"
+        verb = "compiled" if noun == "program" else "made"
+        if all(map(_is_of_sizes, self.programs)):
+            sizes = max(map(len, _sizes_by_name(self.programs).values()))
+            name = self.names[0] if len(self.names) == 1 else f"{self.names[0]} and others"
+            return f"{name} {verb} for {sizes} sizes, outside `jit`"
+        runs = {each.explained.get("run") for each in self.every}
+        in_runs = f" in {len(runs)} runs" if len(runs) > 1 else ""
+        again = f"{len(self.programs):,} of them again"
+        return f"{count(len(self.every), noun)} {verb} outside `jit`{in_runs}, {again}"
+
+    @property
+    def via(self) -> list[str]:
+        """The lines of packages that called, where one stands between."""
+        return list(dict.fromkeys(each["via"] for each in self.events if "via" in each))
+
+    def reasons(self) -> list[FindingReasonRecord]:
+        """Return why, one reason for all leaves that differ alike."""
+        groups: dict[tuple[str, str], dict[str, list[ReasonRecord]]] = {}
+        for each in self._every_reason():
+            if each["path"]:
+                like = each["kind"], likeness(each["path"], each["fix"])
+                groups.setdefault(like, {}).setdefault(each["path"], []).append(each)
+        found: list[FindingReasonRecord] = []
+        for (kind, _), paths in groups.items():
+            first = next(iter(paths.values()))
+            change, *rest = dict.fromkeys(each["change"] for each in first)
+            path = paths_of(paths)
+            found.append({"path": path, "kind": kind, "change": change, "more": len(rest)})
+        return found
+
+    def fixes(self) -> list[str]:
+        """Return what to do, the fix of most programs first."""
+        found = Counter(each["fix"] for each in self._every_reason() if each["fix"])
+        unlike: dict[str, str] = {}
+        for fix, _ in found.most_common():
+            unlike.setdefault(likeness("", fix), fix)
+        return list(unlike.values())
+
+    def _every_reason(self) -> Iterator[ReasonRecord]:
+        for each in self.programs:
+            yield from acted(each.explanation)
+
+    def record(self) -> FindingRecord:
+        """Return it as plain values."""
+        record: FindingRecord = {
+            "place": place(self.site),
+            "text": self.site["text"].strip() if self.site else "",
+            "via": self.via,
+            "functions": self.names,
+            "outside": self.is_outside,
+            "what": self.what,
+            "retraces": self.retraces,
+            "recompiles": self.recompiles,
+            "seconds": self.seconds,
+            "reasons": self.reasons(),
+            "fixes": self.fixes(),
+            "processes": sorted({each["process"] for each in self.events if each["process"]}),
+        }
+        return record
+
+
+def is_batch(reason: Mapping[str, Any]) -> bool:
+    """Return whether a reason is the size of a batch, which the words of a finding name."""
+    return (reason["path"], reason["kind"]) == ("batch", "batch")
+
+
+_MOST_SIZES: Final = 6
+_ROLES: Final = {
+    "vmap": "under `vmap`",
+    "forward": "in a forward pass",
+    "backward": "in a backward pass",
+}
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
+
+
+def acted(explanation: ExplanationRecord | None) -> list[ReasonRecord]:
+    """Return the reasons that JAX acted upon, and then statics that only look equal."""
+    if explanation is None:
+        return []
+    cheap = ("reuse", "dispatch")
+    costly = [each for each in explanation["reasons"] if each["outcome"] not in cheap]
+    return [*costly, *explanation["unsound"]]
+
+
+def findings(report: Report) -> list[Finding]:
+    """Return what JAX made again, the longest first."""
+    found: dict[Any, Finding] = {}
+    outside: dict[Any, Finding] = {}
+    key: Any
+    recreated: dict[Any, list[Made]] = {}
+    for each in made(report):
+        first = each.first
+        line = _line(first["site"])
+        if first["eager"]:
+            finding = outside.setdefault(line, Finding(first["site"], is_outside=True))
+            finding.every.append(each)
+            if each.is_repeat:
+                finding.programs.append(each)
+        elif each.is_repeat:
+            causes = tuple((reason["path"], reason["kind"]) for reason in acted(each.explanation))
+            key = line, each.identity, causes
+            found.setdefault(key, Finding(first["site"], is_outside=False)).programs.append(each)
+        elif "recreated" in each.explained:
+            key = line, each.identity, first["process"]
+            recreated.setdefault(key, []).append(each)
+    for (line, identity, _), several in recreated.items():
+        # A function that is jitted for two objects is not recreated all the time.
+        if len(several) > 1 or several[0].explained.get("recreated") == "defined again":
+            finding = Finding(several[0].first["site"], is_outside=False)
+            found.setdefault((line, identity, "recreated"), finding).programs.extend(several)
+    for line, finding in outside.items():
+        finding.programs = list(_worth_it(finding.programs))
+        if finding.programs:
+            found[line, "outside"] = finding
+    return sorted(found.values(), key=lambda finding: -finding.seconds)
+
+
+def _worth_it(programs: list[Made]) -> Iterator[Made]:
+    """Yield what a later run compiles again; of what differs in size alone, more than a few."""
+    sizes = _sizes_by_name(programs)
+    for each in programs:
+        if not _is_of_sizes(each) or len(sizes[each.first["name"]]) > _FEW_SIZES:
+            yield each
+
+
+_FEW_SIZES: Final = 3
+"""So many sizes are no finding: the layers of a network, the parts of a data set."""
+
+
+def _is_of_sizes(program: Made) -> bool:
+    return all(each["kind"] == "shape" for each in acted(program.explanation))
+
+
+def _sizes_by_name(programs: list[Made]) -> dict[str, set[str]]:
+    """Return the sizes for which each operation was compiled, where that is all that differs."""
+    found: dict[str, set[str]] = {}
+    for each in filter(_is_of_sizes, programs):
+        for reason in acted(each.explanation)[:1]:
+            found.setdefault(each.first["name"], set()).update((reason["before"], reason["after"]))
+    return found
+
+
+def once_each(report: Report, found: Iterable[Finding]) -> list[tuple[str, int, float]]:
+    """Return the lines that compiled outside jitted functions, none of it again.
+
+    Each with the number of its programs and their seconds, the longest first.
+    """
+    known = {_line(each.site) for each in found if each.is_outside}
+    lines: dict[Any, list[Made]] = {}
+    for each in made(report):
+        if each.first["eager"] and _line(each.first["site"]) not in known:
+            lines.setdefault(place(each.first["site"]), []).append(each)
+    rows = [
+        (line, len(each), covered(interval(event) for one in each for event in one.events))
+        for line, each in lines.items()
+    ]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def nothing_again(report: Report) -> bool:
+    """Return whether no function was compiled twice in one role."""
+    compiled = [
+        (each.first["process"], *each.identity)
+        for each in made(report)
+        if each.is_compiled and not each.first["eager"]
+    ]
+    return len(compiled) == len(set(compiled))
+
+
+def seconds_of(found: Iterable[Finding]) -> float:
+    """Return the time that went into repeats."""
+    return covered(interval(event) for each in found for event in each.events)
+
+
+def interval(event: EventRecord) -> Interval:
+    """Return when an event began and when it ended."""
+    return event["start"], event["start"] + event["seconds"]
+
+
+def busy(report: Report) -> float:
+    """Return for how many seconds JAX was tracing, lowering or compiling.
+
+    A trace inside another one, or beside one on another thread, counts once.
+    """
+    return covered(map(interval, report["events"]))
+
+
+def covered(intervals: Iterable[Interval]) -> float:
+    """Return the length of the union of intervals."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(intervals):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _line(site: SiteRecord | None) -> Any:
+    return (site["file"], site["line"], site["text"]) if site else None

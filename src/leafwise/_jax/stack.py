@@ -1,0 +1,193 @@
+"""What JAX is doing while it reports an event, read off the stack of this thread.
+
+JAX gives its listeners the name of a function and a time. Its frames hold the rest: the call with
+its arguments, what is lowered, under which transformations, and whether that is a part of a trace.
+In versions of JAX that were not tested nothing is read.
+"""
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from leafwise._jax.compat import StaticOptions, is_known, static_options_of
+
+
+class RunningCall(NamedTuple):
+    """A call of a jitted function that is in the middle of a cache miss.
+
+    Attributes:
+        fun: The function that was given to `jax.jit`, or to `jax.pmap`.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        frame: The Python frame that called.
+        runs: Whether it is a call, and not `lower`, `trace` or `eval_shape`.
+        info: JAX's record of the options of the jitted function.
+        is_mapped: Whether it is under `jax.pmap`.
+    """
+
+    fun: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    frame: types.FrameType | None
+    runs: bool
+    info: Any = None
+    is_mapped: bool = False
+
+    @property
+    def statics(self) -> StaticOptions:
+        """Which arguments are static, by position and by name; empty where it is not a call."""
+        return static_options_of(self.info)
+
+    @property
+    def is_for_shapes(self) -> bool:
+        """Whether it is `jax.eval_shape` or `jax.make_jaxpr` that called."""
+        frame = self.frame
+        while not self.runs and frame is not None:
+            if not str(frame.f_globals.get("__name__")).startswith("jax._src."):
+                return False
+            if frame.f_code.co_name in ("eval_shape", "make_jaxpr_f"):
+                return True
+            frame = frame.f_back
+        return False
+
+
+class Work(NamedTuple):
+    """What JAX is doing.
+
+    Attributes:
+        call: The call of a jitted function that it works for; None for a backward pass, which
+            JAX runs once the call has ended.
+        role: What is made of the function, the innermost transformation first: ``"vmap"``,
+            ``"forward"`` or ``"backward"``. Empty for the function itself.
+        sizes: The sizes of the batches under ``vmap``, the innermost first.
+        inputs: The abstract values that are lowered; None for a trace and a compile.
+        outputs: Those of the results, of a trace as well.
+        devices: Where the program runs, and how its arguments are sharded.
+        source: Which function is lowered or compiled, as JAX says it: ``f at train.py:12``.
+        is_inside: Whether this is a part of a trace that builds a jaxpr.
+    """
+
+    call: RunningCall | None = None
+    role: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    inputs: tuple[Any, ...] | None = None
+    outputs: tuple[Any, ...] = ()
+    devices: tuple[Any, ...] = ()
+    source: str = ""
+    is_inside: bool = False
+
+
+_MISSES: Final = {"cache_miss": True, "jit_trace": False, "jit_lower": False}
+"""The functions of JAX that hold the arguments of a call, and whether they run it."""
+
+_RULES: Final = {
+    "_pjit_batcher": "vmap",
+    "_pjit_jvp": "forward",
+    "_pjit_linearize": "forward",
+    "_pjit_partial_eval": "forward",
+    "_pjit_remat": "forward",
+    "_pjit_transpose_fancy": "backward",
+}
+"""The functions that transform a jitted one, where JAX does not trace it again."""
+
+_TRACERS: Final = {"trace_to_jaxpr", "trace_to_jaxpr_nocache", "trace_to_jaxpr_dynamic"}
+
+
+def frames_of_jax(frame: types.FrameType | None) -> Iterator[tuple[str, str, types.FrameType]]:
+    """Yield JAX's own frames from one outwards: the module below ``jax._src``, the function.
+
+    The module goes first: under an audit hook, such as that of filelock, which JAX imports where
+    it is installed, Python takes 0.4 us to reach the code of a frame.
+    """
+    while frame is not None and is_known():
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith("jax._src."):
+            yield module[9:], frame.f_code.co_name, frame
+        frame = frame.f_back
+
+
+def running_calls(start: types.FrameType | None = None) -> Iterator[RunningCall]:
+    """Yield the calls of jitted functions on this thread's stack, the innermost first."""
+    for module, name, frame in frames_of_jax(inspect.currentframe() if start is None else start):
+        if (call := _call_in(module, name, frame)) is not None:
+            yield call
+
+
+def _call_in(module: str, name: str, frame: types.FrameType) -> RunningCall | None:
+    if module == "pmap" and name == "wrapped":
+        found = frame.f_locals
+        infer: Any = found["infer_params"]
+        cells = dict(zip(infer.__code__.co_freevars, infer.__closure__, strict=True))
+        fun = cells["wrapped_fun"].cell_contents.f
+        return RunningCall(
+            fun, found["args"], found["kwargs"], frame.f_back, runs=True, is_mapped=True
+        )
+    if module != "pjit" or (runs := _MISSES.get(name)) is None:
+        return None
+    found = frame.f_locals
+    fun = found.get("fun")  # compared with None: its `bool` may be code of the user's
+    if fun is None:
+        fun = getattr(found.get("jit_func"), "_fun", None)
+    if fun is None or "args" not in found or "kwargs" not in found:
+        return None
+    call = found["args"], found["kwargs"], frame.f_back, runs
+    return RunningCall(fun, *call, found.get("jit_info"))
+
+
+def is_inside_trace(others: int = 0) -> bool:
+    """Return whether this thread builds a jaxpr, more than so many of them."""
+    return sum(map(_traces, frames_of_jax(inspect.currentframe()))) > others
+
+
+def _traces(where: tuple[str, str, types.FrameType]) -> bool:
+    return where[0] == "interpreters.partial_eval" and where[1] in _TRACERS
+
+
+def current_work(start: types.FrameType | None) -> Work:
+    """Return what JAX is doing, from a frame below JAX's own outwards."""
+    call: RunningCall | None = None
+    role: list[str] = []
+    sizes: list[int] = []
+    facts: dict[str, Any] = {}
+    is_inside = False
+    for where in frames_of_jax(start):
+        module, name, frame = where
+        if _traces(where):
+            is_inside = True
+        elif call is None and module == "pjit" and name in _RULES:
+            role.append(_RULES[name])
+            if name == "_pjit_batcher":
+                sizes.append(getattr(frame.f_locals.get("axis_data"), "size", 0))
+        elif (found := _call_in(module, name, frame)) is not None:
+            # What JAX jits for `jax.pmap` is a function of its own.
+            is_mapped = found.is_mapped and getattr(call and call.fun, "__name__", "") == "_fun"
+            call = found if call is None or is_mapped else call
+        elif call is None and not facts:
+            facts = _program_in(module, name, frame)
+    if "backward" in role:
+        call = None
+    return Work(call, tuple(role), tuple(sizes), **facts, is_inside=is_inside)
+
+
+def _program_in(module: str, name: str, frame: types.FrameType) -> dict[str, Any]:
+    """Return what a frame of JAX knows of the program that is traced, lowered or compiled."""
+    found = frame.f_locals if (module, name) in _OF_PROGRAMS else {}
+    if "jaxpr" not in found:
+        return {}
+    jaxpr = getattr(found["jaxpr"], "jaxpr", found["jaxpr"])
+    facts = {
+        "source": str(jaxpr.debug_info.func_src_info or ""),
+        "outputs": tuple(each.aval for each in jaxpr.outvars),
+    }
+    if "global_in_avals" in found:
+        facts["inputs"] = tuple(found["global_in_avals"])
+        facts["devices"] = found["device_assignment"], *map(str, found["in_shardings"])
+    return facts
+
+
+_OF_PROGRAMS: Final = {
+    ("pjit", "_trace_for_jit"),
+    ("interpreters.pxla", "lower_sharding_computation"),
+    ("pjit", "_pjit_call_impl_python"),
+}

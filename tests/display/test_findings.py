@@ -1,0 +1,212 @@
+"""What JAX made again: one finding for a line and its cause, and none where nothing is repeated."""
+
+from typing import Any
+
+from leafwise._display.findings import Finding, findings, nothing_again, once_each
+from leafwise._display.functions import functions_of
+
+from .sample import FIRST, call, event, explained, reason, report, site
+
+FIX = "`jnp.where(mask, x, 0)` keeps the shape"
+
+
+def operation(start: float, name: str, why: Any, line: int = 5, **more: Any) -> list[Any]:
+    """Return what one operation outside jit leads to: it is explained as it is lowered."""
+    where = site(line, "y = x[x < n]")
+    trace, lowering, compiled = call(start, None, name=name, eager=True, site=where, **more)
+    return [trace, {**lowering, "explanation": why}, compiled]
+
+
+def sized(*sizes: int, path: str = "mask", fix: str = FIX) -> list[Any]:
+    """Return the events of a line that compiles an operation for each size."""
+    found: list[Any] = []
+    for place, n in enumerate(sizes):
+        shape = reason(
+            path, kind="shape", before=f"({sizes[place - 1]},)", after=f"({n},)", fix=fix
+        )
+        found += operation(2.0 * place, "gather", explained(shape) if place else FIRST)
+    return found
+
+
+def only(events: list[Any]) -> Finding:
+    (found,) = findings(report(events))
+    return found
+
+
+def test_a_call_of_a_jitted_function() -> None:
+    """Calls of one line with the same reasons are one finding, whose values differ."""
+    changed = [explained(reason(before=f"0.{n}", after=f"0.{n + 1}")) for n in (1, 2)]
+    found = only([*call(0.5, FIRST), *call(2, changed[0]), *call(4, changed[1])])
+    assert found.what == "train_step retraced 2 times"
+    assert (found.retraces, found.recompiles) == (2, 2)
+    assert round(found.seconds, 3) == 1.2
+    (why,) = found.reasons()
+    assert (why["path"], why["change"], why["more"]) == ("state.opt.lr", "0.1 -> 0.2", 1)
+    assert found.fixes() == ["make it an array"]
+
+
+def test_other_causes_and_lines_are_others() -> None:
+    """Each line and each cause is a finding, the costliest first."""
+    slow = event(start=5, seconds=3.0, name="slow", explanation=explained(reason()))
+    fast = event(start=1, seconds=0.1, name="slow", explanation=explained(reason("x")))
+    there = event(start=9, seconds=0.2, name="slow", site=site(41), explanation=explained(reason()))
+    found = findings(report([fast, slow, there]))
+    assert [round(each.seconds, 1) for each in found] == [3.0, 0.2, 0.1]
+
+
+def test_first_calls_are_none() -> None:
+    """The first program of a function in each role is no finding, and nothing was made again."""
+    given = [
+        *call(0.0, FIRST),
+        *call(1.0, explained(outcome="recompile", nearest=None), role="vmap"),
+    ]
+    assert findings(report(given)) == []
+    assert nothing_again(report(given))
+    again = [*given, *call(2.0, explained(outcome="unknown", nearest=None), role="vmap")]
+    assert not nothing_again(report(again))
+
+
+def test_another_function_is_another_program() -> None:
+    """A static argument that is a function of other code is no repeat."""
+    other = explained(reason("loss", change="another function", fix=""))
+    assert findings(report([*call(0.0, FIRST), *call(1.0, other)])) == []
+
+
+def test_what_is_inside_a_trace_is_none() -> None:
+    """It is a part of the trace around it, whatever its shapes."""
+    inner = call(1.0, explained(reason()), inner=True)
+    assert findings(report([*call(0.0, FIRST), *inner])) == []
+
+
+def test_batches() -> None:
+    """A function that is compiled for several batch sizes is told which."""
+    sizes = [(2, 3), (3, 4)]
+    programs = [
+        call(float(n), explained(reason("batch", kind="batch", before=str(a), after=str(b))))[1:]
+        for n, (a, b) in enumerate(sizes, 1)
+    ]
+    events = [{**each, "role": "vmap"} for several in programs for each in several]
+    for lowering in events[::2]:
+        lowering["explanation"] = explained(
+            reason(
+                "batch",
+                kind="batch",
+                before=str(sizes[events.index(lowering) // 2][0]),
+                after=str(sizes[events.index(lowering) // 2][1]),
+            ),
+            outcome="recompile",
+        )
+    found = only([*call(0.0, FIRST, role="vmap"), *events])
+    assert found.what == "train_step compiled for 3 batch sizes under `vmap`: 2, 3, 4"
+    assert (found.retraces, found.recompiles) == (0, 2)
+
+
+def test_a_line_outside_jit_is_one_finding() -> None:
+    """Whatever it compiles again is one finding, which counts all of its programs and runs."""
+    again = explained(reason("", kind="cache", change="", fix="jit it"))
+    events = [
+        *operation(0.0, "while", FIRST, run=0),
+        *operation(1.0, "add", FIRST, run=0),
+        *operation(2.0, "while", again, run=1),
+        *operation(3.0, "while", again, run=2),
+    ]
+    for at, run in ((1, 0), (4, 0), (7, 1), (10, 2)):
+        events[at]["run"] = run
+    found = only(events)
+    assert found.what == "4 programs compiled outside `jit` in 3 runs, 2 of them again"
+    assert found.reasons() == []
+    assert found.fixes() == ["jit it"]
+    assert (found.retraces, found.recompiles) == (2, 2)
+
+
+def test_sizes() -> None:
+    """Up to three sizes of one operation are no finding: a train and a test set."""
+    assert findings(report(sized(1, 2, 3))) == []
+    found = only(sized(1, 2, 3, 4, 5))
+    assert found.what == "gather compiled for 5 sizes, outside `jit`"
+    assert found.fixes() == [FIX]
+    # Sizes that came back were compiled again for another reason, or not at all.
+    assert findings(report(sized(1, 2, 1, 2, 1, 2))) == []
+
+
+def test_traces_alone() -> None:
+    """What is traced for its shapes is counted in traces."""
+    fresh = reason("fun", change="a new lambda each call", fix="define it once, before the loop")
+    traces = [
+        event(start=float(n), name="f", eager=True, explanation=explained(fresh) if n else FIRST)
+        for n in range(4)
+    ]
+    found = only(traces)
+    assert found.what == "4 traces made outside `jit`, 3 of them again"
+    assert (found.retraces, found.recompiles) == (3, 0)
+
+
+def test_recreated_functions() -> None:
+    """A function that is jitted anew each time is a finding from the third on, a cell at once."""
+    why = explained(
+        reason("<lambda>", kind="function", change="a new lambda each call"), nearest=None
+    )
+    calls = [
+        call(float(n), why, name="<lambda>", defined="churn.py:9", recreated="new") for n in (1, 2)
+    ]
+    assert findings(report(calls[0])) == []
+    found = only([*calls[0], *calls[1]])
+    assert found.what == "<lambda> retraced 2 times"
+    again = call(1.0, why, defined="Cell In[1]:2", recreated="defined again")
+    assert only(again).what == "train_step retraced once"
+
+
+def test_processes() -> None:
+    """Each has functions of its own; what happens in several is one finding, which names them."""
+    why = explained(reason("f", kind="function", change="a new function each call"), nearest=None)
+    alone = [
+        each
+        for n in range(3)
+        for each in call(float(n), why, defined="a.py:3", recreated="new", process=f"rank {n}")
+    ]
+    assert findings(report(alone)) == []
+    both = [
+        each
+        for n in range(2)
+        for each in call(float(n), explained(reason()), defined="a.py:3", process=f"rank {n}")
+    ]
+    assert only(both).record()["processes"] == ["rank 0", "rank 1"]
+
+
+def test_one_cause_at_many_leaves() -> None:
+    """Leaves that differ alike are one reason, with the first paths."""
+    weak = {"kind": "weak type", "before": "weak", "after": "strong", "fix": "pass an array"}
+    why = explained(*(reason(f"state.x{n}", **weak) for n in range(12)), reason("state.n"))
+    paths = [each["path"] for each in only([*call(0.0, FIRST), *call(1.0, why)]).reasons()]
+    assert paths == ["state.x0, state.x1 and 10 more", "state.n"]
+
+
+def test_what_was_compiled_once_each() -> None:
+    """Lines without a finding have their programs counted, the longest first."""
+    given = [
+        *operation(0.0, "add", FIRST, line=7),
+        *operation(1.0, "mul", FIRST, line=8),
+        *operation(2.0, "sub", FIRST, line=8),
+    ]
+    rows = once_each(report(given), [])
+    assert [(line, number) for line, number, _ in rows] == [("churn.py:8", 2), ("churn.py:7", 1)]
+
+
+def test_rows_of_functions() -> None:
+    """A function is known by name and definition; each line outside `jit` is a row."""
+    given = [
+        *call(0.0, FIRST, name="solve", defined="solver.py:4"),
+        *call(1.0, explained(reason()), name="solve", defined=""),
+        *call(2.0, FIRST, name="step", defined="a.py:4"),
+        *call(3.0, FIRST, name="step", defined="b.py:4"),
+        event("compile", 4.0, name="other", defined=""),
+        *operation(9.0, "add", FIRST, line=7),
+    ]
+    rows = [(row["name"], row["file"], row["line"], row["compiles"]) for row in functions_of(given)]
+    assert sorted(rows) == [
+        ("other", "churn.py", 40, 1),
+        ("outside jit", "churn.py", 7, 1),
+        ("solve", "solver.py", 4, 2),
+        ("step", "a.py", 4, 1),
+        ("step", "b.py", 4, 1),
+    ]

@@ -1,0 +1,205 @@
+"""What JAX compiles outside jitted functions: whether a later run of the line does it again."""
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import leafwise as lw
+from leafwise.types import Explanation, Reason
+
+# The shapes are those of no other test: JAX compiles each once in a process.
+WIDTH = 83
+
+counts_runs = pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts runs of lines")
+
+
+def body(carry: Any, x: Any) -> Any:
+    return carry + x, None
+
+
+OPTIMIZER = optax.sgd(0.1, momentum=0.9)
+
+
+def mask(n: int) -> Any:
+    x = jnp.arange(float(WIDTH))
+    return x[x < n]
+
+
+def unique(n: int) -> Any:
+    return jnp.unique(jnp.arange(WIDTH) % (3 * n))
+
+
+def grown(n: int) -> Any:
+    return jnp.append(jnp.ones((n, 89)), 1.0)
+
+
+def longer(n: int) -> Any:
+    return jax.lax.scan(body, 0.0, jnp.ones(WIDTH + n))
+
+
+def fresh_body(n: int) -> Any:
+    return jax.lax.while_loop(lambda c: c < WIDTH, lambda c: c + n, jnp.float32(0))
+
+
+def fresh_branch(n: int) -> Any:
+    def more(x: Any) -> Any:
+        return x * WIDTH
+
+    def less(x: Any) -> Any:
+        return x - WIDTH
+
+    return jax.lax.cond(n > 1, more, less, 1.0)
+
+
+def fresh_and_wrapped(n: int) -> Any:
+    return jax.lax.while_loop(lambda c: c < WIDTH, jax.checkpoint(lambda c: c + n), jnp.float32(0))
+
+
+def shapes_of(n: int) -> Any:
+    return jax.eval_shape(lambda x: x * n, jnp.ones(WIDTH))
+
+
+def explanations(run: Callable[[int], Any]) -> list[Explanation]:
+    """Return why JAX compiled again in the third run of a line."""
+    with lw.watch() as log:
+        for n in (1, 2, 3):
+            before = len(log.events)
+            run(n)
+    found = [each.explanation for each in log.events[before:] if each.explanation is not None]
+    return [each for each in found if each.nearest is not None]
+
+
+def reasons(run: Callable[[int], Any]) -> list[Reason]:
+    return [reason for each in explanations(run) for reason in each.reasons]
+
+
+@counts_runs
+@pytest.mark.parametrize(
+    ("run", "path", "fix"),
+    [
+        (mask, "mask", "`jnp.where(mask, x, 0)` keeps the shape"),
+        (unique, "unique", "`unique(..., size=n)`"),
+        (grown, "size", "preallocate, or pad"),
+        (longer, "xs", "preallocate, or pad"),
+    ],
+)
+def test_another_size_in_each_run(run: Callable[[int], Any], path: str, fix: str) -> None:
+    """The operation says what is of another size, and what to do."""
+    found = reasons(run)
+    assert (path, fix) in {(each.path, each.fix) for each in found}
+    assert {each.kind for each in found} == {"shape"}
+
+
+@pytest.mark.parametrize(
+    ("run", "paths"),
+    [
+        (fresh_body, {"cond_fun", "body_fun"}),
+        (fresh_branch, {"true_fun", "false_fun"}),
+        (fresh_and_wrapped, {"cond_fun", "body_fun"}),
+    ],
+)
+def test_a_function_that_the_line_makes(run: Callable[[int], Any], paths: set[str]) -> None:
+    """It is named, and what it captures that differs: defined once, it would go on with that."""
+    found = reasons(run)
+    assert {each.path for each in found} == paths
+    assert {each.change.partition(" each call")[0] for each in found} <= {
+        "a new lambda",
+        "a new function",
+    }
+    if run is fresh_body:
+        assert any(each.change.endswith("with another `n`, 2 -> 3") for each in found)
+        assert not any("define it once" in each.fix for each in found)
+
+
+def test_the_shapes_of_a_function() -> None:
+    """`eval_shape` traces a lambda of the line again in each run."""
+    assert [each.outcome for each in explanations(shapes_of)] == ["retrace"]
+
+
+def kept_body(n: int) -> Any:
+    return jax.lax.scan(body, float(n), jnp.ones(WIDTH))
+
+
+def plain(n: int) -> Any:
+    return jnp.tanh(jnp.ones((WIDTH, 7))) * n
+
+
+def updated(n: int) -> Any:
+    tree = {"a": jnp.ones(WIDTH), "b": jnp.float32(n)}
+    return OPTIMIZER.update(tree, OPTIMIZER.init(tree))
+
+
+@pytest.mark.parametrize("run", [kept_body, plain, updated])
+def test_what_is_kept(run: Callable[[int], Any]) -> None:
+    """A function that is defined once, and equal shapes, are compiled once."""
+    assert explanations(run) == []
+
+
+def leaves() -> Any:
+    tree = {"a": jnp.ones(WIDTH), "b": jnp.int32(1), "c": jnp.ones((WIDTH, 5))}
+    return jax.tree.map(lambda x, y: jnp.where(jnp.array(True), x, y * 2), tree, tree)
+
+
+def levels() -> Any:
+    return jax.lax.associative_scan(lambda x, y: x * y, jnp.ones(41))
+
+
+def gradient() -> Any:
+    def function(x: Any) -> Any:
+        wide = jnp.sinh(x) * jnp.ones((WIDTH, 3))
+        return jnp.sum(jnp.sinh(wide) * 2.0) + jnp.sum(jnp.exp(wide * jnp.ones((2, WIDTH, 3))))
+
+    return jax.value_and_grad(function)(jnp.float32(2.0))
+
+
+def dtypes() -> Any:
+    return [jnp.arctan(jnp.ones(WIDTH, each)) for each in (jnp.float32, jnp.bfloat16, jnp.float16)]
+
+
+@pytest.mark.parametrize("run", [leaves, levels, gradient, dtypes])
+def test_the_first_run_of_a_line_is_no_repeat(run: Callable[[], Any]) -> None:
+    """What one run compiles for one leaf, level or dtype is no repeat of what another needs."""
+    with lw.watch() as log:
+        run()
+    found = [each.explanation for each in log.events if each.explanation is not None]
+    assert found
+    assert all(each.nearest is None for each in found)
+
+
+def test_operations_inside_a_trace_are_its_own() -> None:
+    """What a jitted function does while it is traced has no explanation of its own."""
+
+    @lw.jit
+    def step(x: Any) -> jax.Array:
+        return jnp.sum(jnp.arctan(x[: x.shape[0] - 1]))
+
+    with lw.watch() as log:
+        for n in (3, 4, 5):
+            step.trace(jax.ShapeDtypeStruct((WIDTH + n,), jnp.float32))
+    assert [each.name for each in log if each.explanation is not None] == ["step"] * 3
+
+
+def test_the_functions_are_not_kept() -> None:
+    """What is remembered of a call keeps none of its functions."""
+
+    def make() -> Any:
+        big = jnp.ones(WIDTH)
+
+        def inside(c: Any) -> Any:
+            return c + big.shape[0]
+
+        jax.lax.while_loop(lambda c: c < 1, inside, 0)
+        return weakref.ref(inside)
+
+    with lw.watch():
+        found = make()
+        jax.clear_caches()  # type: ignore[no-untyped-call]
+        gc.collect()
+        assert found() is None
