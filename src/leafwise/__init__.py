@@ -87,12 +87,12 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """Add the cell magic ``%%explain``: what ``%load_ext leafwise`` calls."""
+    """Add the magics ``%%explain`` and ``%explain``: what ``%load_ext leafwise`` calls."""
     importlib.import_module("leafwise.cli.magics").load(shell)
 
 
 def unload_ipython_extension(shell: object) -> None:
-    """Remove the cell magic: what ``%unload_ext leafwise`` calls."""
+    """Remove the magics: what ``%unload_ext leafwise`` calls."""
     importlib.import_module("leafwise.cli.magics").unload(shell)
 
 

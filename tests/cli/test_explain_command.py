@@ -477,3 +477,35 @@ for _ in range(2):
         for each in report["captures"]
     }
     assert found == {name: [("lr", "0.1", "0.05")] for name in ("step", "method", "Model")}
+
+
+def test_the_gate(run: Runner) -> None:
+    """More findings than allowed fail, and are named; the script's own failure wins."""
+    script = run.write(
+        """
+        import jax, jax.numpy as jnp, sys
+        step = jax.jit(lambda x: x)
+        step(1.0)
+        step(jax.device_put(1.0, jax.devices()[0]))
+        step(1)
+        sys.exit(int(sys.argv[1]))
+        """
+    )
+    for options, code, words in (
+        (["--fail-on", "retrace"], 1, "1 finding with a retrace, 0 allowed\n  script.py:6: "),
+        (["--fail-on", "recompile"], 1, "2 findings with a recompile, 0 allowed\n"),
+        (["--fail-on", "recompile", "--allow", "2"], 0, ""),
+    ):
+        done = run.explain("-q", *options, "--json", "r.json", script, "0")
+        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+        report = json.loads((run.folder / "r.json").read_text(encoding="utf-8"))
+        assert len(report["findings"]) == 2
+        assert run.explain("-q", *options, script, "5").returncode == 5
+
+
+def test_a_file_that_is_the_script(run: Runner) -> None:
+    """An option that takes a file takes no script: that would be written over."""
+    script = run.write("print('it ran')")
+    done = run.explain("--json", script)
+    assert done.returncode == 2
+    assert "argument --json: this would write over script.py" in done.stderr

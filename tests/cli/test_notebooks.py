@@ -100,11 +100,15 @@ config.HistoryManager.enabled = False
 config.InteractiveShell.colors = "nocolor"
 shell = InteractiveShell.instance(config=config)
 for cell in (
-    "import jax\\noriginal = jax.jit",
+    "import jax, jax.numpy as jnp\\noriginal = jax.jit",
     "%load_ext leafwise\\n@jax.jit\\ndef step(x):\\n    return x * 2\\nstep(0)",
     "%%explain\\ny = step(2.0)\\nstep(True)\\n1 / 0",
     "print('defined', y)",
     "%%explain\\nstep(4)",
+    "%explain step(jnp.ones(41))\\nprint('next')",
+    "from IPython.utils.capture import capture_output\\nmagic = get_ipython().run_line_magic",
+    "with capture_output() as c:\\n    magic('explain', 'step(jnp.ones(43))')",
+    "print('html' if '<pre' in c.outputs[-1].data['text/html'] else 'text')",
     "%unload_ext leafwise\\nprint(jax.jit is original)",
 ):
     shell.run_cell(cell, store_history=True)
@@ -114,7 +118,10 @@ for cell in (
 @pytest.mark.nightly
 @pytest.mark.skipif(not IPYTHON, reason="needs IPython")
 def test_the_cell_magic(run: Runner) -> None:
-    """`%%explain` tells of its own cell only, by its number and lines, and can be unloaded."""
+    """`%%explain` tells of its own cell only, by its number and lines, and can be unloaded.
+
+    `%explain` does so for a line; in a notebook it is HTML.
+    """
     done = run.run(run.write(textwrap.dedent(MAGIC)))
     assert done.returncode == 0, done.stderr
     before, defined, after = done.stdout.partition("defined")
@@ -125,4 +132,5 @@ def test_the_cell_magic(run: Runner) -> None:
     assert "step retraced once" in before
     assert "Cell In[2]:2" in before
     assert NOTHING in after
-    assert after.endswith("True\n")
+    assert "Cell In[6]:1  step(jnp.ones(41))\n" in after
+    assert after.endswith("next\nhtml\nTrue\n")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leafwise.cli import startup
+from leafwise.cli import explain_script
 
 from .conftest import Scripts
 
@@ -28,7 +28,8 @@ seen |= {
     "xoptions": sys._xoptions, "cache": sorted(sys.path_importer_cache),
     "main": sorted(vars(__main__)), "name": __name__, "file": __file__, "spec": repr(__spec__),
     "loader": type(__loader__).__name__, "is_main": sys.modules["__main__"] is __main__,
-    "environ": list(os.environ.items()), "cwd": os.getcwd(), "umask": os.umask(0o22),
+    "environ": [e for e in os.environ.items() if e[0] != "LEAFWISE_EXPLAIN"],
+    "cwd": os.getcwd(), "umask": os.umask(0o22),
     "handlers": {n: str(signal.getsignal(getattr(signal, n))) for n in names
                  if getattr(signal, n) not in (signal.SIGKILL, signal.SIGSTOP)},
     "mask": [int(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
@@ -61,7 +62,8 @@ for n in range(12):
     apply(lambda y: y * 2, 1.0)
 registries = [k for k, m in sys.modules.items() if "leafwise" in k or m is __main__]
 seen |= {
-    "after": repr(warnings.filters), "environ after": sorted(os.environ.items()),
+    "after": repr(warnings.filters),
+    "environ after": sorted(set(os.environ) - {"LEAFWISE_EXPLAIN"}),
     "files after": sorted(os.listdir("/proc/self/fd")),
     "threads after": [t.name for t in threading.enumerate()],
     "registries": [k for k in registries if hasattr(sys.modules[k], "__warningregistry__")],
@@ -119,15 +121,7 @@ class Runner(Scripts):
 def test_the_options_of_an_interpreter(command: str, options: str) -> None:
     """Each is found, with its value, and none of what stands behind the script."""
     expected = [each.split("+") for each in options.split()]
-    assert startup.options_of(command.split()) == expected
-
-
-def test_what_is_a_python(tmp_path: Path) -> None:
-    """The name of the program decides."""
-    yes = "python", "/usr/bin/python3", "python3.13t", sys.executable
-    (tmp_path / "python3").mkdir()
-    no = "pythonic", "python-config", "python3.txt", "pip", str(tmp_path / "python3"), ""
-    assert [each for each in (*yes, *no) if startup._is_python(each)] == list(yes)
+    assert explain_script.options_of(command.split()) == expected
 
 
 @pytest.fixture
@@ -165,7 +159,10 @@ def run(tmp_path: Path) -> Runner:
 def test_a_script_that_looks(
     run: Runner, options: tuple[str, ...], environment: dict[str, str]
 ) -> None:
-    """Modules, paths, warnings, streams, handlers, environment and x64 are as with `python`."""
+    """Modules, paths, warnings, streams, handlers and x64 are as with `python`.
+
+    The environment has one variable more.
+    """
     script = run.write(LOOKS, "folder/looks.py")
     more = {"options": options, "env": {**os.environ, **environment}}
     plain, explained = run.both(script, "one", "--two", "-m", **more)
@@ -262,7 +259,7 @@ print(len(times))
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("way", ["to us", "to the group", "term", "term handled", "kill"])
+@pytest.mark.parametrize("way", ["to the group", "term", "term handled", "kill"])
 def test_signals(run: Runner, way: str) -> None:
     """A signal from outside reaches the script once, whoever was meant, and the report comes."""
     script = run.write(WAITS)
@@ -270,9 +267,7 @@ def test_signals(run: Runner, way: str) -> None:
     command = ["-m", "leafwise", "explain", *arguments]
     with run.popen(*command, start_new_session=True) as process:
         assert process.stdout.readline() == "ready\n"
-        if way == "to us":
-            process.send_signal(signal.SIGINT)
-        elif way == "to the group":
+        if way == "to the group":
             os.killpg(process.pid, signal.SIGINT)
         elif way == "kill":
             process.kill()
@@ -309,12 +304,6 @@ if __name__ == "__main__":
         elif way == "pool":
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 print(pool.map(work, [1, 2]))
-        elif way == "isolated":
-            shows = "import os; print(os.environ.get('PYTHONPATH'))"
-            env = {**os.environ, "PYTHONPATH": "x"}
-            print(subprocess.run([sys.executable, "-I", "-c", shows], env=env).returncode)
-        elif way == "shell":
-            os.system("python3 -c 1")
         else:
             command = [sys.executable, "child.py"]
             more = {"env": {**os.environ, "MINE": "1"}} if way == "env" else {}
@@ -340,8 +329,9 @@ def test_children(run: Runner) -> None:
     plain = run.run(script, *ways)
     explained, report = run.report(script, *ways)
     assert explained.returncode == plain.returncode == 0
-    lines = [line for line in plain.stdout.splitlines() if not line.startswith("_=")]
-    found = [line for line in explained.stdout.splitlines() if not line.startswith("_=")]
+    ours = "_=", "LEAFWISE_EXPLAIN="
+    lines = [line for line in plain.stdout.splitlines() if not line.startswith(ours)]
+    found = [line for line in explained.stdout.splitlines() if not line.startswith(ours)]
     assert found[: len(lines)] == lines
     counts = {each["name"]: each["traces"] for each in report["functions"]}
     assert counts["<lambda>"] == 3
@@ -350,13 +340,37 @@ def test_children(run: Runner) -> None:
     assert len({each["process"] for each in report["events"]}) >= 7
 
 
-@pytest.mark.nightly
-def test_children_that_cannot_be_watched(run: Runner) -> None:
-    """They are named, and find nothing of ours either."""
-    script = run.write(CHILDREN)
-    plain = run.run(script, "isolated", "shell")
-    explained, report = run.report(script, "isolated", "shell")
-    assert explained.stdout.splitlines()[:2] == plain.stdout.splitlines()[:2]
-    first, second = report["warnings"]
-    assert first.startswith(f"not watched: {sys.executable} -I -c")
-    assert second == "not watched: python3 -c 1"
+def test_without_the_launcher(run: Runner) -> None:
+    """Processes of `LEAFWISE_EXPLAIN` leave their records, by rank; one report is made of them."""
+    script = run.write(
+        """
+        import jax, os, sys
+        os.chdir("/")
+        step = jax.jit(lambda x: x)
+        step(1.0)
+        if os.environ["RANK"] == "1":
+            step(1)
+        sys.exit(3)
+        """
+    )
+    for rank in "01":
+        more = {"LEAFWISE_EXPLAIN": "records", "RANK": rank}
+        done = run.run(script, env={**os.environ, **more})
+        assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+    done, report = run.report("records")
+    assert done.returncode == 0
+    assert {each["process"] for each in report["events"]} == {"rank 0", "rank 1"}
+    (found,) = report["findings"]
+    assert (found["processes"], found["retraces"]) == (["rank 1"], 1)
+    assert ", in rank 1\n" in done.stderr
+    assert report["program"] == script
+
+
+def test_a_folder_that_cannot_be_written(run: Runner) -> None:
+    """The script runs all the same, and one line says that nothing is recorded."""
+    (run.folder / "file").write_text("")
+    environment = {**os.environ, "LEAFWISE_EXPLAIN": "file/records"}
+    done = run.run(run.write("import jax\nprint(1)"), env=environment)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert done.stderr.startswith("leafwise: LEAFWISE_EXPLAIN=")
+    assert done.stderr.endswith("nothing is recorded\n")

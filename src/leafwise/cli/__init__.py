@@ -11,8 +11,8 @@ adds warnings for the faults that other libraries are known for (`cautions`). Th
 `records`; `report` prints it, `documents` writes JSON and SARIF. Start reading with `run`.
 
 `leafwise explain`: `explain_script` runs a script in a process of its own and waits, without JAX.
-In each process of the script `startup` runs first, and calls `recording` once JAX is imported;
-their records lie in a folder, of which `explain_report` makes the report that `leafwise._display`
-shows.
+In each process of the script `leafwise_explain` runs first, and calls `recording` once JAX is
+imported; their records lie in a folder, of which `explain_report` makes the report that
+`leafwise._display` shows.
 `notebook` runs the cells of a notebook, and `magics` is ``%%explain``.
 """

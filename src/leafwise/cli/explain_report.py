@@ -26,10 +26,12 @@ class Process(NamedTuple):
     Attributes:
         pid: Its number.
         records: The records, in order.
+        name: What it is called, by its rank or its number.
     """
 
     pid: int
     records: list[Record]
+    name: str = ""
 
     def every(self, key: str) -> Iterable[Any]:
         """Yield each record of a kind."""
@@ -39,31 +41,35 @@ class Process(NamedTuple):
 def read(folder: Path) -> list[Process]:
     """Return what the processes recorded that wrote to a folder."""
     found: list[Process] = []
-    for file in folder.glob("*.jsonl"):
+    files = sorted(folder.glob("*.jsonl"), key=lambda file: (file.stat().st_ctime, file.name))
+    ranks = Counter(file.stem.partition("-")[0] for file in files)
+    for file in files:
         records: list[Record] = []
         for line in file.read_bytes().splitlines():
             try:
                 records.append(json.loads(line))
             except ValueError:  # the process was killed as it wrote
                 break
-        found.append(Process(int(file.stem), records))
+        rank, _, pid = file.stem.partition("-")
+        name = f"rank {rank[4:]}" if ranks[rank] == 1 else f"process {pid}"
+        found.append(Process(int(pid), records, name if rank != "rank" else f"process {pid}"))
     return found
 
 
 def make_report(
-    processes: Sequence[Process], main: int, version: str, program: str, began: float
+    processes: Sequence[Process], main: Process | None, version: str, program: str, began: float
 ) -> shape.Report:
     """Return the report on a script, which has neither its duration nor its end yet.
 
     Args:
         processes: What its processes recorded.
-        main: The number of the process of the script itself.
+        main: The process of the script itself, if it recorded anything.
         version: The version of leafwise.
         program: The command line of the script.
         began: When it began, as `time.time` says it.
     """
     events = [
-        _event(_of_process(event, process.pid, main), began)
+        _event(_of_process(event, "" if process is main else process.name), began)
         for process in processes
         for event in _events(process)
     ]
@@ -81,7 +87,7 @@ def make_report(
         "ended": "",
         "functions": functions_of(events),
         "events": events,
-        "warnings": [*dict.fromkeys(warnings), *_unwatched(processes)],
+        "warnings": [*dict.fromkeys(warnings), *_faults(processes)],
     }
     report["findings"] = [each.record() for each in findings(report)]
     if any("program" in record for process in processes for record in process.records):
@@ -119,12 +125,12 @@ def _events(process: Process) -> Iterator[Record]:
 _SHARED: Final = ("name", "eager", "thread", "site", "file", "line")
 
 
-def _of_process(event: Record, pid: int, main: int) -> Record:
+def _of_process(event: Record, process: str) -> Record:
     """Return an event whose paths are short, and which says the process."""
     site = event["site"]
     return {
         **event,
-        "process": "" if pid == main else f"process {pid}",
+        "process": process,
         "site": site and {**site, "file": short_file(site["file"])},
         "defined": f"{short_file(event['file'])}:{event['line']}" if event["file"] else "",
     }
@@ -163,20 +169,10 @@ def _programs(
     return of_processes, sorted(programs, key=lambda each: each["end"])
 
 
-def _unwatched(processes: Sequence[Process]) -> list[str]:
-    """Warn of processes that are not in the report, and of what went wrong in others."""
-    known = {process.pid for process in processes}
-    found: list[str] = []
-    for process in processes:
-        for record in process.records:
-            if "unwatched" in record:
-                found.append(f"not watched: {' '.join(record['unwatched'])}")
-            elif "started" in record and record["started"] not in known:
-                command = " ".join(record["command"])
-                found.append(f"not watched: process {record['started']}, {command}")
-            elif "fault" in record:
-                found.append(f"not recorded, of process {process.pid}: {record['fault']}")
-    return list(dict.fromkeys(found))
+def _faults(processes: Sequence[Process]) -> list[str]:
+    """Return what went wrong in the recording of processes."""
+    found = [(process, each) for process in processes for each in process.every("fault")]
+    return [f"not recorded, of {process.name or 'this process'}: {each}" for process, each in found]
 
 
 def _audit(processes: Sequence[Process]) -> shape.AuditRecord | None:

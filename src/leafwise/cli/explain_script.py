@@ -9,19 +9,18 @@ import importlib.util
 import itertools
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import leafwise_explain
 from leafwise._display import shape
-from leafwise.cli import explain_report, notebook, startup
+from leafwise.cli import explain_report, notebook
 
 
 class Script(NamedTuple):
@@ -43,6 +42,11 @@ class Script(NamedTuple):
         return not self.is_module and self.name.endswith(".ipynb")
 
     @property
+    def is_records(self) -> bool:
+        """Whether it is a folder of records, and nothing is to be run."""
+        return not self.is_module and any(Path(self.name).glob("*.jsonl"))
+
+    @property
     def command(self) -> list[str]:
         """The command line behind ``python``."""
         runner = ["-m", notebook.__name__] if self.is_notebook else ["-m"] * self.is_module
@@ -53,8 +57,16 @@ class Script(NamedTuple):
         return " ".join([*["-m"] * self.is_module, self.name, *self.arguments])
 
 
+_STARTS: Final = "leafwise-explain.pth"
+"""What lets each process of the script begin to record: Python reads it in ``site-packages``."""
+
+
 def problem(target: Script) -> str | None:
     """Return why a target cannot be run, if that is known beforehand."""
+    if target.is_records:
+        return None
+    if not any(Path(each, _STARTS).exists() for each in sys.path):
+        return f"this Python does not find {_STARTS}: pip install leafwise"
     if target.is_module:
         package = target.name.partition(".")[0]  # what is below it is found once that has run
         here = str(Path.cwd())
@@ -87,27 +99,35 @@ def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape
         ended it, negative.
     """
     with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
-        package = Path(startup.__file__).parent.parent
-        text = startup.SITE.format(file=startup.__file__, folder=folder, package=str(package))
-        Path(folder, "sitecustomize.py").write_text(text, encoding="utf-8")
         Path(folder, "options.json").write_text(json.dumps(options), encoding="utf-8")
         # How this interpreter is kept to itself is not meant for the script.
-        given = [each for each in startup.options_of(sys.orig_argv) if each[0][1] not in "IEsSPi"]
+        given = [each for each in options_of(sys.orig_argv) if each[0][1] not in "IEsSPi"]
         command = [sys.executable, *itertools.chain(*given), *target.command]
         began = time.time()
-        pid, code = _run(command, startup.watched(os.environ, folder))
+        pid, code = _run(command, {**os.environ, leafwise_explain.VARIABLE: folder})
         seconds = time.time() - began
         processes = explain_report.read(Path(folder))
-    report = explain_report.make_report(processes, pid, version, str(target), began)
-    errors = [
-        each for process in processes if process.pid == pid for each in process.every("error")
-    ]
+    main = next((each for each in processes if each.pid == pid), None)
+    report = explain_report.make_report(processes, main, version, str(target), began)
     report["seconds"] = seconds
+    errors = [] if main is None else list(main.every("error"))
     report["exit"], report["ended"] = (code if code >= 0 else 128 - code), _reason(code, errors)
-    if all(process.pid != pid for process in processes):
-        text = "not watched: the script's own process, whose Python did not read PYTHONPATH"
-        report["warnings"].append(text)
     return report, code
+
+
+def read(folder: Path, version: str) -> shape.Report:
+    """Return the report on what processes with ``LEAFWISE_EXPLAIN`` recorded in a folder."""
+    processes = explain_report.read(folder)
+    began = min(each for process in processes for each in process.every("began"))
+    programs = dict.fromkeys(each for process in processes for each in process.every("command"))
+    main = processes[0] if len(processes) == 1 else None
+    report = explain_report.make_report(processes, main, version, "; ".join(programs), began)
+    ends = [event["start"] + event["seconds"] for event in report["events"]]
+    ends += [each - began for process in processes for each in process.every("ended")]
+    report["seconds"] = max(ends, default=0.0)
+    errors = [each for process in processes for each in process.every("error")]
+    report["ended"] = next(iter(errors), "")
+    return report
 
 
 def _reason(code: int, errors: Sequence[str]) -> str:
@@ -116,100 +136,56 @@ def _reason(code: int, errors: Sequence[str]) -> str:
     return errors[-1] if code == 1 and errors else f"exit code {code}" if code else ""
 
 
+def options_of(command: Sequence[str]) -> list[list[str]]:
+    """Return the interpreter's own options of a command line, one by one, each with its value."""
+    found: list[list[str]] = []
+    rest = list(command[1:])
+    while rest and rest[0][:1] == "-" and rest[0] not in ("-", "--"):
+        word = rest.pop(0)
+        if word.startswith("--"):  # --check-hash-based-pycs
+            found.append([word, *rest[:1]])
+            del rest[:1]
+            continue
+        for at, letter in enumerate(word[1:], 2):
+            if letter in "cm":
+                return found
+            if letter in "WX":
+                found.append([f"-{letter}{word[at:]}", *([] if word[at:] else rest[:1])])
+                del rest[: not word[at:]]
+                break
+            found.append([f"-{letter}"])
+    return found
+
+
 # ------------------------------------------------------------------------ the process
 
-_NAMES: Final = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
-_SIGNALS: Final = {each for each in signal.Signals if each.name in _NAMES}
-"""The signals that somebody may send to this process, and means the script."""
+_IGNORED: Final = ("SIGINT", "SIGQUIT", "SIGHUP")
+"""What a terminal sends to the whole group: the script has it as well."""
+
+_PASSED: Final = ("SIGTERM", "SIGUSR1", "SIGUSR2")
+"""What somebody sends to this process alone, and means the script."""
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, int]:
     """Run a command, and pass on signals; return its process number and how it ended."""
-    if not hasattr(os, "posix_spawn"):  # Windows
+    process: subprocess.Popen[bytes] | None = None
+
+    def handle(number: int, _: object) -> None:
+        if process is not None and signal.Signals(number).name in _PASSED:
+            process.send_signal(number)
+
+    known = [getattr(signal, name) for name in (*_IGNORED, *_PASSED) if hasattr(signal, name)]
+    before = {each: signal.getsignal(each) for each in known}
+    try:
+        # A handler is not inherited, unlike a signal that is ignored: one that is stays so.
+        for each in known:
+            if before[each] != signal.SIG_IGN:
+                signal.signal(each, handle)
         process = subprocess.Popen(command, env=environment)  # noqa: S603  # as the user said it
-        while True:
-            with contextlib.suppress(KeyboardInterrupt):  # the script has it, too
-                return process.pid, process.wait()
-    ignored = {each for each in _SIGNALS if signal.getsignal(each) == signal.SIG_IGN}
-    waiting = {*(_SIGNALS - ignored), signal.SIGCHLD}
-    before = signal.signal(signal.SIGCHLD, _wake)  # else some systems drop it
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
-    try:
-        with _group_signals(waiting) as came_to_group:
-            pid = os.posix_spawn(
-                command[0],
-                command,
-                environment,
-                setsigmask=mask,
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
-            )
-            while True:
-                ended, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
-                if ended and os.WIFSTOPPED(status):  # so that a shell has the terminal
-                    os.kill(os.getpid(), signal.SIGSTOP)
-                    os.kill(pid, signal.SIGCONT)
-                elif ended:
-                    return pid, os.waitstatus_to_exitcode(status)
-                else:
-                    number = signal.sigwait(waiting)
-                    if number != signal.SIGCHLD and not came_to_group(number):
-                        os.kill(pid, number)
+        return process.pid, process.wait()
     finally:
-        while pending := signal.sigpending() & waiting:
-            signal.sigwait(pending)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGCHLD, before)
-
-
-def _wake(*_: object) -> None:
-    """Handle a signal, so that it is neither ignored nor the end of this process."""
-
-
-@contextlib.contextmanager
-def _group_signals(waiting: set[signal.Signals]) -> Generator[Callable[[int], bool], None, None]:
-    """Yield what tells whether a signal came to the whole process group: Ctrl-C does.
-
-    The script has it then, and must not get it twice. A process in the same group that does
-    nothing else says which signals it gets; it ends with this one.
-    """
-    if "jax" in sys.modules or threading.active_count() > 1:  # this process is not to be forked
-        yield lambda _: False
-        return
-    reading, writing = os.pipe()
-    waited_for, kept = os.pipe()
-    watcher = os.fork()
-    if not watcher:
-        try:
-            os.close(kept)
-            os.set_blocking(writing, False)
-            signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-            for each in _SIGNALS:
-                signal.signal(each, _wake)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, waiting)
-            os.read(waited_for, 1)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    os.close(waited_for)
-    seen: set[int] = set()
-
-    def came(number: int) -> bool:
-        while number not in seen and select.select([reading], [], [], _SECONDS)[0]:
-            seen.update(os.read(reading, 64))
-        is_known = number in seen
-        seen.discard(number)
-        return is_known
-
-    try:
-        yield came
-    finally:
-        os.close(kept)
-        os.waitpid(watcher, 0)
-        os.close(reading)
-
-
-_SECONDS: Final = 0.2
-"""How long it is waited for a signal to reach another process."""
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def end_as(code: int) -> int:

@@ -1,6 +1,6 @@
-"""``%load_ext leafwise``: the cell magic ``%%explain`` of IPython and Jupyter."""
+"""``%load_ext leafwise``: the magics ``%%explain`` and ``%explain`` of IPython and Jupyter."""
 
-import sys
+import io
 import time
 from typing import Any
 
@@ -12,22 +12,23 @@ _loaded: "list[Explainer]" = []
 
 
 def load(shell: Any) -> None:
-    """Add the magic, and follow every function that is given to `jax.jit` from now on."""
+    """Add the magics, and follow every function that is given to `jax.jit` from now on."""
     if not _loaded:
         _loaded.append(Explainer(shell))
         _loaded[0].recorder.start()
-    shell.register_magic_function(_loaded[0].explain, "cell", "explain")
+    shell.register_magic_function(_loaded[0].explain, "line_cell", "explain")
 
 
 def unload(shell: Any) -> None:
-    """Remove the magic, and put `jax.jit` back."""
+    """Remove the magics, and put `jax.jit` back."""
     while _loaded:
         _loaded.pop().recorder.stop()
-    shell.magics_manager.magics["cell"].pop("explain", None)
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("explain", None)
 
 
 class Explainer:
-    """The magic, with what JAX does while it runs a cell.
+    """The magics, with what JAX does while they run a cell or a line.
 
     Attributes:
         recorder: What records it.
@@ -43,13 +44,13 @@ class Explainer:
         if self.records is not None:
             self.records.append(record)
 
-    def explain(self, line: str, cell: str) -> None:
-        """Run a cell, and say what JAX traced and compiled, and why."""
+    def explain(self, line: str, cell: str | None = None) -> None:
+        """Run a cell, or the rest of a line, and say what JAX traced and compiled, and why."""
         from rich.console import Console  # noqa: PLC0415
 
         from leafwise._display import tables  # noqa: PLC0415
 
-        if line.strip():
+        if cell is not None and line.strip():
             msg = f"%%explain takes no arguments, got {line.strip()!r}"
             raise ValueError(msg)
         number = len(self.shell.user_ns["In"]) - 1
@@ -59,16 +60,20 @@ class Explainer:
         self.records, began = [], time.time()
         try:
             # A line for that of the magic, so that the others have the numbers of the cell.
-            result = self.shell.run_cell(f"# %%explain\n{cell}", store_history=False)
+            code = line if cell is None else f"# %%explain\n{cell}"
+            result = self.shell.run_cell(code, store_history=False)
         finally:
             self.recorder.flush()
             records, self.records = self.records, None
         # IPython takes what a magic runs for a cell of the next number.
         names.update(dict.fromkeys(set(names) - known, number))
-        processes = [Process(0, records)]
-        report = make_report(processes, 0, leafwise.__version__, f"Cell In[{number}]", began)
+        process = Process(0, records)
+        report = make_report([process], process, leafwise.__version__, f"Cell In[{number}]", began)
         report["seconds"] = time.time() - began
         error = result.error_before_exec or result.error_in_exec
         if error is not None:
             report["exit"], report["ended"] = 1, f"{type(error).__name__}: {error}"
-        tables.print_report(report, Console(file=sys.stdout, force_jupyter=False))
+        text = io.StringIO()
+        tables.print_report(report, Console(file=text, width=80, force_jupyter=False))
+        shown = {"text/plain": text.getvalue().rstrip(), "text/html": tables.html_fragment(report)}
+        self.shell.display_pub.publish(shown)

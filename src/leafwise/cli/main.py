@@ -146,7 +146,10 @@ def explain(options: argparse.Namespace) -> int:
     here = Path.cwd()
     wanted = {"captures": options.captures, "audit": options.audit}
     wanted["programs"] = bool(options.json)
-    report, code = explain_script.run(script, leafwise.__version__, wanted)
+    if script.is_records:
+        report, code = explain_script.read(Path(script.name), leafwise.__version__), 0
+    else:
+        report, code = explain_script.run(script, leafwise.__version__, wanted)
     if options.json:
         _write(Path(options.json), json.dumps(report, indent=1))
     if options.html:

@@ -50,13 +50,15 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
         folder: Where the options of the command are, and where the records go.
         write_in: Writes a record in a folder.
     """
-    options = json.loads(Path(folder, "options.json").read_text(encoding="utf-8"))
+    file = Path(folder, "options.json")  # of the command
+    options = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     write = functools.partial(write_in, folder)
-    write(jax=jax.__version__, python=platform.python_version())
-    atexit.register(_note_error, write, os.getpid())
+    command = " ".join(sys.orig_argv[1:])
+    write(jax=jax.__version__, python=platform.python_version(), began=time.time(), command=command)
+    atexit.register(_note_end, write, os.getpid())
     recorder = Recorder(
         write,
-        checks_captures=options["captures"],
+        checks_captures=options.get("captures", False),
         audit=options.get("audit") or "",
         programs=options.get("programs", False),
     )
@@ -67,10 +69,13 @@ def start(folder: str, write_in: Callable[..., None]) -> None:
         os.register_at_fork(after_in_child=recorder.forget)
 
 
-def _note_error(write: Write, process: int) -> None:
-    """Note which error has ended the process: Python has printed it, and keeps it."""
+def _note_end(write: Write, process: int) -> None:
+    """Note when the process ended, and by which error: Python has printed it, and keeps it."""
+    if os.getpid() != process:
+        return
+    write(ended=time.time())
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if error is not None and os.getpid() == process:
+    if error is not None:
         with contextlib.suppress(Exception):  # its text is the user's own code
             write(error=f"{type(error).__name__}: {error}")
 
