@@ -1,5 +1,6 @@
 """Construction: who may assign what, and when."""
 
+import copy
 import dataclasses
 import functools
 from typing import Any
@@ -441,3 +442,45 @@ def test_traceback_shows_generated_code() -> None:
     generated = [frame for frame in frames if frame.filename.startswith("<leafwise")]
     assert generated
     assert linecache.getline(generated[0].filename, generated[0].lineno or 0).strip()
+
+
+@lw.pytree
+class Env:
+    w: Any
+    dt: lw.Static[float] = 0.1
+    size: lw.Static[int] = 8
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_wrapper_that_forwards(slots: bool) -> None:
+    """While an instance is unfinished, its `__getattr__` gives no key of what it wraps."""
+
+    class Forwards:
+        env: Env
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.env, name)
+
+    @lw.pytree(slots=slots)
+    class Wrapper(Forwards):
+        env: Env
+        scale: lw.Static[int] = 2
+        extra: lw.Static[int] = lw.static_field(init=False)
+
+        def __post_init__(self) -> None:
+            self.extra = self.scale * 10
+
+    made = Wrapper(Env(1.0), 3)
+    copies = [made, copy.copy(made), copy.deepcopy(made), lw.replace(made, env=Env(2.0))]
+    assert [(each.scale, each.extra, each.dt) for each in copies] == [(3, 30, 0.1)] * 4
+
+    @lw.pytree(slots=slots)
+    class Own(Forwards):
+        env: Env
+        scale: lw.Static[int]
+
+        def __init__(self, env: Env, scale: int) -> None:
+            self.env = env
+            self.scale = scale
+
+    assert (Own(Env(1.0), 3).scale, Own(Env(1.0), 3).size) == (3, 8)

@@ -1,12 +1,16 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
 import dataclasses
+import re
+import runpy
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Optional
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import leafwise as lw
@@ -201,3 +205,17 @@ def test_a_function_as_the_default_of_a_dynamic_field() -> None:
 def test_functions_that_are_meant(default: Any) -> None:
     """What JAX takes, and what is declared, is no warning: warnings are errors here."""
     lw.pytree(type("P", (), {"__annotations__": {"act": Callable}, "act": default}))
+
+
+@pytest.mark.parametrize("default", ["jnp.zeros(3)", "np.ones(2)", "jnp.float32(0.5)"])
+def test_a_default_that_is_an_array(default: str, tmp_path: Path) -> None:
+    """Instances would share it: the fix has the user's own expression, and runs."""
+    file = tmp_path / "model.py"
+    head = "import jax, jax.numpy as jnp, numpy as np, leafwise as lw\n@lw.pytree\nclass C:\n"
+    file.write_text(f"{head}    w: jax.Array = {default}\n")
+    with pytest.raises(lw.errors.DefinitionError, match=r"C\.w: its default is an array") as error:
+        runpy.run_path(str(file))
+    (fix,) = re.findall("fix: `(.*)`", error.value.message)
+    assert fix == f"w: jax.Array = lw.field(default_factory=lambda: {default})"
+    file.write_text(f"{head}    {fix}\n")
+    assert runpy.run_path(str(file))["C"]().w.dtype == eval(default, {"jnp": jnp, "np": np}).dtype  # noqa: S307

@@ -341,3 +341,18 @@ def test_static_field_errors_survive(way: Any) -> None:
     assert again.findings == error.findings
     assert str(again) == str(error)
     assert again.__notes__ == ["a note"]
+
+
+@lw.pytree
+class Layer:
+    w: Any
+    act: lw.Static[Any] = jax.nn.relu
+
+
+@pytest.mark.parametrize("library", [pickle, cloudpickle])
+def test_a_function_that_is_importable_by_name(library: Any) -> None:
+    """Pickle refuses `jax.nn.relu`, and cloudpickle makes another one: it is imported."""
+    layer = Layer(jnp.ones(2))
+    again = library.loads(library.dumps(layer))
+    assert again.act is jax.nn.relu
+    assert jax.tree.structure(again) == jax.tree.structure(layer)

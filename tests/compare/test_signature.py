@@ -331,3 +331,10 @@ def test_explain_against_nothing() -> None:
     assert said.outcome is Outcome.RETRACE
     assert said.nearest is None
     assert said.reasons == ()
+
+
+def test_options_of_jit() -> None:
+    """Those on which no key depends are no arguments of the call."""
+    plain = lw.signature(jnp.ones(2))
+    assert plain == lw.signature(jnp.ones(2), donate_argnums=0, keep_unused=True, device=None)
+    assert plain != lw.signature(jnp.ones(2), scale=1.0)

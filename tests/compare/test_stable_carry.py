@@ -438,3 +438,17 @@ def test_static_arguments_stay_static() -> None:
     for each in (step, jitted):
         assert lw.stable_carry(each, 0, 2, mode="up")[0].dtype == "int32"
         assert lw.stable_carry(each, 0, 2, mode="down")[0].dtype == "float32"
+
+
+def test_a_weakly_typed_bool() -> None:
+    """A comparison of weakly typed numbers is one; the step then finds its program."""
+
+    def step(carry: Any) -> Any:
+        return {"t": carry["t"] + 1, "done": carry["t"] >= 5}
+
+    carry, _ = lw.stable_carry(step, {"t": 0, "done": False})
+    assert jax.typeof(carry["done"]).weak_type
+    jitted = fresh(step)
+    for _ in range(3):
+        carry = jitted(carry)
+    assert jitted._cache_size() == 1

@@ -5,7 +5,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import equinox as eqx
 import jax
@@ -472,3 +472,19 @@ def _metadata(path: Path) -> dict[str, str]:
     size = int.from_bytes(content[:8], "little")
     found: dict[str, str] = json.loads(content[8 : 8 + size])["__metadata__"]
     return found
+
+
+@lw.pytree
+class Episode:
+    done: jax.Array
+    kind: lw.Static[Any] = Optional[int]  # noqa: UP045  # another object than `int | None`
+
+
+def test_a_weakly_typed_bool(tmp_path: Path) -> None:
+    """It comes back as one, and a union with None as a static is described."""
+    saved = Episode(jnp.asarray(0) >= 5)
+    lst.save(saved, tmp_path / "episode.safetensors")
+    loaded = lst.load(saved, tmp_path / "episode.safetensors")
+    assert jax.typeof(loaded.done) == jax.typeof(saved.done)
+    assert jax.typeof(loaded.done).weak_type
+    assert jax.tree.structure(loaded) == jax.tree.structure(saved)

@@ -1,5 +1,6 @@
 """`check_pytree`: who keeps the laws, who breaks which, and what is said of it."""
 
+import functools
 import pickle
 import random
 import re
@@ -474,3 +475,22 @@ class OnDevice:
 def test_a_static_that_cannot_be_copied() -> None:
     """A device has no copies; a shallow copy of an instance that holds it has the device."""
     check_pytree(st.just(OnDevice(jax.devices()[0])), laws=["copies"], settings=FEW)
+
+
+def test_what_a_dataclass_holds_beside_its_fields() -> None:
+    """`__post_init__` does not run again: what it stored beside the fields is gone."""
+
+    @lw.pytree
+    class Scaled:
+        w: Any
+        n: lw.Static[int] = 2
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "scale", 3.0 * self.n)
+
+        @functools.cached_property
+        def half(self) -> float:
+            return self.n / 2
+
+    with pytest.raises(LawViolation, match=r"Scaled\.scale: breaks the law no-hidden-state"):
+        check_pytree(Scaled, settings=FEW)

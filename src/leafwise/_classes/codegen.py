@@ -265,6 +265,7 @@ class Functions:
             "_lw_tuple": tuple,
             **dict(zip((f"_lw_path_{name}" for name in spec.dynamic_names), paths, strict=False)),
             "_lw_hash_node_path": paths[-1] if spec.hash_node else None,
+            "_lw_get": object.__getattribute__,
         }
         _compile(spec.cls, "flatten", self._flatten(checked=False), self._namespace)
         self.flatten = _take(spec.cls, "flatten", self._namespace)
@@ -277,8 +278,9 @@ class Functions:
         by_content = ["    _lw_check(self)"] if self.spec.content_names else []
         verify = ["    _lw_verify(self)"] if checked else by_content
         hash_node = self.spec.hash_node is not None
-        read_key = [f"        key = self.{KEY}"] if hash_node else []
-        key = "key" if hash_node else f"self.{KEY}"
+        found = _key_of_self(self.spec.cls)
+        read_key = [f"        key = {found}"] if hash_node else []
+        key = "key" if hash_node else found
         names = self.spec.dynamic_names
         children = [f"self.{name}" for name in names] + ["key.hash_node"] * hash_node
         with_keys = [f"(_lw_path_{name}, self.{name})" for name in names]
@@ -348,10 +350,11 @@ def make_properties(
         "__name__": spec.cls.__module__,
         "_lw_cls": spec.cls,
         "_lw_read_pending": read_pending,
+        "_lw_get": object.__getattribute__,
     }
     lines: list[str] = []
     for index, name in enumerate(spec.static_names):
-        lines += _getter(f"get_{index}", name, f"values[{index}]")
+        lines += _getter(spec.cls, f"get_{index}", name, f"values[{index}]")
     if lines:
         _compile(spec.cls, "statics", lines, namespace)
     properties: dict[str, property] = {}
@@ -366,11 +369,19 @@ def _setter(name: str, write_static: Callable[[Any, str, Any], None]) -> Callabl
     return lambda self, value: write_static(self, name, value)
 
 
-def _getter(function: str, name: str, value: str) -> list[str]:
+def _key_of_self(cls: type) -> str:
+    """Return the code that reads the key: while there is none, no ``__getattr__`` is asked.
+
+    That of a wrapper would answer with the key of what it wraps.
+    """
+    return f"_lw_get(self, {KEY!r})" if hasattr(cls, "__getattr__") else f"self.{KEY}"
+
+
+def _getter(cls: type, function: str, name: str, value: str) -> list[str]:
     return [
         f"def {function}(self):",
         "    try:",
-        f"        return self.{KEY}.{value}",
+        f"        return {_key_of_self(cls)}.{value}",
         "    except AttributeError:",
         f"        return _lw_read_pending(self, {name!r})",
         "",
@@ -389,6 +400,6 @@ def read_by_name(static: property, name: str) -> None:
     if getter.__code__.co_name == _BY_NAME:
         return
     namespace = getter.__globals__
-    lines = _getter(_BY_NAME, name, f"value_of({name!r})")
-    _compile(namespace["_lw_cls"], "statics", lines, namespace)
+    cls = namespace["_lw_cls"]
+    _compile(cls, "statics", _getter(cls, _BY_NAME, name, f"value_of({name!r})"), namespace)
     getter.__code__ = namespace.pop(_BY_NAME).__code__

@@ -3,7 +3,9 @@
 import copy
 import dataclasses
 import difflib
+import importlib
 import inspect
+import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
@@ -15,6 +17,7 @@ from leafwise._classes.construct import check_all_set, current_key, store_key
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated
 from leafwise._objects.classes import is_a, read
+from leafwise._objects.code import find_by_name
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 from leafwise._statics.findings import is_tracer
@@ -126,7 +129,40 @@ def field_values(self: Any) -> dict[str, Any]:  # not `asdict`, which copies
 def reduce_instance(self: Any) -> tuple[Any, ...]:
     if not is_decorated(type(self)):  # a subclass that another library has made a pytree
         return object.__new__, (type(self),), dict(vars(self))
-    return rebuild, (type(self), field_values(self))
+    values = field_values(self)
+    for name in spec_of(type(self)).static_names:
+        home = _home_of(values[name])
+        values[name] = values[name] if home is None else _Imported(home)
+    return rebuild, (type(self), values)
+
+
+def _home_of(value: Any) -> str | None:
+    """Return where a callable object is found that has a name, as `jax.nn.relu` has.
+
+    Pickle writes functions and classes by name, and all else with what it holds.
+    """
+    if not callable(value) or isinstance(value, type | types.FunctionType):
+        return None
+    from leafwise._statics.portable import name_of  # noqa: PLC0415  # for few values
+
+    return name_of(value)
+
+
+class _Imported:
+    """Stands in a pickle for what is imported where that is loaded."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_from, (self.home,)
+
+
+def import_from(home: str) -> Any:
+    """Return what a ``module:qualname`` leads to."""
+    module, _, name = home.partition(":")
+    importlib.import_module(module)
+    return find_by_name(module, name)
 
 
 def copy_instance(self: Any) -> Any:

@@ -54,15 +54,13 @@ def _register(spec: ClassSpec) -> None:
 
 
 def _verify(self: Any) -> None:
-    key = getattr(self, KEY, None)
-    if key is not None:
-        verify(key)
+    if construct.is_constructed(self):
+        verify(object.__getattribute__(self, KEY))
 
 
 def _check(self: Any) -> None:
-    key = getattr(self, KEY, None)
-    if key is not None:
-        verify_content(key)
+    if construct.is_constructed(self):
+        verify_content(object.__getattribute__(self, KEY))
 
 
 def _note_redefinition(spec: ClassSpec) -> None:

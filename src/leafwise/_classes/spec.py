@@ -1,11 +1,14 @@
 """Class and options, resolved into the one record that everything later reads."""
 
+import ast
+import contextlib
 import copy
 import dataclasses
 import functools
 import importlib
 import inspect
 import re
+import textwrap
 import types
 import typing
 import warnings
@@ -22,7 +25,7 @@ from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._objects.call_site import defining_site
 from leafwise._objects.classes import REDEFINED
 from leafwise._objects.frozen import freeze_but_tracers
-from leafwise._objects.text import got, shorten
+from leafwise._objects.text import Verbatim, got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of
 from leafwise.errors import DefinitionError, DynamicFunctionWarning
 
@@ -445,6 +448,20 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
     ]
 
 
+def _code_of(cls: type, name: str, value: Any) -> str:
+    """Return the code of a default, as the class has it where its source is known."""
+    with contextlib.suppress(OSError, SyntaxError, TypeError):
+        body: Any = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+        for each in body.body:
+            if isinstance(each, ast.AnnAssign) and ast.unparse(each.target) == name:
+                given: Any = each.value
+                keywords = {each.arg: each.value for each in getattr(given, "keywords", ())}
+                return ast.unparse(keywords.get("default", given))
+    if hasattr(value, "dtype"):
+        return f"{'jnp' if isinstance(value, jax.Array) else 'np'}.array({value.tolist()})"
+    return repr(value)
+
+
 def refuse_mutable_defaults(cls: type) -> None:
     """Refuse defaults that can change in place, which instances would share.
 
@@ -462,7 +479,12 @@ def refuse_mutable_defaults(cls: type) -> None:
         static = annotations.has_mark(annotation) if marked is None else marked
         static = static or is_static_metadata(metadata) is True
         kind = annotations.without_marks(annotation)
-        made = type(value).__name__ if not value else f"lambda: {shorten(value, _LONGEST)}"
+        made = f"lambda: {shorten(Verbatim(_code_of(cls, name, value)), _LONGEST)}"
+        what = f"a {type(value).__name__}, which can change in place, and"
+        if hasattr(value, "dtype"):
+            what = "an array,"
+        elif not value:
+            made = type(value).__name__
         frozen = freeze_but_tracers(value)
         text = re.sub(r"\b(FrozenMapping|StaticArray)\(", r"lw.\1(", shorten(frozen, _LONGEST))
         fix = f"`{name}: {kind} = lw.field(default_factory={made})`"
@@ -472,8 +494,8 @@ def refuse_mutable_defaults(cls: type) -> None:
                 f"lw.static_field(default_factory={made}, freeze=True)`"
             )
         found.append(
-            f"{cls.__name__}.{name}: its default is a {type(value).__name__}, which can change in "
-            f"place, and which all instances would share: {shorten(value, _LONGEST)}\n"
+            f"{cls.__name__}.{name}: its default is {what} which "
+            f"all instances would share: {shorten(value, _LONGEST)}\n"
             f"  fix: {fix}"
         )
     if found:

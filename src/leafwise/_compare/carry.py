@@ -17,7 +17,7 @@ from leafwise._compare.tree_differences import differences
 from leafwise._jax.compat import is_committed
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer
-from leafwise._trees.leaves import Leaf, LeafKind, format_sharding
+from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, weakly_typed
 from leafwise.errors import CarryError
 
 T = TypeVar("T")
@@ -444,12 +444,7 @@ def _converted(leaf: Any, dtype: Any, sharding: Any, *, weak: bool) -> Any:
     array = leaf if isinstance(leaf, jax.Array) else jnp.array(leaf)
     if array.dtype != dtype or bool(getattr(aval, "weak_type", False)) != weak:
         array = _cast(array, dtype)
-        if weak:
-            # `at[].set` keeps the weak type of the array it writes to; `astype` cannot give one.
-            number: Any = jnp.zeros((), array.dtype).item()
-            array = jnp.broadcast_to(jnp.asarray(number), array.shape).at[...].set(array)
-        else:
-            array = jnp.asarray(array, dtype)
+        array = weakly_typed(array) if weak else jnp.asarray(array, dtype)
     if sharding is not None and not is_tracer(array):
         committed = array.committed and array.sharding == sharding
         array = array if committed else jax.device_put(array, sharding)

@@ -158,7 +158,8 @@ def signature(
         static_argnames: The names that `jax.jit` was told are static.
         filter_jit: Whether the function is under `equinox.filter_jit`, which makes every
             leaf static that is not a JAX or NumPy array.
-        **kwargs: The keyword arguments of the call.
+        **kwargs: The keyword arguments of the call. Options of `jax.jit` on which no key depends
+            (`donate_argnums`, `donate_argnames`, `keep_unused`, `inline`, `device`) are left out.
 
     Returns:
         The record: structure, classes and statics by path, and for each leaf its shape,
@@ -175,7 +176,11 @@ def signature(
         False
     """
     statics = StaticArguments.checked(static_argnums, static_argnames)
-    return record(args, kwargs, statics, filtered=filter_jit)
+    given = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
+    return record(args, given, statics, filtered=filter_jit)
+
+
+_OPTIONS: Final = ("donate_argnums", "donate_argnames", "keep_unused", "inline", "device")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

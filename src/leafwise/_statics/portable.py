@@ -68,6 +68,8 @@ def class_name(cls: type) -> str:
 
 def name_of(value: Any) -> str | None:
     """Return the ``module:qualname`` that leads to a function or class, or None."""
+    if value is type(None):  # which no name in `builtins` leads to
+        return "builtins:NoneType"
     module, name = names_of(value)
     homes = (*_HOMES.get(module.partition(".")[0], ()), module)
     return next((f"{home}:{name}" for home in homes if find_by_name(home, name) is value), None)

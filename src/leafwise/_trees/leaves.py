@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import core
 
@@ -143,6 +144,14 @@ class LeafRecorder:
             refusal = f"{got(value)}, which JAX refuses: {shorten(str(error), 120)}"
             return _sometimes_taken(value) or Leaf(LeafKind.INVALID, None, value=refusal)
         return Leaf(kind, aval, getattr(value, "dtype", type(value)))
+
+
+def weakly_typed(array: Any) -> jax.Array:
+    """Return an array with a weak type, as a Python number makes one, or a comparison of two."""
+    number: Any = np.zeros((), array.dtype).item()
+    weak = jnp.asarray(0) != 0 if number is False else jnp.asarray(number)
+    # `at[].set` keeps the weak type of the array it writes to; `astype` cannot give one.
+    return jnp.broadcast_to(weak, array.shape).at[...].set(array)
 
 
 def format_sharding(sharding: Any) -> str:

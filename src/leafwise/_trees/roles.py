@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import enum
+import functools
 import inspect
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -56,6 +57,21 @@ def field_order(instance: Any) -> list[str]:
     if registered is not None:
         return [*registered[1], *registered[0]]
     return [*getattr(instance, "__dict__", ()), *_filled_slots(instance)]
+
+
+def undeclared(instance: Any) -> list[str]:
+    """Return what a dataclass holds beside its fields, such as what `__post_init__` stored."""
+    cls: Any = type(instance)
+    if not dataclasses.is_dataclass(cls):
+        return []
+    found = [*getattr(instance, "__dict__", ()), *_filled_slots(instance)]
+    known = {KEY, *cls.__dataclass_fields__}
+    cached = functools.cached_property
+    return [
+        name
+        for name in found
+        if name not in known and not isinstance(inspect.getattr_static(cls, name, None), cached)
+    ]
 
 
 def names_of(instance: Any) -> Names:

@@ -11,6 +11,7 @@ import numpy as np
 from leafwise._compare.description import Described, Description, format_array, is_at_or_below
 from leafwise._objects.text import got, shorten
 from leafwise._statics.portable import Json, PortableReader, class_name
+from leafwise._trees.leaves import weakly_typed
 from leafwise._trees.spread import put
 from leafwise.errors import CheckpointError
 from leafwise.interop._checkpoint.files import damaged
@@ -301,8 +302,8 @@ def _restore(value: Any, entry: Json, leaf: Any, path: str) -> Any:
     if isinstance(leaf, np.generic):
         return np.asarray(restored)[()]
     if getattr(leaf, "weak_type", False) and getattr(restored, "is_fully_addressable", True):
-        weak = jnp.full(leaf.shape, restored.dtype.type(0).item())  # as a Python scalar makes it
-        restored = weak.at[...].set(restored) if weak.dtype == leaf.dtype else restored
+        weak = weakly_typed(restored)
+        restored = weak if weak.dtype == leaf.dtype else restored
     restored = _placed(restored, leaf)
     if restored.dtype != leaf.dtype:
         msg = (

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import leafwise
 from leafwise._classes.spec import is_decorated
-from leafwise._trees.roles import Names, field_order, is_kept, names_of
+from leafwise._trees.roles import Names, field_order, is_kept, names_of, undeclared
 from leafwise.errors import message_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
@@ -301,7 +301,7 @@ def no_hidden_state(case: Case) -> None:
     _check_declared(case, x, names)
     leaves, structure = case.flatten(x)
     again = case.attempt("unflatten", structure.unflatten, leaves)
-    for name in field_order(x):
+    for name in dict.fromkeys((*field_order(x), *undeclared(x))):
         if name in names.dynamic or not hasattr(x, name) or is_kept(x, name):
             continue
         found = difference(x, again, Names((name,), ()))
