@@ -484,3 +484,17 @@ def test_a_wrapper_that_forwards(slots: bool) -> None:
             self.scale = scale
 
     assert (Own(Env(1.0), 3).scale, Own(Env(1.0), 3).size) == (3, 8)
+
+
+def test_a_constructor_that_forgets_its_base() -> None:
+    """A field of a base without a value: the call of its constructor is missing."""
+
+    @lw.pytree
+    class Longer(Env):
+        k: Any = 0
+
+        def __init__(self, k: Any) -> None:
+            self.k = k
+
+    with pytest.raises(lw.errors.FieldNotSetError, match=r"fix: call super\(\).__init__\(\.\.\.\)"):
+        Longer(1)

@@ -85,7 +85,7 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         lambda p, x: p.act(x),
         (Inner(), ONES),
         "`Inner.act` is dynamic, and a function: make it `act: lw.Static[Callable[..., Any]] = "
-        "relu`, or wrap it: `jax.tree_util.Partial(...)`",
+        "jax.nn.relu`, or wrap it: `jax.tree_util.Partial(...)`",
     ),
     "a function in a list": (
         lambda ps: ps[1].act(1.0),
@@ -138,3 +138,41 @@ def test_other_errors_have_no_note() -> None:
     with pytest.raises(TypeError) as error, lw.debug.explain_errors():
         jax.jit(lambda x: x @ "text")(ONES)
     assert not [each for each in getattr(error.value, "__notes__", ()) if "leafwise" in each]
+
+
+def test_jit_adds_the_notes() -> None:
+    """Without a block as well, once, to the error that `jax.jit` raises; until a call succeeds."""
+    for name in ("an argument", "a function as an argument"):
+        fun, args, words = USES[name]
+        with pytest.raises(Exception, match=r".") as theirs:
+            jax.jit(fun)(*args)
+        step = lw.jit(fun)
+        for _ in range(2):
+            with pytest.raises(type(theirs.value)) as error:
+                step(*args)
+            assert error.value.args == theirs.value.args
+            assert sum(words in each for each in error.value.__notes__) == 1
+    step = lw.jit(lambda x: x)
+    step(1.0)
+    assert step.__call__ is step._leafwise_jax
+
+
+class Model:
+    """A class that JAX knows nothing of."""
+
+    @lw.jit
+    def step(self, x: Any) -> Any:
+        return x
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+def test_an_instance_of_a_plain_class() -> None:
+    """A method's `self`, or an object that is called, is to be a pytree and never static."""
+    for call in (lambda: Model().step(1.0), lambda: lw.jit(lambda f: f(1.0))(Model())):
+        with pytest.raises(TypeError) as error:
+            call()
+        (note,) = [each for each in error.value.__notes__ if each.startswith("leafwise: ")]
+        assert "is a Model, which is no pytree: make the class an `@lw.pytree`" in note
+        assert "static" not in note

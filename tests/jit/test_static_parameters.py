@@ -281,4 +281,5 @@ def test_other_functions_have_nothing_in_between() -> None:
     def plain(n: int, x: "Unknown") -> Any:
         return x
 
+    plain(1, 2.0)
     assert plain.__call__ is plain._leafwise_jax  # type: ignore[attr-defined]

@@ -244,10 +244,14 @@ def check_all_set(spec: ClassSpec, self: Any) -> None:
     unset = [name for name in (f.name for f in spec.fields) if not _has(self, name)]
     if unset:
         name = spec.cls.__name__
+        inherited = any(
+            unset[0] in vars(base).get("__dataclass_fields__", ()) for base in spec.cls.__mro__[1:]
+        )
+        first = "call super().__init__(...), or " if spec.has_own_init and inherited else ""
         msg = (
             f"{name}.{unset[0]}: the field has no value at the end of construction"
             + (f" (nor have {', '.join(unset[1:])})" if unset[1:] else "")
-            + f"\n  fix: assign self.{unset[0]} in __init__ or __post_init__, or give the "
+            + f"\n  fix: {first}assign self.{unset[0]} in __init__ or __post_init__, or give the "
             f"field a default"
         )
         raise FieldNotSetError(msg)

@@ -292,12 +292,13 @@ def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:
     JAX refuses it as an argument, at the first call; `equinox.filter_jit` does not.
     """
     value: Any = definition.default
-    name, text = definition.name, _as_code(value)
+    name = definition.name
     is_method = any(getattr(base, name, None) is value for base in cls.__mro__[1:])
     is_node = not jax.tree_util.all_leaves([value])  # such as a Partial
     if is_method or is_node or isinstance(value, type):
         return
     kind = annotations.without_marks(definition.type)
+    text = written_default(cls, name, value)
     site = defining_site(inspect.currentframe())
     message = (
         f"{cls.__name__}.{name}: its default is a function, and the field is dynamic: no function "
@@ -448,18 +449,25 @@ def _silent_override(cls: type, definition: "dataclasses.Field[Any]") -> list[st
     ]
 
 
-def _code_of(cls: type, name: str, value: Any) -> str:
-    """Return the code of a default, as the class has it where its source is known."""
+def written_default(cls: type, name: str, value: Any) -> str:
+    """Return the code of a default or its factory, as the class has it where its source is known.
+
+    Args:
+        cls: The class.
+        name: The field.
+        value: The default or the factory, for a class without a source.
+    """
+    owner = next((base for base in cls.__mro__ if name in inspect.get_annotations(base)), cls)
     with contextlib.suppress(OSError, SyntaxError, TypeError):
-        body: Any = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+        body: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
         for each in body.body:
-            if isinstance(each, ast.AnnAssign) and ast.unparse(each.target) == name:
-                given: Any = each.value
-                keywords = {each.arg: each.value for each in getattr(given, "keywords", ())}
-                return ast.unparse(keywords.get("default", given))
+            if isinstance(each, ast.AnnAssign) and ast.unparse(each.target) == name and each.value:
+                given = {word.arg: word.value for word in getattr(each.value, "keywords", ())}
+                code = given.get("default", given.get("default_factory", each.value))
+                return shorten(Verbatim(ast.unparse(code)), _LONGEST)
     if hasattr(value, "dtype"):
         return f"{'jnp' if isinstance(value, jax.Array) else 'np'}.array({value.tolist()})"
-    return repr(value)
+    return _as_code(value)
 
 
 def refuse_mutable_defaults(cls: type) -> None:
@@ -479,7 +487,7 @@ def refuse_mutable_defaults(cls: type) -> None:
         static = annotations.has_mark(annotation) if marked is None else marked
         static = static or is_static_metadata(metadata) is True
         kind = annotations.without_marks(annotation)
-        made = f"lambda: {shorten(Verbatim(_code_of(cls, name, value)), _LONGEST)}"
+        made = f"lambda: {written_default(cls, name, value)}"
         what = f"a {type(value).__name__}, which can change in place, and"
         if hasattr(value, "dtype"):
             what = "an array,"
@@ -500,3 +508,22 @@ def refuse_mutable_defaults(cls: type) -> None:
         )
     if found:
         raise DefinitionError("\n".join(found)) from None
+
+
+def refuse_bare_fields(cls: type) -> None:
+    """Refuse fields without an annotation.
+
+    Raises:
+        DefinitionError: There is one.
+    """
+    for name, value in vars(cls).items():
+        if isinstance(value, dataclasses.Field) and name not in inspect.get_annotations(cls):
+            default, factory = value.default, value.default_factory
+            made = factory() if factory is not dataclasses.MISSING else default
+            kind = "..." if made is dataclasses.MISSING else type(made).__name__
+            static = is_static_metadata(value.metadata) is True
+            msg = (
+                f"{cls.__name__}.{name}: a field needs an annotation\n"
+                f"  fix: `{name}: {declaration(value, kind, static=static).partition(': ')[2]}`"
+            )
+            raise DefinitionError(msg) from None

@@ -196,7 +196,7 @@ def _static(reason: "Reason") -> Advice:
         return _or_by_content(found) if by == "identity" and not change else found
     if by != "content":  # else these are the first parts that differ
         path, one, other = first_difference(one, other)
-    if _is_function(one) and _is_function(other):
+    if is_function(one) and is_function(other):
         # One that is made again with the same content is equal where that is compared.
         if by == "content" or not are_recreated(one, other):
             found = note(ANOTHER_FUNCTION)
@@ -245,7 +245,7 @@ def class_name(cls: type) -> str:
 
 def are_recreated(one: Any, other: Any) -> bool:
     """Return whether both are functions of one definition."""
-    return _is_function(one) and _is_function(other) and _same_definition(one, other)
+    return is_function(one) and is_function(other) and _same_definition(one, other)
 
 
 def _with_names(value: Any, path: str) -> str:
@@ -280,7 +280,7 @@ def _static_fix(one: Any, other: Any) -> Advice:
     return fix("keep one value, or a few: each has a program")
 
 
-def _is_function(value: Any) -> bool:
+def is_function(value: Any) -> bool:
     """Return whether a value is a function, or wraps one: a jitted function, for example."""
     if is_a(value, types.FunctionType | types.MethodType | functools.partial):
         return True

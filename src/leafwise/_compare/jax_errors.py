@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind, format_value
-from leafwise._compare.tracer_uses import uses_in
+from leafwise._compare.tracer_uses import named_arguments, uses_in
 from leafwise._jax.frames import hide_frames, keep_frames, release_frames
 from leafwise._jax.refusals import Refusal, refusals_in
 from leafwise._objects.code import refuse_to_decorate
@@ -72,6 +72,19 @@ def explanation(error: Exception) -> str:
             parts.append("\n".join([pair.check, *lines]))
     parts = parts or uses_in(error)
     return _HEADER + "\n".join(parts) if parts else ""
+
+
+def add_uses(
+    error: Exception, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Add a note to an error of a call, if a dynamic value was used as a static one."""
+    # Whatever goes wrong here, the user's exception is the one to see.
+    with contextlib.suppress(Exception):
+        notes = getattr(error, "__notes__", ())
+        if not any(isinstance(each, str) and each.startswith(_HEADER) for each in notes):
+            found = uses_in(error, named_arguments(fun, args, kwargs))
+            if found:
+                error.add_note(_HEADER + "\n".join(found))
 
 
 _STRUCTURAL: Final = {

@@ -5,17 +5,19 @@ import dataclasses
 import re
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jax
 from jax.core import Tracer
 
 from leafwise._classes.annotations import is_array, without_marks
-from leafwise._classes.spec import is_decorated
+from leafwise._classes.spec import is_decorated, written_default
+from leafwise._compare.fixes import is_function
 from leafwise._compare.signature import labels_of
 from leafwise._jax.frames import frames_of
 from leafwise._objects.classes import is_a
+from leafwise._objects.code import is_installed_module
 
 _TRACED: Final = re.compile(
     r"depends on the values? of the arguments? (.+)\.\s*(?:See .*)?$", re.MULTILINE
@@ -24,11 +26,17 @@ _NOT_DATA: Final = re.compile(r"problematic value is .* was passed to the functi
 _STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]|\['([^']*)'\]")
 
 
-def uses_in(error: BaseException) -> list[str]:
-    """Return a line for each dynamic value that JAX needed to know while it traced."""
+def uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> list[str]:
+    """Return a line for each dynamic value that JAX needed to know while it traced.
+
+    Args:
+        error: What JAX raised.
+        given: The arguments of the call; None for those in JAX's frames.
+    """
     text = str(error)
     if found := _NOT_DATA.search(text):
-        return [_not_data(error, found[1])]
+        scopes = _arguments(frames_of(error)) if given is None else [given]
+        return [_not_data(found[1], list(scopes))]
     found = _TRACED.search(text)
     if found is None:
         return []
@@ -37,17 +45,19 @@ def uses_in(error: BaseException) -> list[str]:
     return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))
 
 
-def _not_data(error: BaseException, path: str) -> str:
+def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
     """Return what to do about an argument that is not an array: mostly a function."""
-    holder, name, value = _find(path, list(_arguments(frames_of(error))))
-    is_function = callable(value) and not isinstance(value, type)
-    what = "a function" if is_function else f"a {type(value).__name__}" if holder else "no array"
+    holder, name, value = _find(path, scopes)
+    cls, function = type(value), is_function(value)
+    what = "a function" if function else "no array" if value is None else f"a {cls.__qualname__}"
+    if not function and cls.__module__ != "builtins" and not is_installed_module(cls.__module__):
+        return f"`{path}` is {what}, which is no pytree: make the class an `@lw.pytree`"
     if holder is None or not name.isidentifier():
-        fix = f"make the argument static: `jax.jit(..., static_argnames={path!r})`"
-        return f"`{path}` is dynamic, and {what}: {fix}"
+        kind = "Callable[..., Any]" if function else cls.__name__
+        return f"`{path}` is dynamic, and {what}: make the argument static, {_static(path, kind)}"
     line = f"`{type(holder).__name__}.{name}` is dynamic, and {what}: make it "
     line += _as_static(type(holder), name)
-    return line + (", or wrap it: `jax.tree_util.Partial(...)`" if is_function else "")
+    return line + (", or wrap it: `jax.tree_util.Partial(...)`" if function else "")
 
 
 def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
@@ -56,10 +66,17 @@ def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
         found = frame.f_locals
         fun, args, kwargs = (found.get(name) for name in ("fun", "args", "kwargs"))
         if callable(fun) and isinstance(args, tuple) and isinstance(kwargs, dict):
-            values = {f"args[{place}]": each for place, each in enumerate(args)}
-            values |= {f"kwargs[{key!r}]": each for key, each in kwargs.items()}
-            labels = labels_of(fun, args, kwargs)
-            yield {labels.get(key, key): each for key, each in values.items()}
+            yield named_arguments(fun, args, kwargs)
+
+
+def named_arguments(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call by the names of the parameters."""
+    values = {f"args[{place}]": each for place, each in enumerate(args)}
+    values |= {f"kwargs[{key!r}]": each for key, each in kwargs.items()}
+    labels = labels_of(fun, args, kwargs)
+    return {labels.get(key, key): each for key, each in values.items()}
 
 
 def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
@@ -77,9 +94,17 @@ def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
     if holder is not None and name.isidentifier():
         return f"`{shown}` is dynamic: make it {_as_static(cls, name)}"
     if name.isidentifier():
-        static = f"`{name}: lw.Static[...]` under lw.jit, or `static_argnames={name!r}`"
+        kind = _KINDS.get(getattr(getattr(value, "dtype", None), "kind", ""), "Any")
+        static = _static(name, kind)
         return f"`{name}` is traced: make the argument static, {static}; or use `jax.lax.cond`"
     return f"`{path}` is dynamic: keep it in a static field, or pass it as a static argument"
+
+
+_KINDS: Final = {"b": "bool", "i": "int", "u": "int", "f": "float"}
+
+
+def _static(name: str, kind: str) -> str:
+    return f"`{name}: lw.Static[{kind}]` under lw.jit, or `static_argnames={name!r}`"
 
 
 _Found = tuple[Any, str, Any]
@@ -118,7 +143,7 @@ def _as_static(cls: type, name: str) -> str:
     if field is None:
         return f"aux_data, not a child, where {cls.__name__} is flattened"
     kind, default = without_marks(field.type), field.default
-    value = "" if default is dataclasses.MISSING else _code(default)
+    value = "" if default is dataclasses.MISSING else written_default(cls, name, default)
     if is_decorated(cls):
         return f"`{name}: lw.Static[{kind}]{f' = {value}' if value else ''}`"
     call = 'dataclasses.field(metadata={{"static": True}}{})'
@@ -127,8 +152,3 @@ def _as_static(cls: type, name: str) -> str:
     elif "_flax_dataclass" in vars(cls):
         call = "struct.field(pytree_node=False{})"
     return f"`{name}: {kind} = {call.format(f', default={value}' if value else '')}`"
-
-
-def _code(value: Any) -> str:
-    name = getattr(value, "__name__", "")
-    return name if callable(value) and name.isidentifier() else repr(value)

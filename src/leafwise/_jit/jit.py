@@ -23,6 +23,7 @@ import jax
 
 from leafwise._captures.fingerprint import is_unchanged
 from leafwise._compare.explain import Explanation
+from leafwise._compare.jax_errors import add_uses
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature, StaticArguments
 from leafwise._jax.compat import dispatch_entries
@@ -178,9 +179,14 @@ class StaleCheckedFunction(JittedFunction):
         self.traces = Programs(log, Outcome.RETRACE)
         self.recompiles = Programs(log, Outcome.RECOMPILE)
 
+    def explain_first(self, made: Any) -> None:
+        """Let calls add notes to JAX's errors, until one has succeeded."""
+        self.set_call(functools.partial(_call_first, weakref.ref(self), made))
+
     def set_call(self, call: Callable[..., Any]) -> None:
         """Let calls run this, with the arguments that JAX sees."""
         marked = self._leafwise_log.callee.marked
+        self._leafwise_call = call
         self.__call__ = call if marked is None else marked.calling(call)
 
     def _staged(self, name: str, args: Any, kwargs: Any) -> Any:
@@ -239,6 +245,20 @@ class StaleCheckedFunction(JittedFunction):
         """Pickle what JAX made, without the log."""
         stale = str(self._leafwise_guard.stale)
         return _load, (self._leafwise_jax, self._leafwise_body, stale)
+
+
+def _call_first(find: Callable[[], Any], made: Any, *args: Any, **kwargs: Any) -> Any:
+    __tracebackhide__ = True
+    try:
+        result = made(*args, **kwargs)
+    except Exception as error:
+        add_uses(error, made, args, kwargs)
+        raise
+    jitted = find()
+    # Else a trace has put the check of captures there.
+    if jitted is not None and type(vars(jitted)["_leafwise_call"]) is functools.partial:
+        jitted.set_call(made)
+    return result
 
 
 def _load(made: Any, body: Any, stale: str) -> StaleCheckedFunction:
@@ -519,7 +539,10 @@ def jit(
             given = given.union(marked.arguments)
             options = {**options, "static_argnums": given.numbers, "static_argnames": given.names}
     jitted = jit_with_log(fun, options, action, marked, timeout)
-    jitted._leafwise_log.warns = True  # noqa: SLF001  # as its author wrote `leafwise.jit`
+    # As its author wrote `leafwise.jit`.
+    jitted._leafwise_log.warns = True  # noqa: SLF001
+    if not jitted._leafwise_log.programs:  # noqa: SLF001
+        jitted.explain_first(jitted._leafwise_jax)  # noqa: SLF001
     return jitted if bound is None else BoundMethod(jitted, *bound)
 
 

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._classes.annotations import Unknown, resolve, without_marks
+from leafwise._classes.spec import written_default
 from leafwise._jax.events import count_events
 from leafwise._objects.classes import public_name
 from leafwise._trees.roles import duplicate, exchange, names_of
@@ -27,7 +28,7 @@ from leafwise.cli.changes import Builder, PartBuilder
 from leafwise.cli.records import Call, Caution, ClassReport, LawResult, Verdict
 from leafwise.cli.targets import for_jit, is_own, library_of
 from leafwise.errors import CannotBuildError, LawViolation
-from leafwise.testing._format import format_leaf, format_static, short_repr, without_addresses
+from leafwise.testing._format import format_leaf, format_static, without_addresses
 from leafwise.testing._laws.keys import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import lookalike_of, state_of
@@ -489,9 +490,7 @@ def _default(cls: Any, name: str) -> str:
         return ""
     factory = definition.default_factory
     if factory is not dataclasses.MISSING:
-        named = getattr(factory, "__name__", "")
-        return f"default_factory={named}" if named.isidentifier() else "default_factory=..."
+        return f"default_factory={written_default(cls, name, factory)}"
     if definition.default is dataclasses.MISSING:
         return ""
-    text = short_repr(definition.default, _WIDTH)
-    return f"default={'...' if text.startswith('<') or text.endswith('...') else text}"
+    return f"default={written_default(cls, name, definition.default)}"

@@ -1,0 +1,168 @@
+"""Each kind of fix with code in it, put into the program that provoked it as it is printed."""
+
+import importlib.util
+import itertools
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leafwise as lw
+
+pytest.importorskip("equinox")
+
+Explained = Callable[..., Any]
+
+HEAD = """\
+import equinox as eqx
+import functools
+import jax
+import jax.numpy as jnp
+import numpy as np
+from typing import Any, Callable
+import leafwise as lw
+"""
+
+# A program; what of it is replaced, and by what: {0} is the first piece of code of the fix.
+FOUND: dict[str, tuple[str, dict[str, str]]] = {
+    "dtype": (
+        "step = jax.jit(lambda x: jnp.zeros(31) + jnp.float32(x))\nstep(1.5)\nstep(1)",
+        {"step(1)": "step({0})"},
+    ),
+    "weak type": (
+        "step = jax.jit(lambda x: jnp.zeros(33) + x)\nstep(0.1)\nstep(jnp.float32(0.1))",
+        {"step(0.1)": "step({0})"},
+    ),
+    "python number under filter_jit": (
+        "step = eqx.filter_jit(lambda a, x: a * x)\n"
+        "for a in (0.5, 0.25):\n    step(a, jnp.ones(35))",
+        {"step(a, ": "step({0}, "},
+    ),
+    "commitment": (
+        "x = jnp.ones(37)\nstep = jax.jit(lambda x: x)\nstep(x)\n"
+        "step(jax.device_put(x, jax.devices()[0]))",
+        {"step(x)": "step({0}(x, jax.devices()[0]))"},
+    ),
+    "rebuilt function": (
+        "@lw.pytree\nclass P:\n    x: jax.Array\n    f: Any = lw.static_field()\n"
+        "step = jax.jit(lambda p: p.f(p.x))\n"
+        "for _ in range(3):\n    step(P(jnp.ones(39), lambda x: x))",
+        {"lw.static_field()": "{0}"},
+    ),
+    "sizes of a batch": (
+        "step = jax.jit(lambda x: x * 3)\nfor n in (2, 3, 4):\n    jax.vmap(step)(jnp.ones(n))",
+        {"jnp.ones(n)": "jnp.ones(4)"},  # pad to one size
+    ),
+    "mask": (
+        "x = jnp.arange(41.0)\nfor n in range(1, 7):\n    x[x < n].sum()",
+        {"x[x < n].sum()": "mask = x < n; {0}.sum()"},
+    ),
+    "unique": (
+        "for n in range(1, 7):\n    jnp.unique(jnp.arange(43) % n)",
+        {"jnp.unique(jnp.arange(43) % n)": "n, unique = 6, jnp.unique; {1}"},
+    ),
+    "outside": (
+        "from jax.scipy.optimize import minimize\n"
+        "def loss(x):\n    return ((x - 3) ** 2).sum()\n"
+        "x = jnp.ones(45)\nfor _ in range(4):\n    x = minimize(loss, x, method='BFGS').x",
+        {"for _ in": "{0}\nfor _ in", "minimize(loss, x, method='BFGS').x": "{1}.x"},
+    ),
+}
+
+
+_NUMBERS = itertools.count()
+
+
+def load(folder: Path, code: str) -> None:
+    """Run a program as a module, whose source is known."""
+    name = f"program_{next(_NUMBERS)}"
+    (folder / f"{name}.py").write_text(HEAD + code + "\n")
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[name])
+    finally:
+        del sys.modules[name]
+
+
+def run(folder: Path, explained: Explained, code: str) -> Any:
+    return explained(lambda: load(folder, code))["findings"]
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_of_a_finding(name: str, explained: Explained, tmp_path: Path) -> None:
+    """With its fix the program has no finding any more."""
+    code, places = FOUND[name]
+    findings = run(tmp_path, explained, code)
+    if not findings and name in ("mask", "unique"):
+        pytest.skip("nobody counts runs of lines before Python 3.12")
+    fixes = [fix for each in findings for fix in each["fixes"]]
+    pieces = re.findall("`([^`]+)`", " ".join(fixes))
+    if name == "unique":  # the place of the arguments is theirs
+        pieces = [each.replace("...", "jnp.arange(43) % n") for each in ["", *pieces]]
+    for old, new in places.items():
+        assert old in code
+        code = code.replace(old, new.format(*pieces))
+    assert run(tmp_path, explained, code) == []
+
+
+# A program that raises; what of it is replaced by the code of the fix.
+RAISED: dict[str, tuple[str, dict[str, str]]] = {
+    "range": (
+        "@lw.jit\ndef f(n):\n    return sum(jnp.ones(2) for _ in range(n))\nf(3)",
+        {"f(n)": "f({1})"},
+    ),
+    "shape": ("@lw.jit\ndef f(n):\n    return jnp.zeros(n)\nf(3)", {"f(n)": "f({1})"}),
+    "if": ("@lw.jit\ndef f(b):\n    return 1 if b else 2\nf(True)", {"f(b)": "f({1})"}),
+    "text": ("@lw.jit\ndef f(mode):\n    return len(mode)\nf('a')", {"f(mode)": "f({1})"}),
+    "function": ("@lw.jit\ndef f(g):\n    return g(1.0)\nf(jnp.sin)", {"f(g)": "f({1})"}),
+    "under jax.jit": (
+        "@functools.partial(jax.jit)\ndef f(n):\n    return jnp.zeros(n)\n"
+        "with lw.debug.explain_errors():\n    f(3)",
+        {"partial(jax.jit)": "partial(jax.jit, {2})"},
+    ),
+    "method": (
+        "class Model:\n    def __init__(self, w):\n        self.w = w\n    w: jax.Array\n"
+        "    @lw.jit\n    def step(self, x):\n        return self.w * x\n"
+        "Model(jnp.ones(2)).step(1.0)",
+        {"class Model": "{1}\nclass Model"},
+    ),
+    "function in a field": (
+        "@lw.pytree\nclass P:\n    x: jax.Array\n    act: Callable[..., Any] = jax.nn.relu\n"
+        "lw.jit(lambda p: p.act(p.x))(P(jnp.ones(2)))",
+        {"act: Callable[..., Any] = jax.nn.relu": "{1}"},
+    ),
+    "no annotation": (
+        "@lw.pytree\nclass P:\n    x: jax.Array\n    depth = lw.static_field(default=3)\nP(1.0)",
+        {"depth = lw.static_field(default=3)": "{0}"},
+    ),
+    "a mutable default": (
+        "@lw.pytree\nclass P:\n    x: jax.Array = jnp.zeros(3)\nP()",
+        {"x: jax.Array = jnp.zeros(3)": "{0}"},
+    ),
+    "a list in a static": (
+        "@lw.pytree\nclass P:\n    x: jax.Array\n    n: lw.Static[Any] = None\nP(1.0, [1, 2])",
+        {"[1, 2]": "{0}"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_of_an_error(name: str, tmp_path: Path) -> None:
+    """With its fix the program runs."""
+    code, places = RAISED[name]
+    with pytest.raises(Exception, match=r".") as caught:
+        load(tmp_path, code)
+    notes = [each for each in getattr(caught.value, "__notes__", []) if "leafwise: " in each]
+    text = notes[0] if notes else str(getattr(caught.value, "message", ""))
+    pieces = re.findall("`([^`]+)`", text if notes else text.partition("fix: ")[2])
+    if name == "under jax.jit":
+        assert not isinstance(caught.value, lw.errors.LeafwiseError)
+    for old, new in places.items():
+        code = code.replace(old, new.format(*pieces))
+    load(tmp_path, code)
