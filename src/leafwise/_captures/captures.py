@@ -19,6 +19,7 @@ from leafwise._captures.treatment import (
     treatment_of,
 )
 from leafwise._display import captures_table
+from leafwise._display.html import preformatted
 from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
@@ -158,8 +159,8 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
         return str(self)
 
     def _repr_html_(self) -> str:
-        """Return a table, for notebooks."""
-        return captures_table.format_html(self.as_dict())
+        """Return the text, for notebooks."""
+        return preformatted(str(self))
 
     def __rich__(self) -> object:
         """Return a table, for `rich.print`."""

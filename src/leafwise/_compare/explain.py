@@ -8,6 +8,7 @@ from typing import Any, Final
 from leafwise._compare.reasons import Outcome, Reason, merge_rebuilt
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Differences, differences
+from leafwise._display.html import preformatted
 from leafwise._display.words import headword, likeness, paths_of, sentence_of
 from leafwise._objects.text import got
 
@@ -62,10 +63,8 @@ class Explanation:
         return json.dumps(self.as_dict(), indent=indent)
 
     def _repr_html_(self) -> str:
-        """Return a table, for notebooks."""
-        from leafwise._display import page  # noqa: PLC0415  # loaded when a notebook asks
-
-        return page.explanation(self.as_dict())
+        """Return the text, for notebooks."""
+        return preformatted(str(self))
 
     def __rich__(self) -> object:
         """Return a table, for `rich.print`."""

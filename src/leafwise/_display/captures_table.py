@@ -1,13 +1,12 @@
-"""What a function closes over, as a table of text and of HTML.
+"""What a function closes over, as a table of text.
 
-This module must stay importable without rich: ``str(leafwise.captures(step))`` and notebooks work
-without extras. Hence it is apart from `tables`, which has what rich prints and imports it.
+This module must stay importable without rich: ``str(leafwise.captures(step))`` works without
+extras. Hence it is apart from `tables`, which has what rich prints and imports it.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterator
+from typing import Final
 
-from leafwise._display.html import code, headings, safe, table_rows
 from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import clean, count, cut, size
 
@@ -29,20 +28,6 @@ def format_lines(captured: CapturesRecord) -> Iterator[str]:
             ]
             yield "  ".join(padded).rstrip()
     yield from footer_lines(captured)
-
-
-def format_html(captured: Mapping[str, Any]) -> str:
-    """Return the table as a fragment of HTML, for notebooks."""
-    found = cast("CapturesRecord", captured)
-    body = [
-        (code(name), safe(treatment), safe(nbytes), code(value), safe(where))
-        for name, treatment, nbytes, value, where in table_cells(found)
-    ]
-    classes = ("",) * len(TITLES)
-    table = f"<table>{headings(TITLES, classes)}<tbody>{table_rows(body, classes)}</tbody></table>"
-    stale = "".join(f"<p><b>{safe(line, 1000)}</b></p>" for line in stale_lines(found))
-    footer = "".join(f"<p>{safe(line)}</p>" for line in footer_lines(found))
-    return f"<div>{table if body else ''}{stale}{footer}</div>"
 
 
 def table_cells(captured: CapturesRecord) -> list[tuple[str, ...]]:

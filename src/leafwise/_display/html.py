@@ -1,8 +1,6 @@
-"""HTML: colours, tables, and a page of its own."""
+"""HTML: colours, text, and a page of its own."""
 
 import html
-import re
-from collections.abc import Iterable
 from typing import Final
 
 from leafwise._display.words import cut
@@ -33,14 +31,13 @@ def safe(text: str, longest: int = _LONGEST) -> str:
     return html.escape(cut(text, longest))
 
 
-def code(text: str, longest: int = _LONGEST) -> str:
-    """Return a text in monospace; nothing for an empty one."""
-    return f"<code>{safe(text, longest)}</code>" if text else ""
+def preformatted(text: str) -> str:
+    """Return lines of text as an element of a notebook's page."""
+    lines = (safe(line, _LONGEST_LINE) for line in text.splitlines())
+    return "<pre>{}</pre>".format("\n".join(lines))
 
 
-def prose(text: str, longest: int = _LONGEST) -> str:
-    """Return a text for HTML in which what stands between backticks is code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", safe(text, longest))
+_LONGEST_LINE: Final = 1000
 
 
 def document(title: str, style: str, body: str) -> str:
@@ -52,26 +49,3 @@ def document(title: str, style: str, body: str) -> str:
         f"<title>{title}</title>\n<style>\n{COLORS}{style}</style>\n</head>\n<body>\n"
         f"{body}\n</body>\n</html>\n"
     )
-
-
-def headings(titles: Iterable[str], classes: Iterable[str]) -> str:
-    """Return the row of headings of a table."""
-    cells = "".join(
-        f'<th scope="col" class="{name}">{title}</th>' if name else f'<th scope="col">{title}</th>'
-        for title, name in zip(titles, classes, strict=True)
-    )
-    return f"<thead><tr>{cells}</tr></thead>"
-
-
-def table_rows(cells: Iterable[Iterable[str]], classes: Iterable[str]) -> str:
-    """Return table rows of cells that are HTML, the first of each row its heading."""
-    names = list(classes)
-    lines: list[str] = []
-    for row in cells:
-        line = ""
-        for place, (cell, name) in enumerate(zip(row, names, strict=True)):
-            tag, scope = ("th", ' scope="row"') if place == 0 else ("td", "")
-            kind = f' class="{name}"' if name else ""
-            line += f"<{tag}{scope}{kind}>{cell}</{tag}>"
-        lines.append(f"<tr>{line}</tr>")
-    return "\n".join(lines)

@@ -549,7 +549,7 @@ def jit(
 def jit_with_log(
     fun: Callable[..., Any],
     options: dict[str, Any],
-    stale: StaleAction | None = None,
+    stale: StaleAction,
     marked: StaticParameters | None = None,
     timeout: float | None = None,
 ) -> Any:
@@ -558,8 +558,7 @@ def jit_with_log(
     Args:
         fun: The function.
         options: The options of `jax.jit`.
-        stale: What `jit` documents. None for JAX's own object, which has the log but no check
-            of captures, and none of the further attributes.
+        stale: What `jit` documents.
         marked: The parameters whose values JAX sees the keys of; they are among the options.
         timeout: How long processes wait for each other to compare it; None if they do not.
     """
@@ -569,17 +568,7 @@ def jit_with_log(
     body = _traced_body_of(fun, static_arguments(fun, numbers, names), options, marked, timeout)
     jitted: Any = JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
-    if stale is not None:
-        return _checked(jitted, body, stale)
-    jitted.clear_cache = functools.partial(_clear_cache, weakref.ref(jitted), body.program_log)
-    return jitted
-
-
-def _clear_cache(find: Callable[[], Any], log: ProgramLog) -> None:
-    """Forget all programs, as JAX does; no cycle keeps the function alive."""
-    log.forget()
-    if (jitted := find()) is not None:
-        type(jitted).clear_cache(jitted)
+    return _checked(jitted, body, stale)
 
 
 def _check_hash(fun: Callable[..., Any]) -> None:
