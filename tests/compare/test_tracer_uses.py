@@ -170,7 +170,9 @@ class Model:
 
 def test_an_instance_of_a_plain_class() -> None:
     """A method's `self`, or an object that is called, is to be a pytree and never static."""
-    for call in (lambda: Model().step(1.0), lambda: lw.jit(lambda f: f(1.0))(Model())):
+    with lw.debug.check_captures():
+        called = lw.jit(lambda f: f(1.0))
+    for call in (lambda: Model().step(1.0), lambda: called(Model())):
         with pytest.raises(TypeError) as error:
             call()
         (note,) = [each for each in error.value.__notes__ if each.startswith("leafwise: ")]

@@ -58,9 +58,10 @@ def test_script(name: str, tmp_path: Path) -> None:
     compiled = sum(each["compiles"] for each in report["functions"])
     assert compiled == sum(plain.told.values())
     found = {
-        Cause(place, each["cause"], each["times"])
-        for each in report["causes"]
+        Cause(place, (each["reasons"] or [{"path": ""}])[0]["path"], times)
+        for each in report["findings"]
         for place in [_end_of(each["place"], {cause.place for cause in wanted.causes})]
+        for times in [max(each["retraces"], each["recompiles"])]
         if not _is_import(each["place"])
     }
     assert found == wanted.causes

@@ -370,7 +370,7 @@ def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -
     kind = "lambda" if name.endswith("<lambda>") else kind
     if change:
         return Advice(
-            f"a new {kind} each call, with another {change}",
+            f"a new {kind} each call, with another {change.replace(', another one', '')}",
             f"pass {_named(change)} as an argument, and define the {kind} once",
         )
     names = " and ".join(f"`{each}`" for each in shared[:2])

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import jax
-
-from leafwise._trees.leaves import LEAF_TYPES
+import numpy as np
 
 _LONGEST: Final = 120
 _FIX: Final = "`{code}` once, before the loop, and `{call}` here, if it has no side effects"
@@ -44,7 +43,7 @@ def _jitted(frame: types.FrameType) -> tuple[str, str] | None:
     module = next((name for name, value in frame.f_globals.items() if value is jax), None)
     if module is None or not arguments or frame.f_code.co_name == "<lambda>":
         return None
-    called = tree.func.attr if isinstance(tree.func, ast.Attribute) else "call"
+    called = getattr(tree.func, "attr", getattr(tree.func, "id", "call"))
     given = ", ".join(arguments)
     jitted = f"jitted_{called} = {module}.jit(lambda {given}: {text})"
     return (jitted, f"jitted_{called}({given})") if len(jitted) <= _LONGEST else None
@@ -111,8 +110,5 @@ def _names(tree: ast.expr) -> list[str]:
 def _is_dynamic(value: Any) -> bool:
     """Return whether a value is of arrays and of numbers with a point, which JAX traces."""
     leaves = jax.tree.leaves(value)
-    plain = (float, complex)
-    return bool(leaves) and all(
-        isinstance(each, plain) or (type(each) in LEAF_TYPES and hasattr(each, "dtype"))
-        for each in leaves
-    )
+    kinds = (float, complex, jax.Array, np.ndarray, np.generic)
+    return bool(leaves) and all(isinstance(each, kinds) for each in leaves)

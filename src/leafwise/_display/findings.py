@@ -173,6 +173,8 @@ class Finding:
                 like = each["kind"], likeness(each["path"], each["fix"])
                 groups.setdefault(like, {}).setdefault(each["path"], []).append(each)
         found: list[FindingReasonRecord] = []
+        if len(groups) > 1:  # what is known of the arguments says more
+            groups = {like: paths for like, paths in groups.items() if like[0] != "cache"}
         for (kind, _), paths in groups.items():
             first = next(iter(paths.values()))
             change, *rest = dict.fromkeys(each["change"] for each in first)

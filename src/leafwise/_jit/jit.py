@@ -185,6 +185,9 @@ class StaleCheckedFunction(JittedFunction):
 
     def set_call(self, call: Callable[..., Any]) -> None:
         """Let calls run this, with the arguments that JAX sees."""
+        kept = vars(self).get("_leafwise_call")
+        if type(kept) is functools.partial and not self._leafwise_log.programs:
+            return  # what adds notes to errors, until a call has succeeded
         marked = self._leafwise_log.callee.marked
         self._leafwise_call = call
         self.__call__ = call if marked is None else marked.calling(call)

@@ -302,9 +302,9 @@ class ProgramLog:
             self.programs.append(program)
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
-        if program.signature is not None:
+        if program.signature is not None and self.warns:
             found, site = program.explanation, program.site
-            storm.count(self._causes, self.name, program.signature, found, site, warns=self.warns)
+            storm.count(self._causes, self.name, program.signature, found, site)
 
     def traced(self) -> list[Program]:
         """Return the traces that JAX may take up again."""

@@ -24,11 +24,8 @@ from leafwise.errors import RetraceStormWarning
 
 _USUAL: Final = 8
 _LOCK: Final = new_lock()
-_WARNED: Final[dict[bool, ClassMap[Counter[Any]]]] = {True: ClassMap(), False: ClassMap()}
-"""The fields of each class that there was a warning of, for functions that warn, and others."""
-
-WARNINGS: Final[list[str]] = []
-"""The texts so far: at most one for each field and argument, and for each function."""
+_WARNED: Final = ClassMap[Counter[Any]]()
+"""The fields of each class that there was a warning of."""
 
 
 def _from_environment() -> int | None:
@@ -151,8 +148,6 @@ def count(
     signature: Signature,
     found: Explanation,
     site: Site | None,
-    *,
-    warns: bool,
 ) -> None:
     """Count the causes of one trace, and warn of those that keep coming back.
 
@@ -162,8 +157,6 @@ def count(
         signature: The call that was traced.
         found: Why.
         site: The line that called.
-        warns: Whether there is a warning, or only its text in `WARNINGS`: under `leafwise explain`
-            a function that its author gave to `jax.jit` does not warn.
     """
     blocks = _blocks
     threshold = blocks[-1].traces if blocks else _PROCESS
@@ -186,11 +179,11 @@ def count(
         with _LOCK:
             key = _test, owner, nodes, kinds
             counts[key] += 1
-            warned = counts if cls is None else _WARNED[warns].setdefault(cls, Counter)
+            warned = counts if cls is None else _WARNED.setdefault(cls, Counter)
             reached = counts[key] >= threshold and not warned[_test, owner]
             warned[_test, owner] += reached
         if reached:
-            _warn(_message(owner, function, reason, counts[key]), site, warns=warns)
+            _warn(_message(owner, function, reason, counts[key]), site)
     if causes and all(each.kind is ReasonKind.STATIC for each in causes):
         searched = {cls for cls, _ in places.values() if cls is not None and _is_searched(cls)}
         with _LOCK:
@@ -198,7 +191,7 @@ def count(
             reached = bool(searched) and counts[_test, nodes] == _MANY
         if reached:
             names = sorted(cls.__qualname__ for cls in searched)
-            _warn(_MESSAGE_OF_MANY.format(function, _MANY, " and ".join(names)), site, warns=warns)
+            _warn(_MESSAGE_OF_MANY.format(function, _MANY, " and ".join(names)), site)
 
 
 def _is_searched(cls: type) -> bool:
@@ -215,11 +208,9 @@ _MESSAGE_OF_MANY: Final = (
 )
 
 
-def _warn(text: str, site: Site | None, *, warns: bool) -> None:
+def _warn(text: str, site: Site | None) -> None:
     file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
-    WARNINGS.append(text)
-    if warns:
-        warnings.warn_explicit(text, RetraceStormWarning, file, line)
+    warnings.warn_explicit(text, RetraceStormWarning, file, line)
 
 
 def _kind(static: Any, depth: int = 3) -> Any:

@@ -75,7 +75,6 @@ def make_report(
     ]
     events.sort(key=lambda event: event["start"])
     versions = [each for process in processes for each in process.records if "jax" in each]
-    warnings = [text for process in processes for text in process.every("warning")]
     report: shape.Report = {
         "version": VERSION,
         "leafwise": version,
@@ -87,7 +86,7 @@ def make_report(
         "ended": "",
         "functions": functions_of(events),
         "events": events,
-        "warnings": [*dict.fromkeys(warnings), *_faults(processes)],
+        "warnings": _faults(processes),
     }
     report["findings"] = [each.record() for each in findings(report)]
     if any("program" in record for process in processes for record in process.records):

@@ -29,7 +29,6 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Advice, fresh_function
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
-from leafwise._jit import storm
 from leafwise._jit.audit import Audit, WrongProgram
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
 from leafwise._jit.inner_traces import code_id
@@ -37,7 +36,7 @@ from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import Program
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
-from leafwise._objects.call_site import Site
+from leafwise._objects.call_site import Site, is_users_file
 
 Write: TypeAlias = Callable[..., None]
 """What takes a record, as keyword arguments."""
@@ -121,7 +120,6 @@ class Recorder:
         self._lists_captures = checks_captures
         self._original: Callable[..., Any] = jax.jit
         self._pmap: Callable[..., Any] = jax.pmap
-        self._warned = len(storm.WARNINGS)
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -218,10 +216,6 @@ class Recorder:
                 self._write_captures(event)
                 if self._programs is not None and is_compile:
                     self._programs.record(event)
-            texts = storm.WARNINGS[self._warned :]
-            self._warned += len(texts)
-            for text in texts:
-                self._write(warning=text)
         except Exception as error:  # noqa: BLE001  # the user's own code, or a fault of ours
             self._write(fault=f"{event.name}: {type(error).__name__}: {error}")
 
@@ -272,11 +266,13 @@ class Recorder:
             return
         change = describe_changes(mine.captured, its.captured)
         advice = fresh_function(_plain(event.fun), change)
+        if not is_users_file(found["file"]):  # which the user cannot define elsewhere
+            advice = advice._replace(fix="")
         found["recreated"] = "new"
         if "<" not in code.co_qualname and not hasattr(event.fun, "__self__"):
             found["recreated"] = "defined again"
             advice = Advice("defined again, with the same code", "run its definition once")
-        elif not change:
+        elif not change and advice.fix:
             how = "define it, and call `jax.jit`, once, before the loop"
             advice = advice._replace(fix=how)
         reason = {"path": event.name, "kind": "function", "outcome": "retrace"}
