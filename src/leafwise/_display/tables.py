@@ -53,6 +53,7 @@ _SMALL: Final = 0.01
 
 _FOLDED: Final = 0.1
 _LONGEST: Final = 400
+_LONGEST_PLACE: Final = 26
 _T = TypeVar("_T")
 
 
@@ -241,15 +242,15 @@ def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
         return
     shown, rest = functions[:_MOST_FUNCTIONS], functions[_MOST_FUNCTIONS:]
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for name in ("function", "where"):
-        table.add_column(name, overflow="fold")
+    table.add_column("function", overflow="ellipsis", no_wrap=True, max_width=22)
+    table.add_column("where", no_wrap=True)
     for name in ("traces", "compiles", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
     for each in shown:
-        compiles = each["compiles"] + each["cache_hits"]
+        compiles, where = each["compiles"] + each["cache_hits"], home(each)
         table.add_row(
             Text(cut(each["name"], 80), "bold"),
-            Text(home(each)),
+            Text(f"...{where[-_LONGEST_PLACE:]}" if len(where) > _LONGEST_PLACE + 3 else where),
             f"{each['traces']:,}",
             f"{compiles:,}",
             duration(lost(each)),
