@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import gc
+import io
 import pickle
 import weakref
 from collections.abc import Callable
@@ -183,3 +184,12 @@ def test_a_fix_for_a_child_that_jax_numbers() -> None:
     (dtype,) = lw.explain(*calls).reasons
     assert dtype.path == "args[0][<flat index 0>]"
     assert dtype.fix == "`x.astype(jnp.float32)` in this call"
+
+
+def test_explanations_under_rich() -> None:
+    """They are their text, markup and all."""
+    console = pytest.importorskip("rich.console")
+    found = lw.explain(lw.signature({"[b]x": 1.0}), lw.signature({"[b]x": 1}))
+    out = io.StringIO()
+    console.Console(file=out, width=100).print(found)
+    assert out.getvalue().strip() == str(found)

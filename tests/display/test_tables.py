@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from leafwise._display import tables
-from leafwise._display.tables import explanation, html_page, print_report
+from leafwise._display.tables import html_page, print_report
 from leafwise._display.words import clean
 
 from .sample import (
@@ -33,12 +33,6 @@ def printed(given: Any, width: int = 80, *, terminal: bool = False) -> str:
         file=file, width=width, force_terminal=terminal, color_system=None, legacy_windows=False
     )
     print_report(given, console)
-    return file.getvalue()
-
-
-def shown(why: Any, width: int = 100) -> str:
-    file = io.StringIO()
-    Console(file=file, width=width, color_system=None).print(explanation(why))
     return file.getvalue()
 
 
@@ -180,29 +174,3 @@ def test_unsound_is_named() -> None:
     """A static that JAX takes for equal, though it differs, is a reason."""
     why = explained(unsound=(reason("state.act", change="shared, but unsound"),))
     assert "  state.act (static): shared, but unsound" in printed(report([event(explanation=why)]))
-
-
-def test_explanation_is_a_table() -> None:
-    """An explanation is a table under what JAX does, markup and all."""
-    lines = shown(
-        explained(reason("[b]x"), reason("z"), unsound=(reason("y", kind="[i]"),))
-    ).splitlines()
-    assert lines[0].rstrip() == "retrace: traced, lowered and compiled again; shared, but unsound"
-    cells = [re.split(r" {2,}", line.rstrip()) for line in lines[1:]]
-    assert cells == [
-        ["path", "kind", "change", "fix"],
-        ["[b]x, z", "static", "0.1 -> 0.2", "make it an array"],
-        ["y", "[i]", "0.1 -> 0.2", "make it an array"],
-    ]
-
-
-def test_explanation_of_a_first_call() -> None:
-    """A first call has no rows, only the sentence."""
-    assert shown(FIRST).strip() == "first call: traced, lowered and compiled"
-
-
-def test_explanation_is_cut_and_said_so() -> None:
-    """Of thousands of reasons some are shown, and a line counts the rest."""
-    text = shown(explained(*(reason(fix=f"{n}") for n in range(3000))))
-    assert text.count("state.opt.lr") == tables.MOST_REASONS
-    assert "and 2,988 more reasons" in text

@@ -1,13 +1,11 @@
 """The words and the sums that all forms of a report share."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leafwise._display.findings import busy, covered, findings
-from leafwise._display.words import clean, count, cut, duration, sentence
+from leafwise._display.words import clean, count, cut, duration, sentence_of
 
 from .sample import FIRST, call, event, explained, reason, report, site
 
@@ -80,19 +78,7 @@ def test_counts() -> None:
 )
 def test_sentences(outcome: str, words: str) -> None:
     """Each outcome has its sentence, and one that is not known stands for itself."""
-    assert sentence(explained(outcome=outcome)) == words
-
-
-def test_sentences_are_those_of_the_library() -> None:
-    """A report says of each outcome what the explanation itself says."""
-    from leafwise._compare.explain import Explanation
-    from leafwise._compare.reasons import Outcome
-
-    for outcome in Outcome:
-        for nearest in (None, 0):
-            own = Explanation(outcome, nearest=nearest)
-            as_dict: Any = own.as_dict()
-            assert sentence(as_dict) == own.sentence
+    assert sentence_of(outcome, first=False, unsound=False) == words
 
 
 def test_covered_counts_once() -> None:

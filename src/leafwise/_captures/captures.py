@@ -163,10 +163,10 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
         return preformatted(str(self))
 
     def __rich__(self) -> object:
-        """Return a table, for `rich.print`."""
-        from leafwise._display import tables  # noqa: PLC0415  # rich asks, so rich is there
+        """Return the text, for `rich.print`."""
+        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
 
-        return tables.captures(self.as_dict())
+        return Text(str(self))
 
 
 def _load_captures(found: tuple[Capture, ...], function: str, large: int) -> Captures:

@@ -67,10 +67,10 @@ class Explanation:
         return preformatted(str(self))
 
     def __rich__(self) -> object:
-        """Return a table, for `rich.print`."""
-        from leafwise._display import tables  # noqa: PLC0415  # rich asks, so rich is there
+        """Return the text, for `rich.print`."""
+        from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
 
-        return tables.explanation(self.as_dict())
+        return Text(str(self))
 
 
 def _joined(reasons: Iterable[Reason]) -> list[Reason]:

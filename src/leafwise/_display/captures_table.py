@@ -1,7 +1,7 @@
 """What a function closes over, as a table of text.
 
 This module must stay importable without rich: ``str(leafwise.captures(step))`` works without
-extras. Hence it is apart from `tables`, which has what rich prints and imports it.
+extras. Hence it is apart from `tables`, which imports it.
 """
 
 from collections.abc import Iterator

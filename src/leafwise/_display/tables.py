@@ -1,24 +1,20 @@
-"""A report, an explanation and captures as rich prints them; cannot be imported without rich."""
+"""A report as rich prints it; cannot be imported without rich."""
 
 import io
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Iterator
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from leafwise._display.captures_table import (
-    TITLES,
-    footer_lines,
     format_lines,
     stale_lines,
-    table_cells,
 )
 from leafwise._display.findings import (
     Finding,
-    acted,
     busy,
     findings,
     is_batch,
@@ -26,7 +22,7 @@ from leafwise._display.findings import (
     once_each,
     seconds_of,
 )
-from leafwise._display.shape import CapturesRecord, ExplanationRecord, FunctionRecord, Report
+from leafwise._display.shape import CapturesRecord, FunctionRecord, Report
 from leafwise._display.words import (
     NOTHING,
     audit_lines,
@@ -37,15 +33,11 @@ from leafwise._display.words import (
     duration,
     home,
     is_empty,
-    likeness,
     lost,
-    outcome_of,
     paths_of,
-    sentence,
 )
 
 MOST_FINDINGS: Final = 30
-MOST_REASONS: Final = 12
 _MOST_FUNCTIONS: Final = 10
 _MOST_LINES: Final = 3
 _SMALL: Final = 0.01
@@ -81,7 +73,7 @@ def print_report(report: Report, console: Console) -> None:
         _print_once_each(report, found, console)
     for captured in report.get("captures", [])[:_MOST_FUNCTIONS]:
         _print_captures(captured, console)
-    for line in (*cache_lines(report)[:MOST_REASONS], *audit_lines(report)):
+    for line in (*cache_lines(report)[:_MOST_FUNCTIONS], *audit_lines(report)):
         _print(line, console)
     if report["ended"]:
         _print(f"the program ended: {cut(report['ended'], _LONGEST)}", console, style="bold red")
@@ -116,60 +108,6 @@ def _summary(report: Report, found: list[Finding]) -> str:
         return f"{count(len(found), 'finding')}: {spent} of {ran} went into repeats"
     what = "nothing was compiled again" if nothing_again(report) else "no findings"
     return f"{what}: JAX worked {duration(busy(report))} of {ran}"
-
-
-def explanation(explanation: Mapping[str, Any]) -> Table:
-    """Return an explanation as a table.
-
-    Args:
-        explanation: What `Explanation.as_dict` returns.
-
-    Returns:
-        The reasons, a row each; what JAX does is the title.
-    """
-    explained = cast("ExplanationRecord", explanation)
-    groups: dict[tuple[str, ...], list[Any]] = {}
-    for each in acted(explained):
-        like = each["kind"], each["change"], likeness(each["path"], each["fix"])
-        groups.setdefault(like, []).append(each)
-    outcome = (cut(outcome_of(explained), _LONGEST), "bold")
-    title = Text.assemble(outcome, ": ", sentence(explained), style="not italic")
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    # Wide enough for its title, which would be folded to the width of the columns.
-    table.title, table.title_justify, table.min_width = title, "left", title.cell_len
-    table.caption_justify, table.show_header = "left", bool(groups)
-    for name in ("path", "kind", "change", "fix"):
-        table.add_column(name, overflow="fold")
-    for several in list(groups.values())[:MOST_REASONS]:
-        first, path = several[0], paths_of(each["path"] for each in several)
-        cells = (path, first["kind"], first["change"], first["fix"])
-        table.add_row(*(Text(cut(text, _LONGEST)) for text in cells))
-    if len(groups) > MOST_REASONS:
-        table.caption = Text(f"and {count(len(groups) - MOST_REASONS, 'more reason')}")
-    return table
-
-
-def captures(captured: Mapping[str, Any]) -> Table:
-    """Return what a function closes over as a table.
-
-    Args:
-        captured: What `Captures.as_dict` returns.
-
-    Returns:
-        The captures, a row each; the bytes are below.
-    """
-    found = cast("CapturesRecord", captured)
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    rows = table_cells(found)
-    for title in TITLES if rows else ():
-        table.add_column(title, overflow="fold", justify="right" if title == "bytes" else "left")
-    for name, treatment, nbytes, value, where in rows:
-        table.add_row(Text(name, "bold"), treatment, nbytes, Text(value), Text(where, "dim"))
-    below = list(footer_lines(found))
-    caption = Text("\n").join(Text(line) for line in below)
-    table.caption, table.caption_justify = caption, "left"
-    table.min_width = max((len(line) for line in below), default=0)
-    return table
 
 
 def _print_captures(captured: CapturesRecord, console: Console) -> None:

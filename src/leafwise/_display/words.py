@@ -97,12 +97,6 @@ def is_empty(report: Report) -> bool:
     return not report["functions"] and not report["events"]
 
 
-def sentence(explanation: ExplanationRecord) -> str:
-    """Return what JAX does for a call."""
-    first, unsound = explanation["nearest"] is None, bool(explanation["unsound"])
-    return sentence_of(explanation["outcome"], first=first, unsound=unsound)
-
-
 def outcome_of(explanation: ExplanationRecord) -> str:
     """Return the outcome in a word; for the first call of a function, that it is."""
     return headword(explanation["outcome"], first=explanation["nearest"] is None)

@@ -407,11 +407,10 @@ def _role_reason(earlier: Program, work: Work) -> Reason | None:
     if devices != work.devices:
         one, other = (Verbatim(", ".join(map(str, each))) for each in (devices, work.devices))
         return Reason("devices", ReasonKind.SHARDING, recompile, one, other, Cause.SHARDING)
-    if inputs != work.inputs:
+    if inputs != work.inputs and "vmap" in work.role:
         one, other = (
             Verbatim(", ".join(str(aval.str_short()) for aval in each or ()))
             for each in (inputs, work.inputs)
         )
-        cause = Cause.AXES if "vmap" in work.role else Cause.SHAPE
-        return Reason("arrays", ReasonKind.BATCH, recompile, one, other, cause)
+        return Reason("arrays", ReasonKind.BATCH, recompile, one, other, Cause.AXES)
     return None
