@@ -3,7 +3,7 @@
 import io
 import textwrap
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -37,23 +37,20 @@ from leafwise._display.words import (
     paths_of,
 )
 
-MOST_FINDINGS: Final = 30
+MOST_FINDINGS: Final = 20
 _MOST_FUNCTIONS: Final = 10
 _MOST_LINES: Final = 3
 _SMALL: Final = 0.01
-"""The share of JAX's time below which something is not shown, as long as that is little in all."""
+"""The share of JAX's time below which a line that compiled nothing again is not shown."""
 
-_FOLDED: Final = 0.1
 _LONGEST: Final = 400
 _LONGEST_PLACE: Final = 26
-_T = TypeVar("_T")
 
 
 def print_report(report: Report, console: Console) -> None:
     """Print the findings, the functions, what was compiled outside them, and the warnings.
 
-    The longest come first. What took under 1 % of JAX's time is one line. The last line says
-    how much time went into repeats.
+    The longest come first; the last line says how much time went into repeats.
 
     Args:
         report: The report.
@@ -61,11 +58,9 @@ def print_report(report: Report, console: Console) -> None:
     """
     found = findings(report)
     if not is_empty(report):
-        shown, small = _split(found, [each.seconds for each in found], busy(report))
-        left = shown[MOST_FINDINGS:] + small
-        for each in shown[:MOST_FINDINGS]:
+        for each in found[:MOST_FINDINGS]:
             _print_finding(each, report, console)
-        if left:
+        if left := found[MOST_FINDINGS:]:
             spent = duration(seconds_of(left))
             _print(f"{count(len(left), 'more finding')}, {spent}", console, style="dim")
             console.print()
@@ -132,15 +127,6 @@ def _print(text: str, console: Console, indent: int = 0, style: str = "") -> Non
     )
     for line in lines or [space]:
         console.print(Text(line, style), soft_wrap=True)
-
-
-def _split(ranked: list[_T], seconds: list[float], total: float) -> tuple[list[_T], list[_T]]:
-    """Split off the end of a list, which begins with the most seconds: what takes under 1 %."""
-    kept, left = len(ranked), _FOLDED * total
-    while kept and seconds[kept - 1] < min(_SMALL * total, left):
-        kept -= 1
-        left -= seconds[kept]
-    return ranked[:kept], ranked[kept:]
 
 
 def _print_finding(finding: Finding, report: Report, console: Console) -> None:
