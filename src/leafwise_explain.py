@@ -20,7 +20,7 @@ VARIABLE = "LEAFWISE_EXPLAIN"
 _LIGHT = ("leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
 """The modules of leafwise that do without JAX, and are imported in a script."""
 
-_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "JAX_PROCESS_ID")
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def start() -> None:

@@ -366,6 +366,17 @@ def test_without_the_launcher(run: Runner) -> None:
     assert report["program"] == script
 
 
+def test_records_of_a_process_that_was_killed(run: Runner) -> None:
+    """A line that is cut off ends its file; a folder of other files is none of records."""
+    (run.folder / "records").mkdir()
+    (run.folder / "records" / "rank-7.jsonl").write_text('{"jax": "0')
+    done = run.explain("records")
+    assert (done.returncode, done.stderr) == (0, "JAX compiled nothing.\n")
+    (run.folder / "data").mkdir()
+    (run.folder / "data" / "train.jsonl").write_text("{}")
+    assert run.explain("data").stderr == "leafwise explain: there is no __main__.py in data\n"
+
+
 def test_a_folder_that_cannot_be_written(run: Runner) -> None:
     """The script runs all the same, and one line says that nothing is recorded."""
     (run.folder / "file").write_text("")

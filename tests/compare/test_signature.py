@@ -338,3 +338,5 @@ def test_options_of_jit() -> None:
     plain = lw.signature(jnp.ones(2))
     assert plain == lw.signature(jnp.ones(2), donate_argnums=0, keep_unused=True, device=None)
     assert plain != lw.signature(jnp.ones(2), scale=1.0)
+    on = [lw.signature(1.0, device=each, static_argnames="device") for each in ("cpu", "gpu")]
+    assert on[0] != on[1], "an argument of that name"

@@ -173,6 +173,17 @@ def test_the_first_run_of_a_line_is_no_repeat(run: Callable[[], Any]) -> None:
     assert all(each.nearest is None for each in found)
 
 
+@counts_runs
+def test_no_line_is_counted_after_the_block() -> None:
+    """The tool is free again, and a line that was counted costs nothing more."""
+    with lw.watch():
+        for n in (1, 2):
+            jnp.sinh(jnp.ones(97)) * n
+        used = [sys.monitoring.get_tool(each) for each in range(6)]
+    assert "leafwise" in used
+    assert "leafwise" not in [sys.monitoring.get_tool(each) for each in range(6)]
+
+
 def test_operations_inside_a_trace_are_its_own() -> None:
     """What a jitted function does while it is traced has no explanation of its own."""
 

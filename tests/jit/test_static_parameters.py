@@ -174,6 +174,7 @@ def test_refused_values() -> None:
     assert found.outcome == "error"
     assert "n (invalid): " in str(found)
     assert "a list can change in place" in str(found)
+    assert found.reasons[0].fix == "pass a tuple: `(1,)`"
     fix = "fix: leave lw.Static out, so that n is traced"
     with pytest.raises(lw.errors.ArrayInStaticError, match=rf"padded\.n: (.|\n)*{fix}") as raised:
         padded(jnp.ones(2), 1.0)  # type: ignore[arg-type]

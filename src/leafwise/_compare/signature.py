@@ -159,7 +159,8 @@ def signature(
         filter_jit: Whether the function is under `equinox.filter_jit`, which makes every
             leaf static that is not a JAX or NumPy array.
         **kwargs: The keyword arguments of the call. Options of `jax.jit` on which no key depends
-            (`donate_argnums`, `donate_argnames`, `keep_unused`, `inline`, `device`) are left out.
+            (`donate_argnums`, `donate_argnames`, `keep_unused`, `inline`, `device`) are left out,
+            unless `static_argnames` has the name.
 
     Returns:
         The record: structure, classes and statics by path, and for each leaf its shape,
@@ -176,11 +177,14 @@ def signature(
         False
     """
     statics = StaticArguments.checked(static_argnums, static_argnames)
-    given = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
+    options = _OPTIONS.difference(statics.names)  # else it is an argument of that name
+    given = {name: value for name, value in kwargs.items() if name not in options}
     return record(args, given, statics, filtered=filter_jit)
 
 
-_OPTIONS: Final = ("donate_argnums", "donate_argnames", "keep_unused", "inline", "device")
+_OPTIONS: Final = frozenset(
+    {"donate_argnums", "donate_argnames", "keep_unused", "inline", "device"}
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

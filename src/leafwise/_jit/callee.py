@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import Advice, Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._jit.static_parameters import StaticParameters
@@ -69,9 +69,9 @@ class Callee:
                 self.marked.key(args, kwargs)
         except StaticFieldError as error:
             found = error.findings[0]
-            path = found.path.partition(".")[2]
-            words, cause = Verbatim(f"{found.got}: {found.reason}"), Cause.NO_SUCH_ARGUMENTS
-            return Reason(path, ReasonKind.INVALID, Outcome.ERROR, MISSING, words, cause)
+            path, words = found.path.partition(".")[2], Verbatim(found.got)
+            advice = Advice(f"{found.got}: {found.reason}", found.fix)
+            return Reason(path, ReasonKind.INVALID, Outcome.ERROR, MISSING, words, advice)
         except TypeError as error:
             kind, words, cause = ReasonKind.ARGUMENTS, Verbatim(error), Cause.NO_SUCH_ARGUMENTS
             return Reason(self.name, kind, Outcome.ERROR, MISSING, words, cause)

@@ -26,6 +26,7 @@ from leafwise._jit.callee import Callee, function_behind, is_equinox, name_of
 from leafwise._jit.outside import OutsideLog
 from leafwise._jit.programs import Program, ProgramLog, lowered_by
 from leafwise._objects.call_site import Site, inner_frame, is_users_file, sites_of, user_frame
+from leafwise._objects.line_runs import stop_counting
 from leafwise._objects.locks import Cleanup
 
 
@@ -136,6 +137,7 @@ def unwatch_events(watcher: Watcher) -> None:
         left = tuple(each for each in _watchers if each != watcher)
         if _watchers and not left:
             listen_for_parts(on=False)
+            stop_counting()
         _watchers = left
         _listen(wanted=False)
 
@@ -144,6 +146,7 @@ def follow_functions(*, on: bool) -> None:
     """Keep a log of the programs of every function that is jitted, or stop it."""
     global _followed  # noqa: PLW0603  # one for the process
     _followed = weakref.WeakKeyDictionary() if on else None
+    _of_code.clear()
 
 
 def listen_for_log(*, on: bool) -> None:

@@ -34,6 +34,17 @@ def run_of(frame: types.FrameType) -> int | None:
     return runs[line]
 
 
+def stop_counting() -> None:
+    """Count no line any more, and leave the tool to others."""
+    global _tool  # noqa: PLW0603  # one for the process
+    if _tool is not None and _tool >= 0:
+        for code, _ in _counted.values():
+            _MONITORING.set_local_events(_tool, code, 0)
+        _MONITORING.free_tool_id(_tool)
+    _counted.clear()
+    _tool = None
+
+
 def _begin() -> bool:
     """Take a tool, once; return whether there is one."""
     global _tool  # noqa: PLW0603  # one for the process

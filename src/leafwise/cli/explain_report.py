@@ -38,10 +38,15 @@ class Process(NamedTuple):
         return (each[key] for each in self.records if key in each)
 
 
+def files_in(folder: Path) -> Iterator[Path]:
+    """Return the files of records in a folder."""
+    return folder.glob("rank*-[0-9]*.jsonl")
+
+
 def read(folder: Path) -> list[Process]:
     """Return what the processes recorded that wrote to a folder."""
     found: list[Process] = []
-    files = sorted(folder.glob("*.jsonl"), key=lambda file: (file.stat().st_ctime, file.name))
+    files = sorted(files_in(folder), key=lambda file: (file.stat().st_ctime, file.name))
     ranks = Counter(file.stem.partition("-")[0] for file in files)
     for file in files:
         records: list[Record] = []

@@ -44,7 +44,7 @@ class Script(NamedTuple):
     @property
     def is_records(self) -> bool:
         """Whether it is a folder of records, and nothing is to be run."""
-        return not self.is_module and any(Path(self.name).glob("*.jsonl"))
+        return not self.is_module and any(explain_report.files_in(Path(self.name)))
 
     @property
     def command(self) -> list[str]:
@@ -118,7 +118,7 @@ def run(target: Script, version: str, options: Mapping[str, Any]) -> tuple[shape
 def read(folder: Path, version: str) -> shape.Report:
     """Return the report on what processes with ``LEAFWISE_EXPLAIN`` recorded in a folder."""
     processes = explain_report.read(folder)
-    began = min(each for process in processes for each in process.every("began"))
+    began = min((each for process in processes for each in process.every("began")), default=0.0)
     programs = dict.fromkeys(each for process in processes for each in process.every("command"))
     main = processes[0] if len(processes) == 1 else None
     report = explain_report.make_report(processes, main, version, "; ".join(programs), began)
