@@ -240,6 +240,33 @@ def test_a_line_of_the_user_that_calls_a_package(explained: Explained) -> None:
     assert own
 
 
+def test_a_fix_speaks_of_the_users_line(explained: Explained) -> None:
+    """Of a package's function: by the name that the user's line has there, or not at all."""
+    pytest.importorskip("equinox")
+    source = (
+        "import equinox as eqx\nimport itertools\nimport jax\n"
+        "inner = eqx.filter_jit(lambda a, x: a * x)\n"
+        "other = jax.jit(lambda x, n: x * n, static_argnums=1)\ncount = itertools.count()\n"
+        "def scaled(rate, x):\n    return inner(rate, x)\n"
+        "def counted(x):\n    return other(x, next(count))\n"
+    )
+    package: dict[str, Any] = {"__name__": "solver"}
+    exec(compile(source, "/env/site-packages/solver.py", "exec"), package)  # noqa: S102  # a file of a package
+
+    def script() -> None:
+        x = jnp.ones(WIDTH)
+        for speed in (0.5, 0.25):
+            package["scaled"](speed, x)
+        for _ in range(2):
+            package["counted"](x)
+
+    found = {each["text"]: each for each in explained(script)["findings"]}
+    named, silent = found['package["scaled"](speed, x)'], found['package["counted"](x)']
+    assert named["fixes"] == ["`jnp.asarray(speed)`: a Python number is static there"]
+    assert silent["fixes"] == []
+    assert silent["reasons"][0]["change"] == "0 -> 1"
+
+
 def test_our_own_functions_are_named_as_jitted(explained: Explained) -> None:
     """A jitted function as a static value has its own name, and no class of ours."""
 

@@ -518,9 +518,10 @@ def refuse_bare_fields(cls: type) -> None:
     """
     for name, value in vars(cls).items():
         if isinstance(value, dataclasses.Field) and name not in inspect.get_annotations(cls):
-            default, factory = value.default, value.default_factory
-            made = factory() if factory is not dataclasses.MISSING else default
-            kind = "..." if made is dataclasses.MISSING else type(made).__name__
+            made: Any = value.default_factory
+            if not isinstance(made, type):
+                made = type(value.default)
+            kind = "..." if made is type(dataclasses.MISSING) else made.__name__
             static = is_static_metadata(value.metadata) is True
             msg = (
                 f"{cls.__name__}.{name}: a field needs an annotation\n"

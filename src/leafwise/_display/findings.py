@@ -143,7 +143,7 @@ class Finding:
 
     def _sizes(self) -> list[str]:
         every = [acted(each.explanation) for each in self.programs]
-        if any([is_batch(each) for each in reasons] != [True] for reasons in every):
+        if not all(len(reasons) == 1 and is_batch(reasons[0]) for reasons in every):
             return []
         sizes = (each[name] for (each,) in every for name in ("before", "after"))
         return list(dict.fromkeys(sizes))

@@ -181,13 +181,15 @@ class StaleCheckedFunction(JittedFunction):
 
     def explain_first(self, made: Any) -> None:
         """Let calls add notes to JAX's errors, until one has succeeded."""
-        self.set_call(functools.partial(_call_first, weakref.ref(self), made))
+        self.set_call(_First(_call_first, weakref.ref(self), made))
+
+    def _is_first(self) -> bool:
+        return isinstance(vars(self).get("_leafwise_call"), _First)
 
     def set_call(self, call: Callable[..., Any]) -> None:
         """Let calls run this, with the arguments that JAX sees."""
-        kept = vars(self).get("_leafwise_call")
-        if type(kept) is functools.partial and not self._leafwise_log.programs:
-            return  # what adds notes to errors, until a call has succeeded
+        if self._is_first() and not self._leafwise_log.programs:
+            return
         marked = self._leafwise_log.callee.marked
         self._leafwise_call = call
         self.__call__ = call if marked is None else marked.calling(call)
@@ -250,6 +252,10 @@ class StaleCheckedFunction(JittedFunction):
         return _load, (self._leafwise_jax, self._leafwise_body, stale)
 
 
+class _First(functools.partial[Any]):
+    """What a function runs until a call has succeeded: it adds notes to errors."""
+
+
 def _call_first(find: Callable[[], Any], made: Any, *args: Any, **kwargs: Any) -> Any:
     __tracebackhide__ = True
     try:
@@ -259,7 +265,7 @@ def _call_first(find: Callable[[], Any], made: Any, *args: Any, **kwargs: Any) -
         raise
     jitted = find()
     # Else a trace has put the check of captures there.
-    if jitted is not None and type(vars(jitted)["_leafwise_call"]) is functools.partial:
+    if jitted is not None and jitted._is_first():  # noqa: SLF001
         jitted.set_call(made)
     return result
 

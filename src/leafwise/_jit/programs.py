@@ -350,9 +350,9 @@ class ProgramLog:
         for each in program.explanation.reasons:
             pair = each.before, each.after
             name = next((name for name, change in changes.items() if change == pair), "")
-            named = each.fix.replace("(x)", f"({name})")
-            fix = named if named != each.fix else f"{each.fix} (`{name}` here)"
-            fix = fix if name and each.fix else ""
+            fix = each._replace(path=name).fix if name else ""  # in the user's own name
+            if fix and name not in fix:
+                fix = f"{fix} (`{name}` here)"
             reasons.append(each._replace(cause=Advice(each.change, fix)))
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
 
