@@ -147,7 +147,7 @@ FIXED = TRAIN.replace("loss=lambda w, x: jnp.mean((x @ w - 1) ** 2)", "loss=squa
 
 def draw_explain() -> str:
     """Return what `leafwise explain` says of a script, its fix, and what it says then, as SVG."""
-    console = _console()
+    console = _console(width=80)
     tables.print_report(_explained(TRAIN), console)
     console.print("\n[dim]$[/] git diff")
     for line in difflib.ndiff(TRAIN.splitlines(), FIXED.splitlines()):
@@ -174,10 +174,10 @@ def _explained(code: str) -> shape.Report:
     return report
 
 
-def _console() -> Console:
+def _console(width: int = 98) -> Console:
     # A console of its own says it is a terminal, whatever standard output is.
     return Console(
-        record=True, file=io.StringIO(), width=98, force_terminal=True, color_system="truecolor"
+        record=True, file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor"
     )
 
 

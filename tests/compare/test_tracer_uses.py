@@ -176,5 +176,5 @@ def test_an_instance_of_a_plain_class() -> None:
         with pytest.raises(TypeError) as error:
             call()
         (note,) = [each for each in error.value.__notes__ if each.startswith("leafwise: ")]
-        assert "is a Model, which is no pytree: make the class an `@lw.pytree`" in note
+        assert "is a Model, which is not a pytree: make the class an `@lw.pytree`" in note
         assert "static" not in note

@@ -142,7 +142,7 @@ def test_traces_alone() -> None:
 
 
 def test_recreated_functions() -> None:
-    """A function that is jitted anew each time is a finding from the third on, a cell at once."""
+    """A function that is jitted again each time is a finding from the third on, a cell at once."""
     why = explained(
         reason("<lambda>", kind="function", change="a new lambda each call"), nearest=None
     )

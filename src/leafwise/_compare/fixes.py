@@ -67,7 +67,7 @@ def _failing_comparison(reason: "Reason") -> Advice:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Advice("arrays that are compared", "make it dynamic, or a `lw.StaticArray`")
     name = _type_name(value)
-    return Advice("comparing it raises", f"mend `{name}.__eq__`, or make it dynamic")
+    return Advice("comparing it raises", f"correct `{name}.__eq__`, or make it dynamic")
 
 
 def _argument(reason: "Reason") -> Advice:

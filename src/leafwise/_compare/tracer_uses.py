@@ -51,7 +51,7 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
     cls, function = type(value), is_function(value)
     what = "a function" if function else "no array" if value is None else f"a {cls.__qualname__}"
     if not function and cls.__module__ != "builtins" and not is_installed_module(cls.__module__):
-        return f"`{path}` is {what}, which is no pytree: make the class an `@lw.pytree`"
+        return f"`{path}` is {what}, which is not a pytree: make the class an `@lw.pytree`"
     if holder is None or not name.isidentifier():
         kind = "Callable[..., Any]" if function else cls.__name__
         return f"`{path}` is dynamic, and {what}: make the argument static, {_static(path, kind)}"

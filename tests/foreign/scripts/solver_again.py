@@ -1,4 +1,4 @@
-"""A solver of a package, called outside `jit` again and again: its loops are made anew."""
+"""A solver of a package, called outside `jit` again and again: its loops get new bodies."""
 
 import sys
 
