@@ -236,6 +236,7 @@ def test_a_line_of_the_user_that_calls_a_package(explained: Explained) -> None:
     assert re.fullmatch(r".*test_explain_report\.py:\d+", found["place"])
     assert found["text"] == 'package["solve"](n)'
     assert found["via"] == ["solver.py:3"]
+    assert found["outside"], "the package makes the function, and the user calls the package"
     own = [each for each in report["events"] if "via" not in each]
     assert own
 
@@ -265,6 +266,36 @@ def test_a_fix_speaks_of_the_users_line(explained: Explained) -> None:
     assert named["fixes"] == ["`jnp.asarray(speed)`: a Python number is static there"]
     assert silent["fixes"] == []
     assert silent["reasons"][0]["change"] == "0 -> 1"
+
+
+def test_a_function_that_a_package_makes(explained: Explained) -> None:
+    """It is named where the user jits it, and nobody is told to define it elsewhere."""
+    source = "def make(n):\n    return lambda x: x * n\n"
+    package: dict[str, Any] = {"__name__": "solver"}
+    exec(compile(source, "/env/site-packages/solver.py", "exec"), package)  # noqa: S102  # a file of a package
+
+    def script() -> None:
+        for n in range(3):
+            jax.jit(package["make"](n))(1.0)
+
+    (found,) = explained(script)["findings"]
+    assert found["reasons"][0]["change"].startswith("a new lambda each call, with another `n`")
+    assert found["fixes"] == []
+
+
+def test_a_function_under_pmap(explained: Explained) -> None:
+    """It has its own name and parameters, and not those of what JAX makes of it."""
+
+    def spread(batch: Any) -> Any:
+        return batch * WIDTH
+
+    def script() -> None:
+        mapped = jax.pmap(spread)
+        for n in (3, 4):
+            mapped(jnp.ones((1, n)))
+
+    (found,) = explained(script)["findings"]
+    assert (found["what"], found["reasons"][0]["path"]) == ("spread retraced once", "batch")
 
 
 def test_our_own_functions_are_named_as_jitted(explained: Explained) -> None:

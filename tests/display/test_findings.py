@@ -80,22 +80,11 @@ def test_what_is_inside_a_trace_is_none() -> None:
 
 def test_batches() -> None:
     """A function that is compiled for several batch sizes is told which."""
-    sizes = [(2, 3), (3, 4)]
-    programs = [
-        call(float(n), explained(reason("batch", kind="batch", before=str(a), after=str(b))))[1:]
-        for n, (a, b) in enumerate(sizes, 1)
-    ]
-    events = [{**each, "role": "vmap"} for several in programs for each in several]
-    for lowering in events[::2]:
-        lowering["explanation"] = explained(
-            reason(
-                "batch",
-                kind="batch",
-                before=str(sizes[events.index(lowering) // 2][0]),
-                after=str(sizes[events.index(lowering) // 2][1]),
-            ),
-            outcome="recompile",
-        )
+    events: list[Any] = []
+    for n in (2, 3):
+        sizes = reason("batch", kind="batch", before=str(n), after=str(n + 1))
+        lowering, compiled = call(float(n), explained(), role="vmap")[1:]
+        events += [{**lowering, "explanation": explained(sizes, outcome="recompile")}, compiled]
     found = only([*call(0.0, FIRST, role="vmap"), *events])
     assert found.what == "train_step compiled for 3 batch sizes under `vmap`: 2, 3, 4"
     assert (found.retraces, found.recompiles) == (0, 2)
@@ -210,3 +199,11 @@ def test_rows_of_functions() -> None:
         ("step", "a.py", 4, 1),
         ("step", "b.py", 4, 1),
     ]
+
+
+def test_a_cause_that_is_not_among_the_arguments() -> None:
+    """It is told where nothing else is: what is known of the arguments says more."""
+    cache = reason("(not an argument)", kind="cache", change="a cache was cleared", fix="")
+    for given, paths in (((cache,), ["(not an argument)"]), ((reason("x"), cache), ["x"])):
+        (found,) = findings(report([*call(0.0, FIRST), *call(1.0, explained(*given))]))
+        assert [each["path"] for each in found.reasons()] == paths

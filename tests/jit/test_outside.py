@@ -163,9 +163,13 @@ def dtypes() -> Any:
     return [jnp.arctan(jnp.ones(WIDTH, each)) for each in (jnp.float32, jnp.bfloat16, jnp.float16)]
 
 
-@pytest.mark.parametrize("run", [leaves, levels, gradient, dtypes])
+def powers() -> Any:
+    return [jnp.ones(WIDTH) ** n for n in (5, 6, 7)]
+
+
+@pytest.mark.parametrize("run", [leaves, levels, gradient, dtypes, powers])
 def test_the_first_run_of_a_line_is_no_repeat(run: Callable[[], Any]) -> None:
-    """What one run compiles for one leaf, level or dtype is no repeat of what another needs."""
+    """What one run compiles for one leaf, level, dtype or constant repeats nothing of another."""
     with lw.watch() as log:
         run()
     found = [each.explanation for each in log.events if each.explanation is not None]

@@ -80,6 +80,15 @@ def reasons(program: Any) -> Any:
     return program.explanation.reasons
 
 
+def test_what_was_a_part_of_another_is_called_first() -> None:
+    """A program inside another function is no call, whatever its shape: the next is the first."""
+    step = make()
+    jax.jit(lambda x: step(x[:2]) + step(x[:3]))(jnp.ones(5))
+    step(jnp.ones(4))
+    assert [each.is_inner for each in step.traces] == [True, True, False]
+    assert step.traces[-1].explanation.nearest is None
+
+
 @pytest.mark.slow
 def test_gradients_of_several_sizes() -> None:
     """The forward and the backward pass are roles of their own."""
