@@ -207,3 +207,17 @@ def test_a_cause_that_is_not_among_the_arguments() -> None:
     for given, paths in (((cache,), ["(not an argument)"]), ((reason("x"), cache), ["x"])):
         (found,) = findings(report([*call(0.0, FIRST), *call(1.0, explained(*given))]))
         assert [each["path"] for each in found.reasons()] == paths
+
+
+def test_a_gradient_is_one_finding() -> None:
+    """The backward pass is made again for what the forward pass before it is."""
+    events: list[Any] = [*call(0.0, FIRST)]
+    for start, role, why in (
+        (1.0, "forward", explained(reason("x"), outcome="recompile")),
+        (2.0, "backward", explained(outcome="recompile")),
+    ):
+        lowering, compiled = call(start, FIRST, role=role)[1:]
+        events += [{**lowering, "explanation": why}, compiled]
+    found = only(events)
+    assert (found.what, found.recompiles) == ("train_step recompiled 2 times", 2)
+    assert [each["path"] for each in found.reasons()] == ["x"]

@@ -148,8 +148,7 @@ SCRIPTS = {
     "jax_md_fire": Explained(
         causes(
             ("jax_md_fire.py:24", "fn", 29),
-            ("jax_md_fire.py:21", "fn", 2),
-            ("jax_md_fire.py:21", "", 2),
+            ("jax_md_fire.py:21", "fn", 4),
             # `jax_md/space.py` gives none: test_a_placeholder_that_is_given_has_a_program.
             ("jax_md_fire.py:24", "fn", 1),
         ),

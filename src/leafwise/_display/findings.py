@@ -59,7 +59,7 @@ class Made:
         return not any(each["change"].startswith(ANOTHER_FUNCTION) for each in acted(why))
 
     @property
-    def identity(self) -> tuple[str, ...]:
+    def identity(self) -> tuple[str, str, str]:
         """The function, and what was made of it."""
         return self.first["name"], self.first.get("defined", ""), self.first.get("role", "")
 
@@ -243,6 +243,7 @@ def findings(report: Report) -> list[Finding]:
     """Return what JAX made again, the longest first."""
     found: dict[Any, Finding] = {}
     outside: dict[Any, Finding] = {}
+    forward: dict[Any, Any] = {}
     key: Any
     recreated: dict[Any, list[Made]] = {}
     for each in made(report):
@@ -254,8 +255,7 @@ def findings(report: Report) -> list[Finding]:
             if each.is_repeat:
                 finding.programs.append(each)
         elif each.is_repeat:
-            causes = tuple((reason["path"], reason["kind"]) for reason in acted(each.explanation))
-            key = line, each.identity, causes
+            key = _line_and_cause(each, forward)
             found.setdefault(key, Finding(first["site"], is_outside=False)).programs.append(each)
         elif "recreated" in each.explained:
             key = line, each.identity, first["process"]
@@ -270,6 +270,18 @@ def findings(report: Report) -> list[Finding]:
         if finding.programs:
             found[line, "outside"] = finding
     return sorted(found.values(), key=lambda finding: -finding.seconds)
+
+
+def _line_and_cause(program: Made, forward: dict[Any, Any]) -> Any:
+    """Return what the programs of one finding have in common."""
+    causes = tuple((each["path"], each["kind"]) for each in acted(program.explanation))
+    line, (name, defined, role) = _line(program.first["site"]), program.identity
+    found = line, name, defined, role, causes
+    if role.endswith("backward") and not causes:  # it is made for what the forward pass is
+        return forward.get((line, name, defined), found)
+    if role.endswith("forward"):
+        forward[line, name, defined] = found
+    return found
 
 
 def _worth_it(programs: list[Made]) -> Iterator[Made]:
