@@ -297,7 +297,7 @@ def with_values(argv: Sequence[str]) -> list[str]:
 
 
 _WITH_VALUE: Final = (
-    *("-o", "--output", "--output-format", "--json", "--html", "--perfetto"),
+    *("-o", "--output", "--output-format", "--json", "--html"),
     *("--fail-on", "--allow"),
 )
 
@@ -331,7 +331,6 @@ def _add_explain(commands: Any) -> None:
     add("--output-format", choices=("text", "github"), default="text", help=_FORMAT)
     add("--json", metavar="FILE", type=_no_script, help="write the report as JSON")
     add("--html", metavar="FILE", type=_no_script, help="write the report as one HTML page")
-    add("--perfetto", metavar="FILE", type=_no_script, help="write Chrome trace events")
     add("--fail-on", choices=("retrace", "recompile"), help="fail if a finding has one")
     add("--allow", metavar="N", type=int, default=0, help="how many such findings do not fail")
     explain.set_defaults(ours=[f"--{name}" for name in explain.options])

@@ -46,7 +46,7 @@ def test_jax_is_imported_by_whoever_uses_it() -> None:
     program = """
 import sys
 import leafwise, leafwise_cli
-import leafwise._display.perfetto, leafwise._display.tables
+import leafwise._display.tables
 import leafwise.cli.explain_script  # the parent of the script
 assert not {"jax", "numpy"} & set(sys.modules)
 for name in leafwise.__all__:

@@ -569,7 +569,7 @@ def test_completion(leafwise: Callable[..., Outcome]) -> None:
     pytest.importorskip("shtab")
     outcome = leafwise("--print-completion", "bash")
     assert outcome.code == 0
-    for word in ("check", "explain", "--output-format", "--perfetto", "_shtab_compgen_files"):
+    for word in ("check", "explain", "--output-format", "--fail-on", "_shtab_compgen_files"):
         assert word in outcome.out
 
 

@@ -5,9 +5,9 @@ texts) -> `lines` (text; also what rich colours) or `diagram_html` (a page, a no
 Start reading at `diagram`, which has `show` and `Diagram`.
 
 The report of ``leafwise explain`` is plain data, whose keys `shape` lists. `findings` gathers what
-JAX did again; `tables` prints a report with rich, also as HTML, `perfetto` makes a trace. None of
-these imports JAX, and `tables` is the one that cannot be imported without rich. `captures_table` is
-what `lw.captures` prints, and `words` has the texts that all of them share.
+JAX did again; `tables` prints a report with rich, also as HTML. None of these imports JAX, and
+`tables` is the one that cannot be imported without rich. `captures_table` is what `lw.captures`
+prints, and `words` has the texts that all of them share.
 
 Used by `_compare`, `_captures`, `cli` and the pytest plugin; notebooks come through
 `_classes.display`.

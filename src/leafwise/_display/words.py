@@ -4,12 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from leafwise._display.shape import (
-    ExplanationRecord,
-    FunctionRecord,
-    Report,
-    SiteRecord,
-)
+from leafwise._display.shape import FunctionRecord, Report, SiteRecord
 
 NOTHING: Final = "JAX compiled nothing."
 ANOTHER_FUNCTION: Final = "another function"
@@ -95,11 +90,6 @@ def lost(function: FunctionRecord) -> float:
 def is_empty(report: Report) -> bool:
     """Return whether JAX did nothing while the program ran."""
     return not report["functions"] and not report["events"]
-
-
-def outcome_of(explanation: ExplanationRecord) -> str:
-    """Return the outcome in a word; for the first call of a function, that it is."""
-    return headword(explanation["outcome"], first=explanation["nearest"] is None)
 
 
 def headword(outcome: str, *, first: bool) -> str:

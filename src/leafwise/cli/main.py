@@ -136,7 +136,7 @@ def explain(options: argparse.Namespace) -> int:
     from leafwise.cli import explain_script  # noqa: PLC0415
 
     script = explain_script.Script(options.target, options.arguments, options.module)
-    files = [options.output, options.json, options.html, options.perfetto]
+    files = [options.output, options.json, options.html]
     files = [name for name in files if name]
     if problem := explain_script.problem(script) or _unwritable(files):
         return _refuse("explain", problem)
@@ -156,10 +156,6 @@ def explain(options: argparse.Namespace) -> int:
         from leafwise._display import tables  # noqa: PLC0415
 
         _write(Path(options.html), tables.html_page(report))
-    if options.perfetto:
-        from leafwise._display import perfetto  # noqa: PLC0415
-
-        _write(Path(options.perfetto), json.dumps(perfetto.trace_events(report)))
     if options.output:
         with (here / options.output).open("w", encoding="utf-8", errors="backslashreplace") as file:
             _print_report(report, file, options.output_format)
