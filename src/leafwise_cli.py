@@ -324,7 +324,7 @@ def _add_explain(commands: Any) -> None:
         const="compare",
         choices=("compare", "replay"),
         help="also compare each call with the program that answers it, types and all; "
-        "`--audit=replay` traces such a call afresh, and compares the results",
+        "`--audit=replay` traces such a call afresh, and compares the programs",
     )
     add("-o", "--output", metavar="FILE", help="write the report there, not to standard error")
     add("-q", "--quiet", action="store_true", help="print no report: for the files alone")

@@ -40,33 +40,33 @@ def source_of(cls: type) -> str:
 
 @contextlib.contextmanager
 def check_captures(stale: "StaleOption" = "raise") -> "Generator[CaptureChecks, None, None]":
-    """Look at everything that `leafwise.jit` functions capture, before each call in this block.
+    """Compare the program of each call of a `leafwise.jit` function with a fresh trace of it.
 
-    Outside such blocks each call checks captures by identity and, of what is small, by
-    content. In this block it looks into all of them, whatever ``stale=`` the function has:
-    NumPy arrays and containers of any size, and objects down to their last part. The content of
-    what is large is known from the first trace or call in the block.
+    Outside such blocks each call checks the captures that the code names, by identity and, of
+    what is small, by content. In this block the function is traced once more before each call,
+    whatever ``stale=`` it has, and the two programs are compared, constants included: that is
+    right for any code of Python, and slow. The function's Python side effects happen twice.
 
     It covers all functions, those made before the block and in other threads included, and can
     be nested: the innermost block counts. The environment variable
     ``LEAFWISE_CHECK_CAPTURES=1`` turns it on for a whole process; ``warn`` and the other words
-    do so with that ``stale=``.
+    do so with that ``stale=``. What is in a NumPy array is known from the first call in the block.
 
     Args:
-        stale: What happens to a call that would be answered for an old value: ``"raise"``,
-            ``"warn"``, ``"retrace"``, or ``"ignore"``: then it is noted only.
+        stale: What happens to a call whose program is of an old value: ``"raise"``; ``"warn"`` and
+            ``"retrace"``: it is traced again; or ``"ignore"``: then it is noted only.
 
     Yields:
-        What was found so far: ``.stale``, a list of `leafwise.types.StaleCapture`, and
-        ``.not_compared``, a dict of the captures that change unseen, with the reasons.
+        What was found so far: ``.stale``, a list of `leafwise.types.StaleCapture` (the capture
+        that changed, or else the operation of the program and its line), and ``.not_compared``, a
+        dict of the functions that could not be traced again, with the reasons.
 
     Raises:
-        StaleCaptureError: (inside, when called) a capture changed since the trace.
+        StaleCaptureError: (inside, when called) the program is of an old value.
         ValueError: `stale` is none of the four words.
 
     Warns:
-        StaleCaptureWarning: (inside) with ``stale="warn"``; and once for each capture that
-            cannot be compared.
+        StaleCaptureWarning: (inside) with ``stale="warn"``.
 
     Examples:
         >>> with check_captures():

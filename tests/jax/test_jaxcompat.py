@@ -1,4 +1,6 @@
 import contextlib
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._jax import compat, stack
+from leafwise._jax import compat, context, stack
 from leafwise._jax.events import count_events
 from leafwise._objects.call_site import site_of
 
@@ -29,14 +31,14 @@ CONTEXTS = {
 }
 
 
-@pytest.mark.parametrize("context", list(CONTEXTS.values()), ids=CONTEXTS)
-def test_configuration_is_seen(jax_version: str, context: Any) -> None:
+@pytest.mark.parametrize("block", list(CONTEXTS.values()), ids=CONTEXTS)
+def test_configuration_is_seen(jax_version: str, block: Any) -> None:
     """Options with a public name are seen with and without JAX's internals, and JAX retraces."""
     function = jax.jit(lambda x: x + 1)
     x = jnp.ones(3)
     function(x)
     before = lw.signature(x)
-    with context(), count_events() as counts:
+    with block(), count_events() as counts:
         after = lw.signature(x)
         function(x)
     assert counts.traces == 1
@@ -47,19 +49,19 @@ def test_configuration_is_seen(jax_version: str, context: Any) -> None:
 
 def test_calls_under_one_configuration_share_it(jax_version: str) -> None:
     """Its record is one object, and another one while an option has another value."""
-    before = compat.trace_config()
-    assert compat.trace_config() is before
+    before = context.trace_config()
+    assert context.trace_config() is before
     with jax.enable_x64(not jax.config.jax_enable_x64):
-        assert compat.trace_config() != before
-    assert compat.trace_config() == before
+        assert context.trace_config() != before
+    assert context.trace_config() == before
 
 
 @pytest.mark.parametrize("name", ["jax_debug_nans", "jax_log_compiles"])
 def test_other_options_do_not_matter(jax_version: str, name: str) -> None:
     """Options that JAX does not trace for do not count as a difference."""
-    context = {"jax_debug_nans": jax.debug_nans, "jax_log_compiles": jax.log_compiles}[name]
+    block = {"jax_debug_nans": jax.debug_nans, "jax_log_compiles": jax.log_compiles}[name]
     before = lw.signature(1.0)
-    with context(True):
+    with block(True):
         assert lw.signature(1.0) == before
 
 
@@ -184,8 +186,8 @@ def test_carries_settle(jax_version: str) -> None:
     assert step._cache_size() == 1
 
 
-def test_the_trace_under_a_checkpoint_is_dropped(jax_version: str) -> None:
-    """JAX keeps the trace of a function under `jax.checkpoint`; it can be made to forget it."""
+def test_the_number_of_a_context_is_no_configuration(jax_version: str) -> None:
+    """Traces of other numbers are kept apart, and calls differ in nothing else."""
     value = 1.0
 
     def scaled(x: Any) -> Any:
@@ -193,11 +195,40 @@ def test_the_trace_under_a_checkpoint_is_dropped(jax_version: str) -> None:
 
     inner = jax.checkpoint(scaled)
     outer: Any = jax.jit(lambda x: inner(x) + 0)
-    of_scaled: Any = jax.jit(scaled)
+    before = context.trace_config()
     assert float(outer(1.0)) == 1.0
     value = 2.0
-    for expected in (1.0, 2.0):  # the first is the hazard
-        assert float(outer(1.0)) == expected
-        outer.clear_cache()
-        of_scaled.clear_cache()
-        compat.forget_traces_of([])
+    outer.clear_cache()
+    assert float(outer(1.0)) == 1.0  # the hazard
+    number = context.new_number()
+    with context.with_number(number):
+        assert float(outer(1.0)) == 2.0
+        assert context.current_number() == number
+        assert context.trace_config() == before
+    assert context.current_number() is None
+
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+import leafwise as lw
+from leafwise._jax.events import count_events
+
+functions = [jax.jit(lambda x, k=k: x * k) for k in range(3)]
+x = jnp.ones(2)
+for function in functions:
+    function(x)
+scaled = lw.jit(lambda x: x)
+for _ in range(2):
+    with count_events() as counts:
+        for function in functions:
+            function(x)
+    print(counts.compiles)
+"""
+
+
+@pytest.mark.slow
+def test_what_the_first_use_costs() -> None:
+    """What JAX compiled before the first `lw.jit` of a process, it compiles once more."""
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["3", "0"]

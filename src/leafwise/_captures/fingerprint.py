@@ -43,23 +43,19 @@ class CaptureState(NamedTuple):
     """One capture in a fingerprint.
 
     Attributes:
-        form: Equal for values that cannot be distinguished; None if it is large.
-        large: The form of a large value, where the content of those was compared, too.
+        form: Equal for values that cannot be distinguished; of what is large the identity.
         text: The value, for messages.
         site: The line that reads it: ``train.py:12``.
-        hidden: Why changes inside it cannot be seen; empty if they can.
     """
 
     form: Any
-    large: Any
     text: str
     site: str
-    hidden: str
 
 
 Fingerprint: TypeAlias = dict[Key, CaptureState]
 
-GONE: Final = CaptureState(("gone",), None, "read in another way", "", "")
+GONE: Final = CaptureState(("gone",), "read in another way", "")
 """Stands for a capture that is not read any more."""
 
 
@@ -95,14 +91,13 @@ class FingerprintedFunction(NamedTuple):
 
 
 def fingerprint_function(
-    fun: Callable[..., Any], given: Iterable[Any] = (), *, large: bool = False
+    fun: Callable[..., Any], given: Iterable[Any] = ()
 ) -> FingerprintedFunction:
     """Fingerprint all that a function captures.
 
     Args:
         fun: The function.
         given: The classes of its arguments, whose methods it may call, and functions there.
-        large: Whether to compare the content of large values, too.
 
     Returns:
         The fingerprint. What does not show its content is compared by identity.
@@ -115,8 +110,8 @@ def fingerprint_function(
             continue
         value = _read(binding)
         key = _key(binding, fingerprint)
-        fingerprint[key], fingerprinted = _capture_state(binding, value, large=large)
-        if not _is_import(binding, value) and (large or len(probes) < MOST_CAPTURES):
+        fingerprint[key], fingerprinted = _capture_state(binding, value)
+        if not _is_import(binding, value) and len(probes) < MOST_CAPTURES:
             probes.append(Probe(binding, value, fingerprinted, key))
     return FingerprintedFunction(fingerprint, probes, callables)
 
@@ -175,23 +170,14 @@ def _key(binding: Binding, others: Fingerprint) -> Key:
     return key
 
 
-def _capture_state(
-    binding: Binding, value: Any, *, large: bool
-) -> tuple[CaptureState, Fingerprinted]:
+def _capture_state(binding: Binding, value: Any) -> tuple[CaptureState, Fingerprinted]:
     """Return what a fingerprint keeps of a capture, and the fingerprint of its value."""
     if value is MISSING:
-        return CaptureState((), (), "nothing", _line_of(binding), ""), Fingerprinted(())
+        return CaptureState((), "nothing", _line_of(binding)), Fingerprinted(())
     found = int_as_float(value) if _is_written_in_place(binding) else value
     called = binding.is_called or not is_tree(found)
-    whole = small = fingerprint(found, called=called)
-    if large and small.is_cut:
-        whole = fingerprint(found, large=True, called=called)
-    hidden = whole.hidden or (_LARGE if whole.is_cut else "")
-    more = whole.form if large else None
-    return CaptureState(small.form, more, describe_value(value), _line_of(binding), hidden), whole
-
-
-_LARGE: Final = "it is large"
+    whole = fingerprint(found, called=called)
+    return CaptureState(whole.form, describe_value(value), _line_of(binding)), whole
 
 
 def _is_written_in_place(binding: Binding) -> bool:
@@ -248,7 +234,7 @@ def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
 
     An attribute that has become a property is read by another way.
     """
-    both = [key for key, entry in new.items() if key in old and _differ(old[key], entry)]
+    both = [key for key, entry in new.items() if key in old and bool(old[key].form != entry.form)]
     return both or [key for key, entry in old.items() if key not in new and entry is not GONE]
 
 
@@ -267,22 +253,6 @@ def describe_changes(old: Fingerprint, new: Fingerprint) -> str:
 _LONGEST_CHANGE: Final = 80
 
 
-def _differ(old: CaptureState, new: CaptureState) -> bool:
-    if old.large is not None and new.large is not None:
-        return bool(old.large != new.large)
-    return bool(old.form != new.form)
-
-
-def completed(old: Fingerprint, new: Fingerprint) -> Fingerprint:
-    """Return an unchanged fingerprint with the forms of large values that a newer one has."""
-    larger = {
-        key: new[key]
-        for key, entry in old.items()
-        if entry.large is None and key in new and new[key].large is not None
-    }
-    return {**old, **larger} if larger else old
-
-
 def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
     """Return the first part of a capture that changed: the way to it, its old and new value.
 
@@ -294,8 +264,7 @@ def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
         The way, ``.layers[0].rate`` or empty for the whole, and both values as text; where
         the texts are equal, the later one begins with "another".
     """
-    deep = was.large is not None and now.large is not None
-    one, other = (was.large, now.large) if deep else (was.form, now.form)
+    one, other = was.form, now.form
     path = ""
     while isinstance(one, Form) and isinstance(other, Form) and _class_of(one) == _class_of(other):
         mine, its = _named_parts(one), _named_parts(other)

@@ -67,18 +67,17 @@ from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 
 
-def fingerprint(value: Any, *, large: bool = False, called: bool = False) -> Fingerprinted:
+def fingerprint(value: Any, *, called: bool = False) -> Fingerprinted:
     """Fingerprint a value; what is large in it, or does not show its content, by identity.
 
     Args:
         value: The value of a capture.
-        large: Whether to compare the content of large values, too.
         called: Whether it matters as what is called only, if it is a function: what that reads,
             in its closure or of the arguments of a partial, are captures of their own.
     """
     around, inner = _around(value) if called else ([], value)
     is_function = type(inner) is types.FunctionType
-    fingerprinter = Fingerprinter(_KINDS, large=large, closures=not (called and is_function))
+    fingerprinter = Fingerprinter(_KINDS, closures=not (called and is_function))
     if not around or not (is_function or has_own_call(inner)):
         return fingerprinter.fingerprint(value)
     if not is_function:
@@ -363,8 +362,7 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     """Fingerprint an object: its class and its attributes, if those are all there is to it."""
     kind: type = type(value)
     if hides(value):
-        reason = f"a {kind.__qualname__} answers for its attributes itself"
-        return as_one(ByWeakId(value), value, reason)
+        return as_one(ByWeakId(value), value)
     kind_name = kind_of(value).name
     if kind_name not in _BY_ATTRIBUTES or (kind_name != "object" and has_hidden_state(kind)):
         return _by_parts(self, value)
@@ -388,8 +386,7 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
         steps = tuple(f".{name}" for name in fields)
         return _composed(self, value, lambda now: [getattr(now, n, MISSING) for n in fields], steps)
     if has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY:
-        reason = f"a {kind.__qualname__} does not show what it holds"
-        return as_one(ByWeakId(value), value, reason)
+        return as_one(ByWeakId(value), value)
     self.check_size(len(held), MOST_ATTRIBUTES)
     own, slots = dict_of(value), slots_of(kind)
     parts_of: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)

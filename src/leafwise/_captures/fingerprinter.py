@@ -34,9 +34,6 @@ MOST_PARTS: Final = 128
 _MOST_COMPARED: Final = 1 << 26
 """Two JAX arrays of more bytes than these are different ones unless they are one object."""
 
-_MOST_PARTS_IF_LARGE: Final = 100_000
-"""So many parts are fingerprinted where the content of large values is compared."""
-
 Same: TypeAlias = Callable[[Any], bool]
 
 
@@ -47,14 +44,12 @@ class Fingerprinted(NamedTuple):
         form: Equal for values that cannot be distinguished.
         same: A fast check whether a value is this one, unchanged; None if being the same object
             is enough, and the object is small.
-        hidden: Why changes of it cannot be seen; empty if they can.
         is_cut: Whether something large in it is only known by identity.
         source: The source of `same`, if it can be written out.
     """
 
     form: Any
     same: Same | None = None
-    hidden: str = ""
     is_cut: bool = False
     source: "Source | None" = None
 
@@ -126,15 +121,13 @@ class Fingerprinter:
 
     Args:
         kinds: The function that fingerprints values of each type, the most special types first.
-        large: Whether to compare the content of large values, too.
         closures: Whether a function's closure is a part of it.
     """
 
-    def __init__(self, kinds: "Kinds", *, large: bool, closures: bool) -> None:
+    def __init__(self, kinds: "Kinds", *, closures: bool) -> None:
         self._kinds = kinds
-        self.large = large
         self.closures = closures
-        self._room = _MOST_PARTS_IF_LARGE if large else MOST_PARTS
+        self._room = MOST_PARTS
         self._met: dict[int, tuple[int, Any]] = {}
 
     def fingerprint(self, value: Any) -> Fingerprinted:
@@ -151,8 +144,8 @@ class Fingerprinter:
             return of_kind(self, value)
         except TooLarge:
             return _by_identity(value, is_cut=True)
-        except Exception as error:  # noqa: BLE001  # the user's own code
-            return _by_identity(value, f"looking at it raised {type(error).__name__}")
+        except Exception:  # noqa: BLE001  # the user's own code
+            return _by_identity(value)
 
     def fingerprint_all(self, values: list[Any]) -> list[Fingerprinted]:
         """Fingerprint the parts of a value; one of many parts leaves room for the others."""
@@ -162,7 +155,7 @@ class Fingerprinter:
             if _is_leaf(value):
                 found.append(self.fingerprint(value))
                 continue
-            share = self._room if self.large else -(-self._room // left)
+            share = -(-self._room // left)
             kept, self._room, left = self._room - share, share, left - 1
             found.append(self.fingerprint(value))
             self._room += kept
@@ -183,8 +176,8 @@ class Fingerprinter:
         self._room -= 1
 
     def check_size(self, size: int, most: int) -> None:
-        """Raise if a value is large, and the content of large ones is not compared."""
-        if size > most and not self.large:
+        """Raise if a value is large."""
+        if size > most:
             raise TooLarge
 
     def _plain(self, value: Any) -> Fingerprinted:
@@ -328,9 +321,9 @@ def _weak(value: Any) -> Callable[[], Any] | None:
         return None
 
 
-def as_one(form: Any, value: Any, hidden: str = "") -> Fingerprinted:
+def as_one(form: Any, value: Any) -> Fingerprinted:
     """Return the fingerprint of what is the same as long as it is the same object."""
-    return Fingerprinted(form, identity_check(value), hidden, source=identity_source(value))
+    return Fingerprinted(form, identity_check(value), source=identity_source(value))
 
 
 def identity_check(value: Any) -> Same:
@@ -459,11 +452,10 @@ def check_of(fingerprinted: Fingerprinted, value: Any) -> Same:
 def combine(
     form: Any, same: Same | None, parts: list[Fingerprinted], source: Source | None = None
 ) -> Fingerprinted:
-    """Return the fingerprint of a value with parts: it hides what they hide."""
-    hidden = next((part.hidden for part in parts if part.hidden), "")
-    return Fingerprinted(form, same, hidden, any(part.is_cut for part in parts), source)
+    """Return the fingerprint of a value with parts."""
+    return Fingerprinted(form, same, any(part.is_cut for part in parts), source)
 
 
-def _by_identity(value: Any, hidden: str = "", *, is_cut: bool = False) -> Fingerprinted:
+def _by_identity(value: Any, *, is_cut: bool = False) -> Fingerprinted:
     itself = ByWeakId(value)
-    return Fingerprinted(itself, itself.is_of, hidden, is_cut)
+    return Fingerprinted(itself, itself.is_of, is_cut)

@@ -7,7 +7,7 @@ from leafwise._compare.fixes import Cause
 from leafwise._compare.leaf_differences import static_reason
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, value_of
-from leafwise._jax.compat import UNNAMED_CONFIG
+from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise._trees.equality import jax_equal, same_entry

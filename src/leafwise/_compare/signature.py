@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import jax
 
-from leafwise._jax.compat import Config, trace_config
+from leafwise._jax.context import Config, trace_config
 from leafwise._objects.class_map import ClassMap
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, shorten

@@ -3,7 +3,8 @@
 No other wing imports `jax._src`, and nothing here imports a wing but `_objects`. Each file
 answers with less where JAX's internals are not those that were tested (`compat.is_known`).
 
-- `compat`: configuration, caches and options of jitted functions. Start here.
+- `compat`: caches and options of jitted functions. Start here.
+- `context`: the configuration that a trace depends on, and a number of leafwise's own.
 - `events`: traces, lowerings and compiles as they happen, and `count_events`.
 - `stack`: what JAX is doing, from its frames: for which call, and under which transformations.
 - `eager_calls`: the operation or loop that a line calls outside jitted functions.

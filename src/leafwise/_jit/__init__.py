@@ -10,8 +10,9 @@
 - `storm`: `lw.storm_guard`.
 - `same`: `lw.distributed.assert_same`.
 - `quick_check`: the code that is generated to run before each call. Where it finds a change,
-  `staleness` takes over; `inner_traces` forgets what JAX kept of functions called inside.
-- `blocks`: the blocks of `lw.debug.check_captures`.
+  `staleness` takes over.
+- `trace_numbers`: what of the functions inside a trace JAX may take up from another one.
+- `blocks`: the blocks of `lw.debug.check_captures`, and `exact` what they compare.
 
 Start with `jit._TracedBody`, which JAX traces in place of the user's function. The pytest plugin
 (`testing._plugin`), `cli.explain_script` and `debug` use this wing.

@@ -19,6 +19,7 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import distinct_names
 from leafwise._compare.reasons import Outcome, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments
+from leafwise._jax.context import make_context
 from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import Exchange
 from leafwise._jax.frames import exclude_file
@@ -26,9 +27,9 @@ from leafwise._jit.assignments import assignments
 from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.call_keys import CallKeys, Content
 from leafwise._jit.callee import Callee, name_of, static_arguments
+from leafwise._jit.exact import is_part_of_trace, program_change
 from leafwise._jit.jit import StaleCheckedFunction
 from leafwise._jit.programs import Program, ProgramLog
-from leafwise._jit.replay import Replay, trace_context
 from leafwise._objects.call_site import Site, short_file, site_of, user_frame
 from leafwise._objects.text import Verbatim, shorten
 
@@ -44,7 +45,7 @@ class WrongProgram(NamedTuple):
     Attributes:
         text: What was called, and both values.
         site: The line that called.
-        replayed: What a fresh trace of the call gave; empty if it was not made.
+        replayed: What a fresh trace of the call says; empty if it was not made.
     """
 
     text: str
@@ -80,14 +81,14 @@ class Audit:
 
     Args:
         note: Takes what was answered by another program, in each such call.
-        replays: Whether to trace such a call afresh, and to compare the results.
+        replays: Whether to trace such a call afresh, and to compare the programs.
     """
 
     def __init__(self, note: Callable[[WrongProgram], None], *, replays: bool = False) -> None:
         self.note = note
         self.replays = replays
         if replays:
-            trace_context()  # before the script has traced anything
+            make_context()  # before the script has traced anything
         self.here = _Here()
         self._costs: list[list[Any]] = []
         self._bodies: weakref.WeakKeyDictionary[Any, _Bodies] = weakref.WeakKeyDictionary()
@@ -229,7 +230,7 @@ class AuditedFunction(StaleCheckedFunction):
 
     def __init__(self, jitted: StaleCheckedFunction, audit: Audit) -> None:
         own = vars(jitted)
-        self._leafwise_calls = _Calls(audit, own["_leafwise_log"])
+        self._leafwise_calls = _Calls(audit, own["_leafwise_log"], own["_leafwise_jax"])
         guard = own["_leafwise_guard"]
         super().__init__(own["_leafwise_jax"], own["_leafwise_body"], guard.stale)
 
@@ -246,14 +247,14 @@ class AuditedFunction(StaleCheckedFunction):
 class _Call:
     """One call that is being made, and what was found wrong with its answer."""
 
-    __slots__ = ("_replay", "args", "calls", "found", "kwargs")
+    __slots__ = ("_replayed", "args", "calls", "found", "kwargs")
 
     def __init__(self, calls: "_Calls", args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.calls = calls
         self.args = args
         self.kwargs = kwargs
         self.found: list[WrongProgram] = []
-        self._replay: Replay | None = None
+        self._replayed = ""
 
     @property
     def previous(self) -> str | None:
@@ -265,18 +266,34 @@ class _Call:
         """Add what its program was made for; the first time, before it is made, replay it."""
         audit = self.calls.audit
         self.found.append(wrong)
-        if audit.replays and self._replay is None:
+        if audit.replays and not self._replayed:
             audit.here.replays = True
             try:
-                self._replay = Replay(self.calls.log.callee, self.args, self.kwargs)
+                self._replayed = self._replay()
             finally:
                 audit.here.replays = False
 
-    def report(self, result: Any) -> None:
+    def _replay(self) -> str:
+        """Trace the call afresh; return what that says of the answer."""
+        if is_part_of_trace(self.args, self.kwargs):
+            return "; not replayed: it is a part of another trace"
+        made = self.calls.made
+        if made is None:
+            return "; not replayed: it is under jax.pmap"
+        try:
+            change = program_change(made, self.calls.log.callee, self.args, self.kwargs)
+        except Exception as error:  # noqa: BLE001  # the user's own code
+            return f"; not replayed: its trace raised {type(error).__name__}"
+        if change is None:
+            return "; the answer is right"
+        file, _, line = change.line.rpartition(":")
+        where = f" at {short_file(file)}:{line}" if file else ""
+        return f"; wrong answer: `{change.before}` would be `{change.after}`{where}"
+
+    def report(self) -> None:
         """Note all that was found, once the call has returned."""
-        replayed = "" if self._replay is None else self._replay.compared(result)
         for each in self.found:
-            self.calls.audit.note(each._replace(replayed=replayed))
+            self.calls.audit.note(each._replace(replayed=self._replayed))
 
 
 class _Wrong(NamedTuple):
@@ -297,8 +314,9 @@ class _Known(NamedTuple):
 class _Calls:
     """The calls of one function: what is known of those with the same statics and avals."""
 
-    def __init__(self, audit: Audit, log: ProgramLog) -> None:
+    def __init__(self, audit: Audit, log: ProgramLog, made: Any = None) -> None:
         self.inner: Any = None
+        self.made = made
         self.audit = audit
         self.log = log
         self.previous: tuple[str, int] | None = None
@@ -340,7 +358,7 @@ class _Calls:
         if frame is not None:
             self.previous = frame.f_code.co_filename, frame.f_lineno
         if call.found:
-            call.report(result)
+            call.report()
         return result
 
     def _compare(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Wrong, ...]:

@@ -38,17 +38,18 @@ def checked_action(value: object, owner: str) -> StaleAction:
 
 
 class StaleCapture(NamedTuple):
-    """A capture that changed, where a call was answered by a program of its old value.
+    """A capture that changed since the trace whose program would answer a call.
 
     Attributes:
         function: The name of the jitted function.
-        name: The capture, as the code spells it: ``lr``, ``self.w``.
+        name: The capture, as the code spells it: ``lr``, ``self.w``. Empty where only the program
+            shows that something has changed.
         reader: The function whose code reads it: the jitted one, or one that it calls.
-        holder: Where it is bound: ``"global"``, ``"closure"``, ``"default"``, ``"attribute"``
-            or ``"argument of partial"``.
-        line: The line that reads it: ``train.py:12``.
-        before: The value that the program was made with, as text.
-        after: The value now, as text.
+        holder: Where it is bound: ``"global"``, ``"closure"``, ``"default"``, ``"attribute"``,
+            ``"argument of partial"``; or ``"program"``.
+        line: The line that reads it: ``train.py:12``. Of a program, that of the operation.
+        before: The value that the program was made with, as text; of a program the operation.
+        after: The value now, as text; the operation of a fresh trace.
         call: The line of the user's code that called; None if there is none.
         fix: How the value can be passed instead.
     """
@@ -68,15 +69,21 @@ class StaleCapture(NamedTuple):
         inside = "" if self.reader.endswith(self.function) else f" in {self.reader}"
         file, _, number = self.line.rpartition(":")
         where = f" ({short_file(file)}:{number}{inside})" if file else inside
+        if not self.name:
+            return (
+                f"{self.function} reads something that has changed since it was traced{where}: "
+                f"`{self.before}` is `{self.after}` in a fresh trace\n"
+                f"  fix: pass what it reads there as an argument"
+            )
         owner = self.name.rpartition(".")[0]
         is_attribute = owner in ("self", "cls") or self.holder == "attribute"
         fixes = lines_of(self.fix, self.function, self.name, is_attribute=is_attribute)
         return (
             f"{self.function} captures `{self.name}`{where}, which was {self.before} when it was "
-            f"traced and is {self.after} now: this call is answered for the old value\n"
+            f"traced and is {self.after} now\n"
             f"  fix: {fixes[0]}\n"
             f"  or {fixes[1]}\n"
-            f'  or retrace whenever it changes: `lw.jit(..., stale="retrace")`'
+            f'  or let it be traced again silently: `lw.jit(..., stale="retrace")`'
         )
 
 
@@ -86,8 +93,7 @@ class CaptureChecks:
     Attributes:
         action: What happens to a stale call.
         stale: What was found stale: all of it, also where it is a warning or an error.
-        not_compared: The captures in which changes cannot be seen, each with the reason.
-        warns_of_hidden: Whether those are warned about, once each.
+        not_compared: The functions that could not be traced again, each with the reason.
         observes: Whether nothing is warned of, and each function does what its own ``stale=``
             says.
         reports_all: Whether each stale call of functions that ignore it is noted, and not just
@@ -98,16 +104,19 @@ class CaptureChecks:
         self,
         action: StaleAction,
         *,
-        warns_of_hidden: bool = True,
         observes: bool = False,
         reports_all: bool = False,
     ) -> None:
         self.action = action
-        self.warns_of_hidden = warns_of_hidden
         self.observes = observes
         self.reports_all = reports_all
         self.stale: list[StaleCapture] = []
         self.not_compared: dict[str, str] = {}
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each program is compared with a fresh trace."""
+        return not self.observes
 
     def note(self, owner: int, found: list[StaleCapture]) -> None:  # noqa: ARG002  # an override's
         """Add what a call found; the owner identifies the function."""

@@ -3,8 +3,9 @@
 import dataclasses
 import functools
 import inspect
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 
@@ -12,6 +13,7 @@ from leafwise._compare.fixes import Advice, Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._jit.static_parameters import StaticParameters
+from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim
 from leafwise.errors import StaticFieldError
@@ -103,6 +105,42 @@ def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..
     donated, kept, static = args
     behind: Callable[..., Any] = _combined({**donated, **kept}["fun"], static[0])
     return behind
+
+
+_DEEPEST: Final = 20
+
+
+def innermost(value: Any) -> Any:
+    """Return the function whose code runs in the end, when something is called."""
+    for _ in range(_DEEPEST):
+        inner = _wrapped(value)
+        if inner is None:
+            break
+        value = inner
+    if type(value) is types.FunctionType:
+        return value
+    return in_class(type(value), "__call__")
+
+
+def _wrapped(value: Any) -> Any:
+    kind = type(value)  # an object may say another thing to `isinstance`, or raise
+    if issubclass(kind, functools.partial):
+        return value.func
+    if issubclass(kind, types.MethodType) or is_bound_method(value):
+        return value.__func__
+    return wrapped_by(value)
+
+
+def capturing_function(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+    """Return the function whose captures count; equinox hands it over as an argument."""
+    behind = function_behind(fun, args)
+    found: Callable[..., Any] = fun if behind is fun else innermost(behind)
+    return found
+
+
+def code_id(fun: Callable[..., Any]) -> int:
+    """Return a number that functions of one code share, such as a new closure each call."""
+    return id(getattr(innermost(fun), "__code__", fun))
 
 
 def static_arguments(

@@ -35,17 +35,13 @@ from leafwise._jax.agreement import (
     list_of,
     raise_what_is_told,
 )
-from leafwise._jax.compat import (
-    UNNAMED_CONFIG,
-    forget_traces_of,
-    trace_config,
-)
 from leafwise._jax.compiles import (
     Compile,
     listen_to_compiles,
     module_of,
     stop_listening_to_compiles,
 )
+from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
 from leafwise._jax.processes import (
     Processes,
@@ -57,6 +53,7 @@ from leafwise._jax.processes import (
 from leafwise._jax.stack import current_work
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.same import compare, differing_lines
+from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
 from leafwise._objects.locks import Cleanup
 from leafwise._objects.text import got
@@ -111,7 +108,9 @@ class _Here(threading.local):
 
     def forget(self, body: Body) -> None:
         """Let a function, and those that were traced inside it, be traced by all once more."""
-        forget_traces_of([*self.traced, body])
+        trace_afresh()
+        for each in {*self.traced, body}:
+            each.program_log.clear_caches()
 
 
 _HERE: Final = _Here()

@@ -27,6 +27,7 @@ from leafwise._compare.jax_errors import add_uses
 from leafwise._compare.reasons import Outcome
 from leafwise._compare.signature import Signature, StaticArguments
 from leafwise._jax.compat import dispatch_entries
+from leafwise._jax.context import current_number, make_context
 from leafwise._jax.frames import exclude_file
 from leafwise._jax.stack import running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
@@ -34,8 +35,15 @@ from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_log, log_died
-from leafwise._jit.staleness import Guard, before_trace, changed_by_trace, fingerprint_log
+from leafwise._jit.staleness import (
+    Guard,
+    changed_by_trace,
+    explain_by_captures,
+    fingerprint_log,
+    has_states,
+)
 from leafwise._jit.static_parameters import StaticParameters, is_annotated, static_parameters
+from leafwise._jit.trace_numbers import numbered
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod, JittedFunction
@@ -133,8 +141,8 @@ class JitFunction(Protocol[P, R_co]):
     def stale(self, *args: P.args, **kwargs: P.kwargs) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace that would answer a call with these arguments.
 
-        Nothing if it would be traced: a trace takes the current values. The content of what is
-        large is not compared, unless it was in a block of `leafwise.debug.check_captures`.
+        Nothing if it would be traced for its arguments: a trace takes the current values. The
+        content of what is large is not compared.
         """
         ...
 
@@ -179,9 +187,9 @@ class StaleCheckedFunction(JittedFunction):
         self.traces = Programs(log, Outcome.RETRACE)
         self.recompiles = Programs(log, Outcome.RECOMPILE)
 
-    def explain_first(self, made: Any) -> None:
+    def explain_first(self) -> None:
         """Let calls add notes to JAX's errors, until one has succeeded."""
-        self.set_call(_First(_call_first, weakref.ref(self), made))
+        self.set_call(_First(_call_first, weakref.ref(self), self._leafwise_guard))
 
     def _is_first(self) -> bool:
         return isinstance(vars(self).get("_leafwise_call"), _First)
@@ -198,7 +206,8 @@ class StaleCheckedFunction(JittedFunction):
         marked = self._leafwise_log.callee.marked
         if marked is not None:
             args, kwargs = marked.key(args, kwargs)
-        return getattr(self._leafwise_jax, name)(*args, **kwargs)
+        with self._leafwise_guard.entered(args):
+            return getattr(self._leafwise_jax, name)(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         if self._leafwise_log.callee.timeout is None:
@@ -256,17 +265,17 @@ class _First(functools.partial[Any]):
     """What a function runs until a call has succeeded: it adds notes to errors."""
 
 
-def _call_first(find: Callable[[], Any], made: Any, *args: Any, **kwargs: Any) -> Any:
+def _call_first(find: Callable[[], Any], guard: Guard, *args: Any, **kwargs: Any) -> Any:
     __tracebackhide__ = True
     try:
-        result = made(*args, **kwargs)
+        result = guard.call_first(args, kwargs)
     except Exception as error:
-        add_uses(error, made, args, kwargs)
+        add_uses(error, guard.made, args, kwargs)
         raise
     jitted = find()
     # Else a trace has put the check of captures there.
     if jitted is not None and jitted._is_first():  # noqa: SLF001
-        jitted.set_call(made)
+        guard.block_changed()
     return result
 
 
@@ -341,14 +350,24 @@ class _TracedBody:
         else:  # lowered or traced ahead of time, perhaps from shapes alone
             seen, named = args, kwargs
         program = log.new_program(Outcome.RETRACE, call, seen, named)
-        compared = self.callee.timeout is not None
-        if compared:
-            compare_inputs(self, program)
-        began = before_trace(log, args, program)
+        program.state = current_number() or 0
+        with contextlib.ExitStack() as blocks:
+            if self.callee.timeout is not None:
+                compare_inputs(self, program)
+                runs = call is not None and call.runs
+                blocks.enter_context(tracing(self, runs=runs))
+            return self._trace(program, args, functools.partial(fun, *given, **by_name))
+
+    def _trace(self, program: Program, args: Sequence[Any], run: Callable[[], Any]) -> Any:
+        """Run the function, and record with its program what it captures."""
+        __tracebackhide__ = True
+        log = self.program_log
+        began = fingerprint_log(log, args, program)
+        if began is not None:
+            explain_by_captures(log, program, began)
         start = time.perf_counter()
-        runs = call is not None and call.runs
-        with tracing(self, runs=runs) if compared else contextlib.nullcontext():
-            result = fun(*given, **by_name)
+        with numbered(began) if has_states(log) else contextlib.nullcontext() as note:
+            result = run()
         program.trace_seconds = time.perf_counter() - start
         # After the body: what it changed itself is as it left it.
         current = began
@@ -358,6 +377,8 @@ class _TracedBody:
             program.began = changed_by_trace(began, current)
             current = log.shared(current)
             program.captured = current.fingerprint
+            if note is not None:
+                note(current)
         if log.keys is not None:
             log.keys.note(program, current)
         body_ran(log, program)
@@ -475,8 +496,13 @@ def jit(
     What the function reads from globals, closures, defaults and attributes is a part of the
     program that JAX makes. It is fingerprinted after each trace, and each call checks that it has
     not changed: by identity, of small NumPy arrays (1 KiB), containers (32 items) and objects
-    (128 parts) by content. In `leafwise.debug.check_captures` larger ones are, too. Without
-    captures that could change nothing runs per call.
+    (128 parts) by content. Without captures that could change nothing runs per call. When
+    something has changed, the function is traced with the new values; the programs of the last 8
+    states are kept, so that going back to old values costs no trace. In a block of
+    `leafwise.debug.check_captures` the programs themselves are compared.
+
+    The first use in a process makes JAX trace and compile once more what it has compiled before:
+    a context of leafwise becomes a part of JAX's key (`jax.make_user_context`).
 
     A parameter annotated with `leafwise.Static` is a static argument, by position or name. Its
     values are compared as those of a static field: ``(1,)`` and ``(True,)`` are two programs,
@@ -486,9 +512,10 @@ def jit(
         fun: The function. Without it, a decorator is returned. A bound method of a pytree
             class takes its instance as an argument: methods of instances with equal keys and
             avals share programs, where `jax.jit` bakes each instance in.
-        stale: What happens when a call would be answered for the old value of a capture.
-            ``"warn"``: a warning for each new value, 8 at most of one capture. ``"raise"``: the
-            call raises. ``"retrace"``: the function is retraced. ``"ignore"``: nothing.
+        stale: What happens when a capture has changed since the trace that would answer a call.
+            ``"warn"``: a warning for each new value, 8 at most of one capture, and the function is
+            traced again. ``"raise"``: the call raises. ``"retrace"``: it is traced again
+            silently. ``"ignore"``: the call is answered for the old value, as under `jax.jit`.
         same_everywhere: Whether all processes of `jax.distributed` compare what they are about to
             compile: what the call is traced for, before the function runs, and the lowered
             program, before XLA compiles it. A number is the timeout in seconds, 300 for True.
@@ -514,8 +541,7 @@ def jit(
             JAX client of this process is shut down then, so that JAX ends those that wait for it.
 
     Warns:
-        StaleCaptureWarning: (when called) a capture changed, and the program of its old value
-            answers.
+        StaleCaptureWarning: (when called) a capture changed, and the function is traced again.
         RetraceStormWarning: (while tracing) one field or argument has caused 8 traces; see
             `leafwise.storm_guard`.
 
@@ -539,6 +565,7 @@ def jit(
         msg = f"leafwise.jit takes a function, got {got(fun)}"
         raise TypeError(msg)
     _check_hash(fun)
+    make_context()
     marked = None
     if is_annotated(fun):
         numbers, names = options.get("static_argnums"), options.get("static_argnames")
@@ -551,7 +578,7 @@ def jit(
     # As its author wrote `leafwise.jit`.
     jitted._leafwise_log.warns = True  # noqa: SLF001
     if not jitted._leafwise_log.programs:  # noqa: SLF001
-        jitted.explain_first(jitted._leafwise_jax)  # noqa: SLF001
+        jitted.explain_first()
     return jitted if bound is None else BoundMethod(jitted, *bound)
 
 

@@ -19,7 +19,7 @@ from leafwise._compare.jitted_call import fix_of
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature, StaticArguments, record
 from leafwise._compare.tree_differences import differences
-from leafwise._jax.compat import trace_config
+from leafwise._jax.context import trace_config
 from leafwise._jax.eager_calls import EagerCall, eager_call
 from leafwise._jax.stack import Work
 from leafwise._objects.call_site import user_frame

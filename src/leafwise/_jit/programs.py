@@ -16,6 +16,7 @@ from leafwise._compare.fixes import Advice, Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._compare.signature import Signature
 from leafwise._jax.compat import is_known
+from leafwise._jax.context import new_number
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
@@ -49,9 +50,12 @@ class Program:
         lowered: The sizes of the batches, the inputs and the devices; None before the lowering.
         results: The abstract values of the results; None where they were not seen.
         is_inner: Whether it was made inside the trace of another function.
+        state: The number in JAX's key: that of the state of its captures, 0 for the first, or that
+            of another trace around it.
         captured: What the function captured when it was traced; None if it was not fingerprinted.
         began: The same before the trace, of what the trace itself changed.
         contents: What its statics were after the trace, by path; None if nobody asked.
+        digests: Digests of the NumPy arrays among its constants; None if nobody asked.
     """
 
     outcome: Outcome
@@ -71,9 +75,11 @@ class Program:
     lowered: tuple[Any, Any, Any] | None = None
     results: tuple[Any, ...] | None = None
     is_inner: bool = False
+    state: int = 0
     captured: Any = None
     began: Any = None
     contents: Any = None
+    digests: list[bytes] | None = None
 
     @cached_property
     def place(self) -> int:
@@ -124,6 +130,9 @@ def _reads_of(given: Any) -> Any:
     return tuple(map(id, (held[0], *held[1], *held[2])))
 
 
+_ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
+"""The outcomes of a call that a trace made earlier answers."""
+
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
 
 
@@ -146,6 +155,7 @@ class ProgramLog:
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
         self.keys: Any = None
+        self._states: set[int] = set()
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[Any] = Counter()
         self._lock = new_lock()
@@ -154,6 +164,7 @@ class ProgramLog:
     def _drop_live(self) -> None:
         """Start again with the programs that JAX has, which are none."""
         self._traced: list[Program] = []
+        self._states.clear()
         self._given: dict[Any, Any] = {}
         self._searched = 0
         self._nearby = NearbyPrograms()
@@ -190,6 +201,8 @@ class ProgramLog:
         outer = retraced and not inner
         for nearby in self._nearby.candidates(signature, len(programs)):
             chosen = [at for at in nearby if not outer or programs[at].is_call]
+            if not retraced:
+                chosen = [at for at in nearby if self.is_own(programs[at].state)]
             found = self._nearest(chosen, programs, signature)
             if found.nearest is not None and len(found.reasons) <= 1:  # none can have fewer
                 break
@@ -197,7 +210,8 @@ class ProgramLog:
             return found
         place = hash(signature)
         same = {at for at, each in enumerate(programs) if each.place == place}
-        return self._nearest(sorted(same.union(nearby)), programs, signature)
+        chosen = [at for at in same.union(nearby) if self.is_own(programs[at].state)]
+        return self._nearest(sorted(chosen), programs, signature)
 
     def _nearest(
         self, chosen: list[int], programs: list[Program], signature: Signature
@@ -209,6 +223,23 @@ class ProgramLog:
         found = nearest(signatures, signature, placed=self.callee.placed)
         place = None if found.nearest is None else known[found.nearest][0]
         return Explanation(found.outcome, found.reasons, found.unsound, place)
+
+    def trace_for(self, signature: Signature, state: int | None = None) -> Program | None:
+        """Return the trace whose program answers a call; None if the call is traced.
+
+        Args:
+            signature: The call.
+            state: The state whose programs count; None: of all.
+        """
+        if state is None:
+            found = self.explain(signature)
+        else:
+            programs = list(self.programs)
+            chosen = [at for at, each in enumerate(programs) if each.state == state]
+            found = self._nearest(chosen, programs, signature)
+        if found.nearest is None or found.outcome not in _ANSWERED:
+            return None
+        return self.trace_of(found.nearest)
 
     def explain_now(self, signature: Signature, entries: int) -> Explanation:
         """Explain a call that was not made, where JAX has so many dispatch entries."""
@@ -318,8 +349,30 @@ class ProgramLog:
     def trace_of(self, index: int) -> Program:
         """Return the trace that a program was made from; the program itself if there is none."""
         program = self.programs[index]
-        same = [each for each in self.traced() if each.place == program.place]
+        known = [each for each in self.traced() if each.state == program.state]
+        same = [each for each in known if each.place == program.place]
         return program if program.outcome is Outcome.RETRACE or not same else same[-1]
+
+    def new_state(self) -> int:
+        """Return the number of a new state of the captures."""
+        number = new_number()
+        with self._lock:
+            self._states.add(number)
+        return number
+
+    def is_own(self, number: int) -> bool:
+        """Return whether a number in JAX's key is that of a state, and not of a trace around."""
+        return not number or number in self._states
+
+    def count_states(self) -> int:
+        """Return of how many states JAX may have programs."""
+        return len(self._states) + 1
+
+    def clear_caches(self) -> None:
+        """Let JAX drop its programs of the function, through whatever it was jitted with."""
+        for guard in list(self.guards):
+            each: Any = guard.made
+            type(each).clear_cache(each)
 
     def retire(self, reasons: list[Reason]) -> None:
         """Note that JAX lets go of all programs, and why the next call is traced."""

@@ -1,9 +1,10 @@
 """What happens at a call when a capture changed since the trace.
 
 Before each call a generated check asks whether every capture is the object that it was
-(`quick_check`). Only where one is not does the code here run: it fingerprints all captures, finds
-the program that would answer, and does what ``stale=`` says. A function without captures is not
-checked.
+(`quick_check`). Only where one is not does the code here run: it fingerprints all captures, and
+finds the state that they are in. Each state has a number, which is in JAX's key: the programs of
+other states are kept apart, and a state that comes back finds its own. A function without captures
+is not checked.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import inspect
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final
 
 import jax
@@ -25,7 +26,6 @@ from leafwise._captures.fingerprint import (
     FingerprintedFunction,
     Key,
     changed,
-    completed,
     fingerprint_function,
     format_change,
 )
@@ -34,23 +34,20 @@ from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
+from leafwise._jax.context import with_number
+from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import (
     CaptureChecks,
     StaleAction,
     StaleCapture,
     current_block,
     follow_blocks,
-    followers,
 )
-from leafwise._jit.callee import is_equinox
-from leafwise._jit.inner_traces import (
-    capturing_function,
-    code_id,
-    forget_old_traces,
-    innermost,
-)
+from leafwise._jit.callee import capturing_function, code_id, is_equinox
+from leafwise._jit.exact import is_part_of_trace, numpy_digests, program_change
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.quick_check import quick_check
+from leafwise._jit.trace_numbers import is_tracing
 from leafwise._objects.attributes import is_installed, name_of
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import new_lock
@@ -58,13 +55,15 @@ from leafwise._objects.methods import JittedFunction
 from leafwise._objects.text import Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 
+exclude_file(__file__)  # an error shows the frames that it has under `jax.jit`
+
 MOST_WARNINGS: Final = 8
-"""After so many warnings of one capture it is not checked any more."""
+"""Of one capture there are so many warnings."""
 
-_LAST: Final = "\n  (it has changed so often that further changes are not checked)"
+MOST_STATES: Final = 8
+"""After so many states JAX lets go of the programs of all of them."""
 
-_ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
-"""The outcomes of a call that a trace made earlier answers."""
+_LAST: Final = "\n  (it has changed so often that further changes are not warned of)"
 
 
 def fingerprint_log(
@@ -79,23 +78,9 @@ def fingerprint_log(
     return _fingerprint(log.callee.fun, args, log.given() if program is None else program.code)
 
 
-def before_trace(
-    log: ProgramLog, args: Sequence[Any], program: Program
-) -> FingerprintedFunction | None:
-    """Fingerprint the captures of a function before it is traced, if a guard wants to know.
-
-    The traces that JAX has kept of the functions that it calls are forgotten, where they are of
-    other values than these.
-    """
-    current = fingerprint_log(log, args, program)
-    if current is None or all(each.action is StaleAction.IGNORE for each in list(log.guards)):
-        return current
-    with contextlib.suppress(Exception):  # the user's own code: the trace must go on
-        fun = innermost(log.callee.fun)
-        forgotten = forget_old_traces(current, fun, traced=bool(log.traced()))
-        for guard in followers() if forgotten else ():
-            guard.retire_if_of(forgotten)
-    return current
+def has_states(log: ProgramLog) -> bool:
+    """Return whether a function is traced again when a capture has changed."""
+    return any(each.stale is not StaleAction.IGNORE for each in list(log.guards))
 
 
 def changed_by_trace(
@@ -108,12 +93,26 @@ def changed_by_trace(
     return {key: began.fingerprint[key] for key in keys} or None
 
 
+def explain_by_captures(log: ProgramLog, program: Program, current: FingerprintedFunction) -> None:
+    """Note that a program is made for captures that changed, if its arguments are as they were."""
+    nearest, reasons = program.explanation.nearest, program.explanation.reasons
+    if nearest is None or log.programs[nearest].state == program.state:
+        return
+    if any(
+        each.outcome is Outcome.RETRACE and each.kind is not ReasonKind.CACHE for each in reasons
+    ):
+        return
+    stale = _stale_captures(log.name, log.trace_of(nearest), current, None)
+    if stale:
+        found = tuple(_reason(each, Outcome.RETRACE) for each in stale.values())
+        program.explanation = Explanation(Outcome.RETRACE, found, nearest=nearest)
+
+
 def _fingerprint(
     fun: Callable[..., Any], args: Sequence[Any], given: Iterable[Any]
 ) -> FingerprintedFunction | None:
     try:
-        large = current_block() is not None
-        return fingerprint_function(capturing_function(fun, args), given, large=large)
+        return fingerprint_function(capturing_function(fun, args), given)
     except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
 
@@ -124,36 +123,33 @@ class Guard:
     A call runs one of three things, which `_install` puts there:
 
     - JAX's own function, where there is nothing to check.
-    - `quick_check`, which calls JAX's function, or `_call_reporting` while some program is of
-      old values, as long as all captures are the objects that they were; otherwise `_recheck`.
-    - `_recheck`: it fingerprints all captures, and installs the quick check against them. It
-      runs at the next call after `block_changed`, which is also how what was reported is
-      taken up.
+    - `quick_check`, which calls JAX's function in the current state as long as all captures are
+      the objects that they were, and otherwise `_recheck`.
+    - `_recheck`: it fingerprints all captures, finds their state, and installs the quick check
+      against them. In a block of `check_captures` each call runs it.
 
     Attributes:
         stale: What ``stale=`` says.
+        made: What `jax.jit` has made of the function.
     """
 
     def __init__(
         self, jitted: JittedFunction, made: Any, log: ProgramLog, stale: StaleAction
     ) -> None:
         self.stale = stale
-        self._jax = made
+        self.made = made
         self._log = log
         self._find_jitted = weakref.ref(jitted)  # which holds this
         self._count = 0
-        self._current: Fingerprint = {}
-        """The captures as they were last fingerprinted."""
         self._installed_for: Fingerprint | None = None
         """The captures of all programs, while the check of a call asks for them alone."""
-        self._reported: Fingerprint = {}
-        """Each capture as it was last reported stale: of one value there is one warning."""
-        self._report_counts: Counter[Key] = Counter()
+        self._counts: Counter[Key] = Counter()
+        self._noted: Fingerprint = {}
+        """What a block has noted last of the captures of a function that goes on all the same."""
         self._lock = new_lock()
         log.guards.add(self)
         follow_blocks(self)
-        if log.programs:  # of another `jit` of this function, which JAX takes up
-            self.block_changed()
+        self.block_changed()  # another `jit` of this function may have programs already
 
     @property
     def action(self) -> StaleAction:
@@ -165,15 +161,23 @@ class Guard:
 
     def block_changed(self) -> None:
         """Fingerprint everything at the next call, if there is anything to check."""
-        traced = any(each.captured is not None for each in list(self._log.programs))
-        checks = current_block() is not None or self.stale is not StaleAction.IGNORE
-        self._install(self._recheck_always() if traced and checks else self._jax)
+        block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
+        if block is not None and block.is_exact:
+            self._install(self._recheck_always())
+            return
+        traced = any(each.captured is not None for each in self._log.traced())
+        checks = traced and not (block is None and is_ignored)
+        self._install(self._recheck_always() if checks else self.made)
 
     def traced(self, current: FingerprintedFunction, count: int) -> None:
         """Check from now on whether the captures are as they were in a trace of so many `args`."""
         self._count = count
         if self._installed_for is not current.fingerprint:
-            self._check_against(current)
+            state = self._find_state(current)
+            if state is None:
+                self.block_changed()
+            else:
+                self._check_against(current, state)
 
     def _install(self, call: Callable[..., Any], captured: Fingerprint | None = None) -> None:
         self._installed_for = captured
@@ -182,7 +186,7 @@ class Guard:
             jitted.set_call(call)
 
     def _fingerprint(self, args: Sequence[Any]) -> FingerprintedFunction | None:
-        return _fingerprint(self._jax.__wrapped__, args, self._log.given())
+        return _fingerprint(self.made.__wrapped__, args, self._log.given())
 
     def _recheck_always(self) -> Callable[..., Any]:
         def check(*args: Any, **kwargs: Any) -> Any:
@@ -191,247 +195,305 @@ class Guard:
 
         return check
 
-    def _check_against(self, current: FingerprintedFunction) -> bool:
-        """Install the check against these values; return whether some program is of old ones."""
+    def call_first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call, where nothing was traced so far."""
+        __tracebackhide__ = True
         block = current_block()
-        self._current = current.fingerprint
-        self._complete_fingerprints()
-        if block is not None:
-            self._report_not_compared(block)
-        probes = [each for each in current.probes if not self._is_given_up(each.key)]
-        if not probes or (block is None and self.stale is StaleAction.IGNORE):
-            self._install(self._jax)
-            return False
-        kinds = {(id(each.captured), id(each.began)): each for each in self._log.traced()}
-        outdated = any(map(self._unreported_changes, kinds.values()))
-        if is_equinox(self._jax.__wrapped__):  # each call has a function of its own
+        if block is None or not block.is_exact:
+            return self.made(*args, **kwargs)
+        return self._recheck(args, kwargs)
+
+    def _in_state(self, state: int) -> Callable[..., Any]:
+        """Return what a call runs in a state."""
+        made: Callable[..., Any] = self.made
+        if not state:
+            return made
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            with with_number(state):
+                return made(*args, **kwargs)
+
+        return call
+
+    def _check_against(self, current: FingerprintedFunction, state: int) -> None:
+        """Install the check against these values, which are those of a state."""
+        block, call = current_block(), self._in_state(state)
+        is_ignored = self.stale is StaleAction.IGNORE
+        is_exact = block is not None and block.is_exact
+        if not is_exact and (not current.probes or (block is None and is_ignored)):
+            self._install(call)
+            return
+        kinds = {(id(each.captured), id(each.began), each.state) for each in self._log.traced()}
+        is_settled = kinds == {(id(current.fingerprint), id(None), state)}
+        # A program of another state may be the one that answers.
+        is_mixed = len(kinds) > 1 and (self.action is StaleAction.RAISE or is_ignored)
+        if is_exact or is_mixed or is_equinox(self.made.__wrapped__):
             self._install(self._recheck_always())
         else:
-            call = self._call_reporting if outdated else self._jax
-            is_settled = block is None and kinds.keys() == {(id(self._current), id(None))}
-            captured = self._current if is_settled else None
-            self._install(quick_check(probes, self._count)(call, self._recheck), captured)
-        return outdated
-
-    def _complete_fingerprints(self) -> None:
-        """Add the forms of large values to the fingerprints that are not stale; share equal ones.
-
-        A block fingerprints large values, too. Most programs are of the same values.
-        """
-        shared: dict[int, Fingerprint] = {}
-        for program in self._log.traced():
-            was: Fingerprint | None = program.captured
-            if was and id(was) not in shared:
-                now = was if changed(was, self._current) else completed(was, self._current)
-                shared[id(was)] = next((each for each in shared.values() if each == now), now)
-            if was:
-                program.captured = shared[id(was)]
+            check = quick_check(current.probes, self._count)(call, self._recheck)
+            self._install(check, current.fingerprint if is_settled else None)
 
     def _recheck(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call, where some capture may not be the object that it was."""
-        __tracebackhide__ = True
-        current, self._count = None, len(args)
-        if not jax.config.jax_disable_jit:
-            current = self._fingerprint(args)
-        if current is None or not self._check_against(current):
-            return self._jax(*args, **kwargs)
-        if self.action is StaleAction.RETRACE:
-            self._retire_outdated(current)
-            return self._jax(*args, **kwargs)
-        return self._call_reporting(*args, **kwargs)
+        """Call, where some capture may not be the object that it was.
 
-    def _call_reporting(self, *args: Any, **kwargs: Any) -> Any:
-        """Call, where some program is of old values: perhaps not the one that answers."""
+        Raises:
+            StaleCaptureError: The call is stale, and that is to raise.
+        """
         __tracebackhide__ = True
-        if not jax.config.jax_disable_jit:
-            self._report(args, kwargs)
-        return self._jax(*args, **kwargs)
+        self._count = len(args)
+        current = None if jax.config.jax_disable_jit else self._fingerprint(args)
+        if current is None:
+            return self.made(*args, **kwargs)
+        state = self._find_state(current)
+        is_stale, block = self._report(args, kwargs, current, state), current_block()
+        state = self._enter(current, state)
+        if is_stale and block is not None and block.reports_all:
+            self._install(self._recheck_always())
+        else:
+            self._check_against(current, state)
+        inside = is_part_of_trace(args, kwargs)
+        if block is not None and block.is_exact and not (is_stale or inside):
+            return self._call_exactly(block, args, kwargs, state)
+        return self._in_state(state)(*args, **kwargs)
+
+    # The states of the captures.
+
+    def _find_state(self, current: FingerprintedFunction) -> int | None:
+        """Return the latest state in which the captures are as they are now; None if none is."""
+        if self.action is StaleAction.IGNORE:
+            return 0
+        traced = [each for each in self._log.traced() if self._log.is_own(each.state)]
+        if not traced:
+            return 0
+        kinds = {(each.state, id(each.captured), id(each.began)): each for each in traced}
+        states = dict.fromkeys(each.state for each in reversed(traced))
+        others = {state for (state, *_), each in kinds.items() if _changes(each, current)}
+        return next((state for state in states if state not in others), None)
+
+    def _enter(self, current: FingerprintedFunction, state: int | None) -> int:
+        """Return a state as it was found, or the number of a new one."""
+        log = self._log
+        if state is not None:
+            return state
+        with self._lock:
+            stale = _stale_captures(log.name, log.traced()[-1], current, None)
+            # JAX takes a copy of such an array, which it keeps as long as some program does.
+            if any(each.key in stale and _is_converted(each.value) for each in current.probes):
+                clear_caches: Any = jax.clear_caches  # which has no types
+                clear_caches()
+            if log.count_states() < MOST_STATES:
+                return log.new_state()
+            log.retire([_reason(each, Outcome.RETRACE) for each in stale.values()])
+            log.clear_caches()
+            return 0
+
+    @contextlib.contextmanager
+    def entered(self, args: Sequence[Any]) -> Generator[None, None, None]:
+        """Trace or lower a call in this block in the state of its captures."""
+        current = None
+        if self._log.traced() and self.action is not StaleAction.IGNORE:
+            current = self._fingerprint(args)
+        state = 0 if current is None else self._enter(current, self._find_state(current))
+        with with_number(state) if state else contextlib.nullcontext():
+            yield
 
     # Reports.
 
-    def _report(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raise, warn or note that a call is stale, if it is.
+    def _report(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        current: FingerprintedFunction,
+        state: int | None,
+    ) -> bool:
+        """Raise, warn or note that a call is stale, if it is; return whether it is.
 
         Raises:
             StaleCaptureError: It is stale, and that is to raise.
         """
         __tracebackhide__ = True
-        try:
-            program = self._answering_trace(args, kwargs)
-            changes = [] if program is None else self._unreported_changes(program)
-            current = self._fingerprint(args) if changes else None
-            if program is None or current is None:
-                return
-            site = site_of(inspect.currentframe())
-            keys = _keys_to_show(changes, current)
-            found = self._stale_captures_of(program, keys, current, site)
-        except Exception:  # noqa: BLE001  # the arguments' own code: the call says it better
-            return
-        if not found:
-            return
         block, action = current_block(), self.action
-        if block is not None:
-            block.note(code_id(capturing_function(self._jax.__wrapped__, args)), found)
-        if action is StaleAction.RAISE:
-            raise StaleCaptureError("\n".join(map(str, found)), tuple(found))
-        with self._lock:
-            for key in changes:
-                self._reported[key] = self._current.get(key, GONE)
-                self._report_counts[key] += 1
-        self.block_changed()  # the next call checks against the values that were reported
-        if action is StaleAction.WARN:
-            for each, key in zip(found, keys, strict=True):
-                last = self._report_counts[key] == MOST_WARNINGS
-                _warn(f"{each}{_LAST if last else ''}", site)
+        if is_tracing() or action is StaleAction.RETRACE:
+            return False
+        site = site_of(inspect.currentframe())
+        found = self._stale(args, kwargs, current, state, site)
+        if block is not None and (block.is_exact or action is StaleAction.IGNORE):
+            self._note(block, args, found, current)
+        if found and action is StaleAction.RAISE:
+            raise StaleCaptureError("\n".join(map(str, found.values())), tuple(found.values()))
+        for key, each in found.items() if action is StaleAction.WARN else ():
+            self._counts[key] += 1
+            if self._counts[key] <= MOST_WARNINGS:
+                last = _LAST if self._counts[key] == MOST_WARNINGS else ""
+                _warn(f"{each}{last}", site)
+        return bool(found)
 
-    def _report_not_compared(self, block: CaptureChecks) -> None:
-        for key, state in self._current.items():
-            name = f"{self.name} captures `{key[1]}`"
-            if not state.hidden or name in block.not_compared:
-                continue
-            block.not_compared[name] = state.hidden
-            if block.warns_of_hidden:
-                text = f"{name} ({state.site}), which cannot be compared: {state.hidden}"
-                _warn(text, site_of(inspect.currentframe()))
+    def _note(
+        self,
+        block: CaptureChecks,
+        args: tuple[Any, ...],
+        found: dict[Key, StaleCapture],
+        current: FingerprintedFunction,
+    ) -> None:
+        """Let a block note what is stale; of what goes on all the same, each value once."""
+        now = {key: current.fingerprint.get(key, GONE) for key in found}
+        known = {key: each for key, each in self._noted.items() if key in now}
+        if not (self.action is StaleAction.IGNORE and not block.reports_all):
+            known = {}
+        again = {key for key in known if not changed({key: known[key]}, now)}
+        new = [each for key, each in found.items() if key not in again]
+        if new:
+            self._noted.update(now)
+            block.note(code_id(capturing_function(self.made.__wrapped__, args)), new)
 
-    def _unreported_changes(self, program: Program) -> list[Key]:
-        """Return the captures of a program that changed, but for what a warning has said."""
-        keys = _changed_since(program, self._current)
-        if self._reports_always():
-            return keys
-        reported = {key: self._reported[key] for key in keys if key in self._reported}
-        again = set(changed(reported, self._current))
-        unreported = [key for key in keys if key not in reported or key in again]
-        return [key for key in unreported if not self._is_given_up(key)]
-
-    def _reports_always(self) -> bool:
-        block, action = current_block(), self.action
-        if action is StaleAction.IGNORE:
-            return block is not None and block.reports_all
-        return action in (StaleAction.RAISE, StaleAction.RETRACE)
-
-    def _is_given_up(self, key: Key) -> bool:
-        """Return whether a capture changes all the time, and was reported often enough."""
-        return not self._reports_always() and self._report_counts[key] >= MOST_WARNINGS
-
-    # Which program answers, and what it does not know of.
-
-    def _answering_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program | None:
-        """Return the trace whose program a call would get; None if the call is traced."""
+    def _stale(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        current: FingerprintedFunction,
+        state: int | None,
+        site: Site | None,
+    ) -> dict[Key, StaleCapture]:
+        """Return what changed since the trace of another state that would answer a call."""
         ran = any(each.is_compiled for each in self._log.traced())
-        if ran and dispatch_entries(self._jax) == 0:  # the caches of the process were cleared
-            return None
-        found = self._log.explain(self._log.callee.record(args, kwargs))
-        if found.nearest is None or found.outcome not in _ANSWERED:
-            return None
-        return self._log.trace_of(found.nearest)
+        if ran and dispatch_entries(self.made) == 0:  # the caches of the process were cleared
+            return {}
+        try:
+            log, signature = self._log, self._log.callee.record(args, kwargs)
+            apart = self.action is not StaleAction.IGNORE
+            if apart and state is not None and log.trace_for(signature, state) is not None:
+                return {}
+            program = log.trace_for(signature)
+        except Exception:  # noqa: BLE001  # the arguments' own code: the call says it better
+            return {}
+        return {} if program is None else _stale_captures(self.name, program, current, site)
 
     def stale_captures(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace whose program a call would get."""
         current = self._fingerprint(args)
-        program = self._answering_trace(args, kwargs)
-        if current is None or program is None or program.captured is None:
+        if current is None:
             return ()
-        keys = _keys_to_show(_changed_since(program, current.fingerprint), current)
-        return tuple(self._stale_captures_of(program, keys, current, None))
+        return tuple(self._stale(args, kwargs, current, self._find_state(current), None).values())
 
     def with_captures(
         self, found: Explanation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Explanation:
         """Add the captures that changed since the trace to an explanation."""
-        if found.outcome not in _ANSWERED:
-            return found
         stale = self.stale_captures(args, kwargs)
-        if stale and self.action is StaleAction.RETRACE:
+        if stale and self.action in (StaleAction.RETRACE, StaleAction.WARN):
             reasons = tuple(_reason(each, Outcome.RETRACE) for each in stale)
             return dataclasses.replace(found, outcome=Outcome.RETRACE, reasons=reasons)
         unsound = tuple(_reason(each, found.outcome) for each in stale)
         return dataclasses.replace(found, unsound=(*found.unsound, *unsound))
 
-    def _stale_captures_of(
-        self, program: Program, keys: list[Key], current: FingerprintedFunction, site: Site | None
-    ) -> list[StaleCapture]:
-        probes = {each.key: each for each in current.probes}
-        found: list[StaleCapture] = []
-        for key in keys:
-            reader, variable, holder, _ = key
-            was, now = program.captured[key], current.fingerprint.get(key, GONE)
-            before, after = format_change(was, now)
-            fix = fix_of(probes[key].value) if key in probes else Fix()
-            line = now.site or was.site
-            found.append(
-                StaleCapture(self.name, variable, reader, holder, line, before, after, site, fix)
-            )
-        return found
-
     @property
     def name(self) -> str:
         """The name of the function; JAX has none for an object that is called."""
-        fun: Any = self._jax.__wrapped__
+        fun: Any = self.made.__wrapped__
         while isinstance(fun, functools.partial):
             fun = fun.func
         return self._log.name if hasattr(fun, "__name__") else f"{name_of(fun)}.__call__"
 
-    # Programs that JAX lets go of, so that the next call is traced.
+    # The exact level.
 
-    def _retire_outdated(self, current: FingerprintedFunction) -> None:
-        """Drop all programs, if one of them is of old values."""
-        with self._lock:
-            outdated = [each for each in self._log.traced() if self._unreported_changes(each)]
-            if not outdated:  # another thread has dropped them
-                return
-            last = outdated[-1]
-            keys = self._unreported_changes(last)
-            found = self._stale_captures_of(last, keys, current, None)
-            self._log.retire([_reason(each, Outcome.RETRACE) for each in found])
-        self._clear_caches()
-        # JAX takes a copy of such an array, which it keeps as long as some program does.
-        if any(
-            isinstance(each.value, np.ndarray)
-            and jax.dtypes.canonicalize_dtype(each.value.dtype) != each.value.dtype
-            for each in current.probes
-            if each.key in keys
-        ):
-            clear_caches: Any = jax.clear_caches  # which has no types
-            clear_caches()
+    def _call_exactly(
+        self, block: CaptureChecks, args: tuple[Any, ...], kwargs: dict[str, Any], state: int
+    ) -> Any:
+        """Call, in a block that compares each program with a fresh trace.
 
-    def retire_if_of(self, functions: set[int]) -> None:
-        """Drop all programs, if they are of one of these functions, which one around calls."""
-        fun = self._log.callee.find()
-        if fun is None or id(innermost(fun)) not in functions or not self._log.traced():
-            return
-        current, found = _fingerprint(fun, (), self._log.given()), list[StaleCapture]()
-        for program in self._log.traced():
-            keys = [] if current is None else _changed_since(program, current.fingerprint)
-            if current is not None and keys:
-                found = self._stale_captures_of(program, keys, current, None)
-        self._log.retire([_reason(each, Outcome.RETRACE) for each in found])
-        self._clear_caches()
+        Raises:
+            StaleCaptureError: The programs differ, and that is to raise.
+        """
+        __tracebackhide__ = True
+        log = self._log
+        program = log.trace_for(log.callee.record(args, kwargs), state)
+        if program is not None:
+            state = self._compare_exactly(block, program, args, kwargs, state)
+        count = len(log.traced())
+        call = self._in_state(state)
+        result = call(*args, **kwargs)
+        for each in log.traced()[count:]:
+            self._note_digests(each, args, kwargs)
+        return result
 
-    def _clear_caches(self) -> None:
-        """Let JAX drop its programs of the function, through whatever it was jitted with."""
-        for guard in list(self._log.guards):
-            each: Any = guard._jax  # noqa: SLF001  # of this class
-            type(each).clear_cache(each)
+    def _note_digests(
+        self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        with with_number(program.state or None):
+            program.digests = numpy_digests(self.made, args, kwargs)
+
+    def _compare_exactly(
+        self,
+        block: CaptureChecks,
+        program: Program,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        state: int,
+    ) -> int:
+        """Raise, warn or note that a program is another one now; return the state to call in."""
+        __tracebackhide__ = True
+        try:
+            with with_number(state or None):
+                change = program_change(
+                    self.made, self._log.callee, args, kwargs, program.digests or ()
+                )
+        except Exception as error:  # noqa: BLE001  # the user's own code
+            block.not_compared[self.name] = f"its trace raised {type(error).__name__}"
+            return state
+        if change is None:
+            if program.digests is None:
+                self._note_digests(program, args, kwargs)
+            return state
+        if block.action is StaleAction.RETRACE:
+            return self._log.new_state()
+        site = site_of(inspect.currentframe())
+        found = StaleCapture(self.name, "", self.name, "program", change.line, *change[:2], site)
+        block.note(code_id(capturing_function(self.made.__wrapped__, args)), [found])
+        if block.action is StaleAction.RAISE:
+            raise StaleCaptureError(str(found), (found,))
+        if block.action is StaleAction.WARN:
+            _warn(str(found), site)
+        return state if block.action is StaleAction.IGNORE else self._log.new_state()
 
 
-def _changed_since(program: Program, current: Fingerprint) -> list[Key]:
-    """Return the captures that are neither as they were before a trace nor as it left them."""
-    keys = [] if program.captured is None else changed(program.captured, current)
-    began = program.began or {}
-    return [key for key in keys if key not in began or changed({key: began[key]}, current)]
+def _is_converted(value: Any) -> bool:
+    """Return whether JAX converts an array of NumPy before it takes it."""
+    if not isinstance(value, np.ndarray):
+        return False
+    return bool(jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype)
 
 
-def _keys_to_show(keys: list[Key], current: FingerprintedFunction) -> list[Key]:
-    """Return the changes to report: those of a package's own variables only if all are.
+def _changes(program: Program, current: FingerprintedFunction) -> list[Key]:
+    """Return the captures that are neither as they were before a trace nor as it left them.
 
-    What the user did to an object of a package changes both.
+    Those of a package's own variables only if all are: what the user did to an object of a
+    package changes both.
     """
-    present = [key for key in keys if key in current.fingerprint]
+    now, began = current.fingerprint, program.began or {}
+    keys = [] if program.captured is None else changed(program.captured, now)
+    keys = [key for key in keys if key not in began or changed({key: began[key]}, now)]
+    present = [key for key in keys if key in now]
     inner = {each.key for each in current.probes if is_installed(each.binding.function)}
     return [key for key in present if key not in inner] or present or keys
+
+
+def _stale_captures(
+    name: str, program: Program, current: FingerprintedFunction, site: Site | None
+) -> dict[Key, StaleCapture]:
+    """Return what a function captures that changed since a trace."""
+    probes = {each.key: each for each in current.probes}
+    found: dict[Key, StaleCapture] = {}
+    for key in _changes(program, current):
+        reader, variable, holder, _ = key
+        was, now = program.captured[key], current.fingerprint.get(key, GONE)
+        texts = format_change(was, now)
+        fix = fix_of(probes[key].value) if key in probes else Fix()
+        line = now.site or was.site
+        found[key] = StaleCapture(name, variable, reader, holder, line, *texts, site, fix)
+    return found
 
 
 def _reason(found: StaleCapture, outcome: Outcome) -> Reason:

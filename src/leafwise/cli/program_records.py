@@ -28,8 +28,8 @@ from leafwise._compare.digest import DigestReader, describe_call, digest_of
 from leafwise._compare.program import LoweredProgram, Operation, read_program
 from leafwise._compare.saved_call import save_call
 from leafwise._compare.signature import Signature
-from leafwise._jax.compat import UNNAMED_CONFIG, trace_config
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
+from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.code import names_of

@@ -27,11 +27,12 @@ from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Advice, fresh_function
+from leafwise._jax.context import make_context
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit.audit import Audit, WrongProgram
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
-from leafwise._jit.inner_traces import code_id
+from leafwise._jit.callee import code_id
 from leafwise._jit.jit import AROUND, jit_with_log
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import Program
@@ -125,6 +126,7 @@ class Recorder:
     def start(self) -> None:
         """Begin: from now on each call of a jitted function is compared with earlier ones."""
         namespace: Any = jax
+        make_context()  # before the script has compiled anything
         follow_functions(on=True)
         if self._block is not None:
             namespace.jit = self._checked_jit()
@@ -302,7 +304,6 @@ class _Checks(CaptureChecks):
     def __init__(self, write: Write | None, audit: Audit | None) -> None:
         super().__init__(
             StaleAction.IGNORE,
-            warns_of_hidden=False,
             observes=True,
             reports_all=audit is not None,
         )

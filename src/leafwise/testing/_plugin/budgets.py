@@ -265,7 +265,7 @@ def checks_of(nodeid: str, mark: pytest.Mark) -> Generator[None, None, None]:
         given = [repr(each) for each in mark.args]
         given += [f"{name}={value!r}" for name, value in mark.kwargs.items()]
         pytest.fail(f"{nodeid}: check_captures({', '.join(given)}): {wrong}", pytrace=False)
-    block = CaptureChecks(checked_action(action, "check_captures"), warns_of_hidden=False)
+    block = CaptureChecks(checked_action(action, "check_captures"))
     enter_block(block)
     try:
         yield

@@ -1,0 +1,141 @@
+"""What a trace depends on besides its arguments: JAX's configuration, and a number of ours.
+
+JAX keeps the trace of a loop's body, and of a function that is called inside another one, as long
+as that function lives, and any trace around takes it up, whatever the function captures by then.
+It does not where the number is another one: the number is in the key of every trace and program.
+
+https://docs.jax.dev/en/latest/_autosummary/jax.make_user_context.html
+"""
+
+import contextlib
+import itertools
+import operator
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import jax
+
+from leafwise._jax.compat import is_known
+from leafwise._objects.locks import new_lock
+
+_LOCK: Final = new_lock()
+_NUMBERS: Final = itertools.count(1)
+_number: Any = None
+_place: int | None = None
+"""Where the number stands among the values of the trace context; None if it is not among them."""
+
+
+def make_context() -> None:
+    """Let traces depend on a number.
+
+    That changes the key of all that JAX has traced and compiled so far, once in a process: each
+    such function is traced and compiled once more when it is called next.
+    """
+    global _number, _place  # noqa: PLW0603  # one for the process
+    with _LOCK:
+        if _number is None:
+            place = len(_trace_context())
+            make: Any = jax.make_user_context  # which has no types
+            _number = make()
+            _place = place if len(_trace_context()) > place else None
+
+
+def new_number() -> int:
+    """Return a number that nothing was traced with."""
+    return next(_NUMBERS)
+
+
+def with_number(number: int | None) -> AbstractContextManager[None]:
+    """Return a block in which traces depend on a number; with None, as outside any block."""
+    make_context()
+    block: AbstractContextManager[None] = _number(number)
+    return block
+
+
+def current_number() -> int | None:
+    """Return the number of this thread; None if there is none."""
+    return None if _number is None else _number.value
+
+
+_PUBLIC_CONFIG: Final = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_device",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_threefry_partitionable",
+    "jax_disable_jit",
+    "jax_debug_key_reuse",
+    "jax_explicit_x64_dtypes",
+    "jax_softmax_custom_jvp",
+    "jax_random_seed_offset",
+    "jax_use_shardy_partitioner",
+)
+"""The options of `jax.config` in the key of a trace that have a name in every version."""
+
+UNNAMED_CONFIG: Final = "trace context"
+"""The name of all options together where JAX does not give their names."""
+
+Config = tuple[tuple[str, Any], ...]
+"""The part of JAX's configuration that is in the key of a trace: names and values."""
+
+
+def trace_config() -> Config:
+    """Return the configuration of this thread that a trace depends on, but for the number.
+
+    While no value of it is replaced, it is one object: hundreds of calls share it.
+    """
+    global _latest  # noqa: PLW0603  # replaced, never changed: other threads read it
+    context = _without_number(_trace_context())
+    public = [getattr(jax.config, name, None) for name in _PUBLIC_CONFIG]
+    values = *public, _concrete_mesh(), *context
+    known, config = _latest
+    if len(known) != len(values) or not all(map(operator.is_, known, values)):
+        named = zip((*_PUBLIC_CONFIG, "mesh"), values, strict=False)
+        config = *named, *_named_context(context)
+        _latest = values, config
+    return config
+
+
+_latest: tuple[tuple[Any, ...], Config] = (), ()
+
+
+def _trace_context() -> list[Any]:
+    """Return the values of the whole trace context; none where it is not known."""
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        if is_known():
+            from jax._src import config  # noqa: PLC0415  # after the check of the version
+
+            return list(config.trace_context())
+    return []
+
+
+def _without_number(values: list[Any]) -> list[Any]:
+    """Return the values, or the names, of the trace context but for the number."""
+    return [each for place, each in enumerate(values) if place != _place]
+
+
+def _named_context(values: list[Any]) -> Config:
+    """Return the trace context: with names since JAX 0.12, as one value before."""
+    try:
+        from jax._src import config  # noqa: PLC0415  # which has the values
+
+        names: Any = getattr(config, "trace_context_names", None)
+        if names is not None:
+            return tuple(zip(_without_number(list(names())), values, strict=True))
+    except (ImportError, TypeError, ValueError):
+        return ()
+    return ((UNNAMED_CONFIG, tuple(values)),) if values else ()
+
+
+def _concrete_mesh() -> Any:
+    """Return the mesh set by `jax.set_mesh`; None if there is none."""
+    mesh: Any = None
+    with contextlib.suppress(ImportError, AttributeError, ValueError):
+        if is_known():
+            from jax._src import mesh as internal  # noqa: PLC0415  # after the check
+
+            mesh = internal.get_concrete_mesh()
+        else:  # JAX refuses this inside a trace
+            mesh = jax.sharding.get_mesh()
+    return None if mesh is None or mesh.empty else mesh

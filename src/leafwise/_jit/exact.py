@@ -1,0 +1,186 @@
+"""The program that JAX has for a call, against that of a fresh trace: right for any code of Python.
+
+It is slow, as the function runs once more; it is what tests and `--audit=replay` ask for.
+"""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from leafwise._jax.context import new_number, with_number
+from leafwise._jax.events import ignore_events
+from leafwise._jit.callee import Callee
+from leafwise._objects.call_site import is_users_file
+from leafwise._objects.text import Verbatim, describe_array, shorten
+
+
+class ProgramChange(NamedTuple):
+    """The first place in which two programs differ.
+
+    Attributes:
+        before: The operation or constant of the program that JAX has, as text.
+        after: The same in a fresh trace.
+        line: The line of the user's code that the operation is from: ``train.py:12``; or empty.
+    """
+
+    before: str
+    after: str
+    line: str
+
+
+def program_change(
+    jitted: Any,
+    callee: Callee,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    digests: Sequence[bytes] = (),
+) -> ProgramChange | None:
+    """Compare the program that answers a call with the one that JAX would make of it now.
+
+    Args:
+        jitted: What `jax.jit` returned.
+        callee: The function.
+        args: The positional arguments, as JAX gets them.
+        kwargs: The others.
+        digests: What `numpy_digests` returned when the program was made; or nothing.
+
+    Returns:
+        What differs; None if nothing does.
+
+    Raises:
+        Exception: As the function raises it when it is traced.
+    """
+
+    def fresh(*args: Any, **kwargs: Any) -> Any:
+        if callee.marked is None:
+            return callee.fun(*args, **kwargs)
+        given, by_name = callee.marked.values(args, kwargs)
+        return callee.fun(*given, **by_name)
+
+    statics, make = callee.statics, getattr(jax.jit, "__wrapped__", jax.jit)
+    again: Any = make(fresh, static_argnums=statics.numbers, static_argnames=statics.names)
+    with ignore_events():
+        known = jitted.trace(*args, **kwargs).jaxpr
+        with with_number(new_number()):
+            now = again.trace(*args, **kwargs).jaxpr
+    change = _change(known, now)
+    if change is None and digests:  # JAX has the user's own array, which shows what is in it now
+        pairs = zip(_numpy_constants(now), digests, strict=False)
+        found = next((each for each, digest in pairs if _digest(each) != digest), None)
+        change = found if found is None else ProgramChange("another content", _describe(found), "")
+    return change
+
+
+def numpy_digests(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[bytes]:
+    """Return digests of the NumPy arrays among the constants of the program of a call."""
+    with ignore_events():
+        return list(map(_digest, _numpy_constants(jitted.trace(*args, **kwargs).jaxpr)))
+
+
+def _numpy_constants(jaxpr: Any) -> Iterator[Any]:
+    return (each for each in _constants(jaxpr) if not isinstance(each, jax.Array))
+
+
+def _digest(array: Any) -> bytes:
+    return hashlib.sha256(np.asarray(array).tobytes()).digest()
+
+
+def is_part_of_trace(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a call is made inside a trace, whose program is the one that counts."""
+    return any(isinstance(each, Tracer) for each in jax.tree.leaves((args, kwargs)))
+
+
+def _change(one: Any, other: Any) -> ProgramChange | None:
+    if one.out_avals != other.out_avals:  # the text of a program does not show weak types
+        return ProgramChange(str(one.out_avals), str(other.out_avals), "")
+    if _text(one) != _text(other):
+        return _changed_equation(one.jaxpr, other.jaxpr)
+    for before, after in zip(_constants(one), _constants(other), strict=True):
+        if not _is_same(before, after):
+            return ProgramChange(_describe(before), _describe(after), "")
+    return None
+
+
+_ADDRESS: Final = re.compile(r"0x[0-9a-f]+|id=\d+")
+
+
+def _text(jaxpr: Any) -> str:
+    return _ADDRESS.sub("", str(jaxpr))
+
+
+def _constants(jaxpr: Any) -> Iterator[Any]:
+    """Yield the constants of a jaxpr, and of those inside it."""
+    yield from getattr(jaxpr, "consts", ())
+    for equation in jaxpr.eqns:
+        for inner in _inner(equation):
+            yield from _constants(inner)
+
+
+def _inner(equation: Any) -> list[Any]:
+    values = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr)
+    return [each for each in values if _is_jaxpr(each)]
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(value, "eqns")
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other) or (one.shape, one.dtype) != (other.shape, other.dtype):
+        return False
+    return _bytes(one) == _bytes(other)
+
+
+def _bytes(array: Any) -> bytes:
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    return np.asarray(array).tobytes()
+
+
+def _describe(value: Any) -> str:
+    is_shown = value.size <= _SHOWN and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
+    inside = f" {shorten(np.asarray(value).tolist(), 80)}" if is_shown else ""
+    return f"{describe_array(value)}{inside}"
+
+
+_SHOWN: Final = 8
+
+
+def _changed_equation(one: Any, other: Any) -> ProgramChange:
+    """Return the first equation that differs, the innermost one."""
+    for mine, its in itertools.zip_longest(one.eqns, other.eqns):
+        if mine is not None and its is not None:
+            if _text(mine) == _text(its):
+                continue
+            for before, after in zip(_inner(mine), _inner(its), strict=False):
+                if _text(before) != _text(after):
+                    return _changed_equation(*map(_open, (before, after)))
+        before, after = ("nothing" if each is None else _shorten(each) for each in (mine, its))
+        return ProgramChange(before, after, _line_of(mine if its is None else its))
+    return ProgramChange(_shorten(one), _shorten(other), "")
+
+
+def _open(jaxpr: Any) -> Any:
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def _shorten(jaxpr: Any) -> str:
+    return shorten(Verbatim(_text(jaxpr).strip()), 120)
+
+
+def _line_of(equation: Any) -> str:
+    """Return the line of the user's code that an equation is from; or nothing."""
+    trace = equation.source_info.traceback
+    for frame in trace.frames if trace is not None else ():
+        if is_users_file(frame.file_name):
+            return f"{frame.file_name}:{frame.line_num}"
+    return ""
