@@ -84,19 +84,6 @@ def test_the_calls_say_what_happens() -> None:
     assert names["f"](Params(jnp.zeros(3), n=True)).dtype == "int32"
 
 
-def test_the_fix_works() -> None:
-    """The spelling of leafwise that a warning shows distinguishes the two statics."""
-    (number, *_) = shown(Params, Law.STATIC_TYPES)
-    assert number.fix == (
-        "@lw.pytree\nclass Params:\n    ...\n    n: int = lw.static_field(default=2)"
-    )
-    names: dict[str, Any] = {"lw": lw, "__name__": __name__}
-    exec(number.fix, names)  # noqa: S102  # the fix is code
-    fixed = names["Params"]
-    structure: Any = jax.tree_util.tree_structure
-    assert structure(fixed(n=1)) != structure(fixed(n=True))
-
-
 def test_mutable_statics() -> None:
     """A static list or object that changes in place leaves the old program to answer."""
     sizes, config = shown(Params, Law.AUX_DATA_HASH)

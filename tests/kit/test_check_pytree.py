@@ -88,7 +88,7 @@ def test_the_message() -> None:
     assert caught.value.path == "Flax.n"
     assert text.startswith("Flax.n: breaks the law static-types: ")
     assert "(int) -> " in text
-    assert "; or decorate the class with `@leafwise.pytree`\n" in text
+    assert "; or register it by `@lw.pytree` alone, its fields declared\n" in text
     assert "instance: Flax(w=" in text
     assert "data(...)" not in text
     assert not getattr(caught.value, "__notes__", [])

@@ -27,7 +27,7 @@ from leafwise._trees.roles import duplicate, exchange, names_of
 from leafwise.cli.changes import Builder, PartBuilder
 from leafwise.cli.records import Call, Caution, ClassReport, LawResult, Verdict
 from leafwise.cli.targets import for_jit, is_own, library_of
-from leafwise.errors import CannotBuildError, LawViolation
+from leafwise.errors import LawViolation
 from leafwise.testing._format import format_leaf, format_static, without_addresses
 from leafwise.testing._laws.keys import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.law import Law
@@ -423,8 +423,6 @@ def _program(read: Callable[[Any], Any]) -> Callable[[Any], str]:
 
 # ------------------------------------------------------------------------ the fix
 
-_WIDTH: Final = 40
-
 
 def spelling(instance: Any, name: str, *, freeze: bool = False) -> str:
     """Return the class as leafwise has it: its name, and the one static field.
@@ -434,25 +432,24 @@ def spelling(instance: Any, name: str, *, freeze: bool = False) -> str:
         name: The static field; empty for none.
         freeze: Whether the field's values can change in place.
     """
-    cls = type(instance)
-    lines = ["@lw.pytree", f"class {cls.__name__}:", "    ..."]
-    if library_of(cls) == "equinox":
-        lines = ["from leafwise.interop.equinox import Module", "", *_module(cls)]
-        if lines[-1] != "    ...":
-            return "\n".join(lines)
+    cls, library = type(instance), library_of(type(instance))
+    bases = [base.__name__ for base in cls.__bases__ if base.__module__ == cls.__module__]
+    head = ["@lw.pytree(replace=True)" if library in ("chex", "flax.struct") else "@lw.pytree"]
+    if library == "equinox":
+        head, bases = ["from leafwise.interop.equinox import Module", ""], [*bases, "Module"]
+        if cls.__module__.partition(".")[0] == "equinox":  # one of its own is derived from
+            return "\n".join([*head, f"class {cls.__name__}({public_name(cls)}, Module): ..."])
+    inside = f"({', '.join(bases)})" if bases else ""
+    lines = [*head, f"class {cls.__name__}{inside}:", "    ..."]
     if name:
-        options = [text for text in (_default(cls, name), "freeze=True" if freeze else "") if text]
-        lines.append(
-            f"    {name}: {_annotation(instance, name)} = lw.static_field({', '.join(options)})"
-        )
+        lines.append(f"    {static_declaration(instance, name, 'freeze=True' * freeze)}")
     return "\n".join(lines)
 
 
-def _module(cls: type) -> list[str]:
-    """Return an equinox class with a sound key; one of equinox's own is derived from."""
-    if cls.__module__.partition(".")[0] == "equinox":
-        return [f"class {cls.__name__}({public_name(cls)}, Module): ..."]
-    return [f"class {cls.__name__}(Module):", "    ..."]
+def static_declaration(instance: Any, name: str, more: str = "") -> str:
+    """Return how leafwise declares a static field of a class, with one more option."""
+    options = ", ".join(filter(None, (_default(type(instance), name), more)))
+    return f"{name}: {_annotation(instance, name)} = lw.static_field({options})"
 
 
 def _annotation(instance: Any, name: str) -> str:
@@ -467,13 +464,9 @@ def _annotation(instance: Any, name: str) -> str:
             elif typing.get_origin(kind) is typing.Annotated:  # as `jax_dataclasses.Static[int]` is
                 kind = typing.get_args(kind)[0]
             return _text(kind)
-    with_type = type(getattr(instance, name)).__name__
-    try:
-        kinds = [each.kind for each in parameters_of(cls) if each.name == name]
-    except CannotBuildError:
-        return with_type
+    kinds = [each.kind for each in parameters_of(cls) if each.name == name]
     known = kinds and kinds[0] is not inspect.Parameter.empty
-    return _text(kinds[0]) if known else with_type
+    return _text(kinds[0] if known else type(getattr(instance, name)))
 
 
 def _text(kind: Any) -> str:
@@ -485,12 +478,9 @@ def _text(kind: Any) -> str:
 
 def _default(cls: Any, name: str) -> str:
     """Return a default as it is written, if that is short; an empty text for none."""
-    definition = getattr(cls, "__dataclass_fields__", {}).get(name)
-    if definition is None:
-        return ""
-    factory = definition.default_factory
-    if factory is not dataclasses.MISSING:
-        return f"default_factory={written_default(cls, name, factory)}"
-    if definition.default is dataclasses.MISSING:
-        return ""
-    return f"default={written_default(cls, name, definition.default)}"
+    fields = getattr(cls, "__dataclass_fields__", None) or inspect.signature(cls).parameters
+    for option in ("default", "default_factory"):
+        value = getattr(fields.get(name), option, dataclasses.MISSING)
+        if value is not dataclasses.MISSING and value is not inspect.Parameter.empty:
+            return f"{option}={written_default(cls, name, value)}"
+    return ""

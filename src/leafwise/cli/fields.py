@@ -11,6 +11,7 @@ from leafwise._compare.reasons import Outcome
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import Names, exchange, field_order, names_of
+from leafwise.cli.cautions import static_declaration
 from leafwise.cli.changes import Builder, simplest
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of
 from leafwise.cli.targets import for_jit, is_own, library_of
@@ -19,7 +20,7 @@ from leafwise.testing._format import format_error, format_leaf, short_repr, with
 from leafwise.testing._laws.case import place
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe
-from leafwise.testing.strategies._edit_positions import owner_at, path_of
+from leafwise.testing.strategies._edit_positions import path_of
 from leafwise.testing.strategies._edits import LEAF_EDITS, Edit, EditKind
 from leafwise.testing.strategies._leaves import is_numeric
 from leafwise.testing.strategies._statics import twins
@@ -72,23 +73,30 @@ def untraceable(builder: Builder) -> str:
                 Probe(leaf)
             except Exception:  # noqa: BLE001  # JAX has several for it
                 where = path_of(builder.base, path, leaf)
-                owner = owner_at(builder.base, where) or builder.cls
                 return without_addresses(
                     f"{place(builder.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
-                    f"function takes the class\n  fix: {_static_fix(owner)}"
+                    f"function takes the class\n  fix: {_static_fix(builder.base, where, leaf)}"
                 )
         raise
     return ""
 
 
-def _static_fix(owner: type) -> str:
-    """Return how an attribute becomes static, in a class of any library."""
-    by_field = dataclasses.is_dataclass(owner) and not hasattr(owner, "tree_flatten")
-    if by_field and library_of(owner) in ("leafwise", "equinox", "flax.struct", "JAX"):
-        return "make the field static: lw.static_field()"
+def _static_fix(base: Any, where: str, leaf: Any) -> str:
+    """Return how the attribute that holds a leaf becomes static, in a class of any library."""
+    name = where.rpartition(".")[2].partition("[")[0]
+
+    def is_holder(node: Any) -> bool:
+        return any(each is leaf for each in jax.tree_util.tree_leaves(getattr(node, name, None)))
+
+    holder = next(filter(is_holder, jax.tree_util.tree_leaves(base, is_leaf=is_holder)), base)
+    owner = type(holder)
     if hasattr(owner, "tree_flatten"):
         return "return it from tree_flatten in the aux_data, and not among the children"
-    return f"make {owner.__name__} a class with @lw.pytree, and the field static: lw.static_field()"
+    by_field = library_of(owner) in ("leafwise", "equinox", "flax.struct", "JAX")
+    by_field = by_field and dataclasses.is_dataclass(owner)
+    first = "" if by_field else f"{owner.__name__} a class with @lw.pytree, and "
+    code = static_declaration(holder, name) if name else "lw.static_field()"
+    return f"make {first}the field static: `{code}`"
 
 
 # ------------------------------------------------------------------------ the row of an edit

@@ -23,12 +23,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 import leafwise
 from leafwise._trees.roles import field_order
 from leafwise.cli.baseline import Baseline
-from leafwise.cli.cautions import (
-    SHOWN,
-    cautions,
-    excuses,
-    once_a_library,
-)
+from leafwise.cli.cautions import SHOWN, cautions, excuses, once_a_library
 from leafwise.cli.changes import Builder
 from leafwise.cli.fields import check_fields, untraceable
 from leafwise.cli.records import (

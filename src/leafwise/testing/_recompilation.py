@@ -144,7 +144,7 @@ def _is_other_value(edit: Edit[Any]) -> bool:
 
 _FIXES: Final = {
     (Outcome.RETRACE, True): "make it static, or claim that it is reused",
-    (Outcome.RETRACE, False): "compare statics by type and value, as `@leafwise.pytree` does",
+    (Outcome.RETRACE, False): "compare statics by type and value, as `@lw.pytree` does",
     (
         Outcome.REUSE,
         True,

@@ -80,7 +80,7 @@ class Case:
             name = self.cls.__name__
             msg = (
                 f"{name} is not a pytree class: JAX takes its instances for leaves\n"
-                f"  fix: decorate the class with `@leafwise.pytree`, or register it with JAX"
+                f"  fix: decorate the class with `@lw.pytree`, or register it with JAX"
             )
             raise LeafError(msg)
 
@@ -115,7 +115,7 @@ class Case:
         if not fix:
             fix = self.law.fix
             if not (is_decorated(self.cls) or registered_names(self.cls)):
-                fix += "; or decorate the class with `@leafwise.pytree`"
+                fix += "; or register it by `@lw.pytree` alone, its fields declared"
         lines = [
             f"{where}: breaks the law {self.law}: {self.law.statement}",
             f"got: {got}",

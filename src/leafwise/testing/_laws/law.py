@@ -26,7 +26,7 @@ class Law(StrEnum):
     ROUND_TRIP = (
         "round-trip",
         "flatten, then unflatten, gives back the class, children and statics",
-        "restore in unflatten all that flatten returned, in the same order",
+        "convert nothing in flatten, and restore in unflatten all that it returned, in order",
     )
     ANY_LEAF = (
         "any-leaf",
@@ -51,13 +51,13 @@ class Law(StrEnum):
     STATIC_TYPES = (
         "static-types",
         "statics are distinguished by type and value, not by == alone",
-        "put the type of each static into aux_data, too, and of a float the sign: "
-        "`math.copysign(1.0, x)`",
+        "put the type of each static into aux_data, too, and a float as `str(x)`: 0.0 equals -0.0, "
+        "and NaN not itself",
     )
     AUX_DATA_HASH = (
         "aux-data-hash",
         "aux_data has a hash that agrees with == and depends on every static",
-        "make aux_data hashable: tuples for lists, `leafwise.freeze` for the rest",
+        "make aux_data hashable: tuples for lists, `lw.freeze` for the rest",
     )
     STABLE_TREEDEF = (
         "stable-treedef",
@@ -67,7 +67,7 @@ class Law(StrEnum):
     KEY_PATHS = (
         "key-paths",
         "key paths are in the order of the leaves, and lead to them",
-        "pair each child with the key that leads to it: `GetAttrKey('name')`",
+        "pair each child with the key that leads to it",
     )
     COPIES = (
         "copies",
@@ -113,7 +113,7 @@ class Law(StrEnum):
     RECOMPILATION = (
         "recompilation",
         "a change retraces and recompiles as predicted, and as claimed",
-        "compare the two calls with `leafwise.explain`, and look at aux_data",
+        "compare the two calls with `lw.explain`, and look at aux_data",
     )
 
 

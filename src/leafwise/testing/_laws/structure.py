@@ -203,15 +203,15 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
             return  # the key says what the child is called: that is all it promises
     else:
         return
+    own = next((each for each, value in state_of(x).items() if value is child), "")
+    fix = f"pair it with `jax.tree_util.GetAttrKey({own!r})`" if own else ""
+    text = short_repr(child)
     if found is missing:
-        case.fail(name, f"there is no attribute {name!r}", f"the child {short_repr(child)} there")
-    mine, its = jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(child)
-    if len(mine) != len(its) or any(a is not b for a, b in zip(mine, its, strict=True)):
-        case.fail(
-            name,
-            f"{short_repr(child)} is flattened with this key",
-            f"{short_repr(found)}, which is there",
-        )
+        case.fail(name, f"there is no attribute {name!r}", f"the child {text} there", fix=fix)
+    mine, its = (list(map(id, jax.tree_util.tree_leaves(each))) for each in (found, child))
+    if mine != its:
+        wanted = f"{short_repr(found)}, which is there"
+        case.fail(name, f"{text} is flattened with this key", wanted, fix=fix)
 
 
 def replace(case: Case) -> None:
@@ -307,7 +307,10 @@ def no_hidden_state(case: Case) -> None:
         found = difference(x, again, Names((name,), ()))
         is_cache = name.startswith("_") and hasattr(again, name)
         if found is not None and found[0] and not is_cache:
-            case.fail(found[0], f"{found[1]} after flatten and unflatten", found[2])
+            kind = type(getattr(x, name)).__name__.replace("ArrayImpl", "jax.Array")
+            code = f"{name}: {kind} = lw.{'static_' * ('.' not in kind)}field(init=False)"
+            fix = f"declare it in the class: `{code}`" if is_decorated(case.cls) else ""
+            case.fail(found[0], f"{found[1]} after flatten and unflatten", found[2], fix=fix)
 
 
 def _check_declared(case: Case, x: Any, names: Names) -> None:

@@ -365,15 +365,14 @@ class InstancePlan:
         reason = str(error) if is_ours else f"the last error was {format_error(error)}"
         names = [each.parameter.name for each in self.slots if each.parameter.make_default is None]
         names = names or [each.parameter.name for each in self.slots]
-        override = self.where.nested(
-            f"instances({', '.join([name, *(f'{each}=...' for each in names)])})"
-        )
+        given = ", ".join([name, *(f"{each}=..." for each in names)])
+        override = self.where.nested(f"instances({given})")
+        fit = f"give strategies for fields that must fit: `{override}`, or, " if names else ""
         msg = f"{wanted}{name}: no drawn values made an instance; {reason}"
         if isinstance(error, LeafwiseError) and "fix:" in error.message:
             raise CannotBuildError(msg) from error
         msg += (
-            f"\n  fix: give strategies for fields that must fit: `{override}`, or, next to the "
-            f"class:\n"
+            f"\n  fix: {fit}next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
         )
         raise CannotBuildError(msg) from error

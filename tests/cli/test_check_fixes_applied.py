@@ -1,0 +1,311 @@
+"""Each kind of fix that `leafwise check` prints, applied to the class that provoked it."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from leafwise.cli.run import CheckOptions, check_class
+from leafwise.cli.targets import TargetError, find_targets
+from leafwise.testing import Law
+
+Write = Callable[..., str]
+
+TOOLS = """\
+import dataclasses
+import functools
+import math
+import typing
+import hypothesis.strategies
+from typing import NamedTuple
+"""
+BOX = """
+@jax.tree_util.register_pytree_with_keys_class
+class Box:
+    leaves = ("x", "y")
+    keys = ["x", "y"]
+    def __init__(self, x: jax.Array, y: jax.Array, n: int = 2):
+        self.x, self.y, self.n = x, y, n
+    def tree_flatten(self):
+        return [getattr(self, name) for name in self.leaves], (self.n, type(self.n))
+    def tree_flatten_with_keys(self):
+        children, aux = self.tree_flatten()
+        return tuple(zip(map(jax.tree_util.GetAttrKey, self.keys), children)), aux
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        self = object.__new__(cls)
+        vars(self).update(zip(cls.leaves, children), n=aux[0])
+        return self
+    def replace(self, **changes):
+        return Box(**{**vars(self), **changes})
+    def __reduce__(self):
+        return Box, (self.x, self.y, self.n)
+"""
+KEY = "(self.n, type(self.n))"
+AUX = """
+class Aux:
+    def __init__(self, *key): self.key = key
+    def __getitem__(self, place): return self.key[place]
+    def __eq__(self, other): return self.key == other.key
+    def __hash__(self): return hash(self.key)
+"""
+NAME = """
+class Name:
+    def __init__(self, text: str): self.text = text
+    def __eq__(self, other): return type(other) is Name and self.text == other.text
+    def __hash__(self): return hash(self.text)
+"""
+FLOAT = BOX.replace("n: int", "n: float").replace(KEY, "(type(self.n), str(self.n))")
+RIGHT = (
+    BOX,
+    FLOAT.replace("aux[0]", "aux[0](aux[1])"),
+    AUX + BOX.replace(KEY, f"Aux{KEY}"),
+    NAME + BOX.replace("n: int = 2", "n: Name"),
+)
+"""Classes that keep each law."""
+
+# The law, the words of its fix, and the edit that they name: what is there afterwards, and before.
+IN_WORDS = """
+round-trip: convert nothing in flatten
+    getattr(self, name)    <-  getattr(self, name) * 1
+round-trip: restore in unflatten all that it returned, in order
+    children), n=    <-  reversed(children)), n=
+round-trip: return the children from flatten as they are
+    getattr(self, name)    <-  getattr(self, name)[0, 0]
+any-leaf: `object.__new__(cls)`, and set attributes without checks
+    object.__new__(cls)    <-  cls(*map(jnp.asarray, children))
+any-leaf: build aux_data from the statics alone
+    (self.n, type(self.n))    <-  (self.n, id(self.x))
+any-leaf: decide by field, not by value
+    in self.leaves]    <-  in self.leaves if hasattr(self.x, "shape")]
+identity-map: pass leaves through flatten and unflatten unchanged
+    children), n=    <-  map(jnp.negative, children)), n=
+identity-map: as they are: what flatten creates, such as a lambda
+    (self.n, type(self.n))    <-  (self.n, lambda: 0)
+treedef-equality: a tuple of hashable, comparable values; arrays are children
+    (self.n, type(self.n))    <-  (self.n, np.ones(2))
+treedef-equality: let == of statics be symmetric
+    self.key == other.key    <-  self.key[0] >= other.key[0]
+static-values: put every static into aux_data
+    (self.n, type(self.n))    <-  (2,)
+static-values: compare statics by value
+    self.key == other.key    <-  self is other
+static-types: a float as `str(x)`: 0.0
+    str(self.n)    <-  self.n.__float__()
+static-types: and NaN not itself
+    str(self.n)    <-  float(self.n), math.copysign(1.0, self.n)
+aux-data-hash: tuples for lists
+    (self.n, type(self.n))    <-  [self.n]
+aux-data-hash: hash what == compares
+    hash(self.key)    <-  id(self)
+aux-data-hash: hash all that == compares
+    hash(self.key)    <-  1
+stable-treedef: no caches, no new objects
+    (self.n, type(self.n))    <-  (self.n, object())
+key-paths: `jax.tree_util.GetAttrKey('y')`
+    keys = ["x", "y"]    <-  keys = ["x", "z"]
+key-paths: `jax.tree_util.GetAttrKey('x')`
+    keys = ["x", "y"]    <-  keys = ["n", "y"]
+copies: let `__reduce__`
+    Box, (self.x, self.y, self.n)    <-  Box, (self.x, self.y)
+fresh-process: do not pickle hashes
+    hash(self.text)    <-  vars(self).setdefault("hash", hash(self.text))
+transformations: without checks or conversion
+    children), n=    <-  map(jnp.asarray, children)), n=
+transformations: restore class and statics in unflatten
+    n=aux[0]    <-  n=aux[0] if type(children[0]) is object else 7
+no-tracer-leaks: no class attributes
+    return self    <-  cls.last = self; return self
+replace: start from the values of all fields
+    **vars(self), **changes    <-  "x": self.x, "y": self.y, **changes
+no-hidden-state: make it a child or a static
+    ("x", "y")    <-  ("x",)
+recompilation: keep it out of the aux_data
+    (self.n, type(self.n))    <-  (self.n, str(self.x))
+"""
+SLOW = ("compare statics by value", "do not pickle hashes")
+
+
+def look(write: Write, code: str, law: str = "") -> tuple[bool, str]:
+    """Check the last class of a module; return whether there is a finding, and what is printed."""
+    (*_, target) = find_targets([write(TOOLS + code)]).targets
+    laws = (Law(law),) if law else ()
+    report = check_class(target, CheckOptions(laws=laws, fields=not laws, examples=5))
+    shown = [text for each in report.warnings for text in (each.message, each.fix)]
+    broken = [each.message for each in report.laws if each.verdict != "ok"]
+    return bool(report.error or broken), report.error + "\n".join(shown or broken)
+
+
+@pytest.mark.parametrize(
+    ("law", "words", "good", "bad"),
+    [
+        pytest.param(*row, id=row[1], marks=[pytest.mark.slow] * (row[1] in SLOW))
+        for row in re.findall(r"(\S+): (.*)\n    (.*?)    <-  (.*)\n", IN_WORDS)
+    ],
+)
+def test_in_words(law: str, words: str, good: str, bad: str, write: Write) -> None:
+    """The edit that the words name is all that the class needs."""
+    right = next(each for each in RIGHT if good in each)
+    found, text = look(write, right.replace(good, bad), law)
+    assert found
+    assert words in text.partition("fix: ")[2]
+    assert not look(write, right, law)[0]
+
+
+# The library, the laws that it breaks, and a class of it.
+OF_LIBRARIES = """\
+# jax: static-types aux-data-hash post-init distinct-classes
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class P:
+    x: jax.Array
+    n: int = dataclasses.field(default=2, metadata={"static": True})
+    sizes: list[int] = dataclasses.field(default_factory=list, metadata={"static": True})
+    def __post_init__(self): pass
+# flax: static-types distinct-classes
+import flax
+@flax.struct.dataclass
+class Base:
+    x: jax.Array
+@flax.struct.dataclass
+class P(Base):
+    n: int = flax.struct.field(pytree_node=False, default=2)
+assert P(x=0.0).replace(n=3).n == 3
+# chex: post-init
+import chex
+@chex.dataclass
+class P:
+    x: jax.Array
+    def __post_init__(self): pass
+assert P(x=0.0).replace(x=1.0).x == 1
+# equinox: static-types aux-data-hash stable-treedef
+import equinox as eqx
+class Base(eqx.Module):
+    x: jax.Array
+class P(Base):
+    n: int = eqx.field(static=True, default=2)
+    sizes: list[int] = eqx.field(static=True, default_factory=list)
+    @functools.cached_property
+    def area(self): return 3
+# jax_dataclasses: static-types
+import jax_dataclasses as jdc
+@jdc.pytree_dataclass
+class P:
+    x: jax.Array
+    n: jdc.Static[int] = 2
+"""
+_SECTION = re.compile(r"# (.*): ?(.*)\n((?:[^#].*\n)*)")
+
+
+@pytest.mark.parametrize(
+    ("library", "law", "code"),
+    [
+        (name, law, each)
+        for name, laws, each in _SECTION.findall(OF_LIBRARIES)
+        for law in laws.split()
+    ],
+)
+def test_in_the_spelling_of_leafwise(library: str, law: str, code: str, write: Write) -> None:
+    """The head and the field that are printed, in the place of the class's own."""
+    pytest.importorskip(library)
+    if law != "aux-data-hash":  # a list is refused, with a fix of its own
+        code = re.sub(r"    sizes: .*\n", "", code)
+    found, text = look(write, code, law)
+    if not found and law == "stable-treedef":
+        pytest.skip("this equinox keeps caches aside")
+    head, field = text.partition("\n")[2].split("    ...")
+    code = re.sub(r"(@.*\n)*class P\b.*\n", head, code)
+    name = field.strip().partition(":")[0]
+    code = re.sub(rf"\n    {name}: .*", field, code) if name else code
+    assert not look(write, code, law)[0]
+
+
+# A title, the law or none for a class that is not checked, and the class: what follows ` -> ` takes
+# the place of its line, {0} being the first piece of code in the fix.
+IN_CODE = """\
+# a text:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class P:
+    x: jax.Array
+    name: str = 'a'  # -> {0}
+    y: float = 2.0
+# a text in a part:
+class Q(NamedTuple):  # -> @lw.pytree class Q:
+    x: jax.Array
+    name: str = 'a'  # -> {0}
+@lw.pytree
+class P:
+    q: Q
+# hidden: no-hidden-state
+@lw.pytree
+class P:
+    x: jax.Array  # -> x: jax.Array; {0}
+    def __post_init__(self):
+        object.__setattr__(self, 'scale', 2.0)
+# a field for a type: no-hidden-state
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class P:
+    x: jax.Array
+    n: dataclasses.field(default=2)  # -> n: int = dataclasses.field(default=2)
+# endless:
+@lw.pytree
+class P:
+    x: jax.Array
+    inner: "P"  # -> inner: "P | None" = None
+# for type checkers:
+if typing.TYPE_CHECKING:  # -> if True:
+    from collections.abc import Sequence
+@lw.pytree
+class P:
+    sizes: lw.Static["tuple[Sequence, int]"]
+# a strategy:
+class Unit:
+    def __init__(self, *parts): assert parts
+any  # -> {0}
+@lw.pytree
+class P:
+    unit: lw.Static[Unit]
+"""
+
+
+@pytest.mark.parametrize(
+    ("law", "code"),
+    [pytest.param(law, code, id=title) for title, law, code in _SECTION.findall(IN_CODE)],
+)
+def test_in_code(law: str, code: str, write: Write) -> None:
+    """The code that is printed, in the place that the message names."""
+    found, text = look(write, code, law)
+    assert found
+    pieces = re.findall("`([^`]+)`|next to the class:\n +(.*)", text.partition("fix: ")[2])
+    code = re.sub(r"\S.*  # -> ", "", code).replace("class Q", "\nclass Q")
+    code = code.replace("{0}", "".join(pieces[0]) if pieces else "")
+    code = code.replace("(Unit, ...)", "(Unit, hypothesis.strategies.just(Unit(1)))")
+    assert not look(write, code, law)[0]
+
+
+def test_by_hand(write: Write) -> None:
+    """What `tree_flatten` is to leave out, and what is to register the class instead."""
+    code = BOX.replace("n: int = 2", "n: str")
+    found, text = look(write, code.replace('"x", "y"', '"x", "y", "n"'))
+    assert found
+    assert "fix: return it from tree_flatten in the aux_data" in text
+    assert not look(write, code)[0]
+    assert (
+        "; or register it by `@lw.pytree` alone"
+        in look(write, code.replace(KEY, "()"), "round-trip")[1]
+    )
+    code = BOX.replace(KEY, "(self.n,)")
+    _, text = look(write, code, "static-types")
+    declared = text.partition("\n")[2].replace("...", "x: jax.Array; y: jax.Array") + "\n"
+    assert "int = lw.static_field(default=2)" in declared
+    assert not look(write, declared, "static-types")[0]
+
+
+def test_no_pytree_class(write: Write) -> None:
+    """A class that is named, and a leaf, is checked once it is decorated."""
+    leaf, decorated = (write(f"{by}class P:\n    x: jax.Array\n") for by in ("", "@lw.pytree\n"))
+    with pytest.raises(TargetError, match="fix: decorate it with @lw\\.pytree"):
+        find_targets([f"{leaf}:P"])
+    assert find_targets([f"{decorated}:P"]).targets
