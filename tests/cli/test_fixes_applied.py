@@ -17,6 +17,7 @@ pytest.importorskip("equinox")
 Explained = Callable[..., Any]
 
 HEAD = """\
+import dataclasses
 import equinox as eqx
 import functools
 import jax
@@ -108,6 +109,190 @@ def test_of_a_finding(name: str, explained: Explained, tmp_path: Path) -> None:
     for old, new in places.items():
         assert old in code
         code = code.replace(old, new.format(*pieces))
+    assert run(tmp_path, explained, code) == []
+
+
+# Words of a fix, and a program: what follows ` -> ` takes the place of its line.
+IN_WORDS = """\
+# pad to one shape, or a few
+step = jax.jit(lambda x: x * 51)
+for n in (2, 3):
+    step(jnp.ones(n))  # -> step(jnp.ones(3))
+# preallocate, or pad
+xs = jnp.zeros(0)  # -> xs = jnp.zeros(7)
+for n in range(7):
+    xs = jnp.append(xs, n)  # -> xs = xs.at[n].set(n)
+# keep one structure
+step = jax.jit(lambda x: x[0] * 55)
+step((jnp.ones(2),))
+step([jnp.ones(2)])  # -> step((jnp.ones(2),))
+# keep an array there: None is structure
+step = jax.jit(lambda x, y: x * 57)
+step(jnp.ones(2), None)  # -> step(jnp.ones(2), jnp.zeros(2))
+step(jnp.ones(2), jnp.ones(2))
+# insert in one order
+from collections import OrderedDict
+step = jax.jit(lambda d: d["a"] * 59)
+step(OrderedDict(a=jnp.ones(2), b=jnp.ones(2)))
+d = OrderedDict(b=jnp.ones(2), a=jnp.ones(2))  # -> d = OrderedDict(a=jnp.ones(2), b=jnp.ones(2))
+step(d)
+# stack the elements in one array, or pad
+step = jax.jit(lambda xs: sum(xs) * 61)
+for n in (2, 3):
+    xs = [jnp.ones(())] * n
+    step(xs)  # -> step(jnp.stack(xs + [jnp.zeros(())] * (3 - n)))
+# keep one set of keys
+step = jax.jit(lambda d: d["a"] * 63)
+step({"a": jnp.ones(2)})  # -> step({"a": jnp.ones(2), "b": jnp.ones(2)})
+step({"a": jnp.ones(2), "b": jnp.ones(2)})
+# pass one number of arguments
+step = jax.jit(lambda *xs: xs[0] * 65)
+step(jnp.ones(2))  # -> step(jnp.ones(2), jnp.zeros(2))
+step(jnp.ones(2), jnp.ones(2))
+# always pass it, or never
+step = jax.jit(lambda x, scale=2.0: x * 67)
+step(jnp.ones(2))  # -> step(jnp.ones(2), 2.0)
+step(jnp.ones(2), 2.0)
+# pass it in one way
+step = jax.jit(lambda x: x * 69)
+step(jnp.ones(2))  # -> step(x=jnp.ones(2))
+step(x=jnp.ones(2))
+# keep one NaN object, or use None
+step = jax.jit(lambda x, fill: x * 71, static_argnums=1)
+for _ in range(2):
+    step(jnp.ones(2), float("nan"))  # -> step(jnp.ones(2), None)
+# pass values of one type
+@lw.pytree
+class P:
+    x: jax.Array
+    n: lw.Static[Any]
+step = jax.jit(lambda p: p.x * 73)
+step(P(jnp.ones(2), 1))
+step(P(jnp.ones(2), 1.0))  # -> step(P(jnp.ones(2), 1))
+# keep one object, or make Config a frozen dataclass
+class Config:  # -> @dataclasses.dataclass(frozen=True) class Config:
+    depth: int = 3
+step = jax.jit(lambda x, config: x * 75, static_argnums=1)
+for _ in range(2):
+    step(jnp.ones(2), Config())
+# make it once, and pass the same one
+from concurrent.futures import Future
+step = jax.jit(lambda x, config: x * 76, static_argnums=1)
+future = Future()
+for _ in range(2):
+    step(jnp.ones(2), Future())  # -> step(jnp.ones(2), future)
+# make it dynamic
+step = jax.jit(lambda x, n: x * 77 + n, static_argnums=1)  # -> step = jax.jit(jnp.multiply)
+for n in (2, 3):
+    step(jnp.ones(2), n)
+# keep one value, or a few
+step = jax.jit(lambda x, mode: x * 79, static_argnums=1)
+for mode in "ab":  # -> for mode in "bb":
+    step(jnp.ones(2), mode)
+# pass `rate` as an argument, and define the lambda once
+step = jax.jit(lambda f, *args: f(*args) * 81, static_argnums=0)
+f = lambda x, rate: x * rate
+def train(rate):
+    step(lambda x: x * rate, jnp.ones(2))  # -> step(f, jnp.ones(2), rate)
+for rate in (0.1, 0.2):
+    train(rate)
+# define it once, before the loop
+step = jax.jit(lambda x, f: f(x) * 83, static_argnums=1)
+f = lambda x: x + 1
+for _ in range(2):
+    step(jnp.ones(2), lambda x: x + 1)  # -> step(jnp.ones(2), f)
+# create it once, before the loop
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    update: Any
+def make():
+    return Optimizer(lambda x: x)
+step = jax.jit(lambda x, optimizer: optimizer.update(x) * 85, static_argnums=1)
+optimizer = make()
+for _ in range(2):
+    step(jnp.ones(2), make())  # -> step(jnp.ones(2), optimizer)
+# keep one object, or pass that and call its method
+class Model:
+    def loss(self, x):
+        return x * 87
+step = jax.jit(lambda x, f: f(x), static_argnums=1)
+model = Model()
+for _ in range(2):
+    step(jnp.ones(2), Model().loss)  # -> step(jnp.ones(2), model.loss)
+# pass one of them: under filter_jit an array is traced
+step = eqx.filter_jit(lambda x, n: x * 89 + n)
+step(jnp.ones(2), jnp.array(2))
+step(jnp.ones(2), 2)  # -> step(jnp.ones(2), jnp.array(2))
+# make keys in one way
+step = jax.jit(lambda key: jax.random.normal(key) * 91)
+step(jax.random.key(0))
+step(jax.random.PRNGKey(0))  # -> step(jax.random.key(0))
+# make all calls under one setting of `jax_default_matmul_precision`
+step = jax.jit(lambda x: x @ x * 93)
+step(jnp.ones(2))
+with jax.default_matmul_precision("float32"):  # -> if True:
+    step(jnp.ones(2))
+# keep one dtype
+step = jax.jit(lambda key: jax.random.normal(key) * 94)
+step(jax.random.key(0, impl="rbg"))
+step(jax.random.key(0))  # -> step(jax.random.key(0, impl="rbg"))
+# choose one in every call
+step = jax.jit(lambda key: key)
+step(jax.random.key(0, impl="rbg"))
+step(jax.random.key(0))  # -> step(jax.random.key(0, impl="rbg"))
+# keep one choice of axes
+step = jax.jit(lambda x, y: x * 53 + y)
+jax.vmap(step, (0, None))(jnp.ones(2), jnp.ones(()))  # -> jax.vmap(step)(jnp.ones(2), jnp.ones(2))
+jax.vmap(step)(jnp.ones(2), jnp.ones(2))
+# keep one set of children
+@jax.tree_util.register_pytree_node_class
+class Bag:
+    def __init__(self, *xs): self.xs = xs
+    def tree_flatten(self): return self.xs, None
+    tree_unflatten = classmethod(lambda cls, aux, xs: cls(*xs))
+step = jax.jit(lambda bag: bag.xs[0] * 54)
+step(Bag(jnp.ones(2)))  # -> step(Bag(jnp.ones(2), jnp.ones(2)))
+step(Bag(jnp.ones(2), jnp.ones(2)))
+# pass `data` as an argument if that changes
+data = [1, 2]
+step = jax.jit(lambda x, f: f(x) * 82, static_argnums=1)
+add = jax.jit(lambda x, size: x + size)
+for _ in range(2):
+    step(jnp.ones(2), lambda x: x + len(data))  # -> add(jnp.ones(2), len(data))
+# set `jax_enable_x64` once, at the start
+step = jax.jit(lambda x: x * 95)
+step(np.float32(1.0))
+with jax.enable_x64(True):  # -> if True:
+    step(np.float32(1.0))
+# make all calls under one `jax.set_mesh`
+step = jax.jit(lambda x: x * 97)
+step(jnp.ones(2))
+with jax.set_mesh(jax.make_mesh((1,), ("a",))):  # -> if True:
+    step(jnp.ones(2))
+# recreate the instances from the new class
+def define():
+    @lw.pytree
+    class P:
+        x: jax.Array
+    return P
+step = jax.jit(lambda p: p.x * 101)
+p, q = define()(jnp.ones(2)), define()(jnp.ones(2))
+step(p)  # -> step(type(q)(p.x))
+step(q)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [pytest.param(*each, id=each[0]) for each in re.findall(r"# (.*)\n((?:[^#].*\n)*)", IN_WORDS)],
+)
+def test_in_words(words: str, code: str, explained: Explained, tmp_path: Path) -> None:
+    """With the edit that its words name the program has no finding any more."""
+    findings = run(tmp_path, explained, code)
+    if not findings and words == "preallocate, or pad":
+        pytest.skip("nobody counts runs of lines before Python 3.12")
+    assert any(words in fix for each in findings for fix in each["fixes"])
+    code = re.sub(r"\S.*  # -> ", "", code).replace("True) class", "True)\nclass")
     assert run(tmp_path, explained, code) == []
 
 
