@@ -1,0 +1,229 @@
+"""The chains that a piece of code spells to values outside it: ``config.rate``, ``self.w['a']``.
+
+The instructions are scanned once, in order, without a stack. A chain is a name and what stands
+directly behind it; anything else ends it, and the value there counts as a whole. Calls are not
+followed.
+"""
+
+import dis
+import itertools
+import types
+from collections import Counter
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from leafwise._objects.class_map import ClassMap
+from leafwise._objects.code import parameters
+
+
+class Root(Enum):
+    """Where a name is looked up."""
+
+    GLOBAL = "global"
+    CELL = "cell"
+    LOCAL = "local"
+    """It is a parameter."""
+    IMPORT = "import"
+    """It is a module that the code imports: ``.settings`` is one of its own package."""
+
+
+class Item(NamedTuple):
+    """The step of ``config['rate']``; that of ``config.rate`` is a `str`."""
+
+    key: str | int
+
+
+class Chain(NamedTuple):
+    """One value that code reads.
+
+    Attributes:
+        root: Where the name is looked up.
+        name: The name.
+        steps: The attributes and constant keys behind it, as the code spells them.
+        line: The first line that reads it.
+    """
+
+    root: Root
+    name: str
+    steps: tuple[str | Item, ...]
+    line: int
+
+
+def chains_of(code: types.CodeType) -> tuple[Chain, ...]:
+    """Return the chains of a code object, each once; functions inside have their own.
+
+    What is only written to is left out: ``log.append(x)`` with its result dropped,
+    ``count += 1``, ``self.n = 1``, ``cache[key] = x``.
+    """
+    return _CHAINS.setdefault(cast("type", code), lambda: _Scan(code).chains())
+
+
+_CHAINS: Final[ClassMap[tuple[Chain, ...]]] = ClassMap()
+
+
+def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
+    """Return the chains of a code object and of the functions inside, parameters left out."""
+    found = [each for each in chains_of(code) if each.root is not Root.LOCAL]
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            chains = chains_within(inner)
+            own = code.co_freevars
+            found += [each for each in chains if each.root is not Root.CELL or each.name in own]
+    return tuple(dict.fromkeys(found))
+
+
+MUTATORS: Final = frozenset(
+    {
+        *("append", "extend", "insert", "remove", "clear", "sort", "reverse", "appendleft"),
+        *("extendleft", "rotate", "popleft", "pop", "popitem", "update", "setdefault", "add"),
+        *("discard", "subtract", "move_to_end", "write"),
+    }
+)
+"""The methods of containers and files that change them."""
+
+_SILENT: Final = ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "NOP", "NOT_TAKEN")
+_GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+_CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
+_ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
+_CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
+_TARGETS: Final = ("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
+
+_Place: TypeAlias = tuple[int | None, int]
+"""Line and column. All instructions that act on ``a``, ``a.b``, ``a.b[i]`` begin at the ``a``."""
+
+
+class _Scan:
+    """One scan, with the chain that may go on, and the constant behind it that may be a key."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        found = dis.get_instructions(code)
+        self._instructions = [each for each in found if each.opname not in _SILENT]
+        self._found: dict[Chain, int] = {}
+        self._free = frozenset(code.co_freevars)
+        self._cells = self._free | {*code.co_cellvars}
+        self._names = {name: Chain(Root.LOCAL, name, (), 0) for name in parameters(code)}
+        self._once = self._stored_once()
+        self._written = self._only_written()
+        self._line = code.co_firstlineno
+        self._place: _Place | None = None
+        self._top: Chain | None = None
+        self._key: Item | None = None
+        self._module: Chain | None = None
+
+    def chains(self) -> tuple[Chain, ...]:
+        """Scan all instructions, and return what was found."""
+        for index, each in enumerate(self._instructions):
+            self._line = (each.positions and each.positions.lineno) or self._line
+            if each.opname == "IMPORT_NAME":
+                self._import(each.argval, *self._instructions[index - 2 : index])
+            elif not self._go_on(each):
+                self._end(each)
+                self._begin(each)
+        return tuple(chain._replace(line=line) for chain, line in self._found.items())
+
+    def _go_on(self, each: dis.Instruction) -> bool:
+        """Make the chain longer, and return whether an instruction does that."""
+        top, op, step = self._top, each.opname, each.argval
+        if op == "IMPORT_FROM":
+            top = top or self._module
+        if top is None:
+            return False
+        if op in ("SWAP", "POP_TOP"):  # `import a.b.c as m` drops `a` and `a.b`
+            return top.root is Root.IMPORT
+        if op in _CONSTANTS and self._key is None and type(step) in (str, int):
+            self._key = Item(step)
+            return True
+        if self._key is not None:
+            if op != "BINARY_SUBSCR" and each.argrepr != "[]":
+                return False
+            step, self._key = self._key, None
+        elif op not in _ATTRIBUTES:
+            return False
+        self._top = top._replace(steps=(*top.steps, step))
+        self._place = self._place or _place_of(each)
+        return True
+
+    def _end(self, each: dis.Instruction) -> None:
+        """Add the chain, unless an instruction gives it a name, or it is only written to."""
+        top, is_whole = self._top, self._key is None
+        self._top = self._key = None
+        is_target = each.opname in _TARGETS and each.opname.endswith("_ATTR") is is_whole
+        stores = _names_stored(each)
+        for name in stores:
+            self._names.pop(name, None)
+        if top and is_whole and self._once.intersection(stores[:1]):
+            self._names[stores[0]] = top
+        elif top and not is_target and self._place not in self._written:
+            self._found.setdefault(top._replace(line=0), top.line)
+
+    def _begin(self, each: dis.Instruction) -> None:
+        """Begin a chain where a name is loaded."""
+        op, name, self._place = each.opname, each.argval, _place_of(each)
+        if op in _GLOBALS:
+            self._top = Chain(Root.GLOBAL, name, (), self._line)
+        elif op in _CELLS and name in self._free:
+            self._top = Chain(Root.CELL, name, (), self._line)
+        elif op in _CELLS:
+            self._load(name)
+        elif op == "STORE_FAST_LOAD_FAST":
+            self._load(name[1])
+        elif op.startswith("LOAD_FAST") and op != "LOAD_FAST_AND_CLEAR":
+            for place, each_name in enumerate((name,) if isinstance(name, str) else name):
+                if place:  # the second one of two, of which no place is told
+                    self._end(each)
+                    self._place = None
+                if each_name not in self._cells:  # a cell itself, for an inner function
+                    self._load(each_name)
+
+    def _load(self, name: str) -> None:
+        found = self._names.get(name)
+        self._top = found and found._replace(line=self._line)
+        if found is None:
+            self._once.discard(name)  # a loop may come back to this with what is stored later
+
+    def _import(self, name: str, level: dis.Instruction, names: dis.Instruction) -> None:
+        name = "." * level.argval + (name if names.argval else name.partition(".")[0])
+        self._top = self._module = Chain(Root.IMPORT, name, (), self._line)
+
+    def _stored_once(self) -> set[str]:
+        """Return the variables to which one instruction alone stores, and no caller."""
+        stored = Counter(name for each in self._instructions for name in _names_stored(each))
+        once = {name for name, times in stored.items() if times == 1}
+        return once - self._names.keys() - self._cells
+
+    def _only_written(self) -> set[_Place | None]:
+        """Return the places of values that change, while no part of them is used."""
+        targets: set[_Place | None] = set()
+        mutating: set[_Place | None] = set()
+        dropped: dict[_Place | None, bool] = {}  # of the first call at each place
+        for each, after in itertools.pairwise(self._instructions):
+            place = _place_of(each)
+            if each.opname.startswith("CALL"):
+                dropped.setdefault(place, after.opname == "POP_TOP")
+            elif each.opname in _ATTRIBUTES and each.argval in MUTATORS:
+                mutating.add(place)
+            elif each.opname in _TARGETS or (
+                each.argrepr.endswith("=")
+                and each.opname == "BINARY_OP"
+                and (after.opname in ("STORE_GLOBAL", "STORE_NAME") or after.argval in self._free)
+            ):
+                targets.add(place)
+        targets -= dropped.keys()
+        return (targets | {place for place in mutating if dropped.get(place)}) - {None}
+
+
+def _names_stored(each: dis.Instruction) -> tuple[str, ...]:
+    """Return the local variables to which an instruction stores, first that of the top value."""
+    if each.opname == "STORE_FAST_LOAD_FAST":
+        return (each.argval[0],)
+    if each.opname.startswith("STORE_FAST") or each.opname == "STORE_DEREF":
+        return (each.argval,) if isinstance(each.argval, str) else each.argval
+    return ()
+
+
+def _place_of(each: dis.Instruction) -> _Place | None:
+    """Return where in the source an instruction begins; None if that is not known."""
+    where = each.positions
+    if where is None or where.col_offset is None:
+        return None
+    return where.lineno, where.col_offset
