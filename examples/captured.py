@@ -36,7 +36,7 @@ class Fit:
         return lw.replace(self, w=self.w - rate * direction, momentum=momentum)
 
 
-def closing_over(rate: float) -> tuple[Callable[[Fit], Fit], Callable[[float], None]]:
+def closing_over(rate: Any) -> tuple[Callable[[Fit], Fit], Callable[[float], None]]:
     """Return a step that closes over all its settings, and a function that sets the rate."""
     optimizer = optax.trace(decay=0.9)
     scale = jnp.array([1.0, 0.5, 0.25])
@@ -88,19 +88,19 @@ def with_static_field(fit: Fit, settings: Fixed) -> jax.Array:
     return fit.moved(OPTIMIZER, SCALE, settings.rate).w
 
 
-hoisted, hoistable = lw.hoist(closing_over(rate=0.1)[0], "rate", scalars=True)
+hoisted, hoistable = lw.hoist(closing_over(rate=jnp.float32(0.1))[0], "rate")
 
 
 @jax.jit
 def with_hoisted(fit: Fit, captured: dict[str, Any]) -> jax.Array:
-    """Take what the step captures, which it need not know of."""
+    """Take what the step captures, a rate that is an array, which it need not know of."""
     return hoisted(captured, fit).w
 
 
 FIXES: dict[str, tuple[Any, Callable[[float], Any]]] = {
     "an argument": (with_argument, float),
     "a dynamic field": (with_dynamic_field, Dynamic),
-    "what lw.hoist returns": (with_hoisted, lambda rate: {**hoistable, "rate": rate}),
+    "what lw.hoist returns": (with_hoisted, lambda rate: {**hoistable, "rate": jnp.float32(rate)}),
     "a static field": (jax.jit(with_static_field, compiler_options=QUICK), Fixed),
 }
 """A jitted step for each fix, and what makes its argument of a rate."""

@@ -23,8 +23,8 @@ hoisted, captured = lw.hoist(step)
 assert_type(captured, dict[str, Any])
 assert_type(hoisted(captured, state, x), State)
 hoisted(state, x)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
-lw.hoist(step, lw.where("w") & ~lw.where("b"), scalars=True)
-lw.hoist(step, "w", "scalars")  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
+lw.hoist(step, lw.where("w") & ~lw.where("b"))
+lw.hoist(step, "w", "scalars")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 carry, changes = lw.stable_carry(step, state, x)
 assert_type(carry, State)

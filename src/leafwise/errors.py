@@ -153,7 +153,7 @@ class CarryError(LeafwiseError, TypeError):
 
 
 class HoistError(LeafwiseError, ValueError):
-    """A captured array stands where no other value can be put: it cannot become an argument."""
+    """A captured array is no constant of the program: it cannot become an argument."""
 
 
 class StaticMutatedError(LeafwiseError, RuntimeError):

@@ -2,10 +2,10 @@ import enum
 import functools
 import inspect
 import pickle
+import subprocess
+import sys
 import threading
-import types
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,21 +14,16 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._jax.events import count_events
 
 W = jnp.arange(3.0) + 1
-RATE = 0.5
-BETAS = (0.9, 0.25)
 ONES = np.ones(3)
+TABLE = np.array([1.0, 2.0, 3.0])
+RATE = np.array(2.0)
+SCALAR = jnp.float32(2.0)
 KEY = jax.random.key(0)
 SHARED = jnp.ones(3) * 2
-COUNT = 0
 STATE = jnp.ones(3)
 X = jnp.array([1.0, 2.0, 4.0])
-
-settings = types.ModuleType("settings")
-vars(settings).update(table=jnp.ones(3) * 7, unused=jnp.ones(9), inner=types.SimpleNamespace(w=W))
-exec("def use(x): return table * x", vars(settings))  # noqa: S102  # a function of that module
 
 
 @lw.pytree
@@ -50,54 +45,32 @@ class Model:
 
     def __init__(self) -> None:
         self.w = jnp.ones(3) * 2
-        self.size = 3
         self.layers = [Layer(jnp.ones(3)), {"b": np.ones(3, np.float32)}]
         self.unused = jnp.ones(17)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return self.layers[0].apply(x) * self.w * self.size + self.layers[1]["b"]
-
-    def step(self, x: jax.Array) -> jax.Array:
-        return self(x) + W
-
-    @functools.cached_property
-    def double(self) -> jax.Array:
-        return self.w * 2
-
-    def lazy(self, x: jax.Array) -> jax.Array:
-        return self.double * x
-
-    def through_other(self, x: jax.Array) -> jax.Array:
-        return self.reads_global(x)
+        return self.layers[0].apply(x) * self.w + self.layers[1]["b"]
 
     def reads_global(self, x: jax.Array) -> jax.Array:
-        return W * x
+        return self.reads_class(W * x)
 
     def reads_class(self, x: jax.Array) -> jax.Array:
         return self.table * x
 
 
-class Slotted:
-    __slots__ = ("size", "w")
-
-    def __init__(self) -> None:
-        self.w, self.size = W * 2, 3
+class Flag(enum.Enum):
+    ONE = (W * 2,)
 
 
-class Mode(enum.Enum):
-    PLAIN = "plain"
-    TABLE = (W * 2,)
+class Config(dict[str, Any]):
+    """A dict with attributes; for one that it has not, it raises what no `hasattr` expects."""
 
-    def table(self) -> jax.Array:
-        return W * 2
+    __getattr__ = dict.__getitem__
 
 
-class Sized:
-    def __init__(self) -> None:
-        self.size = sizes["n"]
-
-    def scale(self, x: jax.Array) -> jax.Array:
-        return x * self.size
+class Guarded:
+    def __getattribute__(self, name: str) -> Any:
+        return W if name == "table" else object.__getattribute__(self, name)
 
 
 class Unflattened:
@@ -120,11 +93,10 @@ jax.tree_util.register_pytree_node(Unflattened, refuse_to_flatten, lambda _, kep
 jax.tree_util.register_pytree_node(
     Noted, lambda noted: ((noted.w,), noted.table), lambda table, kept: Noted(kept[0], table)
 )
-sizes = {"w": W * 5, "n": 3}
-unflattened, noted = Unflattened(W * 6), Noted(1.0, W)
-
-model, layer, slotted = Model(), Layer(jnp.ones(3) * 5), Slotted()
-layers = [layer, {"b": np.ones(3, np.float32), "n": 3}]
+model, layer, guarded = Model(), Layer(W * 5), Guarded()
+unflattened, noted, config = Unflattened(W * 6), Noted(1.0, W * 7), Config(w=W * 2)
+layers, params = [layer, {"b": np.ones(3, np.float32), "n": 3}], {"w": W * 2, "n": 3}
+with_function = Layer(W * 2, act=lambda x: x * W)
 
 
 def helper(x: jax.Array) -> jax.Array:
@@ -132,20 +104,17 @@ def helper(x: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def jitted(x: jax.Array, scale: float) -> jax.Array:
+def jitted(x: jax.Array, scale: float = 1.0) -> jax.Array:
     return W * x * scale
 
 
-@functools.partial(jax.jit, static_argnums=1, donate_argnums=())
+@functools.partial(jax.jit, static_argnums=1)
 def with_static(x: jax.Array, n: int) -> jax.Array:
-    for _ in range(n):
-        x = x * W
-    return x
-
-
-@functools.partial(jax.jit, static_argnums=-1)
-def counted_from_the_end(x: jax.Array, n: int) -> jax.Array:
     return W * x * range(9)[n]
+
+
+sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+placed = jax.jit(helper, out_shardings=sharding, in_shardings=sharding)
 
 
 @jax.custom_vjp
@@ -153,7 +122,7 @@ def with_rule(x: jax.Array) -> jax.Array:
     return (x * W).sum()
 
 
-with_rule.defvjp(lambda x: (with_rule(x), x), lambda x, g: (g * W * 10,))
+with_rule.defvjp(lambda x: (with_rule(x), x), lambda x, g: (g * W * SHARED,))
 
 
 @jax.custom_jvp
@@ -161,15 +130,7 @@ def with_tangent(x: jax.Array) -> jax.Array:
     return (x * W).sum()
 
 
-with_tangent.defjvp(lambda x, t: (with_tangent(x[0]), (t[0] * W * 10).sum()))
-
-
-def even(n: int, x: jax.Array) -> jax.Array:
-    return x if n == 0 else odd(n - 1, x * W)
-
-
-def odd(n: int, x: jax.Array) -> jax.Array:
-    return even(n - 1, x + 1)
+with_tangent.defjvp(lambda x, t: (with_tangent(x[0]), (t[0] * W * SHARED).sum()))
 
 
 def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,19 +146,11 @@ def decorated(x: jax.Array) -> jax.Array:
     return x * SHARED
 
 
-@functools.lru_cache
-def remembered(n: int) -> jax.Array:
-    return W * n
-
-
 def nested() -> Callable[..., Any]:
     w, b = jnp.ones(3) * 7, np.ones(3, np.float32)
 
-    def inner(x: jax.Array) -> jax.Array:
-        return w * x + b
-
     def itself(n: int, x: jax.Array) -> jax.Array:
-        return inner(x) if n == 0 else itself(n - 1, x) + w
+        return w * x + b if n == 0 else itself(n - 1, x) + w
 
     return functools.partial(itself, 2)
 
@@ -207,11 +160,16 @@ def with_defaults(x: jax.Array, w: jax.Array = W * 4, *, b: Any = ONES) -> jax.A
 
 
 def scanned(x: jax.Array) -> jax.Array:
-    return jax.lax.scan(lambda carry, y: (carry + W * y, None), x, x)[0]
+    return jax.lax.scan(lambda c, y: (c + jitted(y), jitted(c)), x, x, reverse=True)[1]
 
 
-def helper_of(x: jax.Array, a: jax.Array) -> jax.Array:
-    return helper(x) * a
+def looped(x: jax.Array) -> jax.Array:
+    return jax.lax.while_loop(lambda c: jitted(c).sum() < 50, lambda c: jitted(c) + 1, x)
+
+
+def branched(x: jax.Array) -> jax.Array:
+    x = jax.lax.cond(x.sum() > 0, jitted, lambda x: -x, x)
+    return jax.lax.switch(1, [lambda x: x, lambda x: x + jitted(x)], x)
 
 
 def shared(x: jax.Array, again: jax.Array = SHARED) -> jax.Array:
@@ -220,40 +178,40 @@ def shared(x: jax.Array, again: jax.Array = SHARED) -> jax.Array:
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "global": (helper, {"W"}),
-    "lambda": (lambda x: helper(x) * slotted.w, {"W", "slotted.w"}),
+    "lambda": (lambda x: helper(x) * model.w, {"W", "model.w"}),
     "closures": (nested(), {"w", "b"}),
     "defaults": (with_defaults, {"w", "b"}),
-    "partial": (functools.partial(lambda a, x, c: a * x + c, W, c=SHARED), {"args[0]", "c"}),
-    "Partial": (jax.tree_util.Partial(functools.partial(helper_of, a=SHARED)), {"W", "a"}),
+    "partial": (functools.partial(lambda a, x, c: a * x + c, W, c=SHARED), {"a", "c"}),
+    "Partial": (jax.tree_util.Partial(lambda x, a: helper(x) * a, a=SHARED), {"W", "a"}),
     "decorated": (decorated, {"W", "SHARED"}),
-    "mutual recursion": (functools.partial(even, 4), {"W"}),
     "jit": (jax.jit(helper), {"W"}),
     "lw.jit": (lw.jit(lambda x: W * x), {"W"}),
     "jitted helpers": (lambda x: jitted(x, 2.0) + jitted(x, scale=3.0), {"W"}),
     "static arguments": (lambda x: with_static(x, 2) + with_static(x, n=3), {"W"}),
-    "counted from the end": (lambda x: counted_from_the_end(x, 3), {"W"}),
-    "custom_vjp": (lambda x: jax.grad(with_rule)(x), {"W"}),
-    "custom_jvp": (lambda x: jax.grad(with_tangent)(x), {"W"}),
-    "vmap": (jax.vmap(lambda x: W * x), {"W"}),
-    "grad": (lambda x: jax.grad(lambda y: (y * W).sum())(x), {"W"}),
-    "checkpoint": (jax.checkpoint(helper), {"W"}),
+    "shardings": (lambda x: placed(x), {"W"}),
+    "custom_vjp": (lambda x: jax.grad(with_rule)(x) + with_rule(x), {"W", "SHARED"}),
+    "custom_jvp": (lambda x: jax.grad(with_tangent)(x), {"W", "SHARED"}),
+    "only in a rule": (jax.jit(lambda x: with_rule(x) + with_tangent(x)), {"W", "SHARED"}),
+    "vmap": (jax.vmap(lambda x: jitted(x)[1]), {"W"}),
+    "grad": (lambda x: jax.grad(lambda y: (jitted(y)).sum())(x), {"W"}),
+    "checkpoint": (jax.checkpoint(lambda x: jitted(x)), {"W"}),
     "scan": (scanned, {"W"}),
-    "lru_cache": (lambda x: remembered(2) * x, {"W"}),
-    "callable object": (model, {"self.w", "self.layers"}),
-    "bound method": (model.step, {"W", "self.w", "self.layers"}),
-    "cached property": (model.lazy, {"self.w"}),
-    "method of a pytree": (layer.uses_global, {"W", "self"}),
-    "pytree": (lambda x: layer.apply(x), {"layer"}),
-    "containers": (lambda x: layers[0].w * x + layers[1]["b"] * layers[1]["n"], {"layers"}),
-    "module": (lambda x: settings.table * x + settings.use(x), {"settings.table"}),
-    "module in an argument": (functools.partial(lambda m, x: m.inner.w * x, settings), {"W"}),
-    "eval": (lambda x: eval("W") * x, None),  # noqa: S307  # the specimen
+    "while": (looped, {"W"}),
+    "cond": (branched, {"W"}),
+    "callable object": (model, {"self.w", "self.layers[0].w", "self.layers[1]['b']"}),
+    "bound method": (model.reads_global, {"W", "self.table"}),
+    "method of a pytree": (layer.uses_global, {"W", "self.w"}),
+    "class": (lambda x: Model.table * x + Model.rows["a"], {"Model.table", "Model.rows['a']"}),
+    "containers": (lambda x: layers[0].w * x + layers[1]["b"], {"layers[0].w", "layers[1]['b']"}),
+    "whole tree": (lambda x: jax.tree.leaves(params)[1] * x, {"params"}),
+    "static field": (lambda x: with_function.act(x), {"W"}),
+    "aux_data": (lambda x: noted.table * x, {"noted.table"}),
+    "flatten that fails": (lambda x: unflattened.w * x, {"unflattened.w"}),
+    "dict with attributes": (lambda x: config.w * x, {"config['w']"}),
     "functions in a tuple": (lambda x, fs=(helper, jnp.sin): fs[0](x) + fs[1](x), {"W"}),
     "shared": (shared, {"SHARED"}),
-    "enum with arrays": (lambda x: W * x if Mode.PLAIN is Mode.PLAIN else x, {"W"}),
-    "item that a class reads": (lambda x: Sized().scale(x) * sizes["w"], {"sizes"}),
-    "flatten that fails": (lambda x: unflattened.w * x, {"unflattened.w"}),
     "key": (lambda x, key=KEY: x + jax.random.uniform(key, (3,)), {"key"}),
+    "NumPy": (lambda x: jnp.dot(x, TABLE) + x * ONES, {"TABLE", "ONES"}),
 }
 
 
@@ -262,13 +220,11 @@ def test_captured_arrays_become_arguments(kind: str) -> None:
     """The hoisted function is the same one, without constants, and follows what it is given."""
     fn, names = FUNCTIONS[kind]
     hoisted, captured = lw.hoist(fn)
-    if names is not None and kind != "module in an argument":
-        assert set(captured) == names
+    assert set(captured) == names
     before = fn(X)
-    assert np.array_equal(hoisted(captured, X), before)
-    arrays = [const for const in jax.make_jaxpr(hoisted)(captured, X).consts if np.size(const) > 1]
-    assert not arrays
+    assert np.allclose(hoisted(captured, X), before)
     jit_of_it = jax.jit(hoisted)
+    assert not jit_of_it.trace(captured, X).jaxpr.consts
     assert np.allclose(jit_of_it(captured, X), before, rtol=1e-5)
     others = jax.tree.map(other_value, captured)
     with lw.budget(traces=0, compiles=0, exact=True, of=jit_of_it):
@@ -284,283 +240,157 @@ def other_value(leaf: Any) -> Any:
     return leaf * 3 + 1
 
 
-@lw.pytree
-class WithFunction:
-    w: jax.Array
-    act: Any = lw.static_field(default=None)
-
-
 def assigns(x: jax.Array) -> jax.Array:
     global STATE  # noqa: PLW0603  # the specimen
-    STATE = STATE * 2
+    STATE = STATE + 0
     return STATE * x
 
 
-def rebinding() -> Callable[..., Any]:
-    w = jnp.ones(3)
-
-    def step(x: jax.Array) -> jax.Array:
-        nonlocal w
-        w = w * 2
-        return w * x
-
-    return step
+@functools.cache
+def remembered() -> jax.Array:
+    return W * 2
 
 
-class Items(list[Any]):
-    pass
+remembered()
 
-
-class Config(dict[str, Any]):
-    """A dict with attributes; for one that it has not, it raises what no `hasattr` expects."""
-
-    __getattr__ = dict.__getitem__
-
-
-class Guarded:
-    """Looks at a global array whenever an attribute is asked for."""
-
-    def __getattribute__(self, name: str) -> Any:
-        return W if name == "table" else object.__getattribute__(self, name)
-
-
-class Decorator:
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, fn)
-
-    def __call__(self, x: jax.Array) -> Any:
-        return self.__wrapped__(x)  # type: ignore[attr-defined]
-
-
-@Decorator
-def by_class(x: jax.Array) -> jax.Array:
-    return W * x
-
-
-guarded = Guarded()
-boxed = np.empty(1, object)
-boxed[0] = W
-items, mixed, config = Items([W]), {1: W, "a": 2}, Config(w=W)
-with_function = WithFunction(jnp.ones(3), lambda x: x * W)
-placed = jax.jit(helper, out_shardings=jax.sharding.SingleDeviceSharding(jax.devices()[0]))
-
-REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
-    "class attribute": (lambda x: Model.table * x, r"Model.table: .* attribute of the class Model"),
-    "class attribute of self": (model.reads_class, "Model.table: .* attribute of the class Model"),
-    "tree on a class": (
-        lambda x: Model.rows["a"] * x,
-        r"Model.rows\['a'\]: .* Model.rows holds it",
-    ),
-    "another method": (model.through_other, "W: .* Model.reads_global reads it, and a class stays"),
-    "a class that is called": (lambda x: Model().reads_global(x), "W: .* Model.reads_global reads"),
-    "static field": (
-        lambda x: with_function.act(x),
-        "W: .* the static with_function.act",
-    ),
-    "assigned global": (assigns, "STATE: .* the function assigns STATE"),
-    "assigned closure": (rebinding(), "w: .* the function assigns w"),
-    "unsorted dict": (lambda x: mixed[1] * x, r"mixed\[1\]: .* inside a dict"),
-    "subclass of list": (lambda x: items[0] * x, r"items\[0\]: .* inside a Items"),
-    "every attribute": (lambda x: guarded.table * x, "W: .* Guarded.__getattribute__ reads it"),
-    "dict with attributes": (lambda x: config.w * x, r"config\['w'\]: .* inside a Config"),
-    "out_shardings": (lambda x: placed(x), "W: .* jitted with out_shardings"),
-    "aux_data": (lambda x: noted.table * W * x, "W: .* not a leaf of the Noted, whose aux_data"),
-    "array of objects": (lambda x: boxed[0] * x, r"boxed\[0\]: .* inside a ndarray"),
-    "decorator": (lambda x: by_class(x) * W, "W: .* by_class reads it, and it stays as it is"),
+NOT_TAKEN: dict[str, tuple[Callable[..., Any], str]] = {
+    "float": (lambda x: x * float(TABLE[1]), "TABLE"),
+    "if": (lambda x: x if TABLE[0] > 0 else -x, "TABLE"),
+    "truth": (lambda x: x if SCALAR else -x, "SCALAR"),
+    "index": (lambda x: x * range(9)[TABLE.astype(int)[0]], "TABLE"),
+    "arithmetic of NumPy": (lambda x: x * (TABLE * 2), "TABLE"),
+    "as NumPy": (lambda x: x * np.asarray(W), "W"),
+    "as NumPy, too": (lambda x: W + x * np.asarray(W), "W"),
+    "a view": (lambda x: x * W + x * np.asarray(W)[::-1], "W"),
+    "only its shape": (lambda x: x * W.shape[0], "W"),
+    "another branch": (lambda x: x if len(x) > 2 else W * x, "W"),
+    "a stored result": (lambda x: remembered() * x, "W"),
 }
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_hoisted_is_refused_by_name(kind: str) -> None:
-    """Nothing stays behind silently: an error names it, and can be told to leave it."""
-    fn, message = REFUSED[kind]
-    with pytest.raises(lw.errors.HoistError, match=message) as caught:
-        lw.hoist(fn)
+@pytest.mark.parametrize("kind", NOT_TAKEN)
+def test_what_is_no_constant_of_the_program_is_refused(kind: str) -> None:
+    """A value that Python reads, or nothing reads, is named; the fix is code that leaves it out."""
+    fn, name = NOT_TAKEN[kind]
+    hoisted, captured = lw.hoist(fn)
+    with pytest.raises(lw.errors.HoistError, match=rf"\['{name}'\]: cannot be made") as caught:
+        hoisted(captured, X)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301  # our own
-    fix = caught.value.message.rpartition("lw.hoist(fn, ")[2].removesuffix(")`")
+    fix = caught.value.message.partition("lw.hoist(fn, ")[2].partition(")`")[0]
     hoisted, captured = lw.hoist(fn, eval(fix))  # noqa: S307  # the code that the message shows
-    assert not jax.tree.leaves(captured) or kind == "static field"
-    if not kind.startswith("assigned"):
-        assert np.array_equal(hoisted(captured, X), fn(X))
-
-
-def on_a_class(v: jax.Array) -> dict[str, Callable[..., Any]]:
-    """Functions that each read an array by way of a class."""
-
-    class Meta(type):
-        def of_meta(cls) -> Any:
-            return v
-
-    class Base(metaclass=Meta):
-        table = v
-        rows = (v,)
-
-        def __init__(self) -> None:
-            self.made = v
-
-        @classmethod
-        def of_class(cls) -> Any:
-            return cls.table
-
-        def __invert__(self) -> Any:
-            return v
-
-    class Holder(Base):
-        pass
-
-    class Rows(list[Any]):
-        def first(self) -> Any:
-            return v
-
-    class Point(typing.NamedTuple):
-        n: int = 1
-
-        def table(self) -> Any:
-            return v
-
-    @lw.pytree
-    class Tree:
-        n: int = 1
-
-        def table(self) -> Any:
-            return v
-
-    class Reads:
-        def __init__(self) -> None:
-            self.table = v
-
-        def __get__(self, instance: Any, owner: Any) -> Any:
-            return self.table
-
-    class Described:
-        table = Reads()
-
-    class Flag(enum.Enum):
-        ONE = (v,)
-
-        def table(self) -> Any:
-            return v
-
-    instance, rows, point, tree = Holder(), Rows([1]), Point(), Tree()
-    classes, one, bound, described = [Holder], Flag.ONE, Holder.of_class, Described()
-    return {
-        "inherited": lambda cls=Holder: cls.table,
-        "inherited in a tuple": lambda cls=Holder: cls.rows[0],
-        "inherited class method": lambda cls=Holder: cls.of_class(),
-        "in a list": lambda: classes[0].of_class(),
-        "bound to a class": lambda: bound(),
-        "checkpoint": jax.checkpoint(bound),
-        "instance": lambda: instance.table,
-        "getattr": lambda: getattr(instance, "table"),  # noqa: B009  # the specimen
-        "of the metaclass": lambda: Holder.of_meta(),
-        "constructor": lambda: Holder().made,
-        "operator": lambda: ~instance,
-        "list": lambda: rows.first(),
-        "named tuple": lambda: point.table(),
-        "pytree class": lambda: tree.table(),
-        "descriptor": lambda: described.table,
-        "enum method": lambda: one.table(),
-        "enum value": lambda: one.value[0],
-        "enum item": lambda: Flag["ONE"].value[0],
-        "enum loop": lambda: [each.value[0] for each in Flag][0],  # noqa: RUF015  # the specimen
-    }
-
-
-@pytest.mark.parametrize("shared", [True, False], ids=["shared", "alone"])
-@pytest.mark.parametrize("kind", on_a_class(W))
-def test_what_is_on_a_class_is_never_a_constant(kind: str, shared: bool) -> None:
-    """An array on a class is refused, also where the function itself captures it, too."""
-    v = jnp.arange(3.0) + 1
-    read = on_a_class(v)[kind]
-    fn = (lambda x: v * x + read()) if shared else (lambda x: x + read())
-    with pytest.raises(lw.errors.HoistError, match=r"be made an argument: .*\bclass\b") as caught:
-        lw.hoist(fn)
-    fix = caught.value.message.rpartition("lw.hoist(fn, ")[2].removesuffix(")`")
-    hoisted, captured = lw.hoist(fn, eval(fix))  # noqa: S307  # the code that the message shows
-    assert not jax.tree.leaves(captured)
+    assert not captured
     assert np.array_equal(hoisted(captured, X), fn(X))
 
 
-def test_what_an_array_on_a_class_is_called() -> None:
-    """A refusal names the capture by its variable, and the attribute that cannot change."""
-    v = jnp.arange(3.0)
-
-    class Base:
-        table = v
-
-        @classmethod
-        def read(cls) -> Any:
-            return cls.table
-
-    class Holder(Base):
-        pass
-
-    again = jax.checkpoint(lambda: v)
-    message = r"v: cannot be made an argument: .* of the class Base \(Base.table\), which stays"
-    with pytest.raises(lw.errors.HoistError, match=message):
-        lw.hoist(lambda x, holder=Holder: [x, holder.read(), again()])
-
-
-def test_a_stored_cached_property_is_computed_again() -> None:
-    """What a cached property has stored before is no capture: what it is computed from is."""
-    asked = Model()
-    asked.double  # noqa: B018  # which stores it
-    for fn, name in ((asked.lazy, "self.w"), (lambda x: asked.double * x, "asked.w")):
-        hoisted, captured = lw.hoist(fn)
-        assert set(captured) == {name}
-        assert np.array_equal(hoisted({name: W}, X), W * 2 * X)
-
-
-def test_custom_rules_have_no_derivative_by_what_they_capture() -> None:
-    """JAX refuses to differentiate a custom rule by what it closes over; hoisted, it still does."""
-    hoisted, captured = lw.hoist(lambda x: with_rule(x))
-    by_argument = jax.grad(hoisted, argnums=1)(captured, X)
-    assert np.array_equal(by_argument, jax.grad(with_rule)(X))
-    with pytest.raises(jax.errors.UnexpectedTracerError):
-        jax.grad(hoisted)(captured, X)
-
-
-def scaled(x: jax.Array, eps: float = 1e-3) -> jax.Array:
-    return x * RATE * BETAS[0] + W * eps * COUNT
-
-
-def test_scalars_are_an_option() -> None:
-    """Floats are hoisted where that is said, each by itself and weakly typed; integers never."""
-    assert set(lw.hoist(scaled)[1]) == {"W"}
-    hoisted, captured = lw.hoist(scaled, scalars=True)
-    assert {**captured, "W": 0} == {"W": 0, "RATE": 0.5, "BETAS": (0.9, 0.25), "eps": 1e-3}
+def test_what_is_assigned_since_is_refused() -> None:
+    """A name that has another array at a later trace is not the capture that was hoisted."""
+    state = {"w": W}
+    hoisted, captured = lw.hoist(lambda x: state["w"] * x)
     jit_of_it = jax.jit(hoisted)
-    assert np.allclose(jit_of_it(captured, X), scaled(X))
-    with lw.budget(traces=0, exact=True, of=jit_of_it):
-        halved = jit_of_it({**captured, "RATE": 0.25}, X)
-    assert np.allclose(halved, scaled(X) / 2)
-    assert jax.eval_shape(hoisted, captured, jnp.ones(3, jnp.bfloat16)).dtype == "float32"
-    rates, only = lw.hoist(lambda x: x * RATE, scalars=True)
-    assert jax.eval_shape(rates, only, jnp.ones(3, jnp.bfloat16)).dtype == "bfloat16"
+    jit_of_it(captured, X)
+    state["w"] = W + 1
+    assert np.array_equal(jit_of_it(captured, X), W * X)
+    with pytest.raises(lw.errors.HoistError, match="its name has another one by now"):
+        jit_of_it(captured, X[:1])
+
+
+def test_a_mesh_of_devices_is_no_place_for_a_jitted_capture() -> None:
+    """What an equation has inside that is not known is refused with its name."""
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec()
+    mapped = jax.shard_map(lambda x: jitted(x), mesh=mesh, in_specs=spec, out_specs=spec)
+    hoisted, captured = lw.hoist(lambda x: mapped(x))
+    with pytest.raises(lw.errors.HoistError, match="a jitted function inside shard_map reads it"):
+        hoisted(captured, X)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: eval("W") * x, lambda x: guarded.table * x, lambda x: Flag["ONE"].value[0] * x],  # noqa: S307
+    ids=["eval", "__getattribute__", "item of an enum"],
+)
+def test_what_has_no_name_stays(fn: Any) -> None:
+    """What `lw.captures` does not list is no capture, and stays baked in."""
+    hoisted, captured = lw.hoist(fn)
+    assert captured == {}
+    assert np.array_equal(hoisted(captured, X), fn(X))
+
+
+def test_arrays_are_known_by_identity() -> None:
+    """Equal arrays are exchanged for themselves only, and arguments never."""
+    one, other = jnp.ones(3), jnp.ones(3)
+    hoisted, captured = lw.hoist(lambda x: one * 2 + other * 3 + np.ones(3, np.float32) * x)
+    assert hoisted({**captured, "one": W}, X).tolist() == (W * 2 + 3 + X).tolist()
+    swapped = {"one": other * 5, "other": one}
+    assert hoisted(swapped, one).tolist() == [14, 14, 14]
+    hoisted, captured = lw.hoist(lambda x: jax.grad(with_rule)(x))
+    pair = {"W": captured["SHARED"], "SHARED": captured["W"]}
+    by_argument = jax.grad(lambda x: hoisted(pair, x).sum())(X)
+    assert np.array_equal(by_argument, jnp.zeros(3))
+    outside, captured = lw.hoist(with_rule)
+    assert np.array_equal(
+        jax.grad(outside, 1)({**captured, "W": SHARED, "SHARED": X}, X), SHARED * X
+    )
+
+
+def test_rules_read_what_they_are_given() -> None:
+    """A rule that JAX runs later follows the captures; JAX has no derivative by what it reads."""
+    for fn in (with_rule, with_tangent, jax.jit(with_rule), jax.checkpoint(with_tangent)):
+        hoisted, captured = lw.hoist(fn)
+        halved = jax.tree.map(lambda leaf: leaf / 2, captured)
+        assert np.allclose(jax.grad(hoisted, 1)(halved, X), jax.grad(fn)(X) / 4)
+        assert not jax.make_jaxpr(jax.grad(hoisted, 1))(halved, X).consts
+        with pytest.raises(Exception, match=r"tracer|closed-over"):
+            jax.grad(hoisted)(captured, X)
+
+
+def test_an_earlier_trace_is_not_used_again() -> None:
+    """A jitted helper is traced as it is now, whatever JAX has kept of it."""
+    state = {"w": W}
+    inner = jax.jit(lambda x: state["w"] * x)
+    assert np.array_equal(jax.jit(lambda x: inner(x))(X), W * X)
+    state["w"] = W + 1
+    hoisted, captured = lw.hoist(lambda x: inner(x))
+    assert np.array_equal(hoisted(captured, X), (W + 1) * X)
+
+
+@pytest.mark.slow
+def test_the_first_hoisted_function_is_traced_once() -> None:
+    """What makes the traces of this process distinct is there before the function is traced."""
+    code = """if True:
+        import jax, jax.numpy as jnp, leafwise as lw
+        w, traces = jnp.ones(3), []
+        fn2, captured = lw.hoist(lambda x: traces.append(x) or w * x)
+        jitted = jax.jit(fn2)
+        jitted(captured, w), jitted({"w": 2 * w}, w)
+        assert len(traces) == jitted._cache_size() == 1
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
     ("where", "names"),
     [
         ("W", {"W"}),
-        ("layers[0].w", {"layers"}),
-        (~lw.where("['W']"), {"layers"}),
-        (lw.where(jax.Array), {"W", "layers"}),
-        (lambda leaf: leaf.shape == (3,), {"W", "layers"}),
+        ("layers[0].w", {"layers[0].w"}),
+        ("layer.w", {"layer"}),
+        (~lw.where("['W']"), {"layers[0].w", "layer"}),
+        (lw.where(jax.Array), {"W", "layers[0].w", "layer"}),
+        (lambda leaf: leaf.shape == (3,), {"W", "layers[0].w", "layer"}),
         (False, set()),
     ],
 )
 def test_captures_are_selected_as_leaves_are(where: Any, names: set[str]) -> None:
     """A name, a path or a selection says which captures become arguments; the rest is baked in."""
+    layer, layers = Layer(W * 5), [Layer(W * 2)]
 
     def fn(x: jax.Array) -> jax.Array:
-        return W * x + layers[0].w * layers[1]["b"]
+        return W * x + layers[0].w * jax.tree.leaves(layer)[0]
 
     hoisted, captured = lw.hoist(fn, where)
     assert set(captured) == names
     assert np.array_equal(hoisted(captured, X), fn(X))
-    consts = [each for each in jax.make_jaxpr(hoisted)(captured, X).consts if np.size(each) > 1]
-    assert len(consts) == 3 - len(jax.tree.leaves(captured))
+    assert len(jax.make_jaxpr(hoisted)(captured, X).consts) == 3 - len(names)
 
 
 def test_no_such_capture() -> None:
@@ -572,14 +402,19 @@ def test_no_such_capture() -> None:
 
 
 def test_the_first_argument_must_be_the_captures() -> None:
-    """Another structure is an error that shows both; a forgotten one names what is missing."""
+    """Another structure, shape or dtype is an error; a forgotten one names what is missing."""
     hoisted, _ = lw.hoist(lambda x: W * layer.w * x)
-    with pytest.raises(TypeError, match="captures first, a dict of W, layer: got float32"):
+    with pytest.raises(TypeError, match=r"captures first, a dict of W, layer.w: got float32"):
         hoisted(X, X)
     with pytest.raises(
-        lw.errors.TreeError, match=r"captured has another structure: .* is wanted, got"
+        lw.errors.TreeError, match=r"captured has another structure: .* wanted, got"
     ):
         hoisted({"W": W}, X)
+    for other in (W[:1], W.astype(jnp.float16), 2.0):
+        with pytest.raises(
+            lw.errors.TreeError, match=r"captured\['W'\] is .* float32\[3\] is wanted"
+        ):
+            hoisted({"W": other, "layer.w": W}, X)
     with pytest.raises(TypeError, match="captured"):
         hoisted()
 
@@ -594,7 +429,7 @@ def test_a_shared_array_is_captured_once() -> None:
 
 
 def test_names_are_unique() -> None:
-    """Two variables of one name are two captures, named by their functions."""
+    """Variables of one name are captures of their own, named by their functions, then by number."""
 
     def make(w: jax.Array) -> Callable[..., Any]:
         def inner(x: jax.Array) -> jax.Array:
@@ -602,35 +437,31 @@ def test_names_are_unique() -> None:
 
         return inner
 
-    one, other = make(jnp.ones(3)), make(jnp.ones(3) * 2)
-    hoisted, captured = lw.hoist(lambda x: one(x) + other(x))
-    assert len(captured) == 2
-    assert np.array_equal(hoisted(captured, X), 3 * X)
+    one, two, three = make(W), make(W * 2), make(W * 3)
+    hoisted, captured = lw.hoist(lambda x: one(x) + two(x) + three(x))
+    assert list(captured) == ["w", "inner: w", "inner: w (2)"]
+    assert np.array_equal(hoisted(captured, X), 6 * W * X)
 
 
-def counts_calls(x: jax.Array) -> jax.Array:
-    global COUNT  # noqa: PLW0603  # the specimen
-    COUNT += 1
-    HISTORY.append(x)
-    return W * x
+def test_what_is_no_array_is_passed_on() -> None:
+    """Python values go in and come out as they are; what is appended to is no capture."""
+    calls: list[Any] = [W]
 
+    def fn(x: Any, n: int, *, mode: str = "a") -> Any:
+        calls.append(n)
+        return {"y": W * x * range(9)[n], "mode": mode, "n": n, "none": None}
 
-HISTORY: list[Any] = [jnp.ones(3)]
-
-
-def test_side_effects_reach_the_users_own_objects() -> None:
-    """A counter and a list that the function only writes to are not copied, and not captured."""
-    hoisted, captured = lw.hoist(counts_calls)
-    before = COUNT, len(HISTORY)
-    hoisted(captured, X)
-    hoisted(captured, X)
+    hoisted, captured = lw.hoist(fn)
+    found = hoisted(captured, 2.0, 3, mode="b")
     assert set(captured) == {"W"}
-    assert before == (COUNT - 2, len(HISTORY) - 2)
+    assert (found["mode"], found["n"], found["none"]) == ("b", 3, None)
+    assert np.array_equal(found["y"], W * 6)
+    assert calls[1:] == [3]
 
 
 def test_every_transformation_takes_it() -> None:
     """grad and vmap by the captures, donation of them, and lw.jit."""
-    hoisted, captured = lw.hoist(lambda x: (jitted(x, 2.0) * layer.w).sum())
+    hoisted, captured = lw.hoist(lambda x: (jitted(x, 2.0) * jax.tree.leaves(layer)[0]).sum())
     gradient = jax.grad(hoisted)(captured, X)
     assert np.array_equal(gradient["W"], 2 * X * layer.w)
     assert isinstance(gradient["layer"], Layer)
@@ -649,37 +480,27 @@ def test_every_transformation_takes_it() -> None:
     assert not W.is_deleted()
 
 
-def test_inner_jitted_functions_stay_jitted() -> None:
-    """An inner jitted function is compiled once, also where the hoisted one is not jitted."""
-    hoisted, captured = lw.hoist(lambda x: jitted(x, 2.0))
-    hoisted(captured, X)
-    other = {"W": W + 1}
-    with count_events() as counts:
-        answer = hoisted(other, X)
-    assert (counts.traces, counts.compiles) == (0, 0)
-    assert np.array_equal(answer, (W + 1) * X * 2)
-
-
 def test_threads_do_not_meet() -> None:
-    """Each call has its own copies: threads with other captures get other answers."""
-    hoisted, _ = lw.hoist(functools.partial(even, 2))
+    """Threads with other captures get other answers, and nobody sees a tracer."""
+    hoisted, _ = lw.hoist(lambda x: jitted(x) + helper(x))
     answers: dict[int, Any] = {}
 
     def call(number: int) -> None:
-        for _ in range(20):
-            answers[number] = hoisted({"W": np.full(3, number)}, X)
+        for _ in range(5):
+            answers[number] = hoisted({"W": np.full(3, number, np.float32)}, X)
+            assert not isinstance(W, jax.core.Tracer)
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(np.array_equal(answers[n], (X * n + 1)) for n in range(4))
+    assert all(np.array_equal(answers[n], 2 * X * n) for n in range(4))
 
 
 def test_what_captures_nothing_is_itself() -> None:
-    """A builtin, a jitted function of JAX and a function without captures have no captures."""
-    for fn in (jnp.sin, jnp.cumsum, np.abs, abs, lambda x: x * 2):
+    """A builtin, a function of JAX and a function without captured arrays have no captures."""
+    for fn in (jnp.sin, np.abs, abs, lambda x: x * 2, lambda x: x * RATE):
         hoisted, captured = lw.hoist(fn)
         assert captured == {}
         assert np.array_equal(hoisted(captured, X), fn(X))
@@ -689,7 +510,7 @@ def test_the_signature_has_one_more_parameter() -> None:
     """Static arguments are found by name, and a parameter called captured is no obstacle."""
 
     def fn(x: jax.Array, n: int, captured: float = 2.0) -> jax.Array:
-        return W * x * n * captured if n > 1 else x
+        return W * x * range(9)[n] * captured
 
     hoisted, captured = lw.hoist(fn)
     assert list(inspect.signature(hoisted).parameters) == ["captured_", "x", "n", "captured"]
@@ -701,44 +522,7 @@ def test_the_signature_has_one_more_parameter() -> None:
 
 def test_captures_travel() -> None:
     """The captures are plain data: they are pickled, and shown."""
-    _, captured = lw.hoist(lambda x: W * x * layer.w)
+    _, captured = lw.hoist(lambda x: W * x * jax.tree.leaves(layer)[0])
     again = pickle.loads(pickle.dumps(captured))  # noqa: S301  # our own
     assert jax.tree.structure(again) == jax.tree.structure(captured)
     assert "['W']: float32[3]" in str(lw.show(captured))
-
-
-def test_generators_are_made_again() -> None:
-    """A generator function yields what it would, of other captures."""
-
-    def rows(x: jax.Array) -> Iterator[jax.Array]:
-        for n in range(2):
-            yield W * x * n
-
-    hoisted, captured = lw.hoist(rows)
-    assert [row.tolist() for row in hoisted(captured, X)] == [row.tolist() for row in rows(X)]
-
-
-TABLE = np.array([1.0, 2.0, 3.0])
-
-
-@pytest.mark.parametrize(
-    "fn",
-    [
-        lambda x: x * float(TABLE[1]),
-        lambda x: x if TABLE[0] > 0 else -x,
-        lambda x: np.asarray(TABLE) * x,
-        lambda x: x * range(9)[TABLE.astype(int)[0]],
-    ],
-    ids=["float", "if", "array", "index"],
-)
-def test_what_python_reads_is_named(fn: Any) -> None:
-    """Where a value is needed that is traced now, JAX's error says so, and how to leave it out."""
-    hoisted, captured = lw.hoist(fn)
-    assert np.array_equal(hoisted(captured, X), fn(X))
-    with pytest.raises(TypeError, match=r"concrete|Tracer|__index__") as caught:
-        jax.jit(hoisted)(captured, X)
-    (note,) = (each for each in caught.value.__notes__ if "lw.hoist" in each)
-    assert "arguments now: TABLE. " in note
-    assert """lw.hoist(fn, ~lw.where("['TABLE']"))""" in note
-    left, none = lw.hoist(fn, ~lw.where("['TABLE']"))
-    assert np.array_equal(jax.jit(left)(none, X), fn(X))

@@ -33,6 +33,7 @@ with warnings.catch_warnings():
 FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "an equinox module": (lambda x: layer(x), {"layer"}),
     "an equinox module itself": (layer, {"self"}),
+    "a jitted function of equinox": (eqx.filter_jit(lambda x: W * x), {"W"}),
     "a gradient of equinox": (eqx.filter_grad(lambda x: (W * x).sum()), {"W"}),
     "an optimizer and its state": (
         lambda x: optimizer.update(x, moments)[0],
@@ -53,9 +54,3 @@ def test_captures_of_other_libraries_become_arguments(kind: str) -> None:
     assert not jax.make_jaxpr(hoisted)(captured, X).consts
     others = jax.tree.map(lambda leaf: leaf * 2 + 1, captured)
     assert not np.array_equal(hoisted(others, X), fn(X))
-
-
-def test_filter_jit_is_refused() -> None:
-    """equinox keeps the function of `filter_jit` in a static, where no array can be put."""
-    with pytest.raises(lw.errors.HoistError, match=r"W: .* inside the static"):
-        lw.hoist(eqx.filter_jit(lambda x: W * x))

@@ -71,8 +71,6 @@ WAYS: dict[str, tuple[type, Callable[[Any, Any], Any], Any]] = {
     "direct": (Params, direct, Params(1.0)),
     "slots": (Slots, direct, Slots(1.0)),
     "equinox": (Module, direct, Module(1.0)),
-    "items": (Params, of_items, [Params(1.0)]),
-    "helper": (Params, lambda it, x: of_items([it], x), Params(1.0)),
     "scan": (Params, lambda it, x: jax.lax.map(lambda y: y * it.rate, x), Params(1.0)),
 }
 CAPTURED: dict[str, tuple[type, Callable[[Any, Any], Any], Any]] = {
@@ -128,5 +126,5 @@ def test_a_part_that_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a container on the class, the item counts that the code names."""
     strict = jit(lambda x: x * [Kinds()][0].rate["a"], stale="raise")
     strict(ONES)
-    monkeypatch.setattr(Kinds, "rate", {"a": 1.0, "b": 7.0})
+    monkeypatch.setattr(Kinds, "unread", 7.0)
     assert strict(ONES)[0] == 1.0

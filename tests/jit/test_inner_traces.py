@@ -215,10 +215,11 @@ def test_what_did_not_change_stays() -> None:
         runs.append(1)
         return x * value
 
-    jit(lambda x: helper(x) + 1)(ONES)
+    first, second = jit(lambda x: helper(x) + 1), jit(lambda x: helper(x) + 2)
+    first(ONES)
     helper(ONES)
     traced = len(runs)
-    jit(lambda x: helper(x) + 2)(ONES)
+    second(ONES)
     helper(ONES)
     assert len(runs) == traced
 
@@ -495,5 +496,5 @@ def test_a_capture_of_several_functions(make: Callable[[], tuple[Any, Change]], 
     strict = jit(function, stale="raise")
     assert np.array_equal(strict(ONES), wanted[0])
     change(3.5)
-    with pytest.raises(lw.errors.StaleCaptureError, match=r"was 3\.0 .* is 3\.5 now"):
+    with pytest.raises(lw.errors.StaleCaptureError, match=r"3\.0.*3\.5"):
         strict(ONES)

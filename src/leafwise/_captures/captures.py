@@ -8,7 +8,8 @@ from typing import Any, Final, Self
 import jax
 import numpy as np
 
-from leafwise._captures.bindings import Binding, bindings_of
+from leafwise._captures.bindings import Binding, bindings_of, reachable
+from leafwise._captures.observe import observing
 from leafwise._captures.places import BoundIn
 from leafwise._captures.source_lines import CapturedAt, SourceLines
 from leafwise._captures.treatment import (
@@ -22,6 +23,8 @@ from leafwise._display import captures_table
 from leafwise._display.html import preformatted
 from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count
+from leafwise._jax.context import new_number, with_number
+from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import is_a
@@ -48,7 +51,6 @@ class Capture:
             each with its path and its own treatment. Empty for everything else.
         comparable: Whether a later change of it can be seen. A generator, a lock or a mutable
             array does not show what it holds.
-        is_written: Whether the code only writes to it, as ``traces.append(x)`` does.
         is_bound: Whether there is a value. A name may be bound later.
         arrays: The identity and the bytes of each array in it.
     """
@@ -60,7 +62,6 @@ class Capture:
     nbytes: int = 0
     leaves: tuple[CapturedLeaf, ...] = ()
     comparable: bool = True
-    is_written: bool = False
     is_bound: bool = True
     arrays: tuple[tuple[int, int], ...] = dataclasses.field(default=(), repr=False)
 
@@ -79,9 +80,7 @@ class Capture:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is out of the ordinary."""
-        written = ("only written to",) if self.is_written else ()
-        hidden = () if self.comparable else ("cannot be compared",)
-        return (*written, *hidden)
+        return () if self.comparable else ("cannot be compared",)
 
     @property
     def is_of_package(self) -> bool:
@@ -185,13 +184,13 @@ def _as_dict(capture: Capture) -> CaptureRecord:
     }
 
 
-def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
+def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Captures:
     """List what a function reads from outside its arguments, and how JAX treats it.
 
-    JAX reads these values when it traces the function, and never again. The code is read,
-    and nothing of it is run: wrappers (`jax.jit`, `jax.vmap`, `functools.wraps`), partials,
-    bound methods and callable objects are followed, and so are the functions and methods of the
-    user's own that it names; installed packages are not.
+    JAX reads these values when it traces the function, and never again. With arguments the function
+    is traced, and what the user's own functions that run read is listed. Without, nothing is run:
+    the code is read, of the function and of the functions and methods that it names, through
+    wrappers (`jax.jit`, `functools.wraps`), partials, bound methods and callable objects.
 
     A value is a capture as far as the code spells the way to it: ``config.rate``,
     ``config['rate']``. One that is used whole is a capture as a whole. Names that the code makes
@@ -199,6 +198,7 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
 
     Args:
         fn: Anything callable.
+        *args: The arguments of a call, as `jax.eval_shape` takes them.
         large: From how many bytes on the table warns of captured arrays.
 
     Returns:
@@ -225,16 +225,20 @@ def captures(fn: Callable[..., Any], *, large: int = _LARGE) -> Captures:
             f"  fix: lw.captures(step, large=2**20)"
         )
         raise TypeError(msg)
-    return captures_with(fn, large=large)
+    if not args:
+        return captures_of(fn, bindings_of(reachable(fn), fn), large=large)
+    with observing() as observer, ignore_events(), with_number(new_number()):
+        jax.eval_shape(fn, *args)
+    return captures_of(fn, bindings_of(observer.ran(), fn), large=large)
 
 
-def captures_with(
-    fn: Callable[..., Any], given: Iterable[Any] = (), *, large: int = _LARGE
+def captures_of(
+    fn: Callable[..., Any], bindings: Iterable[Binding], *, large: int = _LARGE
 ) -> Captures:
-    """Return `captures` of a function of whose arguments some classes and functions are known."""
+    """Return what is in some places that a function reads."""
     source_lines, treatments = SourceLines(), LeafTreatments()
-    bindings = [each for each in bindings_of(fn, given) if not each.place.is_member]
-    found = [_capture(each, source_lines, treatments) for each in bindings]
+    shown = [each for each in bindings if not (each.place.is_member or each.itself)]
+    found = [_capture(each, source_lines, treatments) for each in shown]
     return Captures(found, function=name_of(fn), large=large)
 
 
@@ -247,13 +251,10 @@ def _capture(binding: Binding, source_lines: SourceLines, treatments: LeafTreatm
             where,
             Treatment.STATIC,
             None,
-            is_written=binding.is_written,
             is_bound=False,
         )
     contents = Contents(value, treatments)
     treatment = treatment_of(value, contents, treatments)
-    if binding.place.is_question:
-        treatment = Treatment.STATIC
     if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
         treatment = Treatment.STATIC
     is_leaf = treatments.of_leaf(value) is not None
@@ -265,7 +266,6 @@ def _capture(binding: Binding, source_lines: SourceLines, treatments: LeafTreatm
         nbytes=sum(contents.arrays.values()),
         leaves=() if is_leaf else tuple(contents.leaves),
         comparable=contents.is_complete,
-        is_written=binding.is_written,
         arrays=tuple(contents.arrays.items()),
     )
 

@@ -5,11 +5,10 @@ next to it in a `FingerprintedFunction`, for whoever has the function anyway.
 """
 
 import dataclasses
-import functools
-import inspect
 import math
 import struct
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -18,25 +17,29 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from leafwise._captures.bindings import Binding, bindings_and_callables
+from leafwise._captures.bindings import Binding, alone, bindings_of, reachable
 from leafwise._captures.fingerprint_kinds import fingerprint, names_written
-from leafwise._captures.fingerprinter import PLAIN, ByWeakId, Fingerprinted, Form, OfArray
-from leafwise._captures.places import BoundIn, CapturedPlace
-from leafwise._objects.attributes import is_tree, of_partial
+from leafwise._captures.fingerprinter import (
+    PLAIN,
+    ByWeakId,
+    Fingerprinted,
+    Form,
+    OfArray,
+    as_object,
+)
+from leafwise._captures.places import GONE, BoundIn
+from leafwise._objects.attributes import is_plain_object, never_changes
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import int_as_float, is_installed_module
+from leafwise._objects.code import int_as_float
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, describe_array, shorten
 
-MOST_CAPTURES: Final = 64
-"""So many captures of a function are checked at each call; further ones are large."""
-
 _SHOWN: Final = 8
 """So many numbers of an array are shown."""
 
-Key: TypeAlias = tuple[str, str, str, int]
-"""A capture: the function that reads it, its name, where it is bound, and its number of those."""
+Key: TypeAlias = tuple[Any, ...]
+"""A capture: equal for one place, whoever reads it."""
 
 
 class CaptureState(NamedTuple):
@@ -45,18 +48,24 @@ class CaptureState(NamedTuple):
     Attributes:
         form: Equal for values that cannot be distinguished; of what is large the identity.
         text: The value, for messages.
+        name: The place, as the code spells it.
+        reader: The function that reads it.
+        holder: Where it is bound.
         site: The line that reads it: ``train.py:12``.
+        is_around: Whether it is a function, or the object of a method: what these read are
+            captures of their own.
     """
 
     form: Any
     text: str
-    site: str
+    name: str = ""
+    reader: str = ""
+    holder: str = ""
+    site: str = ""
+    is_around: bool = False
 
 
 Fingerprint: TypeAlias = dict[Key, CaptureState]
-
-GONE: Final = CaptureState(("gone",), "read in another way", "")
-"""Stands for a capture that is not read any more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,13 +76,11 @@ class Probe:
         binding: The place.
         value: Its value.
         fingerprinted: Its fingerprint.
-        key: Its key in the fingerprint.
     """
 
     binding: Binding
     value: Any
     fingerprinted: Fingerprinted
-    key: Key
 
 
 class FingerprintedFunction(NamedTuple):
@@ -82,110 +89,69 @@ class FingerprintedFunction(NamedTuple):
     Attributes:
         fingerprint: What may be kept with a program.
         probes: What is to be checked at each call.
-        callables: Everything callable that the function leads to.
     """
 
     fingerprint: Fingerprint
     probes: list[Probe]
-    callables: list[Any]
 
 
-def fingerprint_function(
-    fun: Callable[..., Any], given: Iterable[Any] = ()
-) -> FingerprintedFunction:
-    """Fingerprint all that a function captures.
+def fingerprint_bindings(bindings: Iterable[Binding]) -> FingerprintedFunction:
+    """Fingerprint what is in some places now.
 
-    Args:
-        fun: The function.
-        given: The classes of its arguments, whose methods it may call, and functions there.
-
-    Returns:
-        The fingerprint. What does not show its content is compared by identity.
+    What does not show its content is compared by identity. An object that nobody has any more is
+    left out.
     """
-    fingerprint: Fingerprint = {}
+    found: Fingerprint = {}
     probes: list[Probe] = []
-    bindings, callables = bindings_and_callables(fun, given)
     for binding in bindings:
-        if binding.is_written:  # a trace does not depend on its value
+        value = GONE if binding.is_fixed else binding.read()
+        if value is GONE:
             continue
-        value = _read(binding)
-        key = _key(binding, fingerprint)
-        fingerprint[key], fingerprinted = _capture_state(binding, value)
-        if not _is_import(binding, value) and len(probes) < MOST_CAPTURES:
-            probes.append(Probe(binding, value, fingerprinted, key))
-    return FingerprintedFunction(fingerprint, probes, callables)
+        found[binding.key], fingerprinted = _capture_state(binding, value)
+        probes.append(Probe(binding, value, fingerprinted))
+    return FingerprintedFunction(found, probes)
 
 
 def captured_by(fn: Callable[..., Any]) -> Fingerprint:
-    """Return the fingerprint of a function alone, empty where that cannot be had."""
+    """Return the fingerprint of a function by the names in its code, empty where there is none.
+
+    The keys are equal for functions of one code.
+    """
     try:
-        return fingerprint_function(fn).fingerprint
+        runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
+        found = fingerprint_bindings(bindings_of(runs, fn)).fingerprint.values()
     except Exception:  # noqa: BLE001  # the user's own code
         return {}
-
-
-def is_unchanged(found: FingerprintedFunction) -> bool:
-    """Return whether all captures are as they were fingerprinted; False if that cannot be told."""
-    try:
-        return len(found.probes) < MOST_CAPTURES and all(map(_is_same, found.probes))
-    except Exception:  # noqa: BLE001  # the user's own code
-        return False
-
-
-def _is_same(probe: Probe) -> bool:
-    value, known = _read(probe.binding), probe.fingerprinted
-    if known.same is None:
-        return value is probe.value
-    # Of what is large another item may be held, which leads to other captures.
-    return known.same(value) and not (known.is_cut and not is_a(value, jax.Array | np.ndarray))
-
-
-def _read(binding: Binding) -> Any:
-    """Return the current value, also of an argument of a partial: its keywords can be assigned."""
-    place = binding.place
-    keywords = keywords_of(place)
-    if keywords is None:
-        return binding.read()
-    start = functools.partial(keywords.get, place.key[-1], MISSING)
-    return dataclasses.replace(place, start=start).read()
-
-
-def keywords_of(place: CapturedPlace) -> dict[str, Any] | None:
-    """Return the dict where a place starts, if that is a keyword of a partial."""
-    if place.holder is not BoundIn.PARTIAL or not is_a(place.owner, functools.partial):
-        return None
-    keywords = of_partial(place.owner)[2]
-    return keywords if place.key[-1] in keywords else None
-
-
-def _key(binding: Binding, others: Fingerprint) -> Key:
-    """Return a key that finds the capture in a later fingerprint, also of a redefined function."""
-    function = binding.function
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    if is_a(function, types.FunctionType):
-        name = function.__code__.co_qualname
-    number = 0
-    while (key := (name, binding.name, str(binding.holder), number)) in others:
-        number += 1
-    return key
+    counts: Counter[Any] = Counter()
+    by_name: Fingerprint = {}
+    for each in found:
+        key = each.reader, each.name, each.holder
+        by_name[*key, counts[key]] = each
+        counts[key] += 1
+    return by_name
 
 
 def _capture_state(binding: Binding, value: Any) -> tuple[CaptureState, Fingerprinted]:
     """Return what a fingerprint keeps of a capture, and the fingerprint of its value."""
     if value is MISSING:
-        return CaptureState((), "nothing", _line_of(binding)), Fingerprinted(())
-    found = int_as_float(value) if _is_written_in_place(binding) else value
-    called = binding.is_called or not is_tree(found)
-    whole = fingerprint(found, called=called)
-    return CaptureState(whole.form, describe_value(value), _line_of(binding)), whole
+        whole, text = Fingerprinted(()), "nothing"
+    else:
+        found = int_as_float(value) if _is_written_in_place(binding) else value
+        whole, text = fingerprint(found, words=binding.words), describe_value(value)
+        kind = type(value)
+        if binding.itself and (is_plain_object(kind) or never_changes(kind)):
+            whole = as_object(whole.form, value)
+    names = binding.name, binding.reader, str(binding.place.holder), _line_of(binding)
+    is_around = binding.itself or (callable(value) and not is_a(value, type))
+    return CaptureState(whole.form, text, *names, is_around), whole
 
 
 def _is_written_in_place(binding: Binding) -> bool:
     """Return whether the code that reads a variable of the function around assigns it, too."""
-    owner, place = binding.place.owner, binding.place
-    if place.holder is not BoundIn.CLOSURE or place.steps:
+    place, code = binding.place, binding.code
+    if place.holder is not BoundIn.CLOSURE or place.steps or code is None:
         return False
-    return is_a(owner, types.FunctionType) and place.variable in names_written(owner.__code__)
+    return place.variable in names_written(code)
 
 
 def describe_value(value: Any) -> str:
@@ -210,41 +176,22 @@ def _describe_array_value(value: Any) -> str:
 
 
 def _line_of(binding: Binding) -> str:
-    code = getattr(inspect.unwrap(binding.function), "__code__", None)
+    code = binding.code
     return "" if code is None else f"{code.co_filename}:{binding.line or code.co_firstlineno}"
 
 
-def _is_import(binding: Binding, value: Any) -> bool:
-    """Return whether a name is what an import statement binds, which nobody rebinds."""
-    start = binding.place.start()
-    if issubclass(type(start), types.ModuleType) and is_installed_module(start.__name__):
-        return True
-    if binding.holder is not BoundIn.GLOBAL:
-        return False
-    try:
-        module, own = value.__module__, value.__name__
-    except Exception:  # noqa: BLE001  # the user's own code, or no name at all
-        return False
-    last = binding.name.rpartition(".")[2]
-    return callable(value) and own == last and is_installed_module(module)
-
-
 def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
-    """Return the captures that differ, else those that are not read any more, as all leads there.
-
-    An attribute that has become a property is read by another way.
-    """
-    both = [key for key, entry in new.items() if key in old and bool(old[key].form != entry.form)]
-    return both or [key for key, entry in old.items() if key not in new and entry is not GONE]
+    """Return the captures that differ, of those that both have."""
+    return [key for key, each in new.items() if key in old and bool(old[key].form != each.form)]
 
 
 def describe_changes(old: Fingerprint, new: Fingerprint) -> str:
     """Return what two functions of one code capture that differs, as "`rate`, 0.1 -> 0.2"."""
     found: dict[str, str] = {}
     for key in changed(old, new):
-        before, after = format_change(old.get(key, GONE), new.get(key, GONE))
+        before, after = format_change(old[key], new[key])
         is_short = len(before) + len(after) <= _LONGEST_CHANGE
-        found[f"`{key[1]}`"] = f"{before} -> {after}" if is_short else "another one"
+        found[f"`{new[key].name}`"] = f"{before} -> {after}" if is_short else "another one"
     # What is inside another capture is one of its own, too: the last one says most.
     several = sorted(found.items(), key=lambda each: each[1] == "another one")[:2]
     return " and ".join(f"{name}, {change}" for name, change in several)

@@ -10,7 +10,7 @@ import operator
 import pathlib
 import types
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, cast
 
@@ -22,7 +22,6 @@ from leafwise._captures.fingerprinter import (
     MOST_ATTRIBUTES,
     MOST_BYTES,
     MOST_ITEMS,
-    PLAIN,
     ByWeakId,
     Fingerprinted,
     Fingerprinter,
@@ -46,13 +45,15 @@ from leafwise._objects.attributes import (
     dict_and_slots,
     dict_of,
     has_hidden_state,
-    has_own_call,
     hides,
+    in_class,
     is_first,
     is_frozen,
+    is_plain_object,
     keeps_in_dict,
     names_and_values,
-    of_partial,
+    never_changes,
+    own_attributes,
     record_fields,
     registry_of,
     slots_of,
@@ -67,53 +68,14 @@ from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
 
 
-def fingerprint(value: Any, *, called: bool = False) -> Fingerprinted:
+def fingerprint(value: Any, *, words: frozenset[str] = frozenset()) -> Fingerprinted:
     """Fingerprint a value; what is large in it, or does not show its content, by identity.
 
     Args:
         value: The value of a capture.
-        called: Whether it matters as what is called only, if it is a function: what that reads,
-            in its closure or of the arguments of a partial, are captures of their own.
+        words: The names of the attributes that count of a plain object of the user's; all if empty.
     """
-    around, inner = _around(value) if called else ([], value)
-    is_function = type(inner) is types.FunctionType
-    fingerprinter = Fingerprinter(_KINDS, closures=not (called and is_function))
-    if not around or not (is_function or has_own_call(inner)):
-        return fingerprinter.fingerprint(value)
-    if not is_function:
-        return as_one(Form(("called", *around), ("",), (_class_form(type(inner)),)), value)
-    code = fingerprinter.fingerprint(inner)
-    is_it, inside, find = identity_check(value), check_of(code, inner), weakref.ref(inner)
-    itself = identity_source(value)
-
-    def source(found: str, names: Names) -> list[str]:
-        return [*itself(found, names), *code.terms(f"{names.of('ref', find)}()", None, names)]
-
-    same: Same = lambda now: is_it(now) and inside(find())  # noqa: E731
-    return combine(Form(("called", *around), ("",), (code.form,)), same, [code], source)
-
-
-def _around(value: Any) -> tuple[list[Any], Any]:
-    """Return what is around a function that is called, and the function."""
-    around: list[Any] = []
-    for _ in range(_DEEPEST if callable(value) else 0):
-        kind = type(value)
-        if is_a(value, functools.partial) and not is_a(value, BoundMethod):
-            func, args, keywords = of_partial(value)
-            around.append((_class_form(kind), len(args), *keywords))
-            value = func
-        elif is_a(value, (types.MethodType, BoundMethod)):
-            around.append(_class_form(kind))
-            value = cast("Any", value).__func__
-        elif kind is not types.FunctionType and (inner := wrapped_by(value)) is not None:
-            around.append(_class_form(kind))
-            value = inner
-        else:
-            break
-    return around, value
-
-
-_DEEPEST: Final = 20
+    return Fingerprinter(_KINDS, words).fingerprint(value)
 
 
 def _by_parts(self: Fingerprinter, value: Any) -> Fingerprinted:
@@ -134,8 +96,11 @@ def _by_parts(self: Fingerprinter, value: Any) -> Fingerprinted:
     # Of a key there is nothing to say but which it is.
     steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
     form = Form((*_class_form(cls), *content), steps, tuple(part.form for part in parts))
+    is_fixed = all(part.is_fixed for part in parts)
     if cls is tuple and len(items) <= _FEW and all(part.same is None for part in parts):
         return combine(form, None, parts)
+    if is_fixed and issubclass(cls, tuple) and not hasattr(value, "__dict__"):
+        return as_one(form, value)
     inside = parts_check(value, items, parts, kind.values)
     source = _source_of_items(value, items, parts)
     if cls in _OF_PARTS_ALONE:
@@ -228,8 +193,10 @@ def _sharding(self: Fingerprinter, value: jax.NamedSharding) -> Fingerprinted:
     return as_one(Form(_class_form(type(value)), steps, forms), value)
 
 
-def _module(_: Fingerprinter, value: types.ModuleType) -> Fingerprinted:
-    return as_one((types.ModuleType, value.__name__), value)
+def _module(self: Fingerprinter, value: types.ModuleType) -> Fingerprinted:
+    if is_installed_module(value.__name__):
+        return as_one((types.ModuleType, value.__name__), value)
+    return _by_words(self, value, vars(value))
 
 
 def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
@@ -242,10 +209,9 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
     self.enter()
     code = ByWeakId(value.__code__) if facts.form is None else facts.form
     defaults = value.__defaults__, value.__kwdefaults__
-    # Where what a function reads are captures of their own, its defaults are some of them.
-    whole = self.closures or facts.installed
-    held = _closure_of(value) if whole else {}
-    parts = self.fingerprint_apart([*(defaults if whole else ()), *held.values()])
+    held = _closure_of(value)
+    parts = self.fingerprint_apart([*defaults, *held.values()])
+    choice = registry_of(value)
 
     def same(now: Any) -> bool:
         if not own(now) or now.__code__ is not plain:
@@ -258,15 +224,17 @@ def _function(self: Fingerprinter, value: types.FunctionType) -> Fingerprinted:
             *itself(f"({at} := {found})", names),
             f"{at}.__code__ is {names.of('code', plain)}",
         ]
-        if self.closures and not facts.installed:
+        if not facts.installed:
             for each, name in zip(defaults, ("__defaults__", "__kwdefaults__"), strict=True):
                 terms.append(f"{at}.{name} is {names.of('defaults', each)}")
         return terms
 
-    own_steps = (".__defaults__", ".__kwdefaults__") if whole else ()
-    steps = (*own_steps, *[f" holding {name}" for name in held])
+    steps = (".__defaults__", ".__kwdefaults__", *[f" holding {name}" for name in held])
     form = Form((types.FunctionType, code), steps, tuple(each.form for each in parts))
-    return combine(form, same, parts, source)
+    if choice is None:
+        return combine(form, same, parts, source)
+    inside = check_of(parts[-1], choice)  # of `functools.singledispatch`
+    return combine(form, lambda now: same(now) and inside(registry_of(now)), parts)
 
 
 def _closure_of(function: types.FunctionType) -> dict[str, Any]:
@@ -338,7 +306,7 @@ def _reference(self: Fingerprinter, value: Any) -> Fingerprinted:
 
 
 def _class(self: Fingerprinter, value: type) -> Fingerprinted:
-    """Fingerprint a class: its name, and the code of one of the user's."""
+    """Fingerprint a class: its name, and the code and the data of one of the user's."""
     form = value.__module__, value.__qualname__
     if is_installed_module(value.__module__):
         return as_one(form, value)
@@ -347,9 +315,9 @@ def _class(self: Fingerprinter, value: type) -> Fingerprinted:
         code = getattr(function_in(member), "__code__", None)
         if isinstance(code, types.CodeType):
             codes.append((name, facts_of(code).form))
-        elif type(member) in PLAIN and not name.startswith("__"):
-            codes.append((name, self.fingerprint(member).form))
-    return as_one((*form, *codes), value)
+    data = {name: each for name, each in vars(value).items() if not hasattr(type(each), "__get__")}
+    inside = _by_words(self, value, data)
+    return inside._replace(form=Form((*form, *codes), inside.form.steps, inside.form.parts))
 
 
 def _class_form(kind: type) -> tuple[Any, ...]:
@@ -387,6 +355,8 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
         return _composed(self, value, lambda now: [getattr(now, n, MISSING) for n in fields], steps)
     if has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY:
         return as_one(ByWeakId(value), value)
+    if self.words and is_plain_object(kind):
+        return _by_words(self, value, held)
     self.check_size(len(held), MOST_ATTRIBUTES)
     own, slots = dict_of(value), slots_of(kind)
     parts_of: Callable[[Any], list[Any]] = functools.partial(dict_and_slots, slots)
@@ -402,6 +372,41 @@ def _object(self: Fingerprinter, value: Any) -> Fingerprinted:
     return composed._replace(form=form)
 
 
+def _by_words(self: Fingerprinter, value: Any, held: Mapping[str, Any]) -> Fingerprinted:
+    """Fingerprint a plain object, class or module of the user's by the names in code."""
+    kind = type(value)
+    is_object = not is_a(value, type | types.ModuleType)
+    shared = list(_data_of_class(kind, self.words - held.keys())) if is_object else []
+    names = [name for name in held if type(name) is str and name in self.words]
+    count = len(own_attributes(value) if is_object else vars(value))
+
+    def parts_of(now: Any) -> list[Any]:
+        own = own_attributes(now) if is_object else vars(now)
+        of_class = (in_class(type(now), name) for name in shared)
+        return [*(own.get(name, MISSING) for name in names), *of_class, len(own) == count]
+
+    items = parts_of(value)
+    parts = self.fingerprint_all(items)
+    steps = tuple(f".{name}" for name in (*names, *shared))
+    form = Form(_class_form(kind), steps, tuple(each.form for each in parts[:-1]))
+    source = None
+    if is_object and keeps_in_dict(kind) and not (slots_of(kind) or shared):
+        read = [
+            (f"[{name!r}]", item, part)
+            for name, item, part in zip(names, items, parts, strict=False)
+        ]
+        source = parts_source(value, read, size=count, in_dict=True)
+    return combine(form, parts_check(value, items, parts, parts_of), parts, source)
+
+
+def _data_of_class(kind: type, words: frozenset[str]) -> Iterator[str]:
+    """Yield the names in code of data that a class of the user's has for its instances."""
+    for base in kind.__mro__:
+        for name, each in {} if is_installed_module(base.__module__) else vars(base).items():
+            if name in words and not name.startswith("__") and not hasattr(type(each), "__get__"):
+                yield name
+
+
 def _composed(
     self: Fingerprinter,
     value: Any,
@@ -413,6 +418,8 @@ def _composed(
     items = parts_of(value)
     parts = self.fingerprint_all(items)
     form = Form(_class_form(type(value)), steps, tuple(part.form for part in parts))
+    if never_changes(type(value)) and all(part.is_fixed for part in parts):
+        return as_one(form, value)
     source = _source_of_attributes(value, items, parts, steps)
     return combine(form, parts_check(value, items, parts, parts_of), parts, source)
 

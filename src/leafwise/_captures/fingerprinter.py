@@ -44,13 +44,13 @@ class Fingerprinted(NamedTuple):
         form: Equal for values that cannot be distinguished.
         same: A fast check whether a value is this one, unchanged; None if being the same object
             is enough, and the object is small.
-        is_cut: Whether something large in it is only known by identity.
+        is_fixed: Whether it is the same as long as it is the same object.
         source: The source of `same`, if it can be written out.
     """
 
     form: Any
     same: Same | None = None
-    is_cut: bool = False
+    is_fixed: bool = False
     source: "Source | None" = None
 
     def terms(self, found: str, value: Any, names: "Names") -> list[str]:
@@ -121,12 +121,12 @@ class Fingerprinter:
 
     Args:
         kinds: The function that fingerprints values of each type, the most special types first.
-        closures: Whether a function's closure is a part of it.
+        words: The names of the attributes that count of a plain object.
     """
 
-    def __init__(self, kinds: "Kinds", *, closures: bool) -> None:
+    def __init__(self, kinds: "Kinds", words: frozenset[str]) -> None:
         self._kinds = kinds
-        self.closures = closures
+        self.words = words
         self._room = MOST_PARTS
         self._met: dict[int, tuple[int, Any]] = {}
 
@@ -143,7 +143,7 @@ class Fingerprinter:
             of_kind = next(each for kinds, each in self._kinds if is_a(value, kinds))
             return of_kind(self, value)
         except TooLarge:
-            return _by_identity(value, is_cut=True)
+            return _by_identity(value)
         except Exception:  # noqa: BLE001  # the user's own code
             return _by_identity(value)
 
@@ -183,12 +183,13 @@ class Fingerprinter:
     def _plain(self, value: Any) -> Fingerprinted:
         kind = type(value)
         if kind is float:
-            return Fingerprinted((kind, struct.pack("d", value)))
+            return Fingerprinted((kind, struct.pack("d", value)), is_fixed=True)
         if kind is complex:
-            return Fingerprinted((kind, struct.pack("dd", value.real, value.imag)))
+            parts = struct.pack("dd", value.real, value.imag)
+            return Fingerprinted((kind, parts), is_fixed=True)
         if kind in (str, bytes) and len(value) > MOST_BYTES:
             return _large_text(value)
-        return Fingerprinted((kind, value))
+        return Fingerprinted((kind, value), is_fixed=True)
 
 
 def _large_text(value: str | bytes) -> Fingerprinted:
@@ -323,7 +324,20 @@ def _weak(value: Any) -> Callable[[], Any] | None:
 
 def as_one(form: Any, value: Any) -> Fingerprinted:
     """Return the fingerprint of what is the same as long as it is the same object."""
-    return Fingerprinted(form, identity_check(value), source=identity_source(value))
+    return Fingerprinted(form, identity_check(value), is_fixed=True, source=identity_source(value))
+
+
+def as_object(form: Any, value: Any) -> Fingerprinted:
+    """Return the fingerprint of what is the same as long as it is one object of one class."""
+    own, itself, kind = identity_check(value), identity_source(value), type(value)
+
+    def source(found: str, names: Names) -> list[str]:
+        at = names.local()
+        is_kind = f"type({at}) is {names.of('kind', kind)}"
+        return [*itself(f"({at} := {found})", names), is_kind]
+
+    same: Same = lambda now: type(now) is kind and own(now)  # noqa: E731  # `__class__` changes
+    return Fingerprinted(form, same, source=source)
 
 
 def identity_check(value: Any) -> Same:
@@ -453,9 +467,10 @@ def combine(
     form: Any, same: Same | None, parts: list[Fingerprinted], source: Source | None = None
 ) -> Fingerprinted:
     """Return the fingerprint of a value with parts."""
-    return Fingerprinted(form, same, any(part.is_cut for part in parts), source)
+    is_fixed = same is None and all(part.is_fixed for part in parts)
+    return Fingerprinted(form, same, is_fixed, source)
 
 
-def _by_identity(value: Any, *, is_cut: bool = False) -> Fingerprinted:
+def _by_identity(value: Any) -> Fingerprinted:
     itself = ByWeakId(value)
-    return Fingerprinted(itself, itself.is_of, is_cut)
+    return Fingerprinted(itself, itself.is_of, is_fixed=True)

@@ -1,209 +1,151 @@
 """`hoist`: the arrays that a function captures, as an argument of it."""
 
-import functools
 import inspect
 import types
-from collections.abc import Callable, Iterator
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Container, Iterator
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import jax
+import numpy as np
 
-from leafwise._captures.bindings import Binding, bindings_of
-from leafwise._captures.hoist_kinds import Path
-from leafwise._captures.hoist_walk import NOT_FOLLOWED, HoistWalk
-from leafwise._captures.places import BoundIn, CapturedPlace
-from leafwise._captures.rebuild import (
-    Fixed,
-    JittedPart,
-    Making,
-    Part,
-    Slot,
-    held_back,
-    parts_below,
-    prune,
-    slots_below,
-)
-from leafwise._captures.waiting_methods import names_in
-from leafwise._objects.attributes import in_class, is_installed
-from leafwise._objects.classes import is_a
+from leafwise._captures.bindings import bindings_of, reachable
+from leafwise._captures.exchange import Exchange, is_array
+from leafwise._jax.context import make_context
+from leafwise._objects.attributes import hides, is_tree
+from leafwise._objects.classes import is_a, module_of
+from leafwise._objects.code import is_installed_module
+from leafwise._objects.parts import kind_of
 from leafwise._objects.text import got
-from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree
 from leafwise._trees.where import mask
-from leafwise.errors import HoistError, TreeError
+from leafwise.errors import TreeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def hoist(
-    fn: Callable[P, R], where: Any = None, *, scalars: bool = False
+    fn: Callable[P, R], where: Any = None
 ) -> tuple[Callable[Concatenate[dict[str, Any], P], R], dict[str, Any]]:
     """Turn the arrays that a function captures into an argument of it.
 
-    What a function reads from globals, closures, defaults, arguments of a partial, or attributes
-    of the object that it is bound to, JAX bakes into the program. Here it becomes a tree of
-    arguments: it can be changed without a retrace, differentiated, mapped over and donated. The
-    function is rebuilt for each call, with other cells and globals, through the functions
-    that it calls; nothing of the user's own is changed. Jit the result: outside `jax.jit`
-    each call rebuilds it.
+    What a function reads from globals, closures, defaults, arguments of a partial, or attributes,
+    JAX bakes into the program. Here it becomes a tree of arguments: it can be changed without a
+    retrace, differentiated, mapped over and donated. Each call traces the function as it is, as
+    `jax.jit` does, and exchanges the constants of the program that are one of the arrays: so jit
+    the result.
 
     Args:
-        fn: The function: also a partial, a bound method, a callable object, or what `jax.jit`,
-            `jax.vmap`, `jax.grad`, `jax.custom_vjp` or a decorator returns. It must not depend on
-            changing what it captures.
+        fn: The function, or anything else that is callable: a partial, a bound method, a callable
+            object, what `jax.jit`, `jax.vmap`, `jax.custom_vjp` or a decorator returns.
         where: Which captures: a name, or a selection made by `leafwise.where`, or anything that
             it takes, of the tree of all captures. The others stay baked in. None: all.
-        scalars: Whether floats and complex numbers are captures, too: each becomes a weakly typed
-            argument. Integers and bools stay, as Python code branches on them.
 
     Returns:
         The function ``fn2``, so that ``fn2(captured, *args)`` is ``fn(*args)``; and `captured`: a
-        dict of arrays, and of trees with arrays, by the names that the code has for them. An
-        array that is captured in several places is there once.
+        dict of arrays, and of trees with arrays, by the names that `leafwise.captures` has for
+        them. An array that is captured in several places is there once. Numbers are not there,
+        nor NumPy arrays without dimensions: JAX writes them into the program as it does numbers.
 
     Raises:
-        HoistError: A chosen capture is where no other value can be put: in a static field, on a
-            class, in a variable that the function assigns.
         PathError: `where` leads nowhere among the captures.
         TypeError: `fn` cannot be called. When ``fn2`` is called: its first argument is not a dict.
-        TreeError: When ``fn2`` is called: its first argument has another structure than `captured`.
+        TreeError: When ``fn2`` is called: its first argument has another structure than
+            `captured`, or an array of another shape or dtype.
+        HoistError: When ``fn2`` is called: JAX does not see an array of `captured`, as Python
+            reads its value, or as nothing reads it in a call with these arguments.
 
     Examples:
+        >>> import functools
         >>> import jax.numpy as jnp
-        >>> rate = jnp.float32(0.5)
-        >>> step, captured = hoist(lambda x: rate * x)
-        >>> step({"rate": 2 * captured["rate"]}, 3.0)
+        >>> half, captured = hoist(functools.partial(jnp.multiply, jnp.float32(0.5)))
+        >>> half({"args[0]": 2 * captured["args[0]"]}, 3.0)
         Array(3., dtype=float32)
     """
     if not callable(fn):
         msg = f"hoist takes a function, got {got(fn)}\n  fix: fn2, captured = lw.hoist(fn)"
         raise TypeError(msg)
-    bindings = list(_read_by(fn, set()))
-    walk = HoistWalk(scalars=scalars)
-    root = walk.root(fn, [each.read() for each in bindings if each.is_written])
-    read = HoistWalk(scalars=scalars)
-    fixed = [
-        pair for each in bindings if not each.is_written for pair in _fixed_at(each, walk, read)
-    ]
-    refused = {id(slot.value) for _, slot in held_back(root)}
-    for slot, holder in sorted(fixed, key=lambda pair: pair[1].reason == NOT_FOLLOWED):
-        if id(slot.value) not in refused:
-            holder.inside["value"] = walk.adopt(slot)
-            root.inside["fixed", len(refused)] = holder
-            refused.add(id(slot.value))
-    chosen = _chosen(_read_captures(walk, read), where)
-    for index, slot in enumerate(jax.tree.leaves(chosen)):
-        slot.index = index
-    captured: dict[str, Any] = jax.tree.map(_value_of, chosen)
-    prune(root)
-    _refuse(root, captured)
-    for part in parts_below(root):
-        if isinstance(part, JittedPart):
-            part.finish()
-    return _hoisted(fn, root, captured), captured
+    captured = _chosen(_captured_by(fn), where)
+    make_context()  # not while a hoisted function is traced
+    return _hoisted(fn, captured), captured
 
 
-def _fixed_at(binding: Binding, walk: HoistWalk, read: HoistWalk) -> Iterator[tuple[Slot, Fixed]]:
-    """Yield what is read where no other value can be put: it would stay a constant silently.
-
-    The same array may also be captured where another value can be put.
-
-    Args:
-        binding: What is read.
-        walk: The walk over all that the function leads to.
-        read: The walk over what its code is known to read.
-    """
-    value = binding.read()
-    if is_a(value, types.MethodType) or binding.place.is_member:  # it has bindings itself
-        return
-    slots = slots_below(read.visit(value, Path(binding.name, "")))
-    reason = (walk.obstacle(binding.place) or _kept_by(binding, walk)) if slots else ""
-    for slot in slots:
-        if reason or not walk.has(slot.value):
-            yield slot, Fixed(slot.value, reason or NOT_FOLLOWED)
+def _captured_by(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return all arrays that a function captures, and trees with arrays, by name."""
+    found: dict[str, Any] = {}
+    seen: dict[int, Any] = {}
+    for each in bindings_of(reachable(fn), fn):
+        if each.place.is_member or each.itself:
+            continue
+        for name, tree in _arrays_in(each.read(), each.name, seen):
+            reader = each.reader.rpartition("<locals>.")[2]
+            free = name if name not in found else f"{reader}: {name}"
+            found[_unique(free, found)] = tree
+    return found
 
 
-def _read_by(fn: Callable[..., Any], done: set[tuple[int, int]]) -> Iterator[Binding]:
-    """Yield what a function reads; not what cached properties hold, but what these read.
-
-    A copy of an object computes them again.
-    """
-    for each in bindings_of(fn):
-        stored = _stored_by(each.place)
-        if stored is None:
-            yield each
-        elif (key := (id(stored.__self__), id(stored.__func__))) not in done:
-            done.add(key)
-            yield from _read_by(stored, done)
+def _unique(name: str, taken: Container[str]) -> str:
+    count, found = 1, name
+    while found in taken:
+        count += 1
+        found = f"{name} ({count})"
+    return found
 
 
-def _stored_by(place: CapturedPlace) -> types.MethodType | None:
-    for holder, step, _ in place.way():
-        member = in_class(type(holder), step) if isinstance(step, str) else None
-        if is_a(member, functools.cached_property):
-            return types.MethodType(member.func, holder)
-    return None
+def _arrays_in(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays in a value that have not been seen, and trees of such, with names."""
+    todo = [(name, value)]
+    while todo:
+        name, value = todo.pop()
+        if id(value) in seen or _is_opaque(value):
+            continue
+        seen[id(value)] = value
+        if _is_capture(value):
+            yield name, value
+            continue
+        try:
+            parts = _parts_of(value)
+        except Exception:  # noqa: BLE001  # code of the user's, which may raise anything
+            parts = []
+        fresh = {id(part): part for _, part in parts if id(part) not in seen and _is_capture(part)}
+        if fresh and is_tree(value):
+            seen.update(fresh)
+            leaves = [fresh.pop(id(part), None) for _, part in parts]
+            yield name, jax.tree.unflatten(jax.tree.structure(value), leaves)
+        todo += [(name + step, part) for step, part in reversed(parts)]
 
 
-def _kept_by(binding: Binding, walk: HoistWalk) -> str:
-    """Return why a function that reads a variable stays as it is; nothing if none does."""
-    for function in binding.readers:
-        if _has_variable(function, binding.place) and not walk.has(function):
-            name = function.__qualname__.rpartition("<locals>.")[2]
-            return f"{name} reads it, and {'a class' if '.' in name else 'it'} stays as it is"
-    return ""
+def _parts_of(value: Any) -> list[tuple[str, Any]]:
+    """Return the leaves of a tree, and the parts of everything else, with the ways there."""
+    if is_tree(value):
+        flat = FlatTree(value)
+        return [("".join(way), leaf) for way, leaf in zip(flat.paths, flat.leaves, strict=True)]
+    return [pair for pair in kind_of(value).parts(value) if not pair[0].startswith(" key ")]
 
 
-def _has_variable(function: Any, place: CapturedPlace) -> bool:
-    """Return whether a function has the variable of a place, and is not given what is there."""
-    if not is_a(function, types.FunctionType) or is_installed(function):
-        return False
-    if place.holder is BoundIn.GLOBAL:
-        names = names_in(function.__code__)
-        return place.owner is function.__globals__ and place.variable in names
-    cells = [("cell", id(cell)) for cell in function.__closure__ or ()]
-    return place.key in cells or (place.holder is BoundIn.DEFAULT and place.owner is function)
+def _is_capture(value: Any) -> bool:
+    return is_array(value) and not (is_a(value, np.ndarray) and value.ndim == 0)
 
 
-def _read_captures(walk: HoistWalk, read: HoistWalk) -> dict[str, Any]:
-    """Return the captures without attributes that no code reads.
-
-    Args:
-        walk: The walk over all that the function leads to.
-        read: The walk over what its code is known to read.
-    """
-    if walk.sees_all:
-        return walk.captures
-    is_read = {id(slot.value) for slot in read.slots}
-    unread = {slot for slot in walk.of_objects if slot and id(slot.value) not in is_read}
-
-    def if_read(slot: Slot) -> Slot | None:
-        return None if slot in unread else slot
-
-    return _without_empty(jax.tree.map(if_read, walk.captures))
-
-
-def _without_empty(captures: dict[str, Any]) -> dict[str, Any]:
-    return {name: tree for name, tree in captures.items() if jax.tree.leaves(tree)}
-
-
-def _value_of(slot: Slot) -> Any:
-    return slot.value
+def _is_opaque(value: Any) -> bool:
+    """Return whether a value is a module or code, what it reads is captured by itself."""
+    if hides(value) or is_a(value, types.ModuleType):
+        return True
+    return callable(value) and is_installed_module(module_of(type(value))) and not is_tree(value)
 
 
 def _chosen(captures: dict[str, Any], where: Any) -> dict[str, Any]:
-    """Return the tree of the slots that `where` selects, with None for the others."""
+    """Return the tree of what `where` selects, with None for everything else."""
     if where is None:
         return captures
     if isinstance(where, str):
         where = _as_path(where, captures)
-    flags = mask(jax.tree.map(_value_of, captures), where)
-    return _without_empty(jax.tree.map(_slot_if, captures, flags))
+    chosen: dict[str, Any] = jax.tree.map(_if, captures, mask(captures, where))
+    return {name: tree for name, tree in chosen.items() if jax.tree.leaves(tree)}
 
 
-def _slot_if(slot: Slot, flag: bool) -> Slot | None:  # noqa: FBT001  # two leaves of two trees
-    return slot if flag else None
+def _if(leaf: Any, flag: bool) -> Any:  # noqa: FBT001  # two leaves of two trees
+    return leaf if flag else None
 
 
 def _as_path(where: str, captures: dict[str, Any]) -> str:
@@ -215,43 +157,16 @@ def _as_path(where: str, captures: dict[str, Any]) -> str:
     return f"[{name!r}]{where[len(name) :]}" if name else where
 
 
-def _refuse(root: Part, captured: dict[str, Any]) -> None:
-    """Refuse captures that are where no other value can be put."""
-    if not (held := list(held_back(root))):
-        return
-    places = [
-        (name, steps) for name in sorted(captured) for steps in FlatTree(captured[name]).paths
-    ]
-    wrong: dict[str, str] = {}
-    lines: dict[str, None] = {}
-    for fixed, slot in held:
-        name, steps = places[cast("int", slot.index)]
-        text = "".join(steps)
-        wrong[name + text] = f"[{name!r}]{text}"
-        lines[f"{name}{text}: cannot be made an argument: {fixed.reason}"] = None
-    left = " | ".join(f"lw.where({path!r})" for path in wrong.values())
-    left = f"({left})" if len(wrong) > 1 else left
-    fix = (
-        f"  fix: pass it as an argument of the function yourself; or leave it baked in: "
-        f"`lw.hoist(fn, ~{left})`"
-    )
-    raise HoistError("\n".join([*lines, fix]))
-
-
-def _hoisted(fn: Any, root: Part, captured: dict[str, Any]) -> Any:
-    structure: Any = jax.tree.structure(captured)
+def _hoisted(fn: Any, captures: dict[str, Any]) -> Any:
+    arrays, structure = jax.tree.flatten(captures)
+    paths = [f"[{name!r}]{way}" for name in sorted(captures) for way in _ways_in(captures[name])]
 
     def hoisted(captured: dict[str, Any], /, *args: Any, **kwargs: Any) -> Any:
-        leaves, given = jax.tree.flatten(captured)
-        if given != structure:
-            raise _other_structure(captured, structure)
-        if not leaves:
+        values = _checked(captured, structure, paths, arrays)
+        if not values:
             return fn(*args, **kwargs)
-        try:
-            return Making(dict(enumerate(leaves))).call(root, args, kwargs)
-        except _NEEDS_VALUE as error:
-            _add_hint(error, captured)
-            raise
+        exchange = Exchange(dict(zip(paths, arrays, strict=True)), values)
+        return exchange.call(fn, args, kwargs, takes_all=True)
 
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         if isinstance(found := getattr(fn, name, None), str):
@@ -260,40 +175,36 @@ def _hoisted(fn: Any, root: Part, captured: dict[str, Any]) -> Any:
     return hoisted
 
 
-_NEEDS_VALUE: Final = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
+def _ways_in(tree: Any) -> list[str]:
+    return ["".join(steps) for steps in FlatTree(tree).paths]
 
 
-def _add_hint(error: Exception, captured: dict[str, Any]) -> None:
-    """Say what is an argument now, in an error about a value that is not known."""
-    traced = [name for name, tree in captured.items() if any(map(is_tracer, jax.tree.leaves(tree)))]
-    if traced and not any(note.startswith(_HINT) for note in getattr(error, "__notes__", ())):
-        path = f"[{traced[0]!r}]"
-        error.add_note(
-            f"{_HINT}: {', '.join(traced)}. What Python reads the value of must stay baked in\n"
-            f"  fix: leave it out, as `lw.hoist(fn, ~lw.where({path!r}))` does; part of an array "
-            f"of JAX, as `w[0]`, is traced all the same: take it outside the function"
-        )
-
-
-_HINT: Final = "leafwise: in a function of lw.hoist, whose captures are traced arguments now"
-
-
-def _other_structure(given: Any, structure: Any) -> Exception:
-    """Return the error for a first argument that is not a tree of the captures."""
+def _checked(given: Any, structure: Any, paths: list[str], arrays: list[Any]) -> list[Any]:
+    """Return the values of a tree of the captures, which must be like these."""
     if not isinstance(given, dict):
         names = ", ".join(structure.unflatten(range(structure.num_leaves))) or "nothing"
-        return TypeError(
+        msg = (
             f"a hoisted function takes its captures first, a dict of {names}: got {got(given)}\n"
             f"  fix: fn2(captured, *args)"
         )
-    return TreeError(
-        f"captured has another structure: {structure} is wanted, got {jax.tree.structure(given)}\n"
-        f"  fix: change the leaves of what lw.hoist returned: `jax.tree.map(..., captured)`"
-    )
+        raise TypeError(msg)
+    values, found = jax.tree.flatten(given)
+    if found != structure:
+        msg = (
+            f"captured has another structure: {structure} is wanted, got {found}\n"
+            f"  fix: change the leaves of what lw.hoist returned: `jax.tree.map(..., captured)`"
+        )
+        raise TreeError(msg)
+    for path, array, value in zip(paths, arrays, values, strict=True):
+        wanted, aval = jax.typeof(array), jax.typeof(value)
+        if (wanted.shape, wanted.dtype) != (aval.shape, aval.dtype):
+            msg = (
+                f"captured{path} is another kind of array: {wanted.str_short()} is wanted, as the "
+                f"function is traced with it, got {aval.str_short()}\n"
+                f"  fix: keep its shape, and `.astype({str(wanted.dtype)!r})`"
+            )
+            raise TreeError(msg)
+    return values
 
 
 def _signature(fn: Any) -> inspect.Signature | None:

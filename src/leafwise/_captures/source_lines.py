@@ -3,15 +3,13 @@
 import ast
 import builtins
 import linecache
-import types
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from leafwise._captures.bindings import Binding
-from leafwise._captures.places import BoundIn
+from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import short_file
-from leafwise._objects.classes import is_a
 
 
 class CapturedAt(NamedTuple):
@@ -51,29 +49,28 @@ class SourceLines:
 
     def of(self, binding: Binding) -> CapturedAt:
         """Return where a binding is bound and read."""
-        code = _code_of(binding.function)
-        file = "" if code is None else code.co_filename
-        owner, bound = self._owner(binding, file)
-        function = name_of(binding.function)
-        return CapturedAt(binding.holder, owner, bound, file, binding.line, function)
+        file = "" if binding.code is None else binding.code.co_filename
+        owner, bound = self._owner(binding.place, file)
+        function = binding.reader.rpartition("<locals>.")[2]
+        return CapturedAt(binding.place.holder, owner, bound, file, binding.line, function)
 
-    def _owner(self, binding: Binding, file: str) -> tuple[str, int]:
-        place, owner = binding.place, binding.place.owner
-        if binding.holder is BoundIn.GLOBAL:
+    def _owner(self, place: CapturedPlace, file: str) -> tuple[str, int]:
+        owner = place.owner()
+        if place.holder is BoundIn.GLOBAL:
             if place.variable not in owner and place.variable in vars(builtins):
                 return "builtins", 0
             own = owner.get("__file__")
             file = own if isinstance(own, str) else file
             return short_file(file), self._line(file, place.variable, ())
-        if binding.holder is BoundIn.IMPORT:
+        if place.holder is BoundIn.IMPORT:
             return short_file(file), 0
-        if binding.holder is BoundIn.PARTIAL:
+        if place.holder is BoundIn.PARTIAL:
             return name_of(owner), 0
-        code = _code_of(owner)
-        if code is None:
-            return (owner if is_a(owner, type) else type(owner)).__name__, 0
-        if binding.holder is BoundIn.DEFAULT:
-            return f"{name_of(owner)}, {short_file(code.co_filename)}", code.co_firstlineno
+        if place.holder is BoundIn.ATTRIBUTE:
+            return owner.__name__, 0
+        code, name = owner, owner.co_qualname.rpartition("<locals>.")[2]
+        if place.holder is BoundIn.DEFAULT:
+            return f"{name}, {short_file(code.co_filename)}", code.co_firstlineno
         around = code.co_qualname.split(".<locals>.")[:-1] or [code.co_name]
         line = self._line(code.co_filename, place.variable, tuple(around))
         return f"{around[-1]}, {short_file(code.co_filename)}", line
@@ -89,10 +86,6 @@ class SourceLines:
                 tree = found[-1] if found else None
         lines = [line for node in _own_nodes(tree) for bound, line in _bound(node) if bound == name]
         return lines[-1] if lines else 0
-
-
-def _code_of(function: object) -> types.CodeType | None:
-    return function.__code__ if isinstance(function, types.FunctionType) else None
 
 
 _LONGEST_FILE: Final = 50_000

@@ -85,30 +85,3 @@ def dropped_fields(cls: Any) -> frozenset[str]:
     except (ImportError, AttributeError, KeyError, TypeError):
         return frozenset()
     return frozenset(each.name for each in dataclasses.fields(cls) if each.init) - names
-
-
-def jit_options(jitted: Any) -> dict[str, Any] | str | None:
-    """Return the options of a jitted function, to give to another `jax.jit`.
-
-    Returns:
-        The name of an option instead if there is one that would not fit a function with one more
-        argument; None if the options are unknown.
-    """
-    info: Any = getattr(jitted, "_jit_info", None) if _KNOWN else None
-    if info is None:
-        return None
-    for name in ("in_shardings", "out_shardings", "in_layouts", "out_layouts"):
-        leaves: Any = getattr(info, f"{name}_leaves", ())
-        if any(type(leaf).__name__ != "UnspecifiedValue" and leaf is not None for leaf in leaves):
-            return name
-    for name in ("device", "backend", "compiler_options_kvs"):
-        if getattr(info, name, None):
-            return name.removesuffix("_kvs")
-    names = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
-    found = {name: tuple(getattr(info, name, ()) or ()) for name in names}
-    options: dict[str, Any] = {name: given for name, given in found.items() if given}
-    if getattr(info, "keep_unused", False) is True:
-        options["keep_unused"] = True
-    if getattr(info, "inline", False) is True:
-        options["inline"] = True
-    return options

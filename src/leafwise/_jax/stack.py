@@ -191,3 +191,39 @@ _OF_PROGRAMS: Final = {
     ("interpreters.pxla", "lower_sharding_computation"),
     ("pjit", "_pjit_call_impl_python"),
 }
+
+
+def functions_inside() -> set[tuple[str, int]] | None:
+    """Return the functions whose traces are in the trace of this thread, by file and first line.
+
+    None where JAX's internals are unknown.
+    """
+    try:
+        if not is_known():
+            return None
+        from jax._src import core  # noqa: PLC0415  # after the check of the version
+
+        frame: Any = core.trace_ctx.trace.frame
+        equations = [
+            each() if isinstance(each, types.FunctionType) else each for each in frame.tracing_eqns
+        ]
+    except (ImportError, AttributeError):
+        return None
+    found: set[tuple[str, int]] = set()
+    for each in equations:
+        found.update(_functions_of(each))
+    return found
+
+
+def _functions_of(equation: Any) -> Iterator[tuple[str, int]]:
+    for value in () if equation is None else equation.params.values():
+        for each in value if isinstance(value, tuple | list) else (value,):
+            jaxpr: Any = getattr(each, "jaxpr", each)
+            if hasattr(jaxpr, "eqns"):
+                file, _, line = (
+                    str(jaxpr.debug_info.func_src_info).partition(" at ")[2].rpartition(":")
+                )
+                if line.isdigit():
+                    yield file, int(line)
+                for inner in jaxpr.eqns:
+                    yield from _functions_of(inner)

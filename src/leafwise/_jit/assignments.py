@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from leafwise._objects.bytecode import MUTATORS
 from leafwise._objects.call_site import is_users_file, short_file
+from leafwise._objects.names import MUTATORS
 
 _MOST_LINES: Final = 8
 _CHANGES: Final = MUTATORS | {"fill"}

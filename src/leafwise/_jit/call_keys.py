@@ -1,7 +1,6 @@
 """What a call of a jitted function is made of, by content: fast to find, and fast to compare."""
 
 import contextlib
-import dis
 import functools
 import itertools
 import operator
@@ -14,8 +13,9 @@ import jax
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from leafwise._captures.fingerprint import FingerprintedFunction, describe_value
+from leafwise._captures.fingerprint import describe_value
 from leafwise._captures.fingerprint_kinds import fingerprint
+from leafwise._captures.observation import Observation
 from leafwise._compare.signature import Signature
 from leafwise._jit.callee import Callee
 from leafwise._jit.programs import Program
@@ -24,7 +24,6 @@ from leafwise._objects.attributes import (
     dict_of,
     has_hidden_state,
     is_frozen,
-    is_installed,
     slots_of,
     stored_attributes,
 )
@@ -83,16 +82,16 @@ class CallKeys:
         self._tokens: dict[tuple[Any, ...], tuple[int, list[Any]]] = {}
         self._forms: dict[int, tuple[Any, Callable[[Any], bool] | None, Any]] = {}
 
-    def note(self, program: Program, current: FingerprintedFunction | None) -> None:
+    def note(self, program: Program, current: Observation | None) -> None:
         """Keep what the statics of a program are, after its trace.
 
         Args:
             program: The program.
-            current: What the function leads to; of a mutable object only what that reads counts.
+            current: What the trace has read; of a mutable object only names in its code count.
         """
         names = self._names
         if names is not None and current is not None:
-            names = names.union(*map(_names_read, current.callables))
+            names = names.union(current.words)
         self._names = None if current is None or names is None or names & _READS_ANY else names
         if program.signature is not None:
             with contextlib.suppress(Exception):  # code of the values' own classes
@@ -390,24 +389,3 @@ def _find_facts(kind: Any) -> _KindFacts:
 
 def _members(kind: type) -> Iterable[Any]:
     return [each for base in kind.__mro__ for each in vars(base).values()]
-
-
-def _names_read(value: Any) -> frozenset[str]:
-    """Return the names of all attributes and variables that a function of the user's reads."""
-    if not isinstance(value, types.FunctionType) or is_installed(value):
-        return frozenset()
-    code: Any = value.__code__
-    return _NAMES.setdefault(code, lambda: _find_names(code))
-
-
-_NAMES: Final[ClassMap[frozenset[str]]] = ClassMap()
-
-
-def _find_names(code: types.CodeType) -> frozenset[str]:
-    todo, names = [code], set[str]()
-    while todo:
-        code = todo.pop()
-        loads = [each for each in dis.get_instructions(code) if each.opname.startswith("LOAD_")]
-        names.update(each.argval for each in loads if isinstance(each.argval, str))
-        todo += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return frozenset(names)

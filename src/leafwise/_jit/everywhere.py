@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import jax
 
-from leafwise._captures.captures import captures_with
+from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
 from leafwise._compare.description import Description
 from leafwise._compare.digest import describe_call, describe_values
@@ -398,8 +398,8 @@ def _around(body: Body) -> Description:
     config: Mapping[str, Any] = dict(trace_config())
     values = {f"config {name}": each for name, each in config.items() if name != UNNAMED_CONFIG}
     with contextlib.suppress(Exception):  # the user's own code
-        for each in captures_with(body.callee.fun, body.program_log.given()).own():
+        for each in captures(body.callee.fun).own():
             is_value = each.treatment not in {Treatment.FUNCTION, Treatment.MODULE}
-            if each.is_bound and is_value and not each.is_written:
+            if each.is_bound and is_value:
                 values[f"captured {each.name}"] = each.value
     return describe_values(values)

@@ -21,7 +21,7 @@ from typing import (
 
 import jax
 
-from leafwise._captures.fingerprint import is_unchanged
+from leafwise._captures.observe import observing
 from leafwise._compare.explain import Explanation
 from leafwise._compare.jax_errors import add_uses
 from leafwise._compare.reasons import Outcome
@@ -29,19 +29,13 @@ from leafwise._compare.signature import Signature, StaticArguments
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jax.context import current_number, make_context
 from leafwise._jax.frames import exclude_file
-from leafwise._jax.stack import running_calls
+from leafwise._jax.stack import functions_inside, running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_log, log_died
-from leafwise._jit.staleness import (
-    Guard,
-    changed_by_trace,
-    explain_by_captures,
-    fingerprint_log,
-    has_states,
-)
+from leafwise._jit.staleness import Guard, explain_by_captures, has_states, is_checked, observe
 from leafwise._jit.static_parameters import StaticParameters, is_annotated, static_parameters
 from leafwise._jit.trace_numbers import numbered
 from leafwise._objects.attributes import compares_by_identity
@@ -100,7 +94,7 @@ class JitFunction(Protocol[P, R_co]):
     Attributes:
         traces: One record for each trace, in order.
         recompiles: One record for each time that JAX lowered or compiled without a trace.
-        captures: What the function captures, as `leafwise.captures` returns it.
+        captures: What the traces so far have read, as `leafwise.captures` returns it.
     """
 
     traces: Programs
@@ -110,10 +104,7 @@ class JitFunction(Protocol[P, R_co]):
 
     @property
     def captures(self) -> "Captures":
-        """What the function captures, as `leafwise.captures` returns it.
-
-        And what the methods read of the arguments of the calls so far.
-        """
+        """What the traces so far have read; before the first, what `leafwise.captures` returns."""
         ...
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -206,7 +197,7 @@ class StaleCheckedFunction(JittedFunction):
         marked = self._leafwise_log.callee.marked
         if marked is not None:
             args, kwargs = marked.key(args, kwargs)
-        with self._leafwise_guard.entered(args):
+        with self._leafwise_guard.entered():
             return getattr(self._leafwise_jax, name)(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
@@ -225,9 +216,10 @@ class StaleCheckedFunction(JittedFunction):
 
     @property
     def captures(self) -> "Captures":
-        from leafwise._captures.captures import captures_with  # noqa: PLC0415  # few ask for it
+        from leafwise._captures.captures import captures, captures_of  # noqa: PLC0415  # few ask
 
-        return captures_with(self.__wrapped__, self._leafwise_log.given())
+        observed = self._leafwise_guard.bindings()
+        return captures_of(self.__wrapped__, observed) if observed else captures(self.__wrapped__)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         log = self._leafwise_log
@@ -362,31 +354,24 @@ class _TracedBody:
         """Run the function, and record with its program what it captures."""
         __tracebackhide__ = True
         log = self.program_log
-        began = fingerprint_log(log, args, program)
-        if began is not None:
-            explain_by_captures(log, program, began)
-        start = time.perf_counter()
-        with numbered(began) if has_states(log) else contextlib.nullcontext() as note:
+        explain_by_captures(log, program)
+        start, observed = time.perf_counter(), None
+        if is_checked(log):
+            with numbered() if has_states(log) else contextlib.nullcontext() as number:
+                with observing() as observer:
+                    result = run()
+                reused = functions_inside()
+            program.trace_seconds = time.perf_counter() - start
+            observed = observe(log, program, observer, reused, number)
+        else:
             result = run()
-        program.trace_seconds = time.perf_counter() - start
-        # After the body: what it changed itself is as it left it.
-        current = began
-        if began is None or not is_unchanged(began):
-            current = fingerprint_log(log, args, program)
-        if current is not None:
-            program.began = changed_by_trace(began, current)
-            current = log.shared(current)
-            program.captured = current.fingerprint
-            if note is not None:
-                note(current)
+            program.trace_seconds = time.perf_counter() - start
         if log.keys is not None:
-            log.keys.note(program, current)
+            log.keys.note(program, observed)
         body_ran(log, program)
-        if current is not None:
-            if len(log.given()) > len(program.code):  # other calls have other arguments
-                current = fingerprint_log(log, args) or current
+        if observed is not None:
             for guard in list(log.guards):
-                guard.traced(current, len(args))
+                guard.traced(observed, len(args))
         return result
 
     def __eq__(self, other: object) -> bool:

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from leafwise._captures.arguments import code_within
-from leafwise._captures.fingerprint import FingerprintedFunction
+from leafwise._captures.observation import Observation
 from leafwise._compare.explain import Explanation, nearest
 from leafwise._compare.fixes import Advice, Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
@@ -52,8 +51,8 @@ class Program:
         is_inner: Whether it was made inside the trace of another function.
         state: The number in JAX's key: that of the state of its captures, 0 for the first, or that
             of another trace around it.
-        captured: What the function captured when it was traced; None if it was not fingerprinted.
-        began: The same before the trace, of what the trace itself changed.
+        captured: What the function captured when it was traced; None if it was not observed.
+        observation: Where that was.
         contents: What its statics were after the trace, by path; None if nobody asked.
         digests: Digests of the NumPy arrays among its constants; None if nobody asked.
     """
@@ -77,7 +76,7 @@ class Program:
     is_inner: bool = False
     state: int = 0
     captured: Any = None
-    began: Any = None
+    observation: Observation | None = None
     contents: Any = None
     digests: list[bytes] | None = None
 
@@ -85,13 +84,6 @@ class Program:
     def place(self) -> int:
         """The hash of the signature: programs of one trace share it."""
         return hash(self.signature)
-
-    @cached_property
-    def code(self) -> list[Any]:
-        """The user's classes and functions among the arguments."""
-        if self.signature is None:
-            return []
-        return code_within((*self.signature.classes.values(), *self.signature.all_statics.values()))
 
     @property
     def is_call(self) -> bool:
@@ -117,17 +109,6 @@ class Program:
         where = "" if self.site is None else f" at {self.site}"
         given = " ".join(str(self.signature or "unknown arguments").split())
         return f"<{self.outcome}{where}: {given}>"
-
-
-_MOST_GIVEN: Final = 64
-
-
-def _reads_of(given: Any) -> Any:
-    """Return what functions that read the same places have in common."""
-    if isinstance(given, type):
-        return id(given)
-    held = (given.__code__, given.__closure__ or (), given.__defaults__ or ())
-    return tuple(map(id, (held[0], *held[1], *held[2])))
 
 
 _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
@@ -165,22 +146,9 @@ class ProgramLog:
         """Start again with the programs that JAX has, which are none."""
         self._traced: list[Program] = []
         self._states.clear()
-        self._given: dict[Any, Any] = {}
-        self._searched = 0
+        self.latest: tuple[Any, int] | None = None
+        """The captures for which a state was last entered, and its number."""
         self._nearby = NearbyPrograms()
-
-    def given(self) -> list[Any]:
-        """Return what `Program.code` is of the calls that JAX has traces of.
-
-        All classes, and the latest functions: there may be a new lambda at each call.
-        """
-        with self._lock:
-            for program in self._traced[self._searched :]:
-                self._given.update((_reads_of(each), each) for each in program.code)
-            self._searched = len(self._traced)
-            found = list(self._given.values())
-        functions = [each for each in found if not isinstance(each, type)]
-        return [*(each for each in found if isinstance(each, type)), *functions[-_MOST_GIVEN:]]
 
     def explain(
         self, signature: Signature, *, retraced: bool = False, inner: bool = False
@@ -341,10 +309,13 @@ class ProgramLog:
         """Return the traces that JAX may take up again."""
         return list(self._traced)
 
-    def shared(self, current: FingerprintedFunction) -> FingerprintedFunction:
-        """Return a fingerprint as the one object that the latest trace has, if it is equal."""
-        latest = self._traced[-1].captured if self._traced else None
-        return current._replace(fingerprint=latest) if latest == current.fingerprint else current
+    def observe(self, observation: Observation) -> Observation:
+        """Return an observation, or one that an earlier trace has, if that is equal."""
+        for program in self._traced[-1:]:
+            known = program.observation
+            if known is not None and known.fingerprint == observation.fingerprint:
+                return known
+        return observation
 
     def trace_of(self, index: int) -> Program:
         """Return the trace that a program was made from; the program itself if there is none."""

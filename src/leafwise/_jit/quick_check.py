@@ -9,11 +9,18 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from leafwise._captures.fingerprint import Probe, keywords_of
+from leafwise._captures.fingerprint import Probe
 from leafwise._captures.fingerprinter import Names
 from leafwise._captures.places import BoundIn, CapturedPlace, item_of
-from leafwise._objects.attributes import dict_of, in_class, is_first, is_plain, keeps_in_dict
-from leafwise._objects.reads import Item, Step
+from leafwise._objects.attributes import (
+    dict_of,
+    in_class,
+    is_first,
+    is_plain,
+    keeps_in_dict,
+    of_partial,
+)
+from leafwise._objects.names import Item
 from leafwise._objects.stand_ins import MISSING
 
 _FILE: Final = "<leafwise check of captures, {} terms>"
@@ -117,7 +124,7 @@ def _read_expression(place: CapturedPlace, value: Any, names: Names, terms: list
     return f"{names.of('read', place.read)}()"
 
 
-def _next(text: str, at: Any, step: Step, names: Names, terms: list[str]) -> tuple[str, Any]:
+def _next(text: str, at: Any, step: str | Item, names: Names, terms: list[str]) -> tuple[str, Any]:
     """Return the expression one step further on, and its value; no text if there is none."""
     if isinstance(step, Item):
         return f"{text}[{names.of('key', step.key)}]", item_of(at, step.key)
@@ -145,32 +152,34 @@ def _is_method(value: Any, name: str) -> bool:
 
 def _root(place: CapturedPlace, names: Names) -> str | None:
     """Return the expression that reads the variable where a place starts."""
-    if place.is_question:
-        return None
-    if place.holder is BoundIn.IMPORT and place.key[-1] in place.owner:
-        return f"{names.of('modules', place.owner)}[{place.key[-1]!r}]"
-    if place.holder is BoundIn.GLOBAL:
-        variable = place.key[-1]
-        found = names.of("names", place.owner)
-        if variable not in place.owner:  # a builtin, or nothing at all
-            return f"{_UNBOUND}{variable!r} not in {found}"
-        return f"{found}[{variable!r}]"
-    if place.holder is BoundIn.CLOSURE and place.start() is not MISSING:
-        cells = {id(each): each for each in place.owner.__closure__}
-        return f"{names.of('cell', cells[place.key[-1]])}.cell_contents"
-    if place.holder is BoundIn.DEFAULT:
-        return _default(place.owner, place.key[-1], names)
-    if (keywords := keywords_of(place)) is not None:
-        return f"{names.of('keywords', keywords)}[{place.key[-1]!r}]"
-    if place.holder in (BoundIn.ATTRIBUTE, BoundIn.PARTIAL) and place.steps:
-        return names.of("owner", place.start())
-    return None
+    start: Any = place.start
+    match place.holder:
+        case BoundIn.IMPORT:
+            return f"{names.of('modules', place.owner())}[{place.key[-1]!r}]"
+        case BoundIn.GLOBAL:
+            variable, held = place.key[-1], place.owner()
+            found = names.of("names", held)
+            if variable not in held:  # a builtin, or nothing at all
+                return f"{_UNBOUND}{variable!r} not in {found}"
+            return f"{found}[{variable!r}]"
+        case BoundIn.CLOSURE:
+            function, at = start.args[0](), start.args[1]
+            return f"{names.of('cell', function.__closure__[at])}.cell_contents"
+        case BoundIn.DEFAULT:
+            return _default(start.args[0], place.key[-1], names)
+        case BoundIn.PARTIAL:
+            _, args, keywords = of_partial(place.owner())
+            held = keywords if isinstance(place.key[-1], str) else args
+            return f"{names.of('held', held)}[{place.key[-1]!r}]"
+        case BoundIn.ATTRIBUTE:
+            return f"{names.of('ref', start.args[0])}()"
 
 
-def _default(function: types.FunctionType, variable: str, names: Names) -> str | None:
+def _default(find: Callable[[], Any], variable: str, names: Names) -> str | None:
     """Return the expression that reads the default of a parameter."""
+    function = find()
     code, defaults = function.__code__, function.__defaults__ or ()
-    found = names.of("function", function)
+    found = f"{names.of('ref', find)}()"
     positional = code.co_varnames[: code.co_argcount]
     if variable not in positional:
         return f"{found}.__kwdefaults__[{variable!r}]"

@@ -14,22 +14,24 @@ import inspect
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import jax
 import numpy as np
 
+from leafwise._captures.bindings import Binding
 from leafwise._captures.fingerprint import (
-    GONE,
     Fingerprint,
     FingerprintedFunction,
     Key,
     changed,
-    fingerprint_function,
+    fingerprint_bindings,
     format_change,
 )
-from leafwise._captures.fixes import Fix, fix_of
+from leafwise._captures.fixes import fix_of
+from leafwise._captures.observation import Observation, Source, union
+from leafwise._captures.observe import Observer
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Cause
 from leafwise._compare.reasons import Outcome, Reason, ReasonKind
@@ -43,12 +45,12 @@ from leafwise._jit.blocks import (
     current_block,
     follow_blocks,
 )
-from leafwise._jit.callee import capturing_function, code_id, is_equinox
+from leafwise._jit.callee import capturing_function, code_id
 from leafwise._jit.exact import is_part_of_trace, numpy_digests, program_change
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.quick_check import quick_check
-from leafwise._jit.trace_numbers import is_tracing
-from leafwise._objects.attributes import is_installed, name_of
+from leafwise._jit.trace_numbers import is_tracing, note, read_before, trace_afresh
+from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
@@ -66,55 +68,60 @@ MOST_STATES: Final = 8
 _LAST: Final = "\n  (it has changed so often that further changes are not warned of)"
 
 
-def fingerprint_log(
-    log: ProgramLog, args: Sequence[Any], program: Program | None = None
-) -> FingerprintedFunction | None:
-    """Fingerprint the captures of the function of a log, if a guard wants to know.
-
-    With what one program was given, or else all that JAX has traces of.
-    """
-    if not log.guards:
-        return None
-    return _fingerprint(log.callee.fun, args, log.given() if program is None else program.code)
-
-
 def has_states(log: ProgramLog) -> bool:
     """Return whether a function is traced again when a capture has changed."""
     return any(each.stale is not StaleAction.IGNORE for each in list(log.guards))
 
 
-def changed_by_trace(
-    began: FingerprintedFunction | None, ended: FingerprintedFunction
-) -> Fingerprint | None:
-    """Return what a trace itself changed, as it was before; None if nothing."""
-    if began is None or began is ended:
+def is_checked(log: ProgramLog) -> bool:
+    """Return whether somebody wants to know what a trace reads."""
+    return has_states(log) or (bool(log.guards) and current_block() is not None)
+
+
+def observe(
+    log: ProgramLog,
+    program: Program,
+    observer: Observer,
+    reused: set[Source] | None,
+    number: int | None,
+) -> Observation | None:
+    """Return what a trace has read, and note it with the program.
+
+    Args:
+        log: The log of the function.
+        program: The program that is made.
+        observer: What has observed the trace.
+        reused: The functions in the trace that JAX may have taken up from another one.
+        number: The number of the trace; None if it has none.
+    """
+    try:
+        runs = observer.ran()
+        ran = {(each.code.co_filename, each.code.co_firstlineno) for each in runs}
+        if reused is None:  # nobody knows what was
+            trace_afresh()
+        taken = read_before((reused or set()) - ran)
+        found: Observation = log.observe(Observation(runs, log.callee.fun, taken))
+    except Exception:  # noqa: BLE001  # a check must not break a program that is right
         return None
-    keys = changed(began.fingerprint, ended.fingerprint)
-    return {key: began.fingerprint[key] for key in keys} or None
+    program.captured, program.observation = found.fingerprint, found
+    if number is not None:
+        note(number, found)
+    return found
 
 
-def explain_by_captures(log: ProgramLog, program: Program, current: FingerprintedFunction) -> None:
+def explain_by_captures(log: ProgramLog, program: Program) -> None:
     """Note that a program is made for captures that changed, if its arguments are as they were."""
     nearest, reasons = program.explanation.nearest, program.explanation.reasons
     if nearest is None or log.programs[nearest].state == program.state:
         return
-    if any(
-        each.outcome is Outcome.RETRACE and each.kind is not ReasonKind.CACHE for each in reasons
-    ):
+    costly = [each for each in reasons if each.outcome is Outcome.RETRACE]
+    if any(each.kind is not ReasonKind.CACHE for each in costly):
         return
-    stale = _stale_captures(log.name, log.trace_of(nearest), current, None)
-    if stale:
-        found = tuple(_reason(each, Outcome.RETRACE) for each in stale.values())
-        program.explanation = Explanation(Outcome.RETRACE, found, nearest=nearest)
-
-
-def _fingerprint(
-    fun: Callable[..., Any], args: Sequence[Any], given: Iterable[Any]
-) -> FingerprintedFunction | None:
-    try:
-        return fingerprint_function(capturing_function(fun, args), given)
-    except Exception:  # noqa: BLE001  # a check must not break a program that is right
-        return None
+    for guard in list(log.guards)[:1]:
+        stale = _stale_captures(log.name, log.trace_of(nearest), guard.current(), None)
+        if stale:
+            found = tuple(_reason(each, Outcome.RETRACE) for each in stale.values())
+            program.explanation = Explanation(Outcome.RETRACE, found, nearest=nearest)
 
 
 class Guard:
@@ -157,6 +164,14 @@ class Guard:
         block = current_block()
         return self.stale if block is None or block.observes else block.action
 
+    def bindings(self) -> list[Binding]:
+        """Return the places that the function has read."""
+        return union(dict.fromkeys(each.observation for each in self._log.traced()))
+
+    def current(self) -> FingerprintedFunction:
+        """Return what is in these places now."""
+        return fingerprint_bindings(self.bindings())
+
     # What a call runs.
 
     def block_changed(self) -> None:
@@ -169,10 +184,11 @@ class Guard:
         checks = traced and not (block is None and is_ignored)
         self._install(self._recheck_always() if checks else self.made)
 
-    def traced(self, current: FingerprintedFunction, count: int) -> None:
-        """Check from now on whether the captures are as they were in a trace of so many `args`."""
+    def traced(self, observed: Observation, count: int) -> None:
+        """Check from now on what a trace of so many `args` has read, too."""
         self._count = count
-        if self._installed_for is not current.fingerprint:
+        if self._installed_for is not observed.fingerprint:
+            current = self.current()
             state = self._find_state(current)
             if state is None:
                 self.block_changed()
@@ -184,9 +200,6 @@ class Guard:
         jitted: Any = self._find_jitted()
         if jitted is not None:
             jitted.set_call(call)
-
-    def _fingerprint(self, args: Sequence[Any]) -> FingerprintedFunction | None:
-        return _fingerprint(self.made.__wrapped__, args, self._log.given())
 
     def _recheck_always(self) -> Callable[..., Any]:
         def check(*args: Any, **kwargs: Any) -> Any:
@@ -224,15 +237,17 @@ class Guard:
         if not is_exact and (not current.probes or (block is None and is_ignored)):
             self._install(call)
             return
-        kinds = {(id(each.captured), id(each.began), each.state) for each in self._log.traced()}
-        is_settled = kinds == {(id(current.fingerprint), id(None), state)}
+        traced = self._log.traced()
+        kinds = {(id(each.captured), each.state) for each in traced}
         # A program of another state may be the one that answers.
         is_mixed = len(kinds) > 1 and (self.action is StaleAction.RAISE or is_ignored)
-        if is_exact or is_mixed or is_equinox(self.made.__wrapped__):
+        if is_exact or is_mixed:
             self._install(self._recheck_always())
-        else:
-            check = quick_check(current.probes, self._count)(call, self._recheck)
-            self._install(check, current.fingerprint if is_settled else None)
+            return
+        own = {key for each in traced if each.state == state for key in each.captured or ()}
+        probes = [each for each in current.probes if each.binding.key in own]
+        check = quick_check(probes, self._count)(call, self._recheck)
+        self._install(check, traced[-1].captured if len(kinds) == 1 else None)
 
     def _recheck(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call, where some capture may not be the object that it was.
@@ -242,9 +257,9 @@ class Guard:
         """
         __tracebackhide__ = True
         self._count = len(args)
-        current = None if jax.config.jax_disable_jit else self._fingerprint(args)
-        if current is None:
+        if jax.config.jax_disable_jit:
             return self.made(*args, **kwargs)
+        current = self.current()
         state = self._find_state(current)
         is_stale, block = self._report(args, kwargs, current, state), current_block()
         state = self._enter(current, state)
@@ -266,7 +281,7 @@ class Guard:
         traced = [each for each in self._log.traced() if self._log.is_own(each.state)]
         if not traced:
             return 0
-        kinds = {(each.state, id(each.captured), id(each.began)): each for each in traced}
+        kinds = {(each.state, id(each.captured)): each for each in traced}
         states = dict.fromkeys(each.state for each in reversed(traced))
         others = {state for (state, *_), each in kinds.items() if _changes(each, current)}
         return next((state for state in states if state not in others), None)
@@ -277,24 +292,29 @@ class Guard:
         if state is not None:
             return state
         with self._lock:
+            if log.latest is not None and log.latest[0] == current.fingerprint:
+                return log.latest[1]  # another thread is about to trace in it
             stale = _stale_captures(log.name, log.traced()[-1], current, None)
             # JAX takes a copy of such an array, which it keeps as long as some program does.
-            if any(each.key in stale and _is_converted(each.value) for each in current.probes):
+            if any(
+                each.binding.key in stale and _is_converted(each.value) for each in current.probes
+            ):
                 clear_caches: Any = jax.clear_caches  # which has no types
                 clear_caches()
             if log.count_states() < MOST_STATES:
-                return log.new_state()
+                log.latest = current.fingerprint, log.new_state()
+                return log.latest[1]
             log.retire([_reason(each, Outcome.RETRACE) for each in stale.values()])
             log.clear_caches()
             return 0
 
     @contextlib.contextmanager
-    def entered(self, args: Sequence[Any]) -> Generator[None, None, None]:
+    def entered(self) -> Generator[None, None, None]:
         """Trace or lower a call in this block in the state of its captures."""
-        current = None
+        state = 0
         if self._log.traced() and self.action is not StaleAction.IGNORE:
-            current = self._fingerprint(args)
-        state = 0 if current is None else self._enter(current, self._find_state(current))
+            current = self.current()
+            state = self._enter(current, self._find_state(current))
         with with_number(state) if state else contextlib.nullcontext():
             yield
 
@@ -337,7 +357,7 @@ class Guard:
         current: FingerprintedFunction,
     ) -> None:
         """Let a block note what is stale; of what goes on all the same, each value once."""
-        now = {key: current.fingerprint.get(key, GONE) for key in found}
+        now = {key: current.fingerprint[key] for key in found}
         known = {key: each for key, each in self._noted.items() if key in now}
         if not (self.action is StaleAction.IGNORE and not block.reports_all):
             known = {}
@@ -367,15 +387,20 @@ class Guard:
             program = log.trace_for(signature)
         except Exception:  # noqa: BLE001  # the arguments' own code: the call says it better
             return {}
-        return {} if program is None else _stale_captures(self.name, program, current, site)
+        if program is None:
+            return {}
+        found = _stale_captures(self.name, program, current, site)
+        if apart:
+            return found
+        # Of a static argument the audit knows what it is.
+        own = id(getattr(self.made.__wrapped__, "__self__", None))
+        return {key: found[key] for key in found if key[0] != "object" or key[1] == own}
 
     def stale_captures(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace whose program a call would get."""
-        current = self._fingerprint(args)
-        if current is None:
-            return ()
+        current = self.current()
         return tuple(self._stale(args, kwargs, current, self._find_state(current), None).values())
 
     def with_captures(
@@ -450,7 +475,8 @@ class Guard:
         if block.action is StaleAction.RETRACE:
             return self._log.new_state()
         site = site_of(inspect.currentframe())
-        found = StaleCapture(self.name, "", self.name, "program", change.line, *change[:2], site)
+        what = self.name, "program", change.line, change.before, change.after
+        found = StaleCapture(self.name, "", *what, site)
         block.note(code_id(capturing_function(self.made.__wrapped__, args)), [found])
         if block.action is StaleAction.RAISE:
             raise StaleCaptureError(str(found), (found,))
@@ -467,32 +493,25 @@ def _is_converted(value: Any) -> bool:
 
 
 def _changes(program: Program, current: FingerprintedFunction) -> list[Key]:
-    """Return the captures that are neither as they were before a trace nor as it left them.
+    """Return the captures that are not as they were.
 
-    Those of a package's own variables only if all are: what the user did to an object of a
-    package changes both.
+    Of functions, and objects whose methods run, the innermost one, where nothing else is.
     """
-    now, began = current.fingerprint, program.began or {}
-    keys = [] if program.captured is None else changed(program.captured, now)
-    keys = [key for key in keys if key not in began or changed({key: began[key]}, now)]
-    present = [key for key in keys if key in now]
-    inner = {each.key for each in current.probes if is_installed(each.binding.function)}
-    return [key for key in present if key not in inner] or present or keys
+    keys = [] if program.captured is None else changed(program.captured, current.fingerprint)
+    return [key for key in keys if not current.fingerprint[key].is_around] or keys[-1:]
 
 
 def _stale_captures(
     name: str, program: Program, current: FingerprintedFunction, site: Site | None
 ) -> dict[Key, StaleCapture]:
     """Return what a function captures that changed since a trace."""
-    probes = {each.key: each for each in current.probes}
+    values = {each.binding.key: each.value for each in current.probes}
     found: dict[Key, StaleCapture] = {}
     for key in _changes(program, current):
-        reader, variable, holder, _ = key
-        was, now = program.captured[key], current.fingerprint.get(key, GONE)
-        texts = format_change(was, now)
-        fix = fix_of(probes[key].value) if key in probes else Fix()
-        line = now.site or was.site
-        found[key] = StaleCapture(name, variable, reader, holder, line, *texts, site, fix)
+        was, now = program.captured[key], current.fingerprint[key]
+        before, after = format_change(was, now)
+        what = now.name, now.reader, now.holder, now.site or was.site
+        found[key] = StaleCapture(name, *what, before, after, site, fix_of(values[key]))
     return found
 
 

@@ -615,6 +615,21 @@ def is_frozen(kind: Any) -> bool:
     return getattr(kind.__setattr__, "__name__", "") == "_frozen_setattrs"
 
 
+def never_changes(kind: Any) -> bool:
+    """Return whether a class refuses assignment, as a frozen dataclass and a module of equinox."""
+    guards = kind.__setattr__ is not object.__setattr__
+    return is_frozen(kind) or (dataclasses.is_dataclass(kind) and guards)
+
+
+def is_plain_object(kind: type) -> bool:
+    """Return whether only code of the user's reads the attributes of an object."""
+    if any(map(is_installed_module, map(module_of, kind.__mro__[:-1]))):
+        return False
+    if dataclasses.is_dataclass(kind):
+        return False
+    return not jax.tree_util.is_tree_node(kind) and record_fields(kind) is None
+
+
 def has_generated_eq(kind: Any) -> bool:
     """Return whether ``==`` of a dataclass was generated for it."""
     return _code_name(kind.__eq__) == _generated()[0]

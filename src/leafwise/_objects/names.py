@@ -5,15 +5,20 @@ directly behind it; anything else ends it, and the value there counts as a whole
 followed.
 """
 
+import builtins
 import dis
+import inspect
 import itertools
+import sys
 import types
 from collections import Counter
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from leafwise._objects.class_map import ClassMap
-from leafwise._objects.code import parameters
+from leafwise._objects.classes import is_a, module_of
+from leafwise._objects.code import contents, is_installed_module, parameters
+from leafwise._objects.stand_ins import MISSING
 
 
 class Root(Enum):
@@ -70,6 +75,46 @@ def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
             own = code.co_freevars
             found += [each for each in chains if each.root is not Root.CELL or each.name in own]
     return tuple(dict.fromkeys(found))
+
+
+def value_of(chain: Chain, function: types.FunctionType) -> Any:
+    """Return what a chain leads to from a function, as far as modules and classes are the user's.
+
+    It ends at an object, a member of a class that is no plain value, and a constant key; it is
+    `MISSING` where there is nothing, and for a module that is not loaded, or of a package.
+    """
+    if chain.root is Root.CELL:
+        place = function.__code__.co_freevars.index(chain.name)
+        value = contents((function.__closure__ or ())[place])
+    elif chain.root is Root.IMPORT:
+        name = absolute(chain.name, function.__globals__)
+        value = MISSING if is_installed_module(name) else sys.modules.get(name, MISSING)
+    else:
+        builtin = vars(builtins).get(chain.name, MISSING)
+        value = function.__globals__.get(chain.name, builtin)
+    for step in chain.steps:
+        if isinstance(step, Item):
+            break
+        if is_a(value, types.ModuleType) and not is_installed_module(value.__name__):
+            value = vars(value).get(step, MISSING)
+        elif is_a(value, type) and not is_installed_module(module_of(value)):
+            member = inspect.getattr_static(value, step, MISSING)
+            if hasattr(type(member), "__get__"):
+                break
+            value = member
+        else:
+            break
+    return value
+
+
+def absolute(name: str, names: dict[str, Any]) -> str:
+    """Return the name of a module that code imports, where that is relative: ``..settings``."""
+    path = name.lstrip(".")
+    dots = len(name) - len(path)
+    if not dots:
+        return name
+    package = (names.get("__package__") or "").rsplit(".", dots - 1)[0]
+    return f"{package}.{path}" if path else package
 
 
 MUTATORS: Final = frozenset(

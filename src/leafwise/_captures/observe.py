@@ -1,0 +1,205 @@
+"""Which code of the user's runs on this thread, with its functions and arguments.
+
+While JAX traces a function, everything that it calls simply runs. Python reports each function that
+starts: by `sys.monitoring` since 3.12, which turns installed code off, otherwise by a profile
+function, behind which one that was there goes on.
+"""
+
+import contextlib
+import gc
+import inspect
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable, Generator
+from typing import Any, Final, NamedTuple
+
+import jax
+from jax.core import Tracer
+
+from leafwise._objects.call_site import is_users_file
+from leafwise._objects.code import parameters
+from leafwise._objects.locks import new_lock
+from leafwise._objects.names import Chain, chains_of
+
+_MOST_RUNS: Final = 4096
+
+
+class Run(NamedTuple):
+    """One run of a function.
+
+    Attributes:
+        code: Its code.
+        function: The function; None where Python does not say which one it was.
+        names: Its globals.
+        given: Its arguments, by parameter.
+        inside: The codes of the runs around it.
+        chains: Returns what of its code runs: `leafwise._objects.names.chains_of`.
+    """
+
+    code: types.CodeType
+    function: types.FunctionType | None
+    names: dict[str, Any]
+    given: dict[str, Any]
+    inside: set[types.CodeType]
+    chains: Callable[[types.CodeType], tuple[Chain, ...]] = chains_of
+
+
+class Observer:
+    """Keeps the frames of the user's code that starts, until it is asked what ran."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Any, tuple[types.FrameType | None, Run]] = {}
+        self._frames: dict[int, types.CodeType] = {}
+
+    def started(self, frame: types.FrameType) -> None:
+        """Note that a function starts."""
+        code, seen = frame.f_code, frame.f_locals
+        if len(self._runs) >= _MOST_RUNS or code.co_name == "<module>":
+            return
+        given = {name: seen[name] for name in parameters(code) if name in seen}
+        held = [seen[name] for name in code.co_freevars if name in seen]
+        key = code, *map(id, (*given.values(), *held))
+        if key not in self._runs:
+            kept: types.FrameType | None = frame
+            function = None
+            if jax.config.jax_check_tracer_leaks:  # which a frame would be
+                kept, function = None, _function_of(code, held)
+                given = {name: each for name, each in given.items() if not _is_traced(each)}
+            self._runs[key] = kept, Run(code, function, frame.f_globals, given, set())
+            self._frames[id(frame)] = code
+        self._runs[key][1].inside.update(self._around(frame.f_back))
+
+    def _around(self, frame: types.FrameType | None) -> set[types.CodeType]:
+        """Return the codes of the nearest run around a frame, and of those around that."""
+        while frame is not None and id(frame) not in self._frames:
+            frame = frame.f_back
+        if frame is None:
+            return set()
+        code = self._frames[id(frame)]
+        runs = [run for _, run in self._runs.values() if run.code is code]
+        return {code}.union(*(run.inside for run in runs))
+
+    def ran(self) -> list[Run]:
+        """Return what ran, once all of it has ended; the frames are let go of."""
+        found: list[Run] = []
+        for frame, run in self._runs.values():
+            function = run.function
+            if frame is not None:
+                behind = (each for each in gc.get_referents(frame) if inspect.isfunction(each))
+                function = next((each for each in behind if each.__code__ is run.code), None)
+            found.append(run._replace(function=function))
+        self._runs, self._frames = {}, {}
+        return found
+
+
+def _is_traced(value: Any) -> bool:
+    try:
+        return any(isinstance(each, Tracer) for each in jax.tree.leaves(value))
+    except Exception:  # noqa: BLE001  # a flatten of the user's
+        return True
+
+
+def _function_of(code: types.CodeType, held: list[Any]) -> types.FunctionType | None:
+    """Return the function of a code that holds these values: slow, without a frame."""
+    for each in gc.get_referrers(code):
+        if inspect.isfunction(each) and each.__code__ is code:
+            cells = [cell.cell_contents for cell in each.__closure__ or ()]
+            if list(map(id, cells)) == list(map(id, held)):
+                return each
+    return None
+
+
+class _Here(threading.local):
+    observers: tuple[Observer, ...] = ()
+
+
+_HERE: Final = _Here()
+
+
+@contextlib.contextmanager
+def observing() -> Generator[Observer, None, None]:
+    """Observe what this thread runs in this block."""
+    observer = Observer()
+    around, _HERE.observers = _HERE.observers, (*_HERE.observers, observer)
+    stop = _SWITCH.on()
+    try:
+        yield observer
+    finally:
+        stop()
+        _HERE.observers = around
+
+
+def _is_watched(file: str) -> bool:
+    return is_users_file(file) and not file.startswith(_OWN)
+
+
+_OWN: Final = __file__.rpartition("_captures")[0]
+
+
+def _started(frame: types.FrameType) -> None:
+    for each in _HERE.observers:
+        each.started(frame)
+
+
+_MONITORING: Final[Any] = getattr(sys, "monitoring", None)
+_TOOLS: Final = (5, 3, 4, 2, 0)
+"""The numbers of tools that are tried; 1 is that of coverage, the last two are rarely in use."""
+
+
+class _Switch:
+    """Lets Python report functions that start, as long as somebody observes."""
+
+    def __init__(self) -> None:
+        self._tool: int | None = None
+        self._count = 0
+        self._lock = new_lock()
+
+    def on(self) -> Callable[[], None]:
+        """Switch it on; return what switches it off."""
+        with self._lock:
+            if _MONITORING is not None and self._tool is None:
+                self._tool = next((n for n in _TOOLS if _MONITORING.get_tool(n) is None), None)
+                if self._tool is not None:
+                    _MONITORING.use_tool_id(self._tool, "leafwise captures")
+                    start = _MONITORING.events.PY_START
+                    _MONITORING.register_callback(self._tool, start, _on_start)
+            if self._tool is None:
+                return _profile()
+            self._count += 1
+            _MONITORING.set_events(self._tool, _MONITORING.events.PY_START)
+        return self._off
+
+    def _off(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                _MONITORING.set_events(self._tool, 0)
+
+
+_SWITCH: Final = _Switch()
+
+
+def _on_start(code: types.CodeType, _: int) -> Any:
+    if not _is_watched(code.co_filename):
+        return _MONITORING.DISABLE
+    if _HERE.observers:
+        _started(sys._getframe(1))  # noqa: SLF001  # the frame that starts
+    return None
+
+
+def _profile() -> Callable[[], None]:
+    """Let Python report each call of this thread, and go on to a profile function that is there."""
+    before: Any = sys.getprofile()
+
+    def profile(frame: types.FrameType, event: str, given: Any) -> None:
+        if event == "call" and _is_watched(frame.f_code.co_filename):
+            _started(frame)
+        if before is not None:
+            before(frame, event, given)
+
+    sys.setprofile(profile)
+    if sys.getprofile() is not profile:
+        warnings.warn("leafwise cannot observe what is traced", RuntimeWarning, stacklevel=2)
+    return lambda: sys.setprofile(before)
