@@ -34,6 +34,7 @@ from leafwise._objects.attributes import (
     WEAK,
     dict_of,
     is_frozen,
+    is_installed,
     is_masked,
     late_bases,
     of_partial,
@@ -360,7 +361,7 @@ def _function_values(value: types.FunctionType) -> list[Any]:
     if (registry := registry_of(value)) is not None:
         return [registry]
     facts, held = facts_of(value.__code__), list(map(contents, value.__closure__ or ()))
-    if facts.installed and facts.rebinds:
+    if facts.rebinds and is_installed(value):
         names = value.__code__.co_freevars
         pairs = zip(names, held, strict=True)
         held = [int_as_float(item) if name in facts.rebinds else item for name, item in pairs]
