@@ -1,12 +1,15 @@
 """The chains that code spells to values outside it."""
 
 import itertools
+import sys
 import types
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
-from leafwise._objects.names import Chain, Item, Root, chains_of, chains_within
+from leafwise._objects.names import Chain, Item, Root, chains_of, chains_within, value_of
+from leafwise._objects.stand_ins import MISSING
 
 
 def code_of(body: str) -> types.CodeType:
@@ -93,6 +96,20 @@ def test_functions_inside() -> None:
     assert {*spelled(found).split()} >= {"a", "^cell.b", "e.f", "h.i", "range"}
     assert not {each for each in found if each.name in ("y", "z")}
     assert "e.f" not in spelled(chains_of(code_of(body)))
+
+
+@pytest.mark.parametrize("way", ["..", ".settings", "..settings"])
+def test_relative_imports(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module is found as the function's own package names it; another one is not there."""
+    for name in ("m_of_a_test", "m_of_a_test.settings"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    source = f"def run():\n    from {way} import rate\n    return rate.x"
+    names: dict[str, Any] = {"__package__": "m_of_a_test.sub"}
+    exec(source, names)  # noqa: S102  # in a package of its own
+    (chain,) = chains_of(names["run"].__code__)
+    assert value_of(chain, names["run"]) is MISSING
+    sys.modules["m_of_a_test.settings"].rate = 2  # type: ignore[attr-defined]
+    assert value_of(chain, names["run"]) == (2 if way == "..settings" else MISSING)
 
 
 def test_lines() -> None:

@@ -19,12 +19,6 @@ class Step:
     f: Any = lw.static_field(by="content")
 
 
-@lw.pytree
-class Other:
-    x: Any
-    f: Any = lw.static_field()
-
-
 FEW = settings(max_examples=max(5, settings.default.max_examples // 5))
 """Each example compiles."""
 
@@ -133,37 +127,6 @@ def test_one_key_exactly_if_the_content_is_the_same(one: Recipe, other: Recipe) 
     first, second = build(one), build(other)
     assert same(first, second) is (exact(tuple(one)) == exact(tuple(other)))
     assert same(first, build(one))
-
-
-@pytest.mark.slow
-@FEW
-@given(recipes, st.sampled_from(Recipe._fields), st.data())
-def test_each_part_counts(recipe: Recipe, part: str, data: st.DataObject) -> None:
-    """Whichever one part is changed, the key is another and there is a new trace."""
-    drawn = {
-        "operator": st.sampled_from(["+", "-", "*"]),
-        "depth": st.integers(0, 2),
-        "name": st.sampled_from(["f", "g"]),
-        "cell": values,
-        "default": values,
-    }.get(part, numbers)
-    changed = recipe._replace(**{part: data.draw(drawn)})
-    differs = exact(tuple(recipe)) != exact(tuple(changed))
-
-    @jax.jit
-    def program(step: Step) -> Any:
-        return step.f(step.x)
-
-    x = jnp.float32(1.5)
-    with lw.budget(traces=1 + differs, exact=True, of="program"):
-        found = [program(Step(x, build(each))) for each in (recipe, recipe, changed, recipe)]
-    # What a function gives by identity, with a program of its own, is what it gives here.
-    wanted = [
-        jax.jit(lambda step: step.f(step.x))(Other(x, build(each))) for each in (recipe, changed)
-    ]
-    for got, want in zip(found, (wanted[0], wanted[0], wanted[1], wanted[0]), strict=True):
-        assert got.dtype == want.dtype
-        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.slow

@@ -71,20 +71,3 @@ def test_another_number_inside(name: str) -> None:
         found, (first, second) = count(cls, make(0.5), make(0.25))
         assert found == 2
         assert first != second
-
-
-@pytest.mark.parametrize("cls", [Plain, Sound, ByContent])
-def test_a_cell_that_changes(cls: Any) -> None:
-    """By identity the old program answers for a changed closure; by content it is refused."""
-    held = [2.0]
-    function = (lambda a: lambda x: a[0] * x)(held)  # noqa: PLC3002
-    p = cls(jnp.float32(1.0), function)
-    program = jax.jit(lambda p: p.s(p.x))
-    assert program(p) == 2
-    held[0] = 3.0
-    if cls is ByContent:
-        with pytest.raises(lw.errors.StaticMutatedError, match=r"ByContent\.s\.__closure__\['a'\]"):
-            program(p)
-        assert program(cls(jnp.float32(1.0), function)) == 3
-    else:
-        assert program(p) == 2

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import inspect
+import itertools
 import sys
 import types
 import typing
@@ -30,19 +31,17 @@ from leafwise._compare.description import (
 )
 from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state, registry_of
-from leafwise._objects.bytecode import chains_of
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import qualname_of
 from leafwise._objects.code import (
-    contents,
     facts_of,
     function_in,
     is_importable,
     is_installed_module,
     names_of,
     own_bases,
-    resolve,
 )
+from leafwise._objects.names import Root, chains_within, value_of
 from leafwise._objects.parts import Part, kind_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
@@ -395,7 +394,7 @@ class DigestReader(PortableReader):
 
     def _function(self, value: types.FunctionType, path: str) -> Json:
         """Return the JSON of a function: its code, what it holds, and what it finds by name."""
-        facts, names = facts_of(value.__code__), value.__globals__
+        facts = facts_of(value.__code__)
         module, name = names_of(value)
         if problem := _problem_of(value):
             self.refused.append((path, got(value), *problem))
@@ -404,14 +403,12 @@ class DigestReader(PortableReader):
         kind = kind_of(value)
         held = [(step, part) for step, part in kind.parts(value) if part is not MISSING]
         made |= {step: self._read(part, path + step) for step, part in held}
-        chains = chains_of(value.__code__)
-        cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
-        inside = {free: contents(cell) for free, cell in cells.items()}
-        ways = [(names, chain) for chain in chains.of_globals if not facts.installed]
-        ways += [(inside, chain) for chain in chains.of_cells if not facts.installed]
-        for where, chain in ways:
-            text = ".".join(chain)
-            step, found = f".__globals__[{text!r}]", resolve(where, chain)
+        for chain in () if facts.installed else chains_within(value.__code__):
+            if chain.root is Root.CELL and not chain.steps:  # it is a part
+                continue
+            attributes = itertools.takewhile(lambda step: isinstance(step, str), chain.steps)
+            text = ".".join((chain.name, *map(str, attributes)))
+            step, found = f".__globals__[{text!r}]", value_of(chain, value)
             known = {"name": f"{module}:{text}"}
             made[step] = (
                 known if found is MISSING else self._found(found, path + step, known["name"])

@@ -5,6 +5,7 @@ The lowest wing; every other uses it. It knows nothing of pytree classes.
 - `attributes`: the attributes of an object, with or without running the user's code; what the
   class of a value promises (`record_fields`, `compares_by_identity`). Start here.
 - `code`: what a code object reads outside itself; `is_importable`; which code is installed.
+- `names`: the names that code spells, ``config.rate``, and what they lead to.
 - `parts`: what a value consists of: `kind_of`, the table over which all other wings fold.
 - `frozen`: `freeze`, `FrozenMapping` and `StaticArray`, for static fields.
 - `methods`: `BoundMethod`, a pytree, and `JittedFunction`, which `leafwise.jit` returns.

@@ -4,7 +4,6 @@
 functions below it follow names: from code to values, and from values to modules.
 """
 
-import builtins
 import dis
 import functools
 import inspect
@@ -13,7 +12,7 @@ import struct
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from leafwise._objects.call_site import is_installed_file
@@ -156,29 +155,6 @@ def parameters(code: types.CodeType) -> tuple[str, ...]:
 
 Chain: TypeAlias = tuple[str, ...]
 """``config.rate`` as the code reads it: a name, and the attributes behind it."""
-
-
-def find_all(chains: tuple[Chain, ...], names: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what `resolve` finds for each of these chains."""
-    return tuple([resolve(names, chain) for chain in chains])
-
-
-def resolve(names: Mapping[str, Any], chain: Chain) -> Any:
-    """Follow a name, and its attributes as far as they lead through modules and classes."""
-    value = names.get(chain[0], MISSING)
-    if value is MISSING:
-        value = vars(builtins).get(chain[0], MISSING)
-    for name in chain[1:]:
-        if is_a(value, types.ModuleType) and not is_installed_module(value.__name__):
-            value = vars(value).get(name, MISSING)
-        elif is_a(value, type) and not is_installed_module(module_of(value)):
-            member = inspect.getattr_static(value, name, MISSING)
-            if is_a(member, classmethod):  # it can read all of the class
-                break
-            value = function_in(member)
-        else:
-            break
-    return value
 
 
 def contents(cell: types.CellType) -> Any:

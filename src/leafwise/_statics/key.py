@@ -32,7 +32,7 @@ from leafwise.errors import (
 )
 
 if TYPE_CHECKING:
-    from leafwise._statics.guards import Guards
+    from leafwise._statics.content import Guards
 
 
 LOCK: Final = new_lock()
