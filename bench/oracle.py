@@ -71,15 +71,6 @@ class Warmed(Job):
         return super().run()
 
 
-class Checked(Warmed):
-    """The same in a block that checks captures, whose beginning and end are not timed."""
-
-    def run(self) -> float:
-        """Return seconds per call."""
-        with lw.debug.check_captures():
-            return super().run()
-
-
 @dataclasses.dataclass
 class Watched(Job):
     """A job under an active watch, whose beginning and end are not timed."""
@@ -99,9 +90,10 @@ def measure(libraries: Mapping[str, Library], plan: Plan, scale: Scale) -> list[
     groups = {"call a compiled function, under a watch": watched, **_calls(libraries)}
     targets = dict.fromkeys(groups, _FORWARDED) | {next(iter(groups)): _CALL}
     for count, target in _CAPTURES.items():
-        checked = _checked(count)
-        targets |= dict.fromkeys(checked, target)
-        groups |= checked
+        name = "1 capture" if count == 1 else f"{count} captures"
+        name = f"call under lw.jit, {name}"
+        targets[name] = target
+        groups[name] = {each: _capturing(wrap, count) for each, wrap in _WRAPS.items()}
     for name, (each, target) in _captured(libraries).items():
         targets[name], groups[name] = target, each
     called = interleave(list(groups.values()), plan.calls)
@@ -145,14 +137,6 @@ def _functions(wrap: Any) -> dict[str, Any]:
         f"f{number}": wrap(lambda x, **named: jax.tree.leaves((x, named))[0])
         for number in range(_FUNCTIONS)
     }
-
-
-def _checked(count: int) -> dict[str, Group]:
-    """Return the calls of functions that capture numbers, by the name of their row."""
-    jobs = {name: _capturing(wrap, count) for name, wrap in _WRAPS.items()}
-    name = "call under lw.jit, 1 capture" if count == 1 else f"call under lw.jit, {count} captures"
-    within = Checked(jobs[OURS].timer, jobs[OURS].calls)
-    return {name: jobs, f"{name}, in check_captures": {**jobs, OURS: within}}
 
 
 def _captured(libraries: Mapping[str, Library]) -> dict[str, tuple[Group, float]]:

@@ -25,5 +25,4 @@ def looked_at(fn: Any) -> None:
     assert_type(found.total_nbytes, int)
     assert_type(found[0].comparable, bool)
     lw.captures(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    lw.captures(step, 2**20)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     found[0].nbytes = 0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]

@@ -21,11 +21,8 @@ CALLED = {
     "an instance": 1.01,
     "two keyword arguments": 1.01,
     "1 capture": 1.07,
-    "1 capture, in check_captures": 1.07,
     "3 captures": 1.10,
-    "3 captures, in check_captures": 1.10,
     "10 captures": 1.15,
-    "10 captures, in check_captures": 1.15,
     "an optimizer of optax captured": 1.06,
     "an MLP of equinox captured": 1.10,
 }

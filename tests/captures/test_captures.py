@@ -123,9 +123,9 @@ def rated(x: Any) -> Any:
 
 
 def named(fn: Any) -> dict[str, str]:
-    """Return the treatments of the user's own captures, by name."""
+    """Return the treatments of the captures, by name."""
     found = lw.captures(fn)
-    return {each.name: each.treatment.value for each in found if not each.is_of_package}
+    return {each.name: each.treatment.value for each in found}
 
 
 def outer(x: Any) -> Any:
@@ -396,9 +396,8 @@ def test_where() -> None:
     assert found["RATE"].bound == 1 + inspect.getsource(sys.modules[__name__]).split("\n").index(
         "RATE = 0.1"
     )
-    assert str(lw.captures(functools.partial(rated, 2.0))[0].where).startswith(
-        "argument of partial(rated), read at "
-    )
+    given = {each.name: each.where for each in lw.captures(functools.partial(rated, 2.0))}
+    assert str(given["x"]).startswith("argument of partial(rated), read at ")
 
 
 def test_large_arrays() -> None:

@@ -364,7 +364,7 @@ def test_captures_are_of_the_users_code(explained: Explained) -> None:
 
     report = explained(script, checks_captures=True)
     (found,) = (each for each in report["captures"] if each["function"] == "step")
-    names = {each["name"] for each in found["captures"] if not each["of_package"]}
+    names = {each["name"] for each in found["captures"]}
     assert {"SCALE", "Settings", "State"} <= names
     assert not [name for name in names if "dataclass" in name or name in ("cls", "steps", "names")]
     assert not [each for each in found["captures"] if "__qualname__" in each["name"]]

@@ -149,24 +149,6 @@ def test_commitment_is_read_off_what_is_lowered(jax_version: str) -> None:
     assert one == (jax_version == "known")
 
 
-def test_options_of_a_jitted_function_are_repeated(jax_version: str) -> None:
-    """Options that fit are repeated, one that does not is named; an unknown JAX tells none."""
-    static = jax.jit(lambda x, n: x, static_argnums=1, donate_argnums=0, keep_unused=True)
-    placed = jax.jit(lambda x: x, out_shardings=jax.sharding.SingleDeviceSharding(jax.devices()[0]))
-    if jax_version == "known":
-        assert compat.jit_options(static) == {
-            "static_argnums": (1,),
-            "static_argnames": ("n",),
-            "donate_argnums": (0,),
-            "donate_argnames": ("x",),
-            "keep_unused": True,
-        }
-        assert compat.jit_options(placed) == "out_shardings"
-        assert compat.jit_options(jax.jit(lambda x: x)) == {}
-    else:
-        assert compat.jit_options(static) is compat.jit_options(placed) is None
-
-
 def test_helpers_with_static_arguments_are_hoisted(jax_version: str) -> None:
     """An inner jitted function keeps its static arguments in any version of JAX."""
     w = jnp.arange(3.0)

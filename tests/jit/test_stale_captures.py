@@ -521,7 +521,7 @@ def test_explanations_say_it() -> None:
         ("value", lw.types.ReasonKind.CAPTURE)
     ]
     assert warns.explain(jnp.ones(3)).reasons[0].kind is lw.types.ReasonKind.SHAPE
-    assert [each.name for each in warns.captures if not each.is_of_package] == ["value"]
+    assert [each.name for each in warns.captures] == ["value"]
 
 
 @pytest.mark.slow

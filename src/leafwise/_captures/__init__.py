@@ -1,15 +1,14 @@
-"""What a function reads from outside its arguments, and whether that has changed.
+"""What a function reads from outside its arguments, and what becomes of that.
 
-- `bytecode`: what one piece of code reads, by following its instructions (`reads_of`).
-- `walk`: all places that a function and the functions it calls read (`bindings_of`); `places`
-  says how to get to the value of each.
-- `captures`: `lw.captures`, a table of them, with `treatment` (how JAX treats the values),
-  `source_lines` (where they are bound and read) and `fixes` (how they can be passed instead).
-- `fingerprint`: the values of all captures of a function at one time (`fingerprint_function`);
-  `fingerprinter` takes the fingerprint of one value, by its kind (`fingerprint_kinds`).
-- `hoist`: `lw.hoist`, which makes captured arrays arguments: `exchange` traces the function, and
-  exchanges the constants of its program that are one of the arrays.
+- `observe`: which code of the user's runs in a trace, with its functions and arguments.
+- `places`: where a value is read, one place of a way such as `config.rate`, and what is there now.
+- `bindings`: the places that the functions that ran read (`bindings_of`); `reachable` makes up the
+  runs of a function that was not traced.
+- `fingerprint`: what is in these places, as something that can be kept and compared;
+  `fingerprinter` and `fingerprint_kinds` do that for one value. `observation` is that of one trace.
+- `captures`: `lw.captures`, with the lines of `source_lines` and the treatments of `treatment`.
+- `hoist`: `lw.hoist`, through `exchange`.
+- `fixes`: how a captured value can be passed instead.
 
-Start with `walk.bindings_of`: all else is built on it. `_jit` compares fingerprints at each call,
-and `cli.explain_script` shows the table. Nothing of the user's code runs here.
+Start with `bindings.bindings_of`: all else is built on it. `_jit` compares at each call.
 """

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
@@ -33,20 +33,26 @@ from leafwise._objects.attributes import (
     dict_of,
     functions_behind,
     functions_in,
+    hides,
     in_class,
     is_bound_method,
     is_installed,
+    is_tree,
+    items_in,
     never_changes,
     of_partial,
     registry_of,
     wrapped_by,
 )
-from leafwise._objects.classes import is_a, module_of
-from leafwise._objects.code import is_installed_module
+from leafwise._objects.classes import is_a, module_of, read
+from leafwise._objects.code import is_installed_module, parameters
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.names import MUTATORS, Chain, Item, Root, chains_of, chains_within
+from leafwise._objects.names import MUTATORS, Chain, Item, Root, chains_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
+
+_Arguments: TypeAlias = dict[tuple[Any, str], CapturedPlace]
+"""The arguments that a partial has for functions, by their parameters."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -101,10 +107,14 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
     """
     every = list(runs)
     words = frozenset[str]().union(*(_words(run.code) for run in every))
+    inner = {pair for run in every for pair in _cells_made_in(run.code)}
     receivers = {id(each) for run in every for each in _receiver(run)}
     found: dict[Any, Binding] = {}
     named = _cells(every)
-    for binding in (*_around(root), *(each for run in every for each in _reads(run))):
+    arguments: _Arguments = {}
+    around = list(_around(root, arguments))
+    reads = (each for run in every for each in _reads(run, inner, arguments))
+    for binding in (*around, *reads):
         place = _through(binding.place, named)
         value = place.read()
         own = dataclasses.replace(binding, place=place, words=words)
@@ -119,12 +129,19 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
     return list(found.values())
 
 
+def _cells_made_in(code: types.CodeType) -> Iterator[tuple[types.CodeType, str]]:
+    """Yield the variables of inner functions that are made when a function runs."""
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from ((inner, name) for name in inner.co_freevars if name in code.co_cellvars)
+
+
 def _cells(runs: list[Run]) -> dict[Any, CapturedPlace]:
     """Return the places of all variables that are closed over, in the outermost functions."""
     found: dict[Any, CapturedPlace] = {}
     for run in runs:
-        for name in run.code.co_freevars if run.function is not None else ():
-            place = cell_place(run.function, name)
+        for name in run.code.co_freevars:
+            place = None if run.function is None else cell_place(run.function, name)
             if place is not None:
                 found.setdefault(place.key, place)
     return found
@@ -173,7 +190,15 @@ def alone(function: types.FunctionType) -> Run:
 
 def _all_chains(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of code and of the functions inside, which may run."""
-    return tuple(dict.fromkeys((*chains_of(code), *chains_within(code))))
+    found, given = list(chains_of(code)), parameters(code)
+    for inner in code.co_consts:
+        for each in _all_chains(inner) if isinstance(inner, types.CodeType) else ():
+            is_cell = each.root is Root.CELL and each.name in code.co_cellvars
+            if is_cell and each.name in given:
+                found.append(each._replace(root=Root.LOCAL))
+            elif each.root is not Root.LOCAL and not is_cell:
+                found.append(each)
+    return tuple(dict.fromkeys(found))
 
 
 def _defaults(function: types.FunctionType) -> dict[str, Any]:
@@ -184,17 +209,22 @@ def _defaults(function: types.FunctionType) -> dict[str, Any]:
 
 
 def _functions(
-    value: Any, first: dict[int, Any], depth: int = 0
+    value: Any, first: dict[int | str, Any], depth: int = 0
 ) -> Iterator[tuple[types.FunctionType, dict[str, Any]]]:
     """Yield the user's functions that run when a value is called, with what they are given."""
     if depth > _DEEPEST or is_a(value, type):
         return
-    inner: list[tuple[Any, dict[int, Any]]] = []
+    inner: list[tuple[Any, dict[int | str, Any]]] = []
     if is_a(value, functools.partial):
-        func, args, _ = of_partial(value)
-        inner = [(func, {**dict(enumerate(args)), **{at + len(args): first[at] for at in first}})]
+        func, args, keywords = of_partial(value)
+        later = {at + len(args) if isinstance(at, int) else at: first[at] for at in first}
+        given: dict[int | str, Any] = dict(enumerate(args))
+        given |= later
+        given.update(keywords.items())
+        inner = [(func, given)]
     elif is_a(value, types.MethodType) or is_bound_method(value):
-        inner = [(value.__func__, {0: value.__self__})]
+        later = {at + 1 if isinstance(at, int) else at: first[at] for at in first}
+        inner = [(value.__func__, {0: value.__self__, **later})]
     elif type(value) is not types.FunctionType:
         call = in_class(type(value), "__call__")
         own = [each for each in functions_behind(call) if not is_installed(each)]
@@ -205,7 +235,8 @@ def _functions(
         inner = [(each, first) for each in choice.values()]
     elif not is_installed(value):
         names = value.__code__.co_varnames[: value.__code__.co_argcount]
-        yield value, {names[at]: each for at, each in first.items() if at < len(names)}
+        by_name: dict[int | str, Any] = {each: each for each in first} | dict(enumerate(names))
+        yield value, {name: first[at] for at in first if isinstance(name := by_name[at], str)}
         inner = [(wrapped_by(value), first)]
     else:
         inner = [(each, first) for each in functions_in(value)]
@@ -220,7 +251,7 @@ _DEEPEST: Final = 20
 def _named(run: Run) -> Iterator[Any]:
     """Yield what is called through the names of a run: functions, methods, properties."""
     for chain in run.chains(run.code):
-        place = _start(run, chain)
+        place = _start(run, chain, {})
         value = run.given.get(chain.name, MISSING) if place is None else place.read()
         for step in chain.steps:
             member = step_into(value, step)
@@ -230,8 +261,9 @@ def _named(run: Run) -> Iterator[Any]:
                 break
             value = member.value
         else:
-            if callable(value) and not is_a(value, type):
-                yield value
+            for each in items_in(value):
+                if callable(each) and not is_a(each, type):
+                    yield each
 
 
 _RUNS: Final = (
@@ -260,37 +292,51 @@ def _member(cls: type, run: Run) -> str:
     return ""
 
 
-def _around(root: Any) -> Iterator[Binding]:
-    """Yield the arguments of a partial."""
+def _around(root: Any, arguments: _Arguments) -> Iterator[Binding]:
+    """Yield what a package is given: arguments of a partial, or an object that is called.
+
+    The arguments that a partial has for a function of the user's are added to `arguments`.
+    """
     while is_a(root, functools.partial) and not is_a(root, BoundMethod):
         func, args, keywords = of_partial(root)
-        code = getattr(func, "__code__", None)
-        for name in (*range(len(args)), *keywords):
-            yield Binding(
-                partial_place(root, name), code, 0 if code is None else code.co_firstlineno
-            )
+        for each in (*range(len(args)), *keywords):
+            place = partial_place(root, each)
+            called = func.__func__ if is_a(func, types.MethodType) else func
+            if type(called) is types.FunctionType and not is_installed(called):
+                arguments[called, place.name] = place
+            else:
+                yield Binding(place, None, 0)
         root = func
+    if (inner := wrapped_by(root)) is not None:
+        yield from _around(inner, arguments)
+        return
+    itself = None if is_a(root, functools.partial) else object_place("self", root)
+    if itself is not None and is_installed_module(module_of(type(root))) and is_tree(root):
+        yield Binding(itself, None, 0)  # as a module of equinox
 
 
-def _reads(run: Run) -> Iterator[Binding]:
+def _reads(run: Run, inner: set[Any], arguments: _Arguments) -> Iterator[Binding]:
     """Yield what one run of a function reads."""
     function, chains = run.function, run.chains(run.code)
-    read = {chain.name: chain.line for chain in chains if chain.root is Root.LOCAL}
     for receiver in _receiver(run):
         cls = receiver if is_a(receiver, type) else type(receiver)
-        place = member_place(cls, _member(cls, run))
-        yield Binding(place, run.code, run.code.co_firstlineno)
-    for chain in chains:
-        place = _start(run, chain)
-        if place is not None:
-            yield from _follow(place, chain, run.code)
-    for name, value in run.given.items() if function is not None else ():
-        place = default_place(function, name) if name in read else None
-        if place is not None and place.read() is value:
-            yield Binding(place, run.code, read[name])
+        method = member_place(cls, _member(cls, run))
+        yield Binding(method, run.code, run.code.co_firstlineno)
+    for each in chains:
+        chain, start = each, _start(run, each, arguments)
+        # A parameter of the function around it ends with the trace; what it holds may not.
+        if start is not None and (run.code, chain.name) in inner:
+            start, chain = object_place(chain.name, start.read()), chain._replace(root=Root.LOCAL)
+        if start is not None:
+            yield from _follow(start, chain, run.code)
+    # Functions inside that ran have the defaults in variables that end with the trace.
+    for name in () if run.chains is _all_chains else run.code.co_cellvars:
+        default = default_place(function, name) if function and name in run.given else None
+        if default is not None and default.read() is run.given[name]:
+            yield Binding(default, run.code, run.code.co_firstlineno)
 
 
-def _start(run: Run, chain: Chain) -> CapturedPlace | None:
+def _start(run: Run, chain: Chain, arguments: _Arguments) -> CapturedPlace | None:
     """Return the place where a chain starts; None for what is not kept beyond the trace."""
     if chain.root is Root.GLOBAL:
         return global_place(run.function, run.names, chain.name)
@@ -299,44 +345,39 @@ def _start(run: Run, chain: Chain) -> CapturedPlace | None:
     if chain.root is Root.CELL:
         return None if run.function is None else cell_place(run.function, chain.name)
     value = run.given.get(chain.name, MISSING)
-    if value is MISSING or not chain.steps:
-        return None
-    return object_place(chain.name, value)
+    default = None if run.function is None else default_place(run.function, chain.name)
+    for each in (arguments.get((run.function, chain.name)), default):
+        if each is not None and each.read() is value:
+            return each
+    return None if value is MISSING or not chain.steps else object_place(chain.name, value)
 
 
 def _follow(place: CapturedPlace, chain: Chain, code: types.CodeType) -> Iterator[Binding]:
     """Yield what a chain leads to, and the object of a method or property that runs on the way."""
-    value, is_open = place.read(), chain.root is not Root.LOCAL
+    value, is_open = place.read(), place.holder is not BoundIn.ATTRIBUTE
     of_classes: list[CapturedPlace] = []
-    is_kept = True
     for step in chain.steps:
+        if step in MUTATORS and type(value) in _CONTAINERS:  # a callback that appends
+            return
         member, owner = step_into(value, step), _class_with(value, step)
         if member.kind in _RUNS and not is_installed(member.value):
             for each, itself in _that_runs(place, str(step), member):
                 yield Binding(each, code, chain.line, itself=itself)
             return
-        if member.kind is MemberKind.MISSING:
-            place, value, is_open = place.then(step), MISSING, True
+        if member.kind not in (MemberKind.VALUE, MemberKind.MISSING):
             break
-        if step in MUTATORS and type(value) in _CONTAINERS:  # a callback that appends
-            return
-        if member.kind is not MemberKind.VALUE:
+        if owner is not None:
+            of_classes.append(dataclasses.replace(member_place(owner, str(step)), is_member=False))
+        is_made, found = _is_of_trace(value), member.value
+        is_open = not is_made and (is_open or found is MISSING or not never_changes(type(value)))
+        further = object_place(f"{place.name}.{step}", found) if is_made else place.then(step)
+        if further is None:
             break
-        of_classes += [] if owner is None else [member_place(owner, str(step))]
-        if _is_of_trace(value):  # what is behind an object that was made in the trace may be kept
-            inner = object_place(f"{place.name}.{step}", member.value)
-            if inner is None:
-                is_kept = False
-                break
-            place, value, is_open = inner, member.value, False
-            continue
-        is_open = is_open or not never_changes(type(value))
-        place, value = place.then(step), member.value
-    if is_kept:
-        is_fixed = not is_open and _is_fixed(value)
-        yield Binding(place, code, chain.line, is_fixed=is_fixed)
-    for each in of_classes:
-        yield Binding(dataclasses.replace(each, is_member=False), code, chain.line)
+        place, value = further, found
+    if not _is_of_trace(value):
+        yield Binding(place, code, chain.line, is_fixed=not is_open and _is_fixed(value))
+    for each in of_classes:  # which outlive their objects
+        yield Binding(each, code, chain.line)
 
 
 def _that_runs(
@@ -358,14 +399,15 @@ def _class_with(value: Any, step: str | Item) -> type | None:
     if isinstance(step, Item) or is_a(value, types.ModuleType | type) or step in dict_of(value):
         return None
     found = next((each for each in type(value).__mro__ if step in vars(each)), None)
-    is_data = found is not None and not hasattr(type(vars(found)[step]), "__get__")
-    return found if is_data and not is_installed_module(module_of(found)) else None
+    if found is None or is_installed_module(module_of(found)):
+        return None
+    return None if hasattr(type(vars(found)[step]), "__get__") else found
 
 
 def _is_of_trace(value: Any) -> bool:
     """Return whether an object was made for a trace: it holds what is traced."""
-    held = dict_of(value).values()
-    if any(isinstance(each, Tracer) for each in held):
+    held = () if hides(value) else dict_of(value).values()
+    if any(is_a(each, Tracer) for each in held):
         return True
     try:
         leaves = jax.tree.leaves(value) if held else ()
@@ -390,9 +432,12 @@ def _is_import(binding: Binding, value: Any) -> bool:
         return True
     if binding.place.holder is not BoundIn.GLOBAL:
         return False
-    try:
-        module, own = value.__module__, value.__name__
-    except Exception:  # noqa: BLE001  # the user's own code, or no name at all
+    if hides(value) or not callable(value) or not is_installed_module(module_of(type(value))):
+        return False
+    is_named = "__name__" in dict_of(value) or in_class(type(value), "__name__") is not MISSING
+    if not (is_named or is_a(value, type)):  # a mock would get such an attribute now
         return False
     last = binding.name.rpartition(".")[2]
-    return callable(value) and own == last and is_installed_module(module)
+    return read(value, "__name__", None) == last and is_installed_module(
+        read(value, "__module__", None)
+    )

@@ -10,7 +10,6 @@ import numpy as np
 
 from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
-from leafwise._captures.places import BoundIn
 from leafwise._captures.source_lines import CapturedAt, SourceLines
 from leafwise._captures.treatment import (
     CapturedLeaf,
@@ -25,10 +24,9 @@ from leafwise._display.shape import CaptureRecord, CapturesRecord
 from leafwise._display.words import count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
-from leafwise._objects.attributes import hides, is_data, is_of_package, name_of
+from leafwise._objects.attributes import hides, is_data, name_of
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, shorten
@@ -81,15 +79,6 @@ class Capture:
     def notes(self) -> tuple[str, ...]:
         """What is out of the ordinary."""
         return () if self.comparable else ("cannot be compared",)
-
-    @property
-    def is_of_package(self) -> bool:
-        """Whether it is a module or function of an installed package, or a builtin."""
-        if self.where.owner == "builtins" and self.where.holder is BoundIn.GLOBAL:
-            return True
-        if self.treatment is Treatment.MODULE:
-            return is_installed_module(self.value.__name__)
-        return self.treatment is Treatment.FUNCTION and is_of_package(self.value)
 
 
 def _summary(value: Any) -> str:
@@ -180,7 +169,6 @@ def _as_dict(capture: Capture) -> CaptureRecord:
         "value": capture.summary,
         "notes": list(capture.notes),
         "where": str(capture.where),
-        "of_package": capture.is_of_package,
     }
 
 

@@ -137,7 +137,8 @@ def _capture_state(binding: Binding, value: Any) -> tuple[CaptureState, Fingerpr
         whole, text = Fingerprinted(()), "nothing"
     else:
         found = int_as_float(value) if _is_written_in_place(binding) else value
-        whole, text = fingerprint(found, words=binding.words), describe_value(value)
+        text = describe_value(value)  # first: a mock keeps what it was asked for
+        whole = fingerprint(found, words=binding.words)
         kind = type(value)
         if binding.itself and (is_plain_object(kind) or never_changes(kind)):
             whole = as_object(whole.form, value)

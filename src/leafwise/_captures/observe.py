@@ -39,7 +39,7 @@ class Run(NamedTuple):
     """
 
     code: types.CodeType
-    function: types.FunctionType | None
+    function: Any
     names: dict[str, Any]
     given: dict[str, Any]
     inside: set[types.CodeType]
@@ -85,7 +85,7 @@ class Observer:
         """Return what ran, once all of it has ended; the frames are let go of."""
         found: list[Run] = []
         for frame, run in self._runs.values():
-            function = run.function
+            function: Any = run.function
             if frame is not None:
                 behind = (each for each in gc.get_referents(frame) if inspect.isfunction(each))
                 function = next((each for each in behind if each.__code__ is run.code), None)
@@ -143,7 +143,7 @@ def _started(frame: types.FrameType) -> None:
         each.started(frame)
 
 
-_MONITORING: Final[Any] = getattr(sys, "monitoring", None)
+_MONITORING: Final[Any] = getattr(sys, "monitoring", None)  # since Python 3.12
 _TOOLS: Final = (5, 3, 4, 2, 0)
 """The numbers of tools that are tried; 1 is that of coverage, the last two are rarely in use."""
 
@@ -168,14 +168,16 @@ class _Switch:
             if self._tool is None:
                 return _profile()
             self._count += 1
-            _MONITORING.set_events(self._tool, _MONITORING.events.PY_START)
+            monitoring: Any = _MONITORING
+            monitoring.set_events(self._tool, monitoring.events.PY_START)
         return self._off
 
     def _off(self) -> None:
+        monitoring: Any = _MONITORING
         with self._lock:
             self._count -= 1
             if not self._count:
-                _MONITORING.set_events(self._tool, 0)
+                monitoring.set_events(self._tool, 0)
 
 
 _SWITCH: Final = _Switch()
@@ -184,8 +186,9 @@ _SWITCH: Final = _Switch()
 def _on_start(code: types.CodeType, _: int) -> Any:
     if not _is_watched(code.co_filename):
         return _MONITORING.DISABLE
-    if _HERE.observers:
-        _started(sys._getframe(1))  # noqa: SLF001  # the frame that starts
+    frame = inspect.currentframe()
+    if _HERE.observers and frame is not None and frame.f_back is not None:
+        _started(frame.f_back)  # the one that starts
     return None
 
 

@@ -93,12 +93,14 @@ def global_place(
     function: types.FunctionType | None, names: dict[str, Any], name: str
 ) -> CapturedPlace:
     """Return the place of a global, or of a builtin."""
-    find = functools.partial(_itself, names) if function is None else _globals_of(function)
+    module = sys.modules.get(str(names.get("__name__")))
+    is_kept = function is None or getattr(module, "__dict__", None) is names
+    find = functools.partial(_itself, names) if is_kept else _globals_of(function)
     start = functools.partial(_global, find, name)
     return CapturedPlace(BoundIn.GLOBAL, ("global", id(names), name), start, (), name, name, find)
 
 
-def _globals_of(function: types.FunctionType) -> Callable[[], Any]:
+def _globals_of(function: Any) -> Callable[[], Any]:
     find = weakref.ref(function)
     return lambda: getattr(find(), "__globals__", None)
 
@@ -165,11 +167,12 @@ def partial_place(partial: Any, name: str | int) -> CapturedPlace:
     """Return the place of a keyword of a partial, or of an argument by position."""
     find, key = weakref.ref(partial), ("partial", id(partial), name)
     start = functools.partial(_argument, find, name)
-    code = getattr(of_partial(partial)[0], "__code__", None)
-    known = () if code is None else code.co_varnames[: code.co_argcount]
-    if not isinstance(name, str):
-        name = known[name] if name < len(known) else f"args[{name}]"
-    return CapturedPlace(BoundIn.PARTIAL, key, start, (), name, name, find)
+    func = of_partial(partial)[0]
+    code, bound = getattr(func, "__code__", None), is_a(func, types.MethodType)
+    known = () if code is None else code.co_varnames[bound : code.co_argcount]
+    by_name = dict(enumerate(known))
+    text = name if isinstance(name, str) else by_name.get(name, f"args[{name}]")
+    return CapturedPlace(BoundIn.PARTIAL, key, start, (), text, text, find)
 
 
 def _argument(find: Callable[[], Any], name: str | int) -> Any:

@@ -12,7 +12,6 @@ from leafwise._display.words import clean, count, cut, size
 
 TITLES: Final = ("name", "treatment", "bytes", "value", "where")
 _MOST_ROWS: Final = 200
-_MOST_NAMES: Final = 8
 _LONGEST: Final = 200
 
 
@@ -31,9 +30,8 @@ def format_lines(captured: CapturesRecord) -> Iterator[str]:
 
 
 def table_cells(captured: CapturesRecord) -> list[tuple[str, ...]]:
-    """Return a row for each capture that is the user's own."""
-    own = [each for each in captured["captures"] if not each["of_package"]]
-    return [_row(each) for each in own[:_MOST_ROWS]]
+    """Return a row for each capture."""
+    return [_row(each) for each in captured["captures"][:_MOST_ROWS]]
 
 
 def _row(each: CaptureRecord) -> tuple[str, ...]:
@@ -44,19 +42,12 @@ def _row(each: CaptureRecord) -> tuple[str, ...]:
 
 
 def footer_lines(captured: CapturesRecord) -> Iterator[str]:
-    """Yield the lines below the table: what is folded, the bytes, and a warning."""
-    name = clean(captured["function"])
-    every = captured["captures"]
-    own = sum(not each["of_package"] for each in every)
-    folded = list(dict.fromkeys(each["name"] for each in every if each["of_package"]))
+    """Yield the lines below the table: the bytes, and a warning."""
+    name, own = clean(captured["function"]), len(captured["captures"])
     if not own:
-        yield f"{name} captures nothing" + (" of the user's own" if folded else "")
+        yield f"{name} captures nothing"
     if own > _MOST_ROWS:
         yield f"and {count(own - _MOST_ROWS, 'more capture')}"
-    if folded:
-        names = ", ".join(clean(each) for each in folded[:_MOST_NAMES])
-        more = f" and {len(folded) - _MOST_NAMES:,} more" if len(folded) > _MOST_NAMES else ""
-        yield f"of installed packages: {names}{more}"
     nbytes = captured["nbytes"]
     if nbytes:
         yield f"captured arrays of {name}: {size(nbytes)}"

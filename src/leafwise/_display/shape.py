@@ -268,7 +268,6 @@ class CaptureRecord(TypedDict):
     value: str
     notes: list[str]
     where: str
-    of_package: bool
 
 
 class CapturesRecord(TypedDict):

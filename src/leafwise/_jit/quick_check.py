@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from leafwise._captures.fingerprint import Probe
 from leafwise._captures.fingerprinter import Names
-from leafwise._captures.places import BoundIn, CapturedPlace, item_of
+from leafwise._captures.places import GONE, BoundIn, CapturedPlace, item_of
 from leafwise._objects.attributes import (
     dict_of,
     in_class,
@@ -153,6 +153,8 @@ def _is_method(value: Any, name: str) -> bool:
 def _root(place: CapturedPlace, names: Names) -> str | None:
     """Return the expression that reads the variable where a place starts."""
     start: Any = place.start
+    if place.start() is GONE:  # a moment ago it was there
+        return None
     match place.holder:
         case BoundIn.IMPORT:
             return f"{names.of('modules', place.owner())}[{place.key[-1]!r}]"

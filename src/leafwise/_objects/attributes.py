@@ -352,11 +352,6 @@ def is_masked(kind: type) -> bool:
     return ma is not None and issubclass(kind, ma.MaskedArray)
 
 
-def attributes_flat(value: Any) -> tuple[Any, ...]:
-    """Return the names and values that an object holds itself, one after another."""
-    return tuple(item for pair in attributes(value) for item in pair)
-
-
 def slot_names(cls: type) -> Iterator[str]:
     """Yield the slots that a class itself declares, private ones by their mangled names."""
     slots = cls.__dict__.get("__slots__", ())
@@ -401,7 +396,7 @@ def functions_in(value: Any) -> tuple[Any, ...]:
         return (value.__wrapped__,)
     parts = [wrapped_by(value), function_in(value)]
     for item in own_attributes(value).values():
-        parts += _items_in(item)
+        parts += items_in(item)
     found = {id(each): each for each in parts if each is not value and is_callable(each)}
     return tuple(found.values())
 
@@ -409,16 +404,16 @@ def functions_in(value: Any) -> tuple[Any, ...]:
 _MOST_ITEMS: Final = 256
 
 
-def _items_in(value: Any) -> list[Any]:
+def items_in(value: Any) -> list[Any]:
     """Return what is in a container, and in containers in it; else the value itself."""
     found, pending = list[Any](), [value]
     for _ in range(_MOST_ITEMS):  # it may contain itself
         if not pending:
             break
         each = pending.pop()
-        if type(each) in (dict, types.MappingProxyType):
+        if type(each) is dict or type(each) is types.MappingProxyType:
             each = list(each.values())
-        if type(each) in (list, tuple):
+        if type(each) is list or type(each) is tuple:
             pending += each[_MOST_ITEMS::-1]
         else:
             found.append(each)
@@ -477,12 +472,6 @@ def wrapped_by(value: Any) -> Any:
 def is_callable(value: Any) -> bool:
     """Return whether a value is callable, and not a class."""
     return callable(value) and not is_a(value, type)
-
-
-def has_own_call(value: Any) -> bool:
-    """Return whether an object is called through a ``__call__`` of the user's."""
-    call = in_class(type(value), "__call__")
-    return any(not is_installed(each) for each in functions_behind(call))
 
 
 def is_bound_method(value: Any) -> bool:

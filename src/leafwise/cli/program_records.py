@@ -195,7 +195,7 @@ def _captures(fun: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
         return None if is_read else {"dtype": str(leaf.dtype), "shape": [*map(str, leaf.shape)]}
 
     for each in captures(fun).own():
-        if not each.is_bound or each.is_of_package or each.treatment in _CODE:
+        if not each.is_bound or each.treatment in _CODE:
             continue
         name = each.name if each.name not in names else f"{each.name} in {each.where.function}"
         names.add(name)
