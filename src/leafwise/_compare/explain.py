@@ -10,7 +10,7 @@ from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import Differences, differences
 from leafwise._display.html import preformatted
 from leafwise._display.words import headword, likeness, paths_of, sentence_of
-from leafwise._objects.text import got
+from leafwise._objects.text import got, without_addresses
 
 _SHOWN: Final = 12
 
@@ -85,16 +85,10 @@ def _joined(reasons: Iterable[Reason]) -> list[Reason]:
 
 
 def _reason_as_dict(reason: Reason) -> dict[str, str]:
+    names = "path", "kind", "outcome", "before", "after", "change", "fix"
     before, after = reason.words
-    return {
-        "path": reason.path,
-        "kind": str(reason.kind),
-        "outcome": str(reason.outcome),
-        "before": before,
-        "after": after,
-        "change": reason.change,
-        "fix": reason.fix,
-    }
+    texts = {name: getattr(reason, name) for name in names} | {"before": before, "after": after}
+    return {name: without_addresses(str(text)) for name, text in texts.items()}
 
 
 def explain(before: Signature | Iterable[Signature], after: Signature) -> Explanation:

@@ -34,6 +34,11 @@ def shorten(value: object, width: int = 80) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def without_addresses(text: str) -> str:
+    """Cut out what differs from run to run."""
+    return re.sub(r" \(compared by identity, at 0x[0-9a-f]+\)|,? at 0x[0-9a-f]+", "", text)
+
+
 def describe_array(value: Any) -> str:
     """Return ``float32[3,4]`` for an array or a tracer."""
     shape, dtype = read(value, "shape", ()), read(value, "dtype", "array")

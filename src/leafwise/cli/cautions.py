@@ -23,12 +23,13 @@ from leafwise._classes.annotations import Unknown, resolve, without_marks
 from leafwise._classes.spec import written_default
 from leafwise._jax.events import count_events
 from leafwise._objects.classes import public_name
+from leafwise._objects.text import without_addresses
 from leafwise._trees.roles import duplicate, exchange, names_of
 from leafwise.cli.changes import Builder, PartBuilder
 from leafwise.cli.records import Call, Caution, ClassReport, LawResult, Verdict
 from leafwise.cli.targets import for_jit, is_own, library_of
 from leafwise.errors import LawViolation
-from leafwise.testing._format import format_leaf, format_static, without_addresses
+from leafwise.testing._format import format_leaf, format_static
 from leafwise.testing._laws.keys import ONE_HASH, UNHASHABLE
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import lookalike_of, state_of

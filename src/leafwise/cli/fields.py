@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._compare.reasons import Outcome
-from leafwise._objects.text import got
+from leafwise._objects.text import got, without_addresses
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import Names, exchange, field_order, names_of
 from leafwise.cli.cautions import static_declaration
@@ -16,7 +16,7 @@ from leafwise.cli.changes import Builder, simplest
 from leafwise.cli.records import CheckedRow, Verdict, verdict_of
 from leafwise.cli.targets import for_jit, is_own, library_of
 from leafwise.errors import CannotBuildError, StaticFieldError
-from leafwise.testing._format import format_error, format_leaf, short_repr, without_addresses
+from leafwise.testing._format import format_error, format_leaf, short_repr
 from leafwise.testing._laws.case import place
 from leafwise.testing._recompilation import promised
 from leafwise.testing._subject import Observation, Probe

@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 import sys
 import threading
 import time
@@ -33,6 +32,7 @@ from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.code import names_of
+from leafwise._objects.text import without_addresses
 from leafwise._statics.portable import dump
 from leafwise.errors import message_of
 
@@ -45,8 +45,6 @@ _MOST_ARRAY: Final = 64 << 20
 _VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
 _PRIVATE: Final = ("mtls", "credentials", "trace context")
 """Options whose names have this in them are left out."""
-
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 class ProgramRecorder:
@@ -154,7 +152,9 @@ def _config(trace: Any = None) -> dict[str, Any]:
     values: Any = jax.config
     found: dict[str, Any] = {**values.values, **dict(trace_config() if trace is None else trace)}
     return {
-        name: value if isinstance(value, str | int | float | None) else _plain(str(value))
+        name: value
+        if isinstance(value, str | int | float | None)
+        else without_addresses(str(value))
         for name, value in sorted(found.items())
         if name != UNNAMED_CONFIG and not any(each in name for each in _PRIVATE)
     }
@@ -162,10 +162,6 @@ def _config(trace: Any = None) -> dict[str, Any]:
 
 def _difference(base: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if base.get(name) != value}
-
-
-def _plain(text: str) -> str:
-    return _ADDRESS.sub("", text)
 
 
 # ------------------------------------------------------------------------ arguments, captures
@@ -176,7 +172,7 @@ def _arguments(signature: Signature) -> dict[str, Any]:
     return {
         "digest": digest_of(found),
         "arguments": dataclasses.asdict(found),
-        "refused": {path: _plain(what) for path, what in refused.items()},
+        "refused": {path: without_addresses(what) for path, what in refused.items()},
     }
 
 
@@ -207,7 +203,7 @@ def _captures(fun: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, str]]:
             continue
         for mine, its in zip(vars(found).values(), vars(one).values(), strict=True):
             mine.update(its)
-        refused |= {path: _plain(what) for path, what, *_ in reader.refused}
+        refused |= {path: without_addresses(what) for path, what, *_ in reader.refused}
     return dataclasses.asdict(found), refused
 
 

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import leafwise
+from leafwise._objects.text import without_addresses
 from leafwise._trees.roles import field_order
 from leafwise.cli.baseline import Baseline
 from leafwise.cli.cautions import SHOWN, cautions, excuses, once_a_library
@@ -44,7 +45,7 @@ from leafwise.cli.targets import (
 )
 from leafwise.errors import CannotBuildError, LawViolation
 from leafwise.testing._check import broken_laws, check_pytree
-from leafwise.testing._format import format_error, short_repr, without_addresses
+from leafwise.testing._format import format_error, short_repr
 from leafwise.testing._laws.law import Law, unknown_law
 from leafwise.testing._laws.run import SlowInstancesError, without_notes
 from leafwise.testing.strategies._find import find

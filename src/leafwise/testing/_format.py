@@ -1,7 +1,6 @@
 """Texts for values and errors that are the same in every process."""
 
 import os
-import re
 import sysconfig
 import traceback
 from pathlib import Path
@@ -14,15 +13,8 @@ import numpy as np
 
 import leafwise
 from leafwise._objects.describe import describe
-from leafwise._objects.text import describe_array, shorten
+from leafwise._objects.text import describe_array, shorten, without_addresses
 from leafwise.errors import message_of
-
-_ADDRESS: Final = re.compile(r" \(compared by identity, at 0x[0-9a-f]+\)|,? at 0x[0-9a-f]+")
-
-
-def without_addresses(text: str) -> str:
-    """Cut out what differs from run to run."""
-    return _ADDRESS.sub("", text)
 
 
 def short_repr(value: object, width: int = 30) -> str:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
 from leafwise._objects.locks import cached_property
+from leafwise._objects.text import without_addresses
 from leafwise.errors import LawViolation
-from leafwise.testing._format import cut, format_error, without_addresses
+from leafwise.testing._format import cut, format_error
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.same import state_of
 from leafwise.testing.strategies._edit_positions import EditPosition, edit_positions, owner_at
