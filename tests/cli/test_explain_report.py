@@ -64,6 +64,54 @@ def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
     assert (row["name"], row["compiles"]) == ("step", 3)
 
 
+def test_a_function_under_several_transformations(explained: Explained) -> None:
+    """Each of them is a program, and the function is defined once."""
+
+    def cost(w: Any, x: Any) -> Any:
+        return jnp.sum(w * x) * WIDTH
+
+    def script() -> None:
+        w = jnp.ones(WIDTH)
+        jax.jit(cost)(w, w)
+        jax.jit(jax.vmap(cost))(w, w)
+        for n in (0, 1):
+            jax.jit(jax.grad(cost, argnums=n))(w, w)
+        jax.jit(jax.grad(cost))(w, 1.0)
+
+    assert explained(script)["findings"] == []
+
+
+def test_a_gradient_that_is_jitted_at_each_call(explained: Explained) -> None:
+    """What is made again is the jitted function, and not the one that is differentiated."""
+
+    def cost(w: Any) -> Any:
+        return jnp.sum(w * w) * WIDTH
+
+    def script() -> None:
+        w = jnp.ones(WIDTH)
+        for _ in range(4):
+            w = jax.jit(jax.grad(cost))(w)
+
+    (found,) = explained(script)["findings"]
+    assert (found["what"], found["fixes"]) == ("cost retraced 3 times", ["make it once"])
+    assert found["reasons"][0]["change"] == "`jax.jit(...)` is made again each time"
+
+
+def test_no_addresses(explained: Explained) -> None:
+    """No two runs of a script have the same ones."""
+
+    def script() -> None:
+        step = jax.jit(lambda x, f: f(x) * WIDTH, static_argnums=1)
+        for _ in range(2):
+            step(1.0, lambda x: x)
+            step(1.0, type("Config", (), {"__call__": lambda _, x: x})())
+            jax.lax.scan(lambda c, _: (c + WIDTH, None), 0.0, length=3)
+
+    report = explained(script)
+    assert report["findings"]
+    assert " at 0x" not in str(report)
+
+
 def test_functions_of_other_texts_are_others(explained: Explained) -> None:
     """Nothing is saved by making one of them: each computes something else."""
 

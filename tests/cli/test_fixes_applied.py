@@ -201,7 +201,7 @@ step = jax.jit(lambda x, f: f(x) * 83, static_argnums=1)
 f = lambda x: x + 1
 for _ in range(2):
     step(jnp.ones(2), lambda x: x + 1)  # -> step(jnp.ones(2), f)
-# create it once, before the loop
+# create it once
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
     update: Any

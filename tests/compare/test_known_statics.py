@@ -201,7 +201,7 @@ limit = 1.0
         (scaled(0.1), scaled(0.2), ("`rate`, 0.1 -> 0.2", "pass `rate` as an argument")),
         (jax.jit(scaled(1)), jax.jit(scaled(2)), ("`rate`, 1 -> 2", "pass `rate`")),
         (optax.sgd(0.1), optax.sgd(0.2), ("`step_size`, -0.1 -> -0.2", "pass `step_size`")),
-        (scaled(0.1), scaled(0.1), ("a new lambda each call", "once, before the loop, or declare")),
+        (scaled(0.1), scaled(0.1), ("a new lambda each call", "define it once, or declare")),
         (*[lambda x: x * limit for _ in range(2)], ("each call", "pass `limit` as an argument if")),
         (*[eval(f"lambda x: x * {n}") for n in (2, 3)], ("another function", "")),  # noqa: S307
     ],
@@ -241,7 +241,7 @@ def test_an_optimizer_built_again_retraces(cls: Any) -> None:
     assert reason.path == "args[0].s"
     assert reason.words == ("optax.GradientTransformationExtraArgs", "a new one")
     assert reason.change == "a new optax.GradientTransformationExtraArgs each call"
-    assert reason.fix.startswith("create it once, before the loop")
+    assert reason.fix.startswith("create it once")
 
 
 def test_an_optimizer_of_filter_jit_is_one_line() -> None:
@@ -255,7 +255,7 @@ def test_an_optimizer_of_filter_jit_is_one_line() -> None:
     assert (shown["before"], shown["after"]) == (name, "a new one")
     assert str(found).splitlines()[1:] == [
         f"  args[0]['opt'] (static): a new {name} each call",
-        "    fix: create it once, before the loop",
+        "    fix: create it once",
     ]
 
 

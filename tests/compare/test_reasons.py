@@ -47,6 +47,7 @@ WORDED: dict[Cause, Callable[[], tuple[Any, ...]]] = {
     Cause.ARGUMENT: lambda: (lw.signature(1.0), lw.signature(1.0, 2.0)),
     Cause.STRUCTURE: lambda: (lw.signature(None), lw.signature(1.0)),
     Cause.STATIC: lambda: (lw.signature(of_plain(1)), lw.signature(of_plain(2))),
+    Cause.SHAPE: lambda: (lw.signature(jnp.ones(1)), lw.signature(jnp.ones(2))),
     Cause.UNSOUND: lambda: (lw.signature(of_plain(1)), lw.signature(of_plain(True))),
     Cause.DTYPE: lambda: (lw.signature(1.0), lw.signature(1)),
     Cause.WEAK_TYPE: lambda: (lw.signature(1.0), lw.signature(np.float32(1))),
@@ -184,6 +185,29 @@ def test_a_fix_for_a_child_that_jax_numbers() -> None:
     (dtype,) = lw.explain(*calls).reasons
     assert dtype.path == "args[0][<flat index 0>]"
     assert dtype.fix == "`x.astype(jnp.float32)` in this call"
+
+
+def test_a_shape_of_another_rank_has_no_fix() -> None:
+    """Nothing is padded to it."""
+    (shape,) = lw.explain(lw.signature(jnp.ones(2)), lw.signature(jnp.ones((10, 2)))).reasons
+    assert (shape.change, shape.fix) == ("(2,) -> (10, 2)", "")
+
+
+def test_an_entry_of_aux_data() -> None:
+    """It is named, with both values."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        n: int
+
+    class Sampler:
+        def __init__(self, aux: Any) -> None:
+            self.aux = aux
+
+    jax.tree_util.register_pytree_node(Sampler, lambda x: ((), x.aux), lambda aux, _: Sampler(aux))
+    for pair, path in (([{"n": 3}, {"n": 4}], "['n']"), ([Options(3), Options(4)], ".n")):
+        (static,) = lw.explain(*[lw.signature(Sampler(each)) for each in pair]).reasons
+        assert static.change == f"3 -> 4 (at {path} of its aux_data)"
 
 
 def test_explanations_under_rich() -> None:

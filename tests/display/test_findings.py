@@ -24,7 +24,8 @@ def sized(*sizes: int, path: str = "mask", fix: str = FIX) -> list[Any]:
         shape = reason(
             path, kind="shape", before=f"({sizes[place - 1]},)", after=f"({n},)", fix=fix
         )
-        found += operation(2.0 * place, "gather", explained(shape) if place else FIRST)
+        why = explained(shape, nearest=place - 1) if place > 2 else FIRST
+        found += operation(2.0 * place, "gather", why)
     return found
 
 
@@ -109,13 +110,17 @@ def test_a_line_outside_jit_is_one_finding() -> None:
 
 
 def test_sizes() -> None:
-    """Up to three sizes of one operation are no finding: a train and a test set."""
-    assert findings(report(sized(1, 2, 3))) == []
+    """The finding says for how many sizes, and names what the line calls."""
     found = only(sized(1, 2, 3, 4, 5))
     assert found.what == "gather compiled for 5 sizes, outside `jit`"
     assert found.fixes() == [FIX]
-    # Sizes that came back were compiled again for another reason, or not at all.
-    assert findings(report(sized(1, 2, 1, 2, 1, 2))) == []
+    line = {"file": "a.py", "line": 3, "function": "f", "text": "xs = jnp.append(xs, n)"}
+    several = [
+        {**each, "name": name, "site": line}
+        for name in ("gather", "concatenate")
+        for each in sized(1, 2, 3, 4)
+    ]
+    assert only(several).what == "jnp.append compiled for 4 sizes, outside `jit`"
 
 
 def test_traces_alone() -> None:
@@ -145,6 +150,28 @@ def test_recreated_functions() -> None:
     assert only(again).what == "train_step retraced once"
 
 
+def test_small_ones() -> None:
+    """Under a millisecond and a thousandth of JAX's time there is nothing to save."""
+    given = report(
+        [*call(0.0, FIRST), event(start=5.0, seconds=5e-4, explanation=explained(reason()))]
+    )
+    assert findings(given) == []
+    assert len(findings(given, small=True)) == 1
+    assert not nothing_again(given)
+
+
+def test_changes_are_true_of_each_path() -> None:
+    """Arguments that change alike are one reason; others have one of their own."""
+    shapes = {name: {"kind": "shape", "before": "(4, 2)", "after": "(5, 2)"} for name in "ab"}
+    shapes["c"] = {"kind": "shape", "before": "(16, 3)", "after": "(25, 3)"}
+    why = explained(*(reason(name, **each) for name, each in shapes.items()))
+    found = only([*call(0.0, FIRST), *call(1.0, why)]).reasons()
+    assert [(each["path"], each["change"]) for each in found] == [
+        ("a, b", "(4, 2) -> (5, 2)"),
+        ("c", "(16, 3) -> (25, 3)"),
+    ]
+
+
 def test_processes() -> None:
     """Each has functions of its own; what happens in several is one finding, which names them."""
     why = explained(reason("f", kind="function", change="a new function each call"), nearest=None)
@@ -171,14 +198,21 @@ def test_one_cause_at_many_leaves() -> None:
 
 
 def test_what_was_compiled_once_each() -> None:
-    """Lines without a finding have their programs counted, the longest first."""
+    """The programs of no finding are counted, and no traces, the line with the longest first."""
     given = [
+        event(start=9.0, seconds=5.0, name="f", eager=True, site=site(8)),
+        *sized(1, 2, 3, 4),
+        *operation(20.0, "sub", FIRST),
         *operation(0.0, "add", FIRST, line=7),
         *operation(1.0, "mul", FIRST, line=8),
         *operation(2.0, "sub", FIRST, line=8),
     ]
-    rows = once_each(report(given), [])
-    assert [(line, number) for line, number, _ in rows] == [("churn.py:8", 2), ("churn.py:7", 1)]
+    rows = once_each(report(given), findings(report(given)))
+    assert [(line, number) for line, number, _ in rows] == [
+        ("churn.py:8", 2),
+        ("churn.py:5", 1),
+        ("churn.py:7", 1),
+    ]
 
 
 def test_rows_of_functions() -> None:

@@ -58,6 +58,21 @@ def test_a_line_of_a_package_is_in_brackets() -> None:
     assert first == "churn.py:40 [jax_md/energy.py:171]  state = train_step(state, batch)"
 
 
+def test_a_long_line_of_a_package_keeps_its_number() -> None:
+    """It is cut at its start."""
+    via = "tensorflow_probability/python/internal/backend/jax/control_flow.py:123"
+    first = printed(report(call(1.0, explained(reason()), via=via))).splitlines()[0]
+    assert first.startswith("churn.py:40 [...nd/jax/control_flow.py:123]  state")
+
+
+def test_small_repeats_are_counted() -> None:
+    """They have no block, and no line says that nothing was compiled again."""
+    small = event(start=5.0, seconds=5e-4, explanation=explained(reason()))
+    text = printed(report([*call(0.0, FIRST), small]))
+    assert text.startswith("1 small repeat, 500 us\n")
+    assert text.splitlines()[-1].startswith("no findings: ")
+
+
 def test_without_findings() -> None:
     """The last line says that nothing was compiled again, if that is so."""
     assert printed(report(call(0.5, FIRST))).splitlines()[-1] == (

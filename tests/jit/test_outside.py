@@ -44,6 +44,10 @@ def longer(n: int) -> Any:
     return jax.lax.scan(body, 0.0, jnp.ones(WIDTH + n))
 
 
+def joined(n: int) -> Any:
+    return jnp.concatenate([jnp.ones((2, 103))] + [jnp.ones((1, 103))] * n)
+
+
 def fresh_body(n: int) -> Any:
     return jax.lax.while_loop(lambda c: c < WIDTH, lambda c: c + n, jnp.float32(0))
 
@@ -67,9 +71,9 @@ def shapes_of(n: int) -> Any:
 
 
 def explanations(run: Callable[[int], Any]) -> list[Explanation]:
-    """Return why JAX compiled again in the third run of a line."""
+    """Return why JAX compiled again in the fifth run of a line."""
     with lw.watch() as log:
-        for n in (1, 2, 3):
+        for n in range(1, 6):
             before = len(log.events)
             run(n)
     found = [each.explanation for each in log.events[before:] if each.explanation is not None]
@@ -88,6 +92,7 @@ def reasons(run: Callable[[int], Any]) -> list[Reason]:
         (unique, "unique", "`unique(..., size=n)`"),
         (grown, "size", "preallocate, or pad"),
         (longer, "xs", "preallocate, or pad"),
+        (joined, "size", "preallocate, or pad"),
     ],
 )
 def test_another_size_in_each_run(run: Callable[[int], Any], path: str, fix: str) -> None:
@@ -114,7 +119,7 @@ def test_a_function_that_the_line_makes(run: Callable[[int], Any], paths: set[st
         "a new function",
     }
     if run is fresh_body:
-        assert any(each.change.endswith("with another `n`, 2 -> 3") for each in found)
+        assert any(each.change.endswith("with another `n`, 4 -> 5") for each in found)
         assert not any("define it once" in each.fix for each in found)
 
 
@@ -167,14 +172,67 @@ def powers() -> Any:
     return [jnp.ones(WIDTH) ** n for n in (5, 6, 7)]
 
 
-@pytest.mark.parametrize("run", [leaves, levels, gradient, dtypes, powers])
+def two_lines() -> Any:
+    jax.eval_shape(lambda x: x * 2, jnp.ones(WIDTH))
+    jax.lax.scan(lambda c, _: (c * 2, None), jnp.ones(WIDTH), length=3)
+    jax.eval_shape(lambda x: x * 3, jnp.ones(WIDTH))
+    return jax.lax.scan(lambda c, _: (c * 3, None), jnp.ones(WIDTH), length=3)
+
+
+def two_functions() -> Any:
+    def run(fun: Any) -> Any:
+        shape = jax.eval_shape(lambda x: fun(x), jnp.ones(WIDTH))
+        return shape, jax.lax.scan(lambda c, _: (fun(c), None), jnp.ones(WIDTH), length=3)
+
+    return run(jnp.sin), run(lambda x: x * 2), run(lambda x: x * 3)
+
+
+def layers() -> Any:
+    def scaled(n: int) -> Any:
+        return jnp.arctan(jnp.ones((n, 101))) * 0.1
+
+    return [scaled(n) for n in (48, 36, 30, 28, 26, 24)]
+
+
+def two_places() -> Any:
+    def split(n: int) -> Any:
+        return jnp.split(jnp.ones((64, n, 3)).reshape(64 * n, 3).reshape(n, 192)[:, :1], 1)
+
+    return [split(n) for n in (8, 9)]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        *(leaves, levels, gradient, dtypes, powers),
+        *(two_lines, two_functions, layers, two_places),
+    ],
+)
 def test_the_first_run_of_a_line_is_no_repeat(run: Callable[[], Any]) -> None:
-    """What one run compiles for one leaf, level, dtype or constant repeats nothing of another."""
+    """What is compiled for one leaf, dtype, constant, function or line repeats no other one."""
     with lw.watch() as log:
         run()
     found = [each.explanation for each in log.events if each.explanation is not None]
     assert found
     assert all(each.nearest is None for each in found)
+
+
+@counts_runs
+def test_each_run_is_counted() -> None:
+    """A property traces again in each run but the first, once Python specialises it, too."""
+    source = (
+        "import jax\nclass Sampled:\n    def sample(self, x): return x * 2\n    @property\n"
+        "    def dtype(self): return jax.eval_shape(self.sample, 1.0).dtype\n"
+        "def check(sampled):\n    if sampled.dtype == 'int32': raise TypeError\n"
+    )
+    package: dict[str, Any] = {"__name__": "solver"}
+    exec(compile(source, "/env/site-packages/solver.py", "exec"), package)  # noqa: S102  # a file of a package
+    sampled = package["Sampled"]()
+    with lw.watch() as log:
+        for _ in range(6):
+            package["check"](sampled)
+    found = [each.explanation for each in log.events if each.explanation is not None]
+    assert sum(each.nearest is not None for each in found) == 5
 
 
 @counts_runs

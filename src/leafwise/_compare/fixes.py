@@ -90,6 +90,18 @@ def _structure(reason: "Reason") -> Advice:
     return fix("keep one structure: the types of all nodes are part of the key")
 
 
+def _shape(reason: "Reason") -> Advice:
+    is_padded = len(reason.before) == len(reason.after)
+    return fix("pad to one shape, or a few") if is_padded else Advice()
+
+
+def _aux_data(reason: "Reason") -> Advice:
+    path, one, other = first_difference(reason.before, reason.after)
+    if not path:
+        return note("the node's aux_data differs")
+    return note(f"{_short(one)} -> {_short(other)} (at {path} of its aux_data)")
+
+
 def _dtype(reason: "Reason") -> Advice:
     """Word the fix for two dtypes: convert to the one that holds both, and never to a narrower."""
     before, after, *numbers = reason.details
@@ -245,7 +257,8 @@ def class_name(cls: type) -> str:
 
 def are_recreated(one: Any, other: Any) -> bool:
     """Return whether both are functions of one definition."""
-    return is_function(one) and is_function(other) and _same_definition(one, other)
+    known = definition_of(one) if is_function(one) and is_function(other) else None
+    return known is not None and known == definition_of(other)
 
 
 def _with_names(value: Any, path: str) -> str:
@@ -288,20 +301,27 @@ def is_function(value: Any) -> bool:
     return callable(value) and not is_class and hasattr(value, "__name__")
 
 
-def _same_definition(one: Any, other: Any) -> bool:
-    return definition_of(one) is not None and definition_of(one) == definition_of(other)
+def definition_of(value: Any, depth: int = 5) -> Any:
+    """Return what all functions of one definition have in common; None if nothing is known.
 
-
-def definition_of(value: Any) -> Any:
-    """Return what all functions of one definition have in common; None if nothing is known."""
+    The functions that one captures belong to it, and how JAX transforms them: ``argnums``.
+    """
     if is_a(value, functools.partial):
-        return definition_of(value.func)
-    with contextlib.suppress(ValueError):  # wrappers of each other
-        value = inspect.unwrap(value)
+        return definition_of(value.func, depth)
     code = getattr(value, "__code__", None)
     if code is None:
-        return value if hasattr(value, "__name__") else None
-    return code.co_filename, code
+        inner = getattr(value, "__wrapped__", None) if depth else None
+        return definition_of(inner, depth - 1) or (value if hasattr(value, "__name__") else None)
+    found: list[Any] = [code.co_filename, code]
+    is_of_jax = str(getattr(value, "__globals__", {}).get("__name__")).startswith("jax.")
+    for cell in (getattr(value, "__closure__", None) or ()) if depth else ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            inner = cell.cell_contents
+            if is_function(inner):
+                found.append(definition_of(inner, depth - 1))
+            elif is_of_jax and is_a(inner, int | str | tuple):
+                found.append(repr(inner))
+    return tuple(found)
 
 
 def changed_part(one: Any, other: Any) -> str:
@@ -346,7 +366,7 @@ def _shared_data(one: Any, other: Any) -> list[str]:
 
 def fresh_object(name: str, change: str = "") -> Advice:
     if not change:
-        return Advice(f"a new {name} each call", "create it once, before the loop")
+        return Advice(f"a new {name} each call", "create it once")
     how = " (`optax.inject_hyperparams`)" if name.startswith("optax.") else ""
     return Advice(
         f"a new {name} each call, with another {change}",
@@ -375,7 +395,13 @@ def fresh_function(other: Any, change: str = "", shared: "Sequence[str]" = ()) -
         )
     names = " and ".join(f"`{each}`" for each in shared[:2])
     rest = f", and pass {names} as an argument if that changes" if names else ""
-    return Advice(f"a new {kind} each call", f"define it once, before the loop{rest}")
+    how = once(is_in_module="<locals>" not in name)
+    return Advice(f"a new {kind} each call", f"define it {how}{rest}")
+
+
+def once(*, is_in_module: bool) -> str:
+    """Return "once", and where that is: what a module itself repeats stands in a loop."""
+    return "once, before the loop" if is_in_module else "once"
 
 
 def _named(change: str) -> str:
@@ -431,11 +457,11 @@ class Cause(Enum):
     OWN_EQUALITY = note(
         "equal by its own `==`, though attributes differ: the first one's program answers"
     )
-    AUX_DATA = note("the node's aux_data differs")
+    AUX_DATA = member(_aux_data)
     FILTERED = fix("pass one of them: under filter_jit an array is traced, and all else static")
     CAPTURE = fix("pass it as an argument, or make it a field of a pytree class")
     # Leaves.
-    SHAPE = fix("pad to one shape, or a few")
+    SHAPE = member(_shape)
     BATCH = fix("pad to one size, or a few")
     AXES = fix("keep one choice of axes")
     GROWING = fix("preallocate, or pad")

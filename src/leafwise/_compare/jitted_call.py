@@ -11,9 +11,11 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from leafwise._compare.fixes import once
+
 _LONGEST: Final = 120
-_FIX: Final = "`{code}` once, before the loop, and `{call}` here, if it has no side effects"
-_WORDS: Final = "`jax.jit` a function of it, once, before the loop, if it has no side effects"
+_FIX: Final = "`{code}` {once}, and `{call}` here, if it has no side effects"
+_WORDS: Final = "put this call into a function, and `jax.jit` that once, if it has no side effects"
 
 
 def fix_of(frame: types.FrameType | None) -> str:
@@ -22,14 +24,9 @@ def fix_of(frame: types.FrameType | None) -> str:
     With code where the call is an expression whose names are known: arrays and numbers with a
     point become arguments, as the values of others are part of the program.
     """
-    found = None if frame is None else _jitted(frame)
-    return _WORDS if found is None else _FIX.format(code=found[0], call=found[1])
-
-
-def _jitted(frame: types.FrameType) -> tuple[str, str] | None:
-    text, tree = _call(frame)
-    if tree is None:
-        return None
+    text, tree = ("", None) if frame is None else _call(frame)
+    if frame is None or tree is None:
+        return _WORDS
     scope = _values(frame)
     arguments: list[str] = []
     for name in dict.fromkeys(_names(tree)):
@@ -37,16 +34,17 @@ def _jitted(frame: types.FrameType) -> tuple[str, str] | None:
         if _is_dynamic(value):
             arguments.append(name)
         elif name not in frame.f_globals and not hasattr(builtins, name):
-            return None  # a local function or a number, which code before the loop may not see
+            return _WORDS  # a local function or a number, which code elsewhere may not see
         elif not (callable(value) or isinstance(value, types.ModuleType)):
-            return None  # a value that is part of the program, and may change
+            return _WORDS  # a value that is part of the program, and may change
     module = next((name for name, value in frame.f_globals.items() if value is jax), None)
-    if module is None or not arguments or frame.f_code.co_name == "<lambda>":
-        return None
     called = getattr(tree.func, "attr", getattr(tree.func, "id", "call"))
     given = ", ".join(arguments)
-    jitted = f"jitted_{called} = {module}.jit(lambda {given}: {text})"
-    return (jitted, f"jitted_{called}({given})") if len(jitted) <= _LONGEST else None
+    code = f"jitted_{called} = {module}.jit(lambda {given}: {text})"
+    if not (module and given) or frame.f_code.co_name == "<lambda>" or len(code) > _LONGEST:
+        return _WORDS
+    how = once(is_in_module=frame.f_code.co_name == "<module>")
+    return _FIX.format(code=code, once=how, call=f"jitted_{called}({given})")
 
 
 def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """What JAX traced or compiled again, as findings: one for each line of the user's, and cause."""
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -149,16 +150,23 @@ class Finding:
         return list(dict.fromkeys(sizes))
 
     def _what_outside(self) -> str:
-        noun = "program" if any(each.is_compiled for each in self.every) else "trace"
-        verb = "compiled" if noun == "program" else "made"
+        noun, verb = ("program", "compiled") if self.recompiles else ("trace", "made")
         if all(map(_is_of_sizes, self.programs)):
-            sizes = max(map(len, _sizes_by_name(self.programs).values()))
-            name = self.names[0] if len(self.names) == 1 else f"{self.names[0]} and others"
+            found = (each.explanation for each in self.programs)
+            sizes = max(why["nearest"] or 0 for why in found if why is not None) + 2
+            calls = re.findall(r"([\w.]+)\(", self.site["text"] if self.site else "")
+            # Of several operations what the line calls, if that is one function.
+            name = calls[0] if len(calls) == 1 < len(self.names) else paths_of(self.names)
             return f"{name} {verb} for {sizes} sizes, outside `jit`"
-        runs = {each.explained.get("run") for each in self.every}
+        every, again = (
+            [each for each in several if each.is_compiled is (noun == "program")]
+            for several in (self.every, self.programs)
+        )
+        runs = {each.explained.get("run") for each in every}
         in_runs = f" in {len(runs)} runs" if len(runs) > 1 else ""
-        again = f"{len(self.programs):,} of them again"
-        return f"{count(len(self.every), noun)} {verb} outside `jit`{in_runs}, {again}"
+        return (
+            f"{count(len(every), noun)} {verb} outside `jit`{in_runs}, {len(again):,} of them again"
+        )
 
     @property
     def via(self) -> list[str]:
@@ -167,20 +175,20 @@ class Finding:
 
     def reasons(self) -> list[FindingReasonRecord]:
         """Return why, one reason for all leaves that differ alike."""
-        groups: dict[tuple[str, str], dict[str, list[ReasonRecord]]] = {}
+        paths: dict[tuple[str, str, str], list[str]] = {}
         for each in self._every_reason():
             if each["path"]:
-                like = each["kind"], likeness(each["path"], each["fix"])
-                groups.setdefault(like, {}).setdefault(each["path"], []).append(each)
-        found: list[FindingReasonRecord] = []
+                of = each["path"], each["kind"], likeness(each["path"], each["fix"])
+                paths.setdefault(of, []).append(each["change"])
+        groups: dict[Any, list[str]] = {}
+        for (path, kind, like), changes in paths.items():
+            groups.setdefault((kind, like, *dict.fromkeys(changes)), []).append(path)
         if len(groups) > 1:  # what is known of the arguments says more
             groups = {like: paths for like, paths in groups.items() if like[0] != "cache"}
-        for (kind, _), paths in groups.items():
-            first = next(iter(paths.values()))
-            change, *rest = dict.fromkeys(each["change"] for each in first)
-            path = paths_of(paths)
-            found.append({"path": path, "kind": kind, "change": change, "more": len(rest)})
-        return found
+        return [
+            {"path": paths_of(several), "kind": kind, "change": change, "more": len(rest)}
+            for (kind, _, change, *rest), several in groups.items()
+        ]
 
     def fixes(self) -> list[str]:
         """Return what to do, the fix of most programs first."""
@@ -196,7 +204,7 @@ class Finding:
 
     def record(self) -> FindingRecord:
         """Return it as plain values."""
-        record: FindingRecord = {
+        return {
             "place": place(self.site),
             "text": self.site["text"].strip() if self.site else "",
             "via": self.via,
@@ -210,7 +218,6 @@ class Finding:
             "fixes": self.fixes(),
             "processes": sorted({each["process"] for each in self.events if each["process"]}),
         }
-        return record
 
 
 def is_batch(reason: Mapping[str, Any]) -> bool:
@@ -239,10 +246,9 @@ def acted(explanation: ExplanationRecord | None) -> list[ReasonRecord]:
     return [*costly, *explanation["unsound"]]
 
 
-def findings(report: Report) -> list[Finding]:
-    """Return what JAX made again, the longest first."""
+def findings(report: Report, *, small: bool = False) -> list[Finding]:
+    """Return what JAX made again, the longest first; or what of it is too small to be one."""
     found: dict[Any, Finding] = {}
-    outside: dict[Any, Finding] = {}
     forward: dict[Any, Any] = {}
     key: Any
     recreated: dict[Any, list[Made]] = {}
@@ -250,10 +256,9 @@ def findings(report: Report) -> list[Finding]:
         first = each.first
         line = _line(first["site"])
         if first["eager"]:
-            finding = outside.setdefault(line, Finding(first["site"], is_outside=True))
+            finding = found.setdefault((line, "outside"), Finding(first["site"], is_outside=True))
             finding.every.append(each)
-            if each.is_repeat:
-                finding.programs.append(each)
+            finding.programs += [each] if each.is_repeat else []
         elif each.is_repeat:
             key = _line_and_cause(each, forward)
             found.setdefault(key, Finding(first["site"], is_outside=False)).programs.append(each)
@@ -262,14 +267,16 @@ def findings(report: Report) -> list[Finding]:
             recreated.setdefault(key, []).append(each)
     for (line, identity, _), several in recreated.items():
         # A function that is jitted for two objects is not recreated all the time.
-        if len(several) > 1 or several[0].explained.get("recreated") == "defined again":
+        if len(several) > 1 or several[0].explained.get("recreated") != "new":
             finding = Finding(several[0].first["site"], is_outside=False)
             found.setdefault((line, identity, "recreated"), finding).programs.extend(several)
-    for line, finding in outside.items():
-        finding.programs = list(_worth_it(finding.programs))
-        if finding.programs:
-            found[line, "outside"] = finding
-    return sorted(found.values(), key=lambda finding: -finding.seconds)
+    least = min(_SMALL, _SMALL * busy(report))
+    again = [each for each in found.values() if each.programs and (each.seconds < least) is small]
+    return sorted(again, key=lambda finding: -finding.seconds)
+
+
+_SMALL: Final = 1e-3
+"""Under a millisecond, and this part of JAX's time, there is nothing to save."""
 
 
 def _line_and_cause(program: Made, forward: dict[Any, Any]) -> Any:
@@ -284,56 +291,39 @@ def _line_and_cause(program: Made, forward: dict[Any, Any]) -> Any:
     return found
 
 
-def _worth_it(programs: list[Made]) -> Iterator[Made]:
-    """Yield what a later run compiles again; of what differs in size alone, more than a few."""
-    sizes = _sizes_by_name(programs)
-    for each in programs:
-        if not _is_of_sizes(each) or len(sizes[each.first["name"]]) > _FEW_SIZES:
-            yield each
-
-
-_FEW_SIZES: Final = 3
-"""So many sizes are no finding: the layers of a network, the parts of a data set."""
-
-
 def _is_of_sizes(program: Made) -> bool:
     return all(each["kind"] == "shape" for each in acted(program.explanation))
 
 
-def _sizes_by_name(programs: list[Made]) -> dict[str, set[str]]:
-    """Return the sizes for which each operation was compiled, where that is all that differs."""
-    found: dict[str, set[str]] = {}
-    for each in filter(_is_of_sizes, programs):
-        for reason in acted(each.explanation)[:1]:
-            found.setdefault(each.first["name"], set()).update((reason["before"], reason["after"]))
-    return found
-
-
 def once_each(report: Report, found: Iterable[Finding]) -> list[tuple[str, int, float]]:
-    """Return the lines that compiled outside jitted functions, none of it again.
+    """Return the lines that compiled outside jitted functions what no finding has.
 
     Each with the number of its programs and their seconds, the longest first.
     """
-    known = {_line(each.site) for each in found if each.is_outside}
+    known = {(_line(each.site), name) for each in found if each.is_outside for name in each.names}
     lines: dict[Any, list[Made]] = {}
     for each in made(report):
-        if each.first["eager"] and _line(each.first["site"]) not in known:
+        if each.first["eager"] and (_line(each.first["site"]), each.first["name"]) not in known:
             lines.setdefault(place(each.first["site"]), []).append(each)
     rows = [
-        (line, len(each), covered(interval(event) for one in each for event in one.events))
+        (
+            line,
+            sum(one.is_compiled for one in each),
+            covered(interval(event) for one in each for event in one.events),
+        )
         for line, each in lines.items()
     ]
-    return sorted(rows, key=lambda row: -row[2])
+    return sorted((row for row in rows if row[1]), key=lambda row: -row[2])
 
 
 def nothing_again(report: Report) -> bool:
-    """Return whether no function was compiled twice in one role."""
+    """Return whether no function was compiled twice in one role, and nothing else again."""
     compiled = [
         (each.first["process"], *each.identity)
         for each in made(report)
         if each.is_compiled and not each.first["eager"]
     ]
-    return len(compiled) == len(set(compiled))
+    return len(compiled) == len(set(compiled)) and not findings(report, small=True)
 
 
 def seconds_of(found: Iterable[Finding]) -> float:

@@ -60,10 +60,12 @@ def print_report(report: Report, console: Console) -> None:
     if not is_empty(report):
         for each in found[:MOST_FINDINGS]:
             _print_finding(each, report, console)
-        if left := found[MOST_FINDINGS:]:
-            spent = duration(seconds_of(left))
-            _print(f"{count(len(left), 'more finding')}, {spent}", console, style="dim")
-            console.print()
+        small = findings(report, small=True)
+        for left, name in ((found[MOST_FINDINGS:], "more finding"), (small, "small repeat")):
+            if left:
+                spent = duration(seconds_of(left))
+                _print(f"{count(len(left), name)}, {spent}", console, style="dim")
+                console.print()
         _print_functions([each for each in report["functions"] if not each["eager"]], console)
         _print_once_each(report, found, console)
     for captured in report.get("captures", [])[:_MOST_FUNCTIONS]:
@@ -131,7 +133,8 @@ def _print(text: str, console: Console, indent: int = 0, style: str = "") -> Non
 
 def _print_finding(finding: Finding, report: Report, console: Console) -> None:
     record = finding.record()
-    where = " ".join((record["place"], *(f"[{each}]" for each in record["via"][:1])))
+    via = map(_shorten_place, record["via"][:1])
+    where = " ".join((record["place"], *(f"[{each}]" for each in via)))
     line = Text(f"{where}  {cut(record['text'], _LONGEST)}")
     line.stylize("bold cyan", 0, len(where))
     line.truncate(console.width, overflow="ellipsis")
@@ -161,6 +164,11 @@ def _lines_of(finding: Finding, report: Report) -> Iterator[str]:
         yield f"fix: {cut(fix, _LONGEST)}"
 
 
+def _shorten_place(text: str) -> str:
+    """Return the end of a file and its line."""
+    return f"...{text[-_LONGEST_PLACE:]}" if len(text) > _LONGEST_PLACE + 3 else text
+
+
 def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
     if not functions:
         return
@@ -171,10 +179,10 @@ def _print_functions(functions: list[FunctionRecord], console: Console) -> None:
     for name in ("traces", "compiles", "time"):
         table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
     for each in shown:
-        compiles, where = each["compiles"] + each["cache_hits"], home(each)
+        compiles = each["compiles"] + each["cache_hits"]
         table.add_row(
             Text(cut(each["name"], 80), "bold"),
-            Text(f"...{where[-_LONGEST_PLACE:]}" if len(where) > _LONGEST_PLACE + 3 else where),
+            Text(_shorten_place(home(each))),
             f"{each['traces']:,}",
             f"{compiles:,}",
             duration(lost(each)),

@@ -17,7 +17,7 @@ class EagerCall(NamedTuple):
     """A call of JAX outside any jitted function.
 
     Attributes:
-        place: The instructions from the user's line to here.
+        place: The lines between the user's and here.
         name: The function of JAX that was called: ``while_loop``.
         functions: The user's functions among its arguments, by parameter.
         operands: The trees of arrays that a loop or a branch takes, by parameter.
@@ -40,13 +40,7 @@ class EagerCall(NamedTuple):
 def eager_call(
     frame: types.FrameType | None, user: types.FrameType | None, running: RunningCall | None
 ) -> EagerCall:
-    """Return what the user's frame called.
-
-    Args:
-        frame: A frame in JAX, or below it.
-        user: The frame of the user's code that called.
-        running: The call of the function that JAX compiles; None if it cannot be seen.
-    """
+    """Return what the user's frame called, from a frame in JAX, or below it, outwards."""
     frames: list[types.FrameType] = []
     while frame is not None and frame is not user:
         if _package(frame.f_globals) != "leafwise":
@@ -61,7 +55,7 @@ def eager_call(
     unsized = _unsized(found)
     parameters = _parameters(running)
     return EagerCall(
-        place=hash(tuple((id(code), each.f_lasti) for each, code in codes)),
+        place=hash(tuple((code.co_filename, each.f_lineno) for each, code in codes)),
         name=name,
         functions=dict(_functions(called, running)),
         operands=dict(_operands(found, name)),

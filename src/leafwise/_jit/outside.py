@@ -1,9 +1,9 @@
 """What JAX compiles outside jitted functions: whether a later run of a line compiles it again.
 
 One rule for operations, loops, and what packages make and call: it is compiled again if an earlier
-run of the line compiled a program with the same inputs and results at the same place, or if the
-same run compiled the very same; and it is compiled for another size where an earlier run did so for
-arrays that differ along one axis.
+run of the line compiled a program with the same inputs and results at the same place, for functions
+of the same definition, or if the same run compiled the very same; and it is compiled for another
+size where the arrays of more than a few runs grow by one step.
 """
 
 import types
@@ -22,7 +22,7 @@ from leafwise._compare.tree_differences import differences
 from leafwise._jax.context import trace_config
 from leafwise._jax.eager_calls import EagerCall, eager_call
 from leafwise._jax.stack import Work
-from leafwise._objects.call_site import user_frame
+from leafwise._objects.call_site import site_of, user_frame
 from leafwise._objects.line_runs import run_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, shorten
@@ -53,25 +53,44 @@ class _Program(NamedTuple):
     Attributes:
         run: In which run of the line.
         constants: What it depends on besides arrays and functions, as text.
-        avals: The abstract values of the inputs, None, and those of the results.
+        inputs: The abstract values of the inputs.
+        results: Those of the results.
         signature: What a loop was given, where the user's own line calls it.
-        functions: The user's functions that it was given.
+        functions: The functions that it was given.
     """
 
     run: int | None
     constants: str
-    avals: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    results: tuple[Any, ...]
     signature: Signature | None
     functions: Mapping[str, SeenFunction]
 
+    def repeats(self, earlier: "_Program") -> bool:
+        """Return whether an earlier run compiled the like, or this one the very same."""
+        if earlier.run != self.run or earlier.constants != self.constants:
+            return earlier.run != self.run
+        pairs = zip(earlier.functions.values(), self.functions.values(), strict=True)
+        return self.run is None or all(
+            mine.is_same(its) or mine.captured == its.captured != {} for mine, its in pairs
+        )
+
 
 class _Place:
-    """The programs of one place of a line: by inputs and results, and the latest one."""
+    """The programs of one place of a line, for functions of one definition.
+
+    Attributes:
+        programs: By inputs and results.
+        latest: The first program of the latest run.
+        step: By how much its arrays are longer than those of the run before.
+        sizes: For how many sizes in a row there is a program: by one step, or for masks by any.
+    """
 
     def __init__(self) -> None:
         self.programs: dict[Any, _Program] = {}
         self.latest: _Program | None = None
-        self.count = 0
+        self.step: Any = None
+        self.sizes = 1
 
 
 class OutsideLog:
@@ -83,75 +102,56 @@ class OutsideLog:
     def explain(
         self, name: str, work: Work, frame: types.FrameType | None
     ) -> tuple[Explanation, int | None]:
-        """Explain a lowering, or a trace for which nothing is lowered.
-
-        Args:
-            name: The name of what JAX compiles.
-            work: What JAX is doing.
-            frame: The frame from which to look for who called.
+        """Explain a lowering, or a trace for which nothing is lowered, from the frame that asks.
 
         Returns:
-            The reasons, against the nearest earlier program of the same place, and in which run of
-            the line that was; None where runs are not counted.
+            The reasons, with the number of sizes that are nearest before this one; and in which
+            run of the line that was, None where runs are not counted.
         """
         user = user_frame(frame)
         call = eager_call(frame, user, work.call)
-        run, is_in_tree = _run_of_line(user)
-        place = self._places.setdefault((name, call.place), _Place())
-        functions = call.functions if call.is_direct else {}
-        made = {each: SeenFunction(fun) for each, fun in functions.items()}
-        constants = repr(call.parameters)
-        program = _Program(run, constants, _avals(work), _operands_of(call), made)
+        run = None if user is None else run_of(user)
+        made = {each: SeenFunction(fun) for each, fun in call.functions.items()}
+        given = tuple(each.definition for each in made.values())
+        place = self._places.setdefault((name, site_of(user), call.place, given), _Place())
+        program = _Program(run, repr(call.parameters), *_avals(work), _operands_of(call), made)
         # A loop by what it is given, not by what its bodies capture.
-        key: tuple[Any, ...] = (program.signature or program.avals, work.role, work.sizes)
+        key: tuple[Any, ...] = (program.signature or program[2:4], work.role, work.sizes)
         key = *key, work.devices[: 1 if program.signature else None], trace_config()
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
         earlier, latest = place.programs.get(key), place.latest
+        place.programs[key] = program
         reasons: list[Reason] = []
-        # Within one run a package may well compile one operation with several constants.
-        if earlier is not None and (earlier.run != run or earlier.constants == constants):
+        number = 0
+        if earlier is not None and program.repeats(earlier):
             fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
-            reasons = list(_fresh(earlier, program, functions, fix))
+            reasons = list(_fresh(earlier, program, call, fix)) if call.is_direct else []
             again = Advice("", fix)
             reasons = reasons or [Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, again)]
-        elif latest is not None and (latest.run != run if run is not None else not is_in_tree):
-            reasons = list(_sizes(latest, program, call, outcome))
-        place.programs[key] = place.latest = program
-        place.count += 1
-        nearest = place.count - 2 if reasons else None
+        elif latest is None or latest.run != run or run is None:
+            is_any = call.is_direct and bool(call.is_masked or call.unsized)
+            step = None if latest is None else _step(latest, program, is_any=is_any)
+            number = 0 if step is None else place.sizes if is_any or step == place.step else 1
+            place.latest, place.step, place.sizes = program, step, number + 1
+            if latest is not None and number >= _FEW_SIZES:
+                reasons = list(_sizes(latest, program, call, outcome))
+        nearest = max(number - 1, 0) if reasons else None
         return Explanation(outcome, tuple(reasons), nearest=nearest), run
 
 
-def _run_of_line(user: types.FrameType | None) -> tuple[int | None, bool]:
-    """Return the run of the line that is around a frame, and whether JAX itself calls the frame.
-
-    A function under `jax.tree.map` runs for each leaf, in one run of the line with the call.
-    """
-    outer, is_called = user, False
-    while outer is not None:
-        above, between = user_frame(outer.f_back), outer.f_back
-        while between is not None and between is not above and _is_of_jax(between):
-            between = between.f_back
-        if above is None or between is not above or above is outer.f_back:
-            break
-        outer, is_called = above, True
-    return None if outer is None else run_of(outer), is_called
-
-
-def _is_of_jax(frame: types.FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("jax.")
-
+_FEW_SIZES: Final = 3
+"""So many sizes are no repeat: a train and a test set."""
 
 _KEEP: Final = "keep the result of the first call"
 
 
-def _avals(work: Work) -> tuple[Any, ...]:
-    """Return the abstract values of inputs, None, and those of the results."""
+def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the abstract values of inputs and results."""
     if work.inputs is not None:
-        return (*work.inputs, None, *work.outputs)
+        return work.inputs, work.outputs
     given: Any = None if work.call is None else (work.call.args, dict(work.call.kwargs))
     leaves = record((given,), {}, StaticArguments(), abstract=True).leaf_records
-    return (*(each.aval for each in leaves), None)
+    return tuple(each.aval for each in leaves), ()
 
 
 def _operands_of(call: EagerCall) -> Signature | None:
@@ -161,18 +161,17 @@ def _operands_of(call: EagerCall) -> Signature | None:
     return record(tuple(call.operands.values()), {}, StaticArguments(), labels=labels)
 
 
-def _fresh(
-    earlier: _Program, program: _Program, functions: Mapping[str, Callable[..., Any]], fix: str
-) -> Iterator[Reason]:
+def _fresh(earlier: _Program, program: _Program, call: EagerCall, fix: str) -> Iterator[Reason]:
     """Yield the functions of the user's own that are made at each call."""
-    changes: dict[str, str] = {}
-    for name, its in program.functions.items():
-        mine = earlier.functions.get(name)
-        if mine is not None and not mine.is_same(its) and mine.definition == its.definition:
-            changes[name] = describe_changes(mine.captured, its.captured)
+    before, after = earlier.functions, program.functions
+    changes = {
+        name: describe_changes(before[name].captured, its.captured)
+        for name, its in after.items()
+        if not before[name].is_same(its)
+    }
     for name, change in changes.items():
-        words = Verbatim(earlier.functions[name].text), Verbatim(program.functions[name].text)
-        advice = fresh_function(functions[name], change)
+        words = Verbatim(before[name].text), Verbatim(after[name].text)
+        advice = fresh_function(call.functions[name], change)
         if any(changes.values()):  # defined once, one would go on with the first value
             advice = advice._replace(fix=fix)
         yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
@@ -181,22 +180,13 @@ def _fresh(
 def _sizes(
     before: _Program, after: _Program, call: EagerCall, outcome: Outcome
 ) -> Iterator[Reason]:
-    """Yield what is of another size, if two programs differ along one axis of each array."""
-    pairs = list(zip(before.avals, after.avals, strict=False))
-    differing = [pair for pair in pairs if pair[0] != pair[1]]
-    is_masked = call.is_direct and call.is_masked
-    unsized = call.unsized if call.is_direct else ""
-    # Arrays that are made, of a shape that is given, are the parameters of something.
-    is_of_input = any(pair in differing for pair in pairs[: after.avals.index(None)])
-    alike = len(before.avals) == len(after.avals) and all(starmap(_is_resized, differing))
-    if not (differing and alike and (is_of_input or is_masked or unsized)):
-        return
-    one, other = (each.shape for each in differing[0])
+    """Yield what is of another size."""
+    one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.GROWING.value
-    if is_masked:
+    if call.is_direct and call.is_masked:
         name, cause = "mask", Advice("", "`jnp.where(mask, x, 0)` keeps the shape")
-    elif unsized:
-        name, cause = call.name, Advice("", f"`{call.name}(..., {unsized}=n)`")
+    elif call.is_direct and call.unsized:
+        name, cause = call.name, Advice("", f"`{call.name}(..., {call.unsized}=n)`")
     elif before.signature is not None and after.signature is not None:
         for each in differences(before.signature, after.signature).reasons:
             if each.kind is ReasonKind.SHAPE:
@@ -205,9 +195,30 @@ def _sizes(
     yield Reason(name, ReasonKind.SHAPE, outcome, one, other, cause)
 
 
-def _is_resized(one: Any, other: Any) -> bool:
-    """Return whether two abstract values differ along one axis alone."""
-    shapes: list[Any] = [getattr(each, "shape", None) for each in (one, other)]
-    if None in shapes or len(shapes[0]) != len(shapes[1]) or one.dtype != other.dtype:
-        return False
-    return [a == b for a, b in zip(*shapes, strict=True)].count(False) == 1
+def _pairs(before: _Program, after: _Program) -> list[tuple[Any, Any]]:
+    """Return the arrays of two programs; of one that takes more of them, the results alone."""
+    is_longer = len(before.inputs) != len(after.inputs)
+    inputs = [] if is_longer else zip(before.inputs, after.inputs, strict=True)
+    return [*inputs, *zip(before.results, after.results, strict=False)]
+
+
+def _step(before: _Program, after: _Program, *, is_any: bool) -> Any:
+    """Return by how much each array grows along one axis; None if they differ otherwise.
+
+    Arrays that are made, of a shape that is given, are the parameters of something.
+    """
+    steps = list(starmap(_longer, _pairs(before, after)))
+    if not any(steps) or None in steps:
+        return None
+    grows = before.inputs != after.inputs and all(step[1] > 0 for step in steps if step)
+    return steps if is_any or grows else None
+
+
+def _longer(one: Any, other: Any) -> tuple[int, ...] | None:
+    """Return along which axis alone an abstract value is longer, and by how much."""
+    if one == other:
+        return ()
+    before, after = (getattr(each, "shape", ()) for each in (one, other))
+    axes = [(at, n - m) for at, (m, n) in enumerate(zip(before, after, strict=False)) if m != n]
+    is_one = len(before) == len(after) and len(axes) == 1 and one.dtype == other.dtype
+    return axes[0] if is_one else None

@@ -26,7 +26,7 @@ import jax
 from leafwise._captures.captures import captures
 from leafwise._captures.fingerprint import describe_changes
 from leafwise._compare.explain import Explanation
-from leafwise._compare.fixes import Advice, fresh_function
+from leafwise._compare.fixes import Advice, definition_of, fresh_function, once
 from leafwise._jax.context import make_context
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
@@ -117,7 +117,7 @@ class Recorder:
         lists = write if checks_captures else None
         self._block = _Checks(lists, self._audit) if checks_captures or audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
-        self._seen: dict[Any, SeenFunction] = {}
+        self._seen: dict[Any, list[SeenFunction]] = {}
         self._lists_captures = checks_captures
         self._original: Callable[..., Any] = jax.jit
         self._pmap: Callable[..., Any] = jax.pmap
@@ -253,30 +253,37 @@ class Recorder:
         if program is not None:
             found["role"] = " ".join(program.role)
             found["number"] = self._numbered[program] = next(self._numbers)
-        if not event.eager and why is not None and why.nearest is None:
-            self._note_recreated(event, found)
+        if program is not None and why is not None and why.nearest is None:
+            self._note_recreated(event, found, program)
         return found
 
-    def _note_recreated(self, event: Event, found: dict[str, Any]) -> None:
+    def _note_recreated(self, event: Event, found: dict[str, Any], program: Program) -> None:
         """Note whether a function is called for the first time whose like was called before."""
-        code = getattr(_plain(event.fun), "__code__", None)
+        plain = _plain(event.fun)
+        code = getattr(plain, "__code__", None)
         if code is None or not found["file"] or event.fun is None:
             return
-        its, mine = SeenFunction(event.fun), self._seen.get(code)
-        self._seen[code] = its
-        if mine is None or mine.is_same(its):
+        key: Any = definition_of(event.fun), program.role
+        with contextlib.suppress(TypeError):  # a static without a hash
+            key = *key, program.place
+        its, mine = [SeenFunction(each) for each in (event.fun, plain)], self._seen.get(key)
+        self._seen[key] = its
+        if mine is None or mine[0].is_same(its[0]):
             return
-        change = describe_changes(mine.captured, its.captured)
-        advice = fresh_function(_plain(event.fun), change)
-        if not is_users_file(found["file"]):  # which the user cannot define elsewhere
-            advice = advice._replace(fix="")
+        how = once(is_in_module=event.site is not None and event.site.function == "<module>")
+        change = describe_changes(mine[0].captured, its[0].captured)
+        advice = fresh_function(plain, change)
         found["recreated"] = "new"
-        if "<" not in code.co_qualname and not hasattr(event.fun, "__self__"):
+        if plain is not event.fun and mine[1].is_same(its[1]):
+            found["recreated"] = "transformed again"
+            advice = Advice("`jax.jit(...)` is made again each time", f"make it {how}")
+        elif "<" not in code.co_qualname and not hasattr(event.fun, "__self__"):
             found["recreated"] = "defined again"
             advice = Advice("defined again, with the same code", "run its definition once")
         elif not change and advice.fix:
-            how = "define it, and call `jax.jit`, once, before the loop"
-            advice = advice._replace(fix=how)
+            advice = advice._replace(fix=f"define it, and call `jax.jit`, {how}")
+        if not is_users_file(found["file"]):  # which the user cannot define elsewhere
+            advice = advice._replace(fix="")
         reason = {"path": event.name, "kind": "function", "outcome": "retrace"}
         reason |= {"before": "", "after": "", **advice._asdict()}
         found["explanation"]["reasons"] = [reason]
