@@ -2,8 +2,8 @@
 
 One rule for operations, loops, and what packages make and call: it is compiled again if an earlier
 run of the line compiled a program with the same inputs and results at the same place, for functions
-of the same definition, or if the same run compiled the very same; and it is compiled for another
-size where the arrays of more than a few runs grow by one step.
+of the same definition; and it is compiled for another size where the arrays of more than a few runs
+grow by one step.
 """
 
 import types
@@ -66,15 +66,6 @@ class _Program(NamedTuple):
     signature: Signature | None
     functions: Mapping[str, SeenFunction]
 
-    def repeats(self, earlier: "_Program") -> bool:
-        """Return whether an earlier run compiled the like, or this one the very same."""
-        if earlier.run != self.run or earlier.constants != self.constants:
-            return earlier.run != self.run
-        pairs = zip(earlier.functions.values(), self.functions.values(), strict=True)
-        return self.run is None or all(
-            mine.is_same(its) or mine.captured == its.captured != {} for mine, its in pairs
-        )
-
 
 class _Place:
     """The programs of one place of a line, for functions of one definition.
@@ -123,7 +114,9 @@ class OutsideLog:
         place.programs[key] = program
         reasons: list[Reason] = []
         number = 0
-        if earlier is not None and program.repeats(earlier):
+        # Within one run a package may well compile one operation with several constants.
+        is_same = run is None and earlier is not None and earlier.constants == program.constants
+        if earlier is not None and (is_same or earlier.run != run):
             fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
             reasons = list(_fresh(earlier, program, call, fix)) if call.is_direct else []
             again = Advice("", fix)
