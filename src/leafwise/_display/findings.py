@@ -26,7 +26,6 @@ class Made:
 
     Attributes:
         events: Its trace, lowering and compile, as far as there were any.
-        explanation: Why it was made; None where that is not known.
     """
 
     events: list[EventRecord]
@@ -164,9 +163,8 @@ class Finding:
         )
         runs = {each.explained.get("run") for each in every}
         in_runs = f" in {len(runs)} runs" if len(runs) > 1 else ""
-        return (
-            f"{count(len(every), noun)} {verb} outside `jit`{in_runs}, {len(again):,} of them again"
-        )
+        what = f"{count(len(every), noun)} {verb} outside `jit`{in_runs}"
+        return f"{what}, {len(again):,} of them again"
 
     @property
     def via(self) -> list[str]:
@@ -301,19 +299,16 @@ def once_each(report: Report, found: Iterable[Finding]) -> list[tuple[str, int, 
     Each with the number of its programs and their seconds, the longest first.
     """
     known = {(_line(each.site), name) for each in found if each.is_outside for name in each.names}
-    lines: dict[Any, list[Made]] = {}
+    lines: dict[str, list[Made]] = {}
     for each in made(report):
-        if each.first["eager"] and (_line(each.first["site"]), each.first["name"]) not in known:
+        at = _line(each.first["site"]), each.first["name"]
+        if each.first["eager"] and each.is_compiled and at not in known:
             lines.setdefault(place(each.first["site"]), []).append(each)
     rows = [
-        (
-            line,
-            sum(one.is_compiled for one in each),
-            covered(interval(event) for one in each for event in one.events),
-        )
+        (line, len(each), covered(interval(event) for one in each for event in one.events))
         for line, each in lines.items()
     ]
-    return sorted((row for row in rows if row[1]), key=lambda row: -row[2])
+    return sorted(rows, key=lambda row: -row[2])
 
 
 def nothing_again(report: Report) -> bool:

@@ -52,16 +52,17 @@ def eager_call(
     called = inside[-1] if inside else None
     found = {} if called is None else called.f_locals
     name = "" if called is None else called.f_code.co_name
-    unsized = _unsized(found)
-    parameters = _parameters(running)
+    is_direct = all(_is_of_jax(each.f_globals) for each in frames)
+    unsized = _unsized(found) if is_direct else ""
+    is_masked = is_direct and not unsized and any(_is_mask(each.f_locals) for each in inside[-3:])
     return EagerCall(
         place=hash(tuple((code.co_filename, each.f_lineno) for each, code in codes)),
         name=name,
         functions=dict(_functions(called, running)),
         operands=dict(_operands(found, name)),
-        is_direct=all(_is_of_jax(each.f_globals) for each in frames),
-        parameters={each: value for each, value in parameters.items() if _is_plain(value)},
-        is_masked=not unsized and any(_is_mask(each.f_locals) for each in inside[-3:]),
+        is_direct=is_direct,
+        parameters={each: value for each, value in _parameters(running) if _is_plain(value)},
+        is_masked=is_masked,
         unsized=unsized,
     )
 
@@ -143,18 +144,16 @@ def _is_users(value: Any) -> bool:
     return hasattr(value, "__name__") and package not in _JAX
 
 
-def _parameters(running: RunningCall | None) -> dict[str, Any]:
-    """Return the parameters of a primitive, or the static arguments of a function of JAX's."""
+def _parameters(running: RunningCall | None) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters of a primitive, or the static arguments of a function of JAX's."""
     fun: Any = None if running is None else running.fun
     code: Any = getattr(fun, "__code__", None)
-    if running is None:
-        return {}
-    if not hasattr(fun, "_apply_primitive") or "params" not in code.co_freevars:
+    if hasattr(fun, "_apply_primitive") and "params" in code.co_freevars:
+        yield from fun.__closure__[code.co_freevars.index("params")].cell_contents.items()
+    elif running is not None:
         numbers, names = running.statics
-        given = {str(at): running.args[at] for at in numbers if at < len(running.args)}
-        return {**given, **{name: running.kwargs.get(name) for name in names}}
-    found: dict[str, Any] = fun.__closure__[code.co_freevars.index("params")].cell_contents
-    return found
+        yield from ((str(at), running.args[at]) for at in numbers if at < len(running.args))
+        yield from ((name, running.kwargs.get(name)) for name in names)
 
 
 def _is_plain(value: Any) -> bool:

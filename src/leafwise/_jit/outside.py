@@ -33,7 +33,6 @@ class SeenFunction:
 
     def __init__(self, fun: Callable[..., Any]) -> None:
         self.text = shorten(fun, 60)
-        self.definition = definition_of(fun)
         self.captured = captured_by(fun)
         owner = getattr(fun, "__self__", fun)  # each access to a method makes another one
         self.identity = id(owner), id(getattr(fun, "__func__", fun))
@@ -56,7 +55,7 @@ class _Program(NamedTuple):
         inputs: The abstract values of the inputs.
         results: Those of the results.
         signature: What a loop was given, where the user's own line calls it.
-        functions: The functions that it was given.
+        functions: The functions that the user's own line gave it.
     """
 
     run: int | None
@@ -102,8 +101,8 @@ class OutsideLog:
         user = user_frame(frame)
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)
-        made = {each: SeenFunction(fun) for each, fun in call.functions.items()}
-        given = tuple(each.definition for each in made.values())
+        made = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
+        given = tuple(map(definition_of, call.functions.values()))
         place = self._places.setdefault((name, site_of(user), call.place, given), _Place())
         program = _Program(run, repr(call.parameters), *_avals(work), _operands_of(call), made)
         # A loop by what it is given, not by what its bodies capture.
@@ -118,11 +117,10 @@ class OutsideLog:
         is_same = run is None and earlier is not None and earlier.constants == program.constants
         if earlier is not None and (is_same or earlier.run != run):
             fix = fix_of(user) if work.inputs is not None else _KEEP if call.is_direct else ""
-            reasons = list(_fresh(earlier, program, call, fix)) if call.is_direct else []
-            again = Advice("", fix)
+            reasons, again = list(_fresh(earlier, program, call, fix)), Advice("", fix)
             reasons = reasons or [Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, again)]
         elif latest is None or latest.run != run or run is None:
-            is_any = call.is_direct and bool(call.is_masked or call.unsized)
+            is_any = bool(call.is_masked or call.unsized)
             step = None if latest is None else _step(latest, program, is_any=is_any)
             number = 0 if step is None else place.sizes if is_any or step == place.step else 1
             place.latest, place.step, place.sizes = program, step, number + 1
@@ -157,15 +155,12 @@ def _operands_of(call: EagerCall) -> Signature | None:
 def _fresh(earlier: _Program, program: _Program, call: EagerCall, fix: str) -> Iterator[Reason]:
     """Yield the functions of the user's own that are made at each call."""
     before, after = earlier.functions, program.functions
-    changes = {
-        name: describe_changes(before[name].captured, its.captured)
-        for name, its in after.items()
-        if not before[name].is_same(its)
-    }
-    for name, change in changes.items():
+    fresh = [name for name, its in after.items() if not before[name].is_same(its)]
+    changes = [describe_changes(before[each].captured, after[each].captured) for each in fresh]
+    for name, change in zip(fresh, changes, strict=True):
         words = Verbatim(before[name].text), Verbatim(after[name].text)
         advice = fresh_function(call.functions[name], change)
-        if any(changes.values()):  # defined once, one would go on with the first value
+        if any(changes):  # defined once, one would go on with the first value
             advice = advice._replace(fix=fix)
         yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
 
@@ -176,9 +171,9 @@ def _sizes(
     """Yield what is of another size."""
     one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.GROWING.value
-    if call.is_direct and call.is_masked:
+    if call.is_masked:
         name, cause = "mask", Advice("", "`jnp.where(mask, x, 0)` keeps the shape")
-    elif call.is_direct and call.unsized:
+    elif call.unsized:
         name, cause = call.name, Advice("", f"`{call.name}(..., {call.unsized}=n)`")
     elif before.signature is not None and after.signature is not None:
         for each in differences(before.signature, after.signature).reasons:

@@ -152,11 +152,9 @@ def _config(trace: Any = None) -> dict[str, Any]:
     values: Any = jax.config
     found: dict[str, Any] = {**values.values, **dict(trace_config() if trace is None else trace)}
     return {
-        name: value
-        if isinstance(value, str | int | float | None)
-        else without_addresses(str(value))
-        for name, value in sorted(found.items())
-        if name != UNNAMED_CONFIG and not any(each in name for each in _PRIVATE)
+        name: each if isinstance(each, str | int | float | None) else without_addresses(str(each))
+        for name, each in sorted(found.items())
+        if name != UNNAMED_CONFIG and not any(word in name for word in _PRIVATE)
     }
 
 

@@ -44,12 +44,7 @@ Write: TypeAlias = Callable[..., None]
 
 
 def start(folder: str, write_in: Callable[..., None]) -> None:
-    """Record all that JAX does in this process, in a file of a folder.
-
-    Args:
-        folder: Where the options of the command are, and where the records go.
-        write_in: Writes a record in a folder.
-    """
+    """Record all that JAX does in this process, in a folder that has the command's options."""
     file = Path(folder, "options.json")  # of the command
     options = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     write = functools.partial(write_in, folder)
