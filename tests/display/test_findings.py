@@ -114,13 +114,17 @@ def test_sizes() -> None:
     found = only(sized(1, 2, 3, 4, 5))
     assert found.what == "gather compiled for 5 sizes, outside `jit`"
     assert found.fixes() == [FIX]
-    line = {"file": "a.py", "line": 3, "function": "f", "text": "xs = jnp.append(xs, n)"}
-    several = [
-        {**each, "name": name, "site": line}
-        for name in ("gather", "concatenate")
-        for each in sized(1, 2, 3, 4)
-    ]
-    assert only(several).what == "jnp.append compiled for 4 sizes, outside `jit`"
+    for via, text, name in (
+        ({"via": "haiku/basic.py:12"}, "graph = net.apply(graph[0])", "net.apply"),
+        ({}, "y = jnp.exp(x)[1:]", "gather, exp"),
+    ):
+        line = {"file": "a.py", "line": 3, "function": "f", "text": text}
+        several = [
+            {**each, **via, "name": name, "site": line}
+            for name in ("gather", "exp")
+            for each in sized(1, 2, 3, 4)
+        ]
+        assert only(several).what == f"{name} compiled for 4 sizes, outside `jit`"
 
 
 def test_traces_alone() -> None:

@@ -156,13 +156,13 @@ SCRIPTS = {
         {"safe_mask": 0, "fn_mapped": 3},
     ),
     "optax_lbfgs": Explained(
-        causes(("optax_lbfgs.py:29", "cond_fun, body_fun", 3)),
+        causes(("optax_lbfgs.py:29", "cond_fun", 3)),
         {"while": 4},
         {"minimise": 1},
     ),
     "nnx_training": Explained(
         causes(
-            ("nnx_training.py:34", "x, y", 1),
+            ("nnx_training.py:34", "x", 1),
             ("nnx_training.py:39", "model._graphdef.attributes", 1),
         ),
         {"train_step": 3},
@@ -179,14 +179,14 @@ SCRIPTS = {
         {"step_fn": 0, "kernel": 1},
     ),
     "gymnax_loop": Explained(
-        causes(("gymnax_loop.py:22", "mask", 14)),
+        causes(("gymnax_loop.py:22", "mask", 4)),
         {"gather": 3, "select_n": 4},
         {"gather": 0, "select_n": 0},
     ),
     # What `make_step` calls while it is traced is a part of it.
     "diffrax_ode": Explained(
         causes(
-            ("diffrax_ode.py:54", "times, series", 1),
+            ("diffrax_ode.py:54", "times", 1),
             ("diffrax_ode.py:54", "model.scale, state[0].nu.scale", 1),
             ("diffrax_ode.py:54", "state[0].mu.scale", 1),
         ),
@@ -198,7 +198,7 @@ SCRIPTS = {
         causes(("solver_again.py:21", "", 4)), {"while": 5}, {"while": 0, "<lambda>": 1}
     ),
     "growing": Explained(
-        causes(("growing.py:17", "size", 11), ("growing.py:18", "xs", 11)),
+        causes(("growing.py:17", "size", 9), ("growing.py:18", "xs", 9)),
         {"append": 12, "scan": 12},
         {"append": 0, "scan": 1},
     ),

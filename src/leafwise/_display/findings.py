@@ -153,9 +153,10 @@ class Finding:
         if all(map(_is_of_sizes, self.programs)):
             found = (each.explanation for each in self.programs)
             sizes = max(why["nearest"] or 0 for why in found if why is not None) + 2
-            calls = re.findall(r"([\w.]+)\(", self.site["text"] if self.site else "")
-            # Of several operations what the line calls, if that is one function.
-            name = calls[0] if len(calls) == 1 < len(self.names) else paths_of(self.names)
+            # Of several operations in a package what the line calls, if that is one function.
+            text = self.site["text"] if self.site and self.via and self.names[1:] else ""
+            called = re.fullmatch(r"[^(]*?([^\W\d][\w.]*)\([^(]*", text)
+            name = called[1] if called else paths_of(self.names)
             return f"{name} {verb} for {sizes} sizes, outside `jit`"
         every, again = (
             [each for each in several if each.is_compiled is (noun == "program")]
