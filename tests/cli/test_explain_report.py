@@ -1,6 +1,7 @@
 """A report on what a process recorded: rows, causes and totals."""
 
 import dataclasses
+import functools
 import re
 import threading
 from collections.abc import Callable
@@ -77,6 +78,8 @@ def test_a_function_under_several_transformations(explained: Explained) -> None:
         for n in (0, 1):
             jax.jit(jax.grad(cost, argnums=n))(w, w)
         jax.jit(jax.grad(cost))(w, 1.0)
+        for n in (2.0, 3.0):
+            jax.jit(functools.partial(cost, n))(w)
 
     assert explained(script)["findings"] == []
 

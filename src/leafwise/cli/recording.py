@@ -261,7 +261,8 @@ class Recorder:
         key: Any = definition_of(event.fun), program.role
         with contextlib.suppress(TypeError):  # a static without a hash
             key = *key, program.place
-        its, mine = [SeenFunction(each) for each in (event.fun, plain)], self._seen.get(key)
+        both = (plain,) if plain is event.fun else (event.fun, plain)
+        its, mine = [SeenFunction(each) for each in both], self._seen.get(key)
         self._seen[key] = its
         if mine is None or mine[0].is_same(its[0]):
             return
@@ -269,9 +270,10 @@ class Recorder:
         change = describe_changes(mine[0].captured, its[0].captured)
         advice = fresh_function(plain, change)
         found["recreated"] = "new"
-        if plain is not event.fun and mine[1].is_same(its[1]):
-            found["recreated"] = "transformed again"
-            advice = Advice("`jax.jit(...)` is made again each time", f"make it {how}")
+        if mine[-1].is_same(its[-1]):
+            if not change:
+                found["recreated"] = "transformed again"
+                advice = Advice("`jax.jit(...)` is made again each time", f"make it {how}")
         elif "<" not in code.co_qualname and not hasattr(event.fun, "__self__"):
             found["recreated"] = "defined again"
             advice = Advice("defined again, with the same code", "run its definition once")
