@@ -320,3 +320,33 @@ def test_static_attributes_are_named() -> None:
     called(Sized(1))
     called(Sized(2))
     assert "module.size (static): 1 -> 2" in str(called.traces[-1].explanation)
+
+
+class Net(nnx.Module):
+    def __init__(self) -> None:
+        rngs = nnx.Rngs(0)
+        self.first = nnx.Linear(4, 8, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, use_running_average=True, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, deterministic=True, rngs=rngs)
+        self.last = nnx.Linear(8, 2, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.last(self.drop(jax.nn.relu(self.norm(self.first(x)))))
+
+
+@pytest.mark.hazard
+@pytest.mark.parametrize("part", ["first.kernel", "norm.mean", "last.bias"])
+def test_a_captured_model_updated_in_place(part: str) -> None:
+    """A call is right for the weights of now, and the exact level sees them change."""
+    net, x = Net(), jnp.ones((3, 4))
+    plain = jax.jit(lambda x: net(x))
+    warned, ignored = (lw.jit(lambda x: net(x), stale=stale) for stale in ("warn", "ignore"))
+    old = [each(x) for each in (plain, warned, ignored)]
+    of, name = part.split(".")
+    variable = getattr(getattr(net, of), name)
+    variable[...] = variable[...] + 1.0
+    np.testing.assert_array_equal(plain(x), old[0])
+    with pytest.warns(lw.errors.StaleCaptureWarning, match=rf"net\.{of}"):
+        np.testing.assert_allclose(warned(x), net(x), rtol=1e-5)
+    with lw.debug.check_captures(), pytest.raises(lw.errors.StaleCaptureError):
+        ignored(x)
