@@ -269,6 +269,24 @@ def test_a_copy_that_jax_keeps() -> None:
     assert np.array_equal(jitted(ONES), [3, 3])
 
 
+def test_a_trace_keeps_nothing() -> None:
+    """What the callers of a function under `lw.jit` hold dies with them, before any collection."""
+
+    class Model:
+        rate = 2.0
+
+    def caller() -> weakref.ref[Any]:
+        model = Model()
+        jit(lambda x: x * model.rate)(ONES)
+        return weakref.ref(model)
+
+    gc.disable()
+    try:
+        assert caller()() is None
+    finally:
+        gc.enable()
+
+
 def quiet(function: Any, *args: Any) -> Any:
     """Call, where a warning would be an error."""
     return function(*args)

@@ -186,9 +186,11 @@ _SWITCH: Final = _Switch()
 def _on_start(code: types.CodeType, _: int) -> Any:
     if not _is_watched(code.co_filename):
         return _MONITORING.DISABLE
-    frame = inspect.currentframe()
-    if _HERE.observers and frame is not None and frame.f_back is not None:
-        _started(frame.f_back)  # the one that starts
+    own = inspect.currentframe()
+    frame = own and own.f_back
+    del own  # it would hold itself
+    if _HERE.observers and frame is not None:
+        _started(frame)
     return None
 
 
