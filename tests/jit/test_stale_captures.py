@@ -287,6 +287,20 @@ def test_a_trace_keeps_nothing() -> None:
         gc.enable()
 
 
+def test_what_changed_since_the_last_call() -> None:
+    """A report compares with the program that ran last, not with the one that was traced last."""
+    box = types.SimpleNamespace(rate=1.0, shift=2.0)
+    jitted = jit(lambda x: x * box.rate + box.shift, stale="warn")
+    jitted(1.0)
+    box.shift = 3.0
+    with pytest.warns(lw.errors.StaleCaptureWarning):
+        jitted(1.0)
+    box.shift = 2.0
+    jitted(1.0)
+    box.rate = 9.0
+    assert [each.name for each in jitted.stale(1.0)] == ["box.rate"]
+
+
 def quiet(function: Any, *args: Any) -> Any:
     """Call, where a warning would be an error."""
     return function(*args)

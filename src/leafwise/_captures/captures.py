@@ -10,6 +10,7 @@ import numpy as np
 
 from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
+from leafwise._captures.places import GONE
 from leafwise._captures.source_lines import CapturedAt, SourceLines
 from leafwise._captures.treatment import (
     CapturedLeaf,
@@ -226,7 +227,8 @@ def captures_of(
     """Return what is in some places that a function reads."""
     source_lines, treatments = SourceLines(), LeafTreatments()
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
-    found = [_capture(each, source_lines, treatments) for each in shown]
+    there = [each for each in shown if each.read() is not GONE]
+    found = [_capture(each, source_lines, treatments) for each in there]
     return Captures(found, function=name_of(fn), large=large)
 
 

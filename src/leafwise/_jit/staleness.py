@@ -148,6 +148,8 @@ class Guard:
         self._log = log
         self._find_jitted = weakref.ref(jitted)  # which holds this
         self._count = 0
+        self._state: int | None = None
+        """The state of the last call that was checked."""
         self._installed_for: Fingerprint | None = None
         """The captures of all programs, while the check of a call asks for them alone."""
         self._counts: Counter[Key] = Counter()
@@ -231,6 +233,7 @@ class Guard:
 
     def _check_against(self, current: FingerprintedFunction, state: int) -> None:
         """Install the check against these values, which are those of a state."""
+        self._state = state
         block, call = current_block(), self._in_state(state)
         is_ignored = self.stale is StaleAction.IGNORE
         is_exact = block is not None and block.is_exact
@@ -384,7 +387,7 @@ class Guard:
             apart = self.action is not StaleAction.IGNORE
             if apart and state is not None and log.trace_for(signature, state) is not None:
                 return {}
-            program = log.trace_for(signature)
+            program = log.trace_for(signature, self._state) or log.trace_for(signature)
         except Exception:  # noqa: BLE001  # the arguments' own code: the call says it better
             return {}
         if program is None:
