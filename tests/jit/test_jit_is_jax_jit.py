@@ -33,7 +33,7 @@ def test_side_by_side(run: Scenario) -> None:
 
     A function that is called inside another one and alone is traced for each.
     """
-    lw.jit(abs)  # the first of a process, as JAX's key has a number since
+    lw.jit(abs)  # the first of a process changes JAX's keys, once
     outcome(run, jax.jit)  # so that what is run eagerly is compiled
     result, counts = outcome(run, jax.jit)
     more = run.__name__ in ("nested", "control_flow")
