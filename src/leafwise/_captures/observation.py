@@ -36,13 +36,9 @@ class Observation:
         for run in runs:
             self._around.setdefault(run.code, {run.code}).update(run.inside)
 
-    def sources(self) -> set[Source]:
-        """Return the functions that ran."""
-        return {_source(code) for code in self._around}
-
     def read_in(self, source: Source) -> list[Binding]:
         """Return what a function and those that ran inside it read; of what all read, too."""
-        inside = {code for code, around in self._around.items() if source in map(_source, around)}
+        inside = {code for code, around in self._around.items() if source in map(source_of, around)}
         return [each for each in self.bindings.values() if each.code in inside or each.itself]
 
     def is_unchanged(self) -> bool:
@@ -55,7 +51,8 @@ class Observation:
         return not changed(self.fingerprint, now)
 
 
-def _source(code: types.CodeType) -> Source:
+def source_of(code: types.CodeType) -> Source:
+    """Return where the function of a code stands."""
     return code.co_filename, code.co_firstlineno
 
 

@@ -30,7 +30,7 @@ from leafwise._captures.fingerprint import (
     format_change,
 )
 from leafwise._captures.fixes import fix_of
-from leafwise._captures.observation import Observation, Source, union
+from leafwise._captures.observation import Observation, Source, source_of, union
 from leafwise._captures.observe import Observer
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import Cause
@@ -96,7 +96,7 @@ def observe(
     """
     try:
         runs = observer.ran()
-        ran = {(each.code.co_filename, each.code.co_firstlineno) for each in runs}
+        ran = {source_of(each.code) for each in runs}
         if reused is None:  # nobody knows what was
             trace_afresh()
         taken = read_before((reused or set()) - ran)
