@@ -18,8 +18,7 @@ import pytest
 import leafwise as lw
 from leafwise._captures.bindings import bindings_of, reachable
 from leafwise._captures.fingerprint import fingerprint_bindings, format_change, inner_change
-from leafwise._captures.fingerprint_kinds import fingerprint
-from leafwise._captures.fingerprinter import MOST_PARTS
+from leafwise._captures.forms import MOST_PARTS, check_of, fingerprint
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
@@ -102,13 +101,13 @@ def test_an_odd_or_large_part_hides_no_other(make: Callable[[], Any]) -> None:
     """It is known by identity; what stands before, behind and inside others is compared."""
     thing: Any = Thing(a=1, odd=make(), rate=1.0, then=types.SimpleNamespace(rate=1.0))
     before = fingerprint(thing)
-    assert before.same is not None
-    assert before.same(thing)
+    is_unchanged = check_of(before)
+    assert is_unchanged(thing)
     assert fingerprint(thing).form == before.form
     for holder, name in ((thing, "a"), (thing, "rate"), (thing.then, "rate"), (thing, "odd")):
         kept = getattr(holder, name)
         setattr(holder, name, make() if name == "odd" else 2)
-        assert not before.same(thing)
+        assert not is_unchanged(thing)
         assert fingerprint(thing).form != before.form or name == "odd"
         setattr(holder, name, kept)
         assert fingerprint(thing).form == before.form

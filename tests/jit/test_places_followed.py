@@ -586,7 +586,6 @@ class Weakly(Thing):
 
 
 WEAK: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
-    "proxy": (weakref.proxy, lambda weak, x: weak.rate * x),
     "method of a proxy": (weakref.proxy, lambda weak, x: weak.scaled(x)),
     "referent": (weakref.ref, lambda weak, x: weak().scaled(x)),
     "weak method": (lambda it: weakref.WeakMethod(it.scaled), lambda weak, x: weak()(x)),
@@ -660,7 +659,6 @@ CASES |= {
     f"{kind}, {by_class}": functools.partial(weakly, kind, by_class=by_class)
     for kind in WEAK
     for by_class in (False, True)
-    if (kind, by_class) != ("proxy", True)
 }
 CASES["descriptor"] = lambda: of_a_descriptor(Scaled)
 CASES["data descriptor"] = lambda: of_a_descriptor(Set)

@@ -19,7 +19,7 @@ import pytest
 from jax.experimental import io_callback
 
 import leafwise as lw
-from leafwise._captures.fingerprinter import MOST_BYTES, MOST_ITEMS
+from leafwise._captures.forms import MOST_BYTES, MOST_ITEMS
 from leafwise._jax.events import count_events
 from leafwise._objects.call_site import short_file
 from leafwise._objects.methods import JittedFunction

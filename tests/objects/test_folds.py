@@ -6,7 +6,7 @@ import jax
 import pytest
 
 import leafwise as lw
-from leafwise._captures.fingerprint_kinds import fingerprint
+from leafwise._captures.forms import fingerprint
 from leafwise._objects.parts import kind_of
 from leafwise._statics.hash_nodes import hash_node_of
 from leafwise._statics.snapshot import Snapshot

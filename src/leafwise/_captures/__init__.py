@@ -5,7 +5,7 @@
 - `bindings`: the places that the functions that ran read (`bindings_of`); `reachable` makes up the
   runs of a function that was not traced.
 - `fingerprint`: what is in these places, as something that can be kept and compared;
-  `fingerprinter` and `fingerprint_kinds` do that for one value. `observation` is that of one trace.
+  `forms` does that for one value. `observation` is that of one trace.
 - `captures`: `lw.captures`, with the lines of `source_lines` and the treatments of `treatment`.
 - `hoist`: `lw.hoist`, through `exchange`.
 - `fixes`: how a captured value can be passed instead.

@@ -4,9 +4,6 @@ A fingerprint keeps no function, no place and nothing large alive. The places an
 next to it in a `FingerprintedFunction`, for whoever has the function anyway.
 """
 
-import dataclasses
-import math
-import struct
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,19 +15,19 @@ import numpy as np
 from jax.core import Tracer
 
 from leafwise._captures.bindings import Binding, alone, bindings_of, reachable
-from leafwise._captures.fingerprint_kinds import fingerprint, names_written
-from leafwise._captures.fingerprinter import (
-    PLAIN,
+from leafwise._captures.forms import (
     ByWeakId,
+    Exact,
     Fingerprinted,
     Form,
     OfArray,
-    as_object,
+    by_identity,
+    fingerprint,
 )
 from leafwise._captures.places import GONE, BoundIn
 from leafwise._objects.attributes import is_plain_object, never_changes
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import int_as_float
+from leafwise._objects.code import facts_of, int_as_float
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import Verbatim, describe_array, shorten
@@ -68,8 +65,7 @@ class CaptureState(NamedTuple):
 Fingerprint: TypeAlias = dict[Key, CaptureState]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """A place whose value was fingerprinted.
 
     Attributes:
@@ -134,14 +130,14 @@ def captured_by(fn: Callable[..., Any]) -> Fingerprint:
 def _capture_state(binding: Binding, value: Any) -> tuple[CaptureState, Fingerprinted]:
     """Return what a fingerprint keeps of a capture, and the fingerprint of its value."""
     if value is MISSING:
-        whole, text = Fingerprinted(()), "nothing"
+        whole, text = by_identity((), value), "nothing"
     else:
         found = int_as_float(value) if _is_written_in_place(binding) else value
         text = describe_value(value)  # first: a mock keeps what it was asked for
         whole = fingerprint(found, words=binding.words)
         kind = type(value)
         if binding.itself and (is_plain_object(kind) or never_changes(kind)):
-            whole = as_object(whole.form, value)
+            whole = by_identity(whole.form, value)
     names = binding.name, binding.reader, str(binding.place.holder), _line_of(binding)
     is_around = binding.itself or (callable(value) and not is_a(value, type))
     return CaptureState(whole.form, text, *names, is_around), whole
@@ -152,7 +148,7 @@ def _is_written_in_place(binding: Binding) -> bool:
     place, code = binding.place, binding.code
     if place.holder is not BoundIn.CLOSURE or place.steps or code is None:
         return False
-    return place.variable in names_written(code)
+    return place.variable in facts_of(code).rebinds
 
 
 def describe_value(value: Any) -> str:
@@ -245,48 +241,26 @@ def format_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
 
 def _format_form(form: Any) -> str:
     """Return a value as text, as far as its form shows it."""
+    if form is None:
+        return "nothing"
     if isinstance(form, OfArray):
         return "an array" if form.value is None else describe_value(form.value)
+    if isinstance(form, Exact):
+        is_class = isinstance(form.value, type)
+        return form.value.__qualname__ if is_class else describe_value(form.value)
     if isinstance(form, ByWeakId):
         return f"<{form.kind.__qualname__}>"
-    if isinstance(form, Form):
-        return _format_parts(form)
-    return "nothing" if form is None else _format_plain(form)
-
-
-def _format_plain(form: Any) -> str:
-    match form:
-        case (type() as kind, value) if kind is float:
-            return repr(struct.unpack("d", value)[0])
-        case (type() as kind, value) if kind in PLAIN or kind is np.dtype:
-            return shorten(value, 80) if kind in PLAIN else str(value)
-        case (type() as kind, str(), bytes() as data) if issubclass(kind, np.generic):
-            return shorten(np.frombuffer(data, np.dtype(kind))[0])
-        case (_, np.dtype() as dtype, tuple() as shape, bytes() as data, *_):
-            return _format_numpy(dtype, shape, data)
-        case ((str(), str() as name, *_), str() as member):
-            return f"{name}.{member}"
-        case (str(), str() as name, *_):
-            return name
-        case _:
-            return "value"
-
-
-def _format_numpy(dtype: Any, shape: tuple[int, ...], data: bytes) -> str:
-    if len(data) != dtype.itemsize * math.prod(shape):  # a digest
-        return f"{dtype}[{','.join(map(str, shape))}]"
-    return describe_value(np.frombuffer(data, dtype).reshape(shape))
-
-
-def _format_parts(form: Form) -> str:
+    if not isinstance(form, Form):
+        return "value"
     kind = next((each for each in form.kind[1:2] if isinstance(each, str)), "function")
-    named = _named_parts(form)
-    if kind in ("list", "tuple"):
-        inside = ", ".join(map(_format_form, named.values()))
-        text = f"[{inside}]" if kind == "list" else f"({inside})"
-    elif kind == "dict":
-        items = [f"{step[1:-1]}: {_format_form(part)}" for step, part in named.items()]
-        text = f"{{{', '.join(items)}}}"
-    else:
-        return f"<{kind}>"
+    named = {step: _format_form(part) for step, part in _named_parts(form).items()}
+    match kind:
+        case "list":
+            text = f"[{', '.join(named.values())}]"
+        case "tuple":
+            text = f"({', '.join(named.values())})"
+        case "dict":
+            text = f"{{{', '.join(f'{step[1:-1]}: {part}' for step, part in named.items())}}}"
+        case _:
+            return f"<{kind}>"
     return shorten(Verbatim(text), 80)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from leafwise._captures.bindings import Binding, bindings_of
 from leafwise._captures.fingerprint import Key, changed, fingerprint_bindings
-from leafwise._captures.fingerprinter import check_of
+from leafwise._captures.forms import check_of
 from leafwise._captures.observe import Run
 
 Source: TypeAlias = tuple[str, int]
@@ -29,9 +29,7 @@ class Observation:
         found = fingerprint_bindings(self.bindings.values())
         self.fingerprint = found.fingerprint
         self.words = frozenset[str]().union(*(each.words for each in self.bindings.values()))
-        self._checks = [
-            (probe.binding, check_of(probe.fingerprinted, probe.value)) for probe in found.probes
-        ]
+        self._checks = {probe.binding.key: check_of(probe.fingerprinted) for probe in found.probes}
         self._around: dict[types.CodeType, set[types.CodeType]] = {}
         for run in runs:
             self._around.setdefault(run.code, {run.code}).update(run.inside)
@@ -44,8 +42,13 @@ class Observation:
     def is_unchanged(self) -> bool:
         """Return whether all places have what they had."""
         differing: list[Binding] = []
-        for binding, is_same in self._checks:
-            if not is_same(binding.read()):
+        for key, check in self._checks.items():
+            binding = self.bindings[key]
+            try:
+                is_same = check(binding.read())
+            except Exception:  # noqa: BLE001  # another kind of value
+                is_same = False
+            if not is_same:
                 differing.append(binding)
         now = fingerprint_bindings(differing).fingerprint
         return not changed(self.fingerprint, now)

@@ -14,7 +14,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from leafwise._captures.fingerprint import describe_value
-from leafwise._captures.fingerprint_kinds import fingerprint
+from leafwise._captures.forms import fingerprint
 from leafwise._captures.observation import Observation
 from leafwise._compare.signature import Signature
 from leafwise._jit.callee import Callee
@@ -80,7 +80,7 @@ class CallKeys:
         """The attributes that the function reads; None if that is not known."""
         self._plans: dict[Any, _Plan | None] = {}
         self._tokens: dict[tuple[Any, ...], tuple[int, list[Any]]] = {}
-        self._forms: dict[int, tuple[Any, Callable[[Any], bool] | None, Any]] = {}
+        self._forms: dict[int, tuple[Any, Any]] = {}
 
     def note(self, program: Program, current: Observation | None) -> None:
         """Keep what the statics of a program are, after its trace.
@@ -143,12 +143,13 @@ class CallKeys:
     def form(self, value: Any) -> Any:
         """Return what is equal for values that cannot be distinguished; it is found once."""
         known = self._forms.get(id(value))
-        if known is not None and (known[1] is None or known[1](value)):
-            return known[2]
+        if known is not None:
+            return known[1]
         found = fingerprint(value)
         if len(self._forms) >= _MOST_KEPT:
             self._forms.clear()
-        self._forms[id(value)] = value, found.same, found.form
+        if found.is_fixed:
+            self._forms[id(value)] = value, found.form
         return found.form
 
     def token(self, parts: tuple[Any, ...], kept: list[Any]) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from leafwise._captures.fingerprint import Probe
-from leafwise._captures.fingerprinter import Names
+from leafwise._captures.forms import Names
 from leafwise._captures.places import GONE, BoundIn, CapturedPlace, item_of
 from leafwise._objects.attributes import (
     dict_of,
@@ -98,7 +98,7 @@ def _terms(probe: Probe, names: Names) -> list[str]:
     found = _read_expression(place, value, names, terms)
     if found.startswith(_UNBOUND):
         return [found.removeprefix(_UNBOUND)]
-    return [*terms, *probe.fingerprinted.terms(found, value, names)]
+    return [*terms, *probe.fingerprinted.source(found, names)]
 
 
 _UNBOUND: Final = "!"

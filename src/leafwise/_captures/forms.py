@@ -1,0 +1,609 @@
+"""The form of a value: equal exactly as long as two values cannot be distinguished.
+
+It is a fold over the table of kinds (`leafwise._objects.parts`). Nothing large is kept alive: of an
+array, a function or an object there is a weak reference, of what can change in place the content,
+up to a size. No ``==`` of the user's runs.
+"""
+
+import dataclasses
+import functools
+import itertools
+import operator
+import pathlib
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from leafwise._objects.attributes import (
+    MACHINERY,
+    dict_of,
+    has_hidden_state,
+    hides,
+    in_class,
+    is_plain_object,
+    keeps_in_dict,
+    never_changes,
+    registry_of,
+    slots_of,
+    stored_attributes,
+    wrapped_by,
+)
+from leafwise._objects.classes import is_a
+from leafwise._objects.code import (
+    contents,
+    facts_of,
+    function_in,
+    int_as_float,
+    is_installed_module,
+)
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.parts import Kind, kind_of
+from leafwise._objects.stand_ins import MISSING
+
+MOST_BYTES: Final = 1 << 10
+"""A NumPy array, or a buffer, of more bytes than these is large."""
+
+MOST_ITEMS: Final = 32
+"""A container of more items than these is large."""
+
+_MOST_ATTRIBUTES: Final = 128
+"""An object of more attributes than these is large."""
+
+MOST_PARTS: Final = 128
+"""So many containers and objects of a value are fingerprinted; further ones are large."""
+
+_MOST_COMPARED: Final = 1 << 26
+"""Two JAX arrays of more bytes than these are different ones unless they are one object."""
+
+
+class Fingerprinted(NamedTuple):
+    """The fingerprint of a value.
+
+    Attributes:
+        form: Equal for values that cannot be distinguished; hashable.
+        source: Returns expressions that are all true as long as another expression, which is
+            evaluated once, reads the value unchanged.
+        is_fixed: Whether it is the same as long as it is the same object.
+    """
+
+    form: Any
+    source: "Source"
+    is_fixed: bool = False
+
+
+class Names:
+    """The names of the values that generated code needs.
+
+    Attributes:
+        values: The values by name.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self._known: dict[tuple[str, int], str] = {}
+        self._locals = itertools.count()
+
+    def local(self) -> str:
+        """Return a new name of a local variable."""
+        return f"at_{next(self._locals)}"
+
+    def of(self, kind: str, value: Any) -> str:
+        """Return the name of a value, which begins with a word for what it is."""
+        name = self._known.setdefault((kind, id(value)), f"{kind}_{len(self.values)}")
+        self.values[name] = value
+        return name
+
+
+Source: TypeAlias = Callable[[str, Names], list[str]]
+
+
+# --------------------------------------------------------------------------- forms
+
+
+class Exact:
+    """The form of a small value that never changes, which it keeps: equal where the key is."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: Any, value: Any) -> None:
+        self.key = key
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exact) and bool(self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class Form(NamedTuple):
+    """The form of a value with parts.
+
+    Attributes:
+        kind: The class, and what else is not one of its parts.
+        steps: The way to each part: ``.rate``, ``['a']``; empty if it has no name.
+        parts: The form of each.
+    """
+
+    kind: Any
+    steps: tuple[str, ...]
+    parts: tuple[Any, ...]
+
+
+class ByWeakId:
+    """An object that is equal to itself alone, and is not kept alive; a container with its size.
+
+    Args:
+        value: The object. Of one that takes no weak references, the address is compared.
+    """
+
+    __slots__ = ("_find", "_place")
+
+    def __init__(self, value: Any) -> None:
+        self._place = _place_of(value)
+        self._find = _weak(value)
+
+    @property
+    def kind(self) -> type:
+        """The type of the object."""
+        return self._place[1]
+
+    def is_of(self, value: Any) -> bool:
+        """Return whether a value is this object."""
+        return self._place == _place_of(value) and (self._find is None or self._find() is value)
+
+    def __eq__(self, other: object) -> bool:
+        is_there = self._find is None or self._find() is not None
+        return isinstance(other, ByWeakId) and self._place == other._place and is_there
+
+    def __hash__(self) -> int:
+        return hash(self._place)
+
+
+def _place_of(value: Any) -> tuple[int, type[Any], int]:
+    kind = type(value)  # an object may say another thing to `isinstance`, or raise
+    return id(value), kind, len(value) if issubclass(kind, list | dict | set) else 0
+
+
+def _weak(value: Any) -> Callable[[], Any] | None:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return None
+
+
+class OfArray:
+    """A JAX array, which never changes: equal to one of the same type and content."""
+
+    __slots__ = ("_bytes", "_find", "_type")
+
+    def __init__(self, value: Any) -> None:
+        weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
+        self._type = str(value.dtype), tuple(value.shape), weak
+        self._find: Callable[[], Any] = weakref.ref(value)
+        self._bytes = _content_of(value, MOST_BYTES)
+
+    @property
+    def value(self) -> Any:
+        """The array, or a copy of its content; None if neither is there."""
+        found = self._find()
+        if found is not None or self._bytes is None:
+            return found
+        dtype, shape, _ = self._type
+        try:
+            return np.frombuffer(self._bytes, jnp.dtype(dtype)).reshape(shape)
+        except (TypeError, ValueError):  # PRNG keys
+            return None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have one type and one content, as far as both are there."""
+        if not isinstance(other, OfArray) or self._type != other._type:
+            return False
+        one, another = self._find(), other._find()
+        if one is not None and one is another:
+            return True
+        mine, its = self._content(), other._content()
+        return mine is not None and mine == its
+
+    def __hash__(self) -> int:
+        return hash(self._type)
+
+    def _content(self) -> bytes | None:
+        value = None if self._bytes is not None else self._find()
+        return self._bytes if value is None else _content_of(value, _MOST_COMPARED)
+
+
+def _content_of(value: Any, most: int) -> bytes | None:
+    """Return the bytes of a JAX array; None if there are too many, or they cannot be had."""
+    try:
+        if value.nbytes > most or not value.is_fully_addressable or value.is_deleted():
+            return None
+        if jnp.issubdtype(value.dtype, jax.dtypes.extended):
+            value = jax.random.key_data(value)
+        return np.asarray(value).tobytes()
+    except Exception:  # noqa: BLE001  # donated meanwhile, or a guard forbids the transfer
+        return None
+
+
+# --------------------------------------------------------------------------- sources
+
+
+def _exact(key: Any, value: Any) -> Fingerprinted:
+    """Return the fingerprint of a small value that never changes."""
+    source: Source = lambda found, names: [f"{found} is {names.of('value', value)}"]  # noqa: E731
+    return Fingerprinted(Exact(key, value), source, is_fixed=True)
+
+
+def by_identity(form: Any, value: Any) -> Fingerprinted:
+    """Return the fingerprint of what is the same as long as it is the same object of one class."""
+    find, (place, kind, size) = _weak(value), _place_of(value)
+
+    def source(found: str, names: Names) -> list[str]:
+        at = names.local()
+        if find is None:
+            terms = [f"id({at} := {found}) == {names.of('place', place)}"]
+        else:
+            terms = [f"{names.of('ref', find)}() is ({at} := {found}) is not None"]
+        terms.append(f"type({at}) is {names.of('kind', kind)}")  # `__class__` can be assigned
+        return [*terms, f"len({at}) == {size}"] if size else terms
+
+    return Fingerprinted(form, source, is_fixed=True)
+
+
+def _by_form(form: Any, value: Any, words: frozenset[str]) -> Fingerprinted:
+    """Return the fingerprint of what each check looks at as a whole."""
+
+    def source(found: str, names: Names) -> list[str]:
+        known = fingerprint(value, words=words).form
+
+        def same(now: Any) -> bool:
+            return bool(fingerprint(now, words=words).form == known)
+
+        return [f"{names.of('same', same)}({found})"]
+
+    return Fingerprinted(form, source)
+
+
+_Read: TypeAlias = tuple[str | Callable[[Any], Any], Fingerprinted]
+"""What follows a value to read a part of it, or a function that does; and the part."""
+
+
+def _by_parts(
+    form: Any,
+    kind: type,
+    reads: Sequence[_Read],
+    *,
+    size: int | None = None,
+    keys: tuple[str, ...] | None = None,
+    items_of: Callable[[Any], Any] | None = None,
+) -> Fingerprinted:
+    """Return the fingerprint of a value each part of which is looked at in a check.
+
+    Args:
+        form: Its form.
+        kind: Its class.
+        reads: Its parts.
+        size: How many items it has, if that can change.
+        keys: Its keys, if their order counts.
+        items_of: Returns the dict in which ``['rate']`` is read; None for the value itself.
+    """
+
+    def source(found: str, names: Names) -> list[str]:
+        at = inside = names.local()
+        terms = [f"type({at} := {found}) is {names.of('kind', kind)}"]
+        if items_of is not None:
+            inside = names.local()
+            terms.append(f"len({inside} := {names.of('items', items_of)}({at})) == {size}")
+        elif size is not None:
+            terms.append(f"len({at}) == {size}")
+        if keys is not None:  # the `==` of another key would be the user's
+            same_keys = f"map({names.of('is', operator.is_)}, {at}, {names.of('keys', keys)})"
+            terms.append(f"all({same_keys})")
+        for way, part in reads:
+            if not isinstance(way, str):
+                terms += part.source(f"{names.of('read', way)}({at})", names)
+            else:
+                terms += part.source(f"{inside if way.startswith('[') else at}{way}", names)
+        return terms
+
+    return Fingerprinted(form, source)
+
+
+def check_of(found: Fingerprinted) -> Callable[[Any], bool]:
+    """Return a function that returns whether a value is unchanged, or raises if it is not."""
+    names = Names()
+    terms = " and ".join(found.source("value", names))
+    check: Callable[[Any], bool] = _maker(", ".join(names.values), terms)(*names.values.values())
+    return check
+
+
+@functools.lru_cache(maxsize=1024)
+def _maker(names: str, terms: str) -> Callable[..., Any]:
+    make: Callable[..., Any] = eval(f"lambda {names}: lambda value: {terms}")  # noqa: S307  # ours
+    return make
+
+
+# --------------------------------------------------------------------------- the fold
+
+
+def fingerprint(value: Any, *, words: frozenset[str] = frozenset()) -> Fingerprinted:
+    """Fingerprint a value; what is large in it, or does not show its content, by identity.
+
+    Args:
+        value: The value of a capture.
+        words: The names of the attributes that count of a plain object of the user's; all if empty.
+    """
+    return _Fold(words).fingerprint(value)
+
+
+class _TooLarge(Exception):  # noqa: N818  # a signal between two functions of this module
+    """A value is too large for its content to be compared."""
+
+
+class _Fold:
+    """Fingerprints one value, and what is inside it."""
+
+    def __init__(self, words: frozenset[str]) -> None:
+        self._words = words
+        self._room = MOST_PARTS
+        self._met: dict[int, tuple[int, Any]] = {}
+
+    def fingerprint(self, value: Any) -> Fingerprinted:
+        """Fingerprint a value, or a part of it."""
+        kind: Any = type(value)
+        if kind in _PLAIN:
+            return _exact((kind, *kind_of(value).content(value)), value)
+        # One object in two places is not the same as two equal ones: code may ask `a is b`.
+        if id(value) in self._met and not is_a(value, _SINGLE):
+            return by_identity(("again", self._met[id(value)][0]), value)
+        self._met[id(value)] = len(self._met), value  # so that the id is not used again
+        try:
+            return self._of_kind(kind, value)
+        except Exception:  # noqa: BLE001  # it is too large, or the user's own code
+            return by_identity(ByWeakId(value), value)
+
+    def _of_kind(self, kind: Any, value: Any) -> Fingerprinted:
+        if is_a(value, _OPAQUE) or hides(value):
+            return by_identity(ByWeakId(value), value)
+        if is_a(value, jax.Array):
+            return by_identity(OfArray(value), value)
+        if is_a(value, Enum):
+            return _exact((*_class_form(kind), value.name), value)
+        if is_a(value, _BY_EQUALITY) and is_installed_module(kind.__module__):
+            return _exact((kind, value), value)
+        if is_a(value, type | types.ModuleType):
+            return self._namespace(value)
+        if kind is types.FunctionType:
+            return self._function(value)
+        if callable(value) and (wrapped := wrapped_by(value)) is not None:
+            return self._wrapper(value, wrapped)
+        table, is_hidden = kind_of(value), has_hidden_state(kind)
+        if table.name == "object" or (table.name in _OBJECTS and not is_hidden):
+            return self._object(value, table)
+        return self._by_table(value, table)
+
+    def _all(self, values: Sequence[Any]) -> list[Fingerprinted]:
+        """Fingerprint the parts of a value; one of many parts leaves room for the others."""
+        left = sum(not _is_leaf(value) for value in values)
+        found: list[Fingerprinted] = []
+        for value in values:
+            if _is_leaf(value):
+                found.append(self.fingerprint(value))
+                continue
+            share = -(-self._room // left)
+            kept, self._room, left = self._room - share, share, left - 1
+            found.append(self.fingerprint(value))
+            self._room += kept
+        return found
+
+    def _enter(self, size: int = 0, most: int = 0) -> None:
+        """Raise if a value is large, or there is no room for a further one with parts."""
+        if size > most or self._room <= 0:
+            raise _TooLarge
+        self._room -= 1
+
+    def _by_table(self, value: Any, table: Kind) -> Fingerprinted:
+        """Fingerprint a value by its content and its parts, as the table of kinds has them."""
+        kind: Any = type(value)
+        if table.name in ("array", "buffer"):
+            self._enter(memoryview(value).nbytes, MOST_BYTES)
+        else:
+            self._enter(len(value) if table.name in _SIZED else 0, MOST_ITEMS)
+        content, found = table.read(value)
+        parts = self._all([item for _, item in found])
+        forms, key = tuple(part.form for part in parts), (*_class_form(kind), *content)
+        is_small = all(isinstance(form, Exact) for form in forms)
+        if table.name in _NEVER_CHANGE or (kind is tuple and is_small):
+            return _exact((*key, *forms), value)
+        if table.name == "array" and is_small:
+            return _by_form(Exact((*key, *forms), np.array(value)), value, self._words)
+        # Of a key there is nothing to say but which it is.
+        steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
+        form, count = Form(key, steps, forms), len(parts)
+        is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
+        if kind is list or (is_tuple and tuple.__len__(value) == count):
+            reads: list[_Read] = [(f"[{place}]", part) for place, part in enumerate(parts)]
+            return _by_parts(form, kind, reads, size=count)
+        if kind is dict and all(type(each) is str for each in value):
+            keys, items = tuple(value), parts[count // 2 :]
+            reads = [(f"[{each!r}]", part) for each, part in zip(keys, items, strict=True)]
+            return _by_parts(form, kind, reads, size=len(keys), keys=keys)
+        if kind in _READ_BY_STEPS:
+            return _by_parts(form, kind, [*zip(steps, parts, strict=True)])
+        return _by_form(form, value, self._words)
+
+    def _function(self, value: types.FunctionType) -> Fingerprinted:
+        """Fingerprint a function; one of a package is the same as long as it is one object."""
+        facts, choice = facts_of(value.__code__), registry_of(value)
+        if facts.installed and not choice and "<locals>" not in value.__qualname__:
+            return by_identity(Exact((value.__module__, value.__qualname__), value), value)
+        self._enter()
+        code = ByWeakId(value.__code__) if facts.form is None else facts.form
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        held = {"registry": choice} if choice else {name: contents(cell) for name, cell in cells}
+        for name in held.keys() & {*facts.rebinds}:
+            held[name] = int_as_float(held[name])
+        defaults = value.__defaults__, value.__kwdefaults__
+        met, self._met = self._met, dict(self._met)  # no check looks into what it holds
+        parts = self._all([*defaults, *held.values()])
+        self._met = met
+        steps = (".__defaults__", ".__kwdefaults__", *(f" holding {name}" for name in held))
+        form = Form((types.FunctionType, code), steps, tuple(part.form for part in parts))
+        itself, own = by_identity(form, value), (value.__code__, *defaults)
+        if choice:
+            return _by_form(form, value, self._words)
+        if facts.installed:
+            return itself
+
+        def source(found: str, names: Names) -> list[str]:
+            at = names.local()
+            terms = itself.source(f"({at} := {found})", names)
+            for name, each in zip(("code", "defaults", "kwdefaults"), own, strict=True):
+                terms.append(f"{at}.__{name}__ is {names.of(name, each)}")
+            return terms
+
+        return Fingerprinted(form, source)
+
+    def _wrapper(self, value: Any, wrapped: Any) -> Fingerprinted:
+        """Fingerprint what a package makes of a function, as `jax.jit` does."""
+        inner = self.fingerprint(wrapped)
+        form = Form(_class_form(type(value)), ("",), (inner.form,))
+        itself = by_identity(form, value)
+        if inner.is_fixed:
+            return itself
+
+        def source(found: str, names: Names) -> list[str]:
+            at = names.local()
+            terms = itself.source(f"({at} := {found})", names)
+            return [*terms, *inner.source(f"{at}.__wrapped__", names)]
+
+        return Fingerprinted(form, source)
+
+    def _namespace(self, value: Any) -> Fingerprinted:
+        """Fingerprint a class or a module: of one of the user's what the code names."""
+        is_class = is_a(value, type)
+        name = (value.__module__, value.__qualname__) if is_class else (value.__name__,)
+        if is_installed_module(name[0]):
+            return by_identity(Exact(name, value), value)
+        held, codes = vars(value), list[Any]()
+        for each, member in list(held.items()) if is_class else ():
+            code = getattr(function_in(member), "__code__", None)
+            if isinstance(code, types.CodeType):
+                codes.append((each, facts_of(code).form))
+        named = sorted(self._words.intersection(held))
+        named = [each for each in named if not (is_class and _is_descriptor(held[each]))]
+        parts = self._all([held[each] for each in named])
+        steps, forms = tuple(f".{each}" for each in named), tuple(part.form for part in parts)
+        reads: list[_Read] = [
+            (f"[{each!r}]", part) for each, part in zip(named, parts, strict=True)
+        ]
+        # A class of the user's is equal to one of the same name and code: a cell is run again.
+        form = Form((*name, *codes), steps, forms)
+        inside = _by_parts(form, type(value), reads, size=len(held), items_of=vars)
+        itself = by_identity(form, value)
+
+        def source(found: str, names: Names) -> list[str]:
+            at = names.local()
+            return [*itself.source(f"({at} := {found})", names), *inside.source(at, names)]
+
+        return Fingerprinted(form, source)
+
+    def _object(self, value: Any, table: Kind) -> Fingerprinted:
+        """Fingerprint an object: its class and its attributes, if those are all there is to it."""
+        kind: Any = type(value)
+        is_opaque = has_hidden_state(kind) or kind.__module__.partition(".")[0] in MACHINERY
+        if is_opaque and table.name == "object" and not _is_node(kind):
+            return by_identity(ByWeakId(value), value)
+        held = self._held(value, table)
+        self._enter(len(held), _MOST_ATTRIBUTES)
+        names = sorted(held)
+        parts = self._all([held[name] for name in names])
+        steps = tuple(f".{name}" for name in names)
+        form = Form(_class_form(kind), steps, tuple(part.form for part in parts))
+        if never_changes(kind) and all(part.is_fixed for part in parts):
+            return by_identity(form, value)
+        reads = [_read_of(value, name, part) for name, part in zip(names, parts, strict=True)]
+        is_kept = keeps_in_dict(kind)
+        if None in reads or (dict_of(value) and not is_kept):
+            return _by_form(form, value, self._words)
+        items_of = in_class(kind, "__dict__").__get__ if is_kept else None
+        size = len(dict_of(value)) if is_kept else None
+        known = [each for each in reads if each is not None]
+        return _by_parts(form, kind, known, size=size, items_of=items_of)
+
+    def _held(self, value: Any, table: Kind) -> dict[str, Any]:
+        """Return the attributes of an object that count."""
+        kind, held = type(value), stored_attributes(value)
+        if _is_node(kind):  # the statics of a pytree class of ours lie elsewhere
+            fields: Any = dataclasses.fields(cast("Any", kind))
+            held = {name: held[name] for name in held if not name.startswith("__")}
+            return held | {each.name: getattr(value, each.name, MISSING) for each in fields}
+        if table.name == "record":
+            return {step.removeprefix("."): item for step, item in table.parts(value)}
+        if not (self._words and is_plain_object(kind)):
+            return held
+        shared = _data_of_class(kind, self._words - held.keys())
+        return {name: held[name] for name in held if name in self._words} | shared
+
+
+def _is_node(kind: type) -> bool:
+    """Return whether a class is a dataclass that is a pytree node."""
+    return dataclasses.is_dataclass(kind) and jax.tree_util.is_tree_node(cast("type", kind))
+
+
+def _read_of(value: Any, name: str, part: Fingerprinted) -> _Read | None:
+    """Return how an attribute is read without code of the user's; None if it cannot be."""
+    kind, own = type(value), dict_of(value)
+    if name in own:
+        return f"[{name!r}]", part
+    if (slot := slots_of(kind).get(name)) is not None:
+        return slot.__get__, part
+    if _KEY in own and part.is_fixed:  # a static of ours: a key has the same ones for ever
+        return f"[{_KEY!r}]", by_identity(None, own[_KEY])
+    found = in_class(kind, name)
+    return None if found is MISSING or _is_descriptor(found) else (f".{name}", part)
+
+
+def _class_form(kind: type) -> tuple[Any, ...]:
+    """Return the form of the type of a value: a class of the user's is equal to itself alone."""
+    name = kind.__module__, kind.__qualname__
+    return name if is_installed_module(kind.__module__) else (*name, ByWeakId(kind))
+
+
+def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
+    """Return the data that a class of the user's has for its instances, as far as code names it."""
+    own = [base for base in kind.__mro__ if not is_installed_module(base.__module__)]
+    names = words.intersection(*[{name for base in own for name in vars(base)}])
+    found = {name: in_class(kind, name) for name in names if not name.startswith("__")}
+    return {name: each for name, each in found.items() if not _is_descriptor(each)}
+
+
+def _is_descriptor(value: Any) -> bool:
+    return hasattr(type(value), "__get__")
+
+
+def _is_leaf(value: Any) -> bool:
+    kind: Any = type(value)
+    return kind in _PLAIN or issubclass(kind, (*_SINGLE, jax.Array, np.ndarray))
+
+
+_PLAIN: Final = frozenset(
+    {int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)}
+)
+_SINGLE: Final = (np.generic, np.dtype, type, Enum, types.ModuleType)
+"""The types whose values nobody distinguishes from equal ones, or of which none are equal."""
+_OPAQUE: Final = (Tracer, weakref.ReferenceType, *weakref.ProxyTypes)
+_BY_EQUALITY: Final = (pathlib.PurePath, jax.P, jax.sharding.Sharding)
+_OBJECTS: Final = ("record", "mapping")
+"""The kinds of objects that are read by their attributes, unless they are written in C."""
+_SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", "dict", "mapping"})
+_NEVER_CHANGE: Final = frozenset({"plain", "time", "dtype", "range", "slice"})
+_READ_BY_STEPS: Final = (functools.partial, types.MethodType, BoundMethod)
+_KEY: Final = "__leafwise_key__"
