@@ -242,16 +242,15 @@ def _exact(key: Any, value: Any) -> Fingerprinted:
 
 
 def by_identity(form: Any, value: Any) -> Fingerprinted:
-    """Return the fingerprint of what is the same as long as it is the same object of one class."""
+    """Return the fingerprint of what is the same as long as it is the same object."""
     find, (place, kind, size) = _weak(value), _place_of(value)
 
     def source(found: str, names: Names) -> list[str]:
+        if find is not None:
+            return [f"{names.of('ref', find)}() is {found} is not None"]
         at = names.local()
-        if find is None:
-            terms = [f"id({at} := {found}) == {names.of('place', place)}"]
-        else:
-            terms = [f"{names.of('ref', find)}() is ({at} := {found}) is not None"]
-        terms.append(f"type({at}) is {names.of('kind', kind)}")  # `__class__` can be assigned
+        terms = [f"id({at} := {found}) == {names.of('place', place)}"]
+        terms.append(f"type({at}) is {names.of('kind', kind)}")
         return [*terms, f"len({at}) == {size}"] if size else terms
 
     return Fingerprinted(form, source, is_fixed=True)
@@ -430,7 +429,8 @@ class _Fold:
         is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
         if kind is list or (is_tuple and tuple.__len__(value) == count):
             reads: list[_Read] = [(f"[{place}]", part) for place, part in enumerate(parts)]
-            return _by_parts(form, kind, reads, size=count)
+            is_fixed = is_tuple and all(part.is_fixed for part in parts)
+            return _by_parts(form, kind, reads, size=count)._replace(is_fixed=is_fixed)
         if kind is dict and all(type(each) is str for each in value):
             keys, items = tuple(value), parts[count // 2 :]
             reads = [(f"[{each!r}]", part) for each, part in zip(keys, items, strict=True)]

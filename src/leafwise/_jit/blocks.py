@@ -96,20 +96,11 @@ class CaptureChecks:
         not_compared: The functions that could not be traced again, each with the reason.
         observes: Whether nothing is warned of, and each function does what its own ``stale=``
             says.
-        reports_all: Whether each stale call of functions that ignore it is noted, and not just
-            the first one of each value.
     """
 
-    def __init__(
-        self,
-        action: StaleAction,
-        *,
-        observes: bool = False,
-        reports_all: bool = False,
-    ) -> None:
+    def __init__(self, action: StaleAction, *, observes: bool = False) -> None:
         self.action = action
         self.observes = observes
-        self.reports_all = reports_all
         self.stale: list[StaleCapture] = []
         self.not_compared: dict[str, str] = {}
 

@@ -153,8 +153,6 @@ class Guard:
         self._installed_for: Fingerprint | None = None
         """The captures of all programs, while the check of a call asks for them alone."""
         self._counts: Counter[Key] = Counter()
-        self._noted: Fingerprint = {}
-        """What a block has noted last of the captures of a function that goes on all the same."""
         self._lock = new_lock()
         log.guards.add(self)
         follow_blocks(self)
@@ -266,7 +264,7 @@ class Guard:
         state = self._find_state(current)
         is_stale, block = self._report(args, kwargs, current, state), current_block()
         state = self._enter(current, state)
-        if is_stale and block is not None and block.reports_all:
+        if is_stale and block is not None and block.observes:
             self._install(self._recheck_always())
         else:
             self._check_against(current, state)
@@ -341,8 +339,9 @@ class Guard:
             return False
         site = site_of(inspect.currentframe())
         found = self._stale(args, kwargs, current, state, site)
-        if block is not None and (block.is_exact or action is StaleAction.IGNORE):
-            self._note(block, args, found, current)
+        if found and block is not None and (block.is_exact or action is StaleAction.IGNORE):
+            owner = code_id(capturing_function(self.made.__wrapped__, args))
+            block.note(owner, list(found.values()))
         if found and action is StaleAction.RAISE:
             raise StaleCaptureError("\n".join(map(str, found.values())), tuple(found.values()))
         for key, each in found.items() if action is StaleAction.WARN else ():
@@ -351,24 +350,6 @@ class Guard:
                 last = _LAST if self._counts[key] == MOST_WARNINGS else ""
                 _warn(f"{each}{last}", site)
         return bool(found)
-
-    def _note(
-        self,
-        block: CaptureChecks,
-        args: tuple[Any, ...],
-        found: dict[Key, StaleCapture],
-        current: FingerprintedFunction,
-    ) -> None:
-        """Let a block note what is stale; of what goes on all the same, each value once."""
-        now = {key: current.fingerprint[key] for key in found}
-        known = {key: each for key, each in self._noted.items() if key in now}
-        if not (self.action is StaleAction.IGNORE and not block.reports_all):
-            known = {}
-        again = {key for key in known if not changed({key: known[key]}, now)}
-        new = [each for key, each in found.items() if key not in again]
-        if new:
-            self._noted.update(now)
-            block.note(code_id(capturing_function(self.made.__wrapped__, args)), new)
 
     def _stale(
         self,
@@ -501,7 +482,13 @@ def _changes(program: Program, current: FingerprintedFunction) -> list[Key]:
     Of functions, and objects whose methods run, the innermost one, where nothing else is.
     """
     keys = [] if program.captured is None else changed(program.captured, current.fingerprint)
-    return [key for key in keys if not current.fingerprint[key].is_around] or keys[-1:]
+    inner = [key for key in keys if not current.fingerprint[key].is_around] or keys[-1:]
+    return [key for key in inner if not any(_is_inside(each, key) for each in inner)]
+
+
+def _is_inside(one: Key, other: Key) -> bool:
+    """Return whether one capture is an attribute or an item of another."""
+    return one[:-1] == other[:-1] and one[-1] != other[-1] == one[-1][: len(other[-1])]
 
 
 def _stale_captures(

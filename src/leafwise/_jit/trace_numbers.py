@@ -80,7 +80,7 @@ def numbered() -> Generator[int, None, None]:
 def note(number: int, observation: Observation) -> None:
     """Note what a trace with a number has read."""
     with _LOCK:
-        if number == _NUMBERS.latest:
+        if number == _NUMBERS.latest and observation.bindings:
             _NUMBERS.observations.append(weakref.ref(observation))
 
 

@@ -135,7 +135,7 @@ def is_users_file(file: str) -> bool:
     return not (is_installed_file(file) or file.startswith(_GENERATED))
 
 
-_GENERATED: Final = ("<string>", "<attrs ", "<leafwise ", "<__array_function__")
+_GENERATED: Final = ("<string>", "<attrs ", "<generated_", "<leafwise ", "<__array_function__")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -306,11 +306,7 @@ class _Checks(CaptureChecks):
     """Records what is found stale."""
 
     def __init__(self, write: Write | None, audit: Audit | None) -> None:
-        super().__init__(
-            StaleAction.IGNORE,
-            observes=True,
-            reports_all=audit is not None,
-        )
+        super().__init__(StaleAction.IGNORE, observes=True)
         self._write = write
         self._audit = audit
         self._written: set[Any] = set()
