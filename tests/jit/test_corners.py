@@ -413,3 +413,21 @@ def test_statics_that_raise_while_a_fix_is_worded(make: Any) -> None:
     (reason,) = function.traces[1].explanation.reasons
     assert str(reason).startswith("act (static): ")
     assert reason.change.startswith("values whose own" if make is Hostile else "a new function")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Config:
+    """A frozen class whose instances take no weak references."""
+
+    rate: float
+
+
+@pytest.mark.hazard
+def test_a_config_at_the_address_of_the_one_before() -> None:
+    """Another object is another one, wherever Python puts it."""
+    held: list[Any] = []
+    step: Any = lw.jit(lambda x: x * dataclasses.astuple(held[0])[0], stale="retrace")
+    for rate in (1.0, 2.0, 3.0):
+        held.clear()
+        held.append(Config(rate))
+        assert step(1.0) == step(1.0) == rate

@@ -527,7 +527,8 @@ class _Fold:
         parts = self._all([held[name] for name in names])
         steps = tuple(f".{name}" for name in names)
         form = Form(_class_form(kind), steps, tuple(part.form for part in parts))
-        if never_changes(kind) and all(part.is_fixed for part in parts):
+        is_fixed = never_changes(kind) and all(part.is_fixed for part in parts)
+        if is_fixed and _weak(value) is not None:  # another one may get its address
             return by_identity(form, value)
         reads = [_read_of(value, name, part) for name, part in zip(names, parts, strict=True)]
         is_kept = keeps_in_dict(kind)
@@ -536,7 +537,8 @@ class _Fold:
         items_of = in_class(kind, "__dict__").__get__ if is_kept else None
         size = len(dict_of(value)) if is_kept else None
         known = [each for each in reads if each is not None]
-        return _by_parts(form, kind, known, size=size, items_of=items_of)
+        found = _by_parts(form, kind, known, size=size, items_of=items_of)
+        return found._replace(is_fixed=is_fixed)
 
     def _held(self, value: Any, table: Kind) -> dict[str, Any]:
         """Return the attributes of an object that count."""
