@@ -113,12 +113,11 @@ def inside(it: Any, name: str) -> Any:
     return next(getattr(it, each) for each in dir(it) if each == name)
 
 
-def settings(**held: Any) -> Any:
+def settings() -> Any:
     """Make a module that can be imported."""
     module: Any = types.ModuleType("leafwise_test_settings")
     exec(compile("def scaled(x): return x * rate", "settings.py", "exec"), vars(module))  # noqa: S102
-    vars(module).update(rate=1.0, **held)
-    sys.modules[module.__name__] = module
+    sys.modules[module.__name__], module.rate = module, 1.0
     return module
 
 

@@ -13,7 +13,7 @@ import pytest
 import leafwise as lw
 
 from . import stale_kinds
-from .stale_kinds import ROWS, Net, Other, Rule, Settings, by_rate, run
+from .stale_kinds import ARGUMENTS, ROWS, Net, Other, Rule, Settings, by_rate, run
 
 pytestmark = pytest.mark.hazard
 
@@ -29,7 +29,10 @@ def _as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("leafwise_test_settings", None)
 
 
-@pytest.mark.parametrize("kind", ROWS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each in ARGUMENTS)) for each in ROWS],
+)
 def test_a_change_is_seen(kind: str) -> None:
     """Plain `jax.jit` goes on with the old value; `lw.jit` raises, or traces again."""
     name = ROWS[kind].name
