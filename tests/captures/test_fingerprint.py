@@ -1,11 +1,9 @@
 """What a fingerprint covers of a captured value, and what it says of a change."""
 
-import collections
 import dataclasses
 import functools
 import threading
 import types
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 import leafwise as lw
 from leafwise._captures.bindings import bindings_of, reachable
 from leafwise._captures.fingerprint import fingerprint_bindings, format_change, inner_change
-from leafwise._captures.forms import MOST_PARTS, check_of, fingerprint
+from leafwise._captures.forms import check_of, fingerprint
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
@@ -34,34 +32,10 @@ class Thing:
 class Slots:
     """The same, without a dict."""
 
-    __slots__ = ("other", "rate")
+    __slots__ = ("rate",)
 
-
-class ByItem(dict[str, Any]):
-    """A dict whose items are attributes, and which raises the wrong error."""
-
-    __getattr__ = dict.__getitem__
-
-
-class ItsOwnAttributes(dict[str, Any]):
-    """A dict that is its own ``__dict__``."""
-
-    def __init__(self, **held: Any) -> None:
-        super().__init__(**held)
-        self.__dict__ = self
-
-
-class OfUserDict(collections.UserDict[str, Any]):
-    """A dict whose items are attributes."""
-
-    def __getattr__(self, name: str) -> Any:
-        return vars(self)["data"][name]
-
-
-class Listed(list[Any]):
-    """A list with attributes."""
-
-    rate: Any
+    def __init__(self, rate: Any = None) -> None:
+        self.rate = rate
 
 
 @lw.pytree
@@ -92,7 +66,6 @@ ODD: dict[str, Callable[[], Any]] = {
     "array": lambda: np.ones(1000),
     "list": lambda: list(range(100)),
     "deep": lambda: [[Thing(a=Thing()) for _ in range(30)] for _ in range(30)],
-    "raises": lambda: type("Awkward", (), {"__class__": property(lambda _: 1 / 0)})(),
 }
 
 
@@ -113,66 +86,9 @@ def test_an_odd_or_large_part_hides_no_other(make: Callable[[], Any]) -> None:
         assert fingerprint(thing).form == before.form
 
 
-def test_room_is_shared() -> None:
-    """A part that takes up all room leaves some for those behind it."""
-    many: Any = [[Thing(k=0) for _ in range(30)] for _ in range(30)]
-    thing: Any = Thing(a=many, z=Thing(z=Thing(rate=1)))
-    small = fingerprint(thing)
-    many[20][20].k = 1
-    assert fingerprint(thing).form == small.form
-    thing.z.z.rate = 2
-    assert fingerprint(thing).form != small.form
-    assert MOST_PARTS < 30 * 30
-
-
-DICTS: dict[str, Any] = {
-    "by item": ByItem,
-    "own": ItsOwnAttributes,
-    "user dict": OfUserDict,
-    "ordered": collections.OrderedDict,
-}
-
-
-@pytest.mark.parametrize("kind", DICTS.values(), ids=DICTS)
-@pytest.mark.parametrize("read", ["item", "attribute", "inner"])
-def test_dicts_of_the_users(kind: Any, read: str) -> None:
-    """Their items are compared, and no code of theirs runs that would raise."""
-    config = kind(rate=1.0, inner=kind(rate=1.0))
-    by_item = read == "item" or kind is collections.OrderedDict
-
-    def function(x: Any) -> Any:
-        inner = read == "inner"
-        if by_item:
-            return x * (config["inner"]["rate"] if inner else config["rate"])
-        return x * (config.inner.rate if inner else config.rate)
-
-    step = jit(function, stale="raise")
-    for _ in range(2):
-        step(ONES)
-    (config["inner"] if read == "inner" else config)["rate"] = 0.5
-    with pytest.raises(lw.errors.StaleCaptureError):
-        step(ONES)
-
-
-def slots(**held: Any) -> Slots:
-    """Return an object without a dict."""
-    made = Slots()
-    for name, value in held.items():
-        setattr(made, name, value)
-    return made
-
-
-def listed(items: list[Any], rate: Any) -> Listed:
-    """Return a list with an attribute."""
-    made = Listed(items)
-    made.rate = rate
-    return made
-
-
 INNER: dict[str, tuple[Any, Any, tuple[str, str, str]]] = {
     "attribute": (Thing(p=1), Thing(p=2), (".p", "1", "2")),
-    "slot": (slots(rate=1.0), slots(rate=2.0), (".rate", "1.0", "2.0")),
-    "list attribute": (listed([1], 1), listed([1], 2), (".rate", "1", "2")),
+    "slot": (Slots(1.0), Slots(2.0), (".rate", "1.0", "2.0")),
     "way": (
         Thing(layers=[Thing(w=jnp.ones(2))]),
         Thing(layers=[Thing(w=jnp.zeros(2))]),
@@ -230,10 +146,7 @@ def test_the_message_names_the_part() -> None:
     """Of one object that was changed in place it is not said that it is another one."""
     thing: Any = Thing(p=1)
 
-    @jit(stale="raise")
-    def function(x: Any) -> Any:
-        return x * vars(thing)["p"]
-
+    function = jit(lambda x: x * vars(thing)["p"], stale="raise")
     function(ONES)
     thing.p = 2
     with pytest.raises(
@@ -267,11 +180,7 @@ def converting(steps: Any) -> Any:
 def test_what_the_code_converts_in_place_is_no_change() -> None:
     """A new function over an equal number is no change; one over another number is."""
     schedule = converting(100)
-
-    @jit(stale="raise")
-    def jitted(x: Any) -> Any:
-        return schedule(x)
-
+    jitted = jit(lambda x: schedule(x), stale="raise")
     for _ in range(2):
         jitted(ONES)
     schedule = converting(100)
@@ -281,55 +190,27 @@ def test_what_the_code_converts_in_place_is_no_change() -> None:
         jitted(ONES)
 
 
-def test_schedules_of_optax() -> None:
-    """One that is rebuilt of equal numbers has an equal fingerprint, however deep it holds them."""
-    optax = pytest.importorskip("optax")
-    made: dict[str, Callable[[float], Any]] = {
-        "schedule": lambda rate: optax.cosine_decay_schedule(rate, 100),
-        "masked": lambda rate: optax.masked(optax.chain(optax.clip(1.0), optax.sgd(rate)), True),
-    }
-    for name, make in made.items():
-        held = make(0.1)
-
-        def step(p: Any, name: str = name) -> Any:
-            return p * held(3) if name == "schedule" else held.update(p, held.init(p), p)  # noqa: B023
-
-        jitted = jit(step, stale="raise")
-        jitted(ONES)
-        held = make(0.1)
-        jitted(ONES)
-        held = make(0.2)
-        with pytest.raises(lw.errors.StaleCaptureError):
-            jitted(ONES)
-
-
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
 def test_modules_of_nnx() -> None:
     """A parameter that is changed in place, or rebound, is seen, also deep inside."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        nnx = pytest.importorskip("flax.nnx")
-        net = nnx.Sequential(*[nnx.Linear(2, 2, rngs=nnx.Rngs(0)) for _ in range(4)])
-        other = nnx.Param(jnp.ones((2, 2)))
-
-        @jit(stale="raise")
-        def jitted(x: Any) -> Any:
-            return net(x)
-
-        for _ in range(2):
-            jitted(ONES)
-        with lw.debug.check_captures() as found:
-            jitted(ONES)
-        assert found.not_compared == {}
-        kept = net.layers[3].kernel[...]
-        net.layers[3].kernel[...] = jnp.zeros((2, 2))
-        with pytest.raises(lw.errors.StaleCaptureError):
-            jitted(ONES)
-        net.layers[3].kernel[...] = kept
+    nnx = pytest.importorskip("flax.nnx")
+    net = nnx.Sequential(*[nnx.Linear(2, 2, rngs=nnx.Rngs(0)) for _ in range(4)])
+    jitted = jit(lambda x: net(x), stale="raise")
+    for _ in range(2):
         jitted(ONES)
-        net.layers[1].kernel = other
-        with pytest.raises(lw.errors.StaleCaptureError):
-            jitted(ONES)
+    with lw.debug.check_captures() as found:
+        jitted(ONES)
+    assert found.not_compared == {}
+    kept = net.layers[3].kernel[...]
+    net.layers[3].kernel[...] = jnp.zeros((2, 2))
+    with pytest.raises(lw.errors.StaleCaptureError):
+        jitted(ONES)
+    net.layers[3].kernel[...] = kept
+    jitted(ONES)
+    net.layers[1].kernel = nnx.Param(jnp.ones((2, 2)))
+    with pytest.raises(lw.errors.StaleCaptureError):
+        jitted(ONES)
 
 
 def test_an_object_is_kept_by_name() -> None:
@@ -345,20 +226,3 @@ def test_an_object_is_kept_by_name() -> None:
     assert other.twice == 2
     assert fingerprint(one).form == fingerprint(other).form
     assert fingerprint(jax.jit(jnp.sin)).form == fingerprint(jax.jit(jnp.sin)).form
-
-
-def test_what_a_guarded_node_holds_beside_its_fields() -> None:
-    """An attribute beside the fields of a pytree dataclass counts, if it guards its own, too."""
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass(eq=False)
-    class Guarded:
-        w: float
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            object.__setattr__(self, name, value)
-
-    value: Any = Guarded(1.0)
-    before = fingerprint(value).form
-    value.more = 2.0
-    assert fingerprint(value).form != before

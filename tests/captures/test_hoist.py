@@ -1,4 +1,3 @@
-import enum
 import functools
 import inspect
 import pickle
@@ -22,7 +21,6 @@ RATE = np.array(2.0)
 SCALAR = jnp.float32(2.0)
 KEY = jax.random.key(0)
 SHARED = jnp.ones(3) * 2
-STATE = jnp.ones(3)
 X = jnp.array([1.0, 2.0, 4.0])
 
 
@@ -58,43 +56,7 @@ class Model:
         return self.table * x
 
 
-class Flag(enum.Enum):
-    ONE = (W * 2,)
-
-
-class Config(dict[str, Any]):
-    """A dict with attributes; for one that it has not, it raises what no `hasattr` expects."""
-
-    __getattr__ = dict.__getitem__
-
-
-class Guarded:
-    def __getattribute__(self, name: str) -> Any:
-        return W if name == "table" else object.__getattribute__(self, name)
-
-
-class Unflattened:
-    def __init__(self, w: jax.Array) -> None:
-        self.w = w
-
-
-class Noted:
-    """A pytree with an array in its aux_data."""
-
-    def __init__(self, w: Any, table: jax.Array) -> None:
-        self.w, self.table = w, table
-
-
-def refuse_to_flatten(value: Unflattened) -> Any:
-    raise ValueError(value)
-
-
-jax.tree_util.register_pytree_node(Unflattened, refuse_to_flatten, lambda _, kept: kept[0])
-jax.tree_util.register_pytree_node(
-    Noted, lambda noted: ((noted.w,), noted.table), lambda table, kept: Noted(kept[0], table)
-)
-model, layer, guarded = Model(), Layer(W * 5), Guarded()
-unflattened, noted, config = Unflattened(W * 6), Noted(1.0, W * 7), Config(w=W * 2)
+model, layer = Model(), Layer(W * 5)
 layers, params = [layer, {"b": np.ones(3, np.float32), "n": 3}], {"w": W * 2, "n": 3}
 with_function = Layer(W * 2, act=lambda x: x * W)
 
@@ -134,11 +96,7 @@ with_tangent.defjvp(lambda x, t: (with_tangent(x[0]), (t[0] * W * SHARED).sum())
 
 
 def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(fn)
-    def wrapper(*args: Any) -> Any:
-        return fn(*args) + W
-
-    return wrapper
+    return functools.wraps(fn)(lambda *args: fn(*args) + W)
 
 
 @decorate
@@ -205,9 +163,6 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "containers": (lambda x: layers[0].w * x + layers[1]["b"], {"layers[0].w", "layers[1]['b']"}),
     "whole tree": (lambda x: jax.tree.leaves(params)[1] * x, {"params"}),
     "static field": (lambda x: with_function.act(x), {"W"}),
-    "aux_data": (lambda x: noted.table * x, {"noted.table"}),
-    "flatten that fails": (lambda x: unflattened.w * x, {"unflattened.w"}),
-    "dict with attributes": (lambda x: config.w * x, {"config['w']"}),
     "functions in a tuple": (lambda x, fs=(helper, jnp.sin): fs[0](x) + fs[1](x), {"W"}),
     "shared": (shared, {"SHARED"}),
     "key": (lambda x, key=KEY: x + jax.random.uniform(key, (3,)), {"key"}),
@@ -240,12 +195,6 @@ def other_value(leaf: Any) -> Any:
     return leaf * 3 + 1
 
 
-def assigns(x: jax.Array) -> jax.Array:
-    global STATE  # noqa: PLW0603  # the specimen
-    STATE = STATE + 0
-    return STATE * x
-
-
 @functools.cache
 def remembered() -> jax.Array:
     return W * 2
@@ -260,8 +209,7 @@ NOT_TAKEN: dict[str, tuple[Callable[..., Any], str]] = {
     "index": (lambda x: x * range(9)[TABLE.astype(int)[0]], "TABLE"),
     "arithmetic of NumPy": (lambda x: x * (TABLE * 2), "TABLE"),
     "as NumPy": (lambda x: x * np.asarray(W), "W"),
-    "as NumPy, too": (lambda x: W + x * np.asarray(W), "W"),
-    "a view": (lambda x: x * W + x * np.asarray(W)[::-1], "W"),
+    "as NumPy, and as it is": (lambda x: W + x * np.asarray(W), "W"),
     "only its shape": (lambda x: x * W.shape[0], "W"),
     "another branch": (lambda x: x if len(x) > 2 else W * x, "W"),
     "a stored result": (lambda x: remembered() * x, "W"),
@@ -302,18 +250,6 @@ def test_a_mesh_of_devices_is_no_place_for_a_jitted_capture() -> None:
     hoisted, captured = lw.hoist(lambda x: mapped(x))
     with pytest.raises(lw.errors.HoistError, match="a jitted function inside shard_map reads it"):
         hoisted(captured, X)
-
-
-@pytest.mark.parametrize(
-    "fn",
-    [lambda x: eval("W") * x, lambda x: guarded.table * x, lambda x: Flag["ONE"].value[0] * x],  # noqa: S307
-    ids=["eval", "__getattribute__", "item of an enum"],
-)
-def test_what_has_no_name_stays(fn: Any) -> None:
-    """What `lw.captures` does not list is no capture, and stays baked in."""
-    hoisted, captured = lw.hoist(fn)
-    assert captured == {}
-    assert np.array_equal(hoisted(captured, X), fn(X))
 
 
 def test_arrays_are_known_by_identity() -> None:
@@ -499,8 +435,8 @@ def test_threads_do_not_meet() -> None:
 
 
 def test_what_captures_nothing_is_itself() -> None:
-    """A builtin, a function of JAX and a function without captured arrays have no captures."""
-    for fn in (jnp.sin, np.abs, abs, lambda x: x * 2, lambda x: x * RATE):
+    """A builtin, a function of JAX and one without captured arrays, or none that has a name."""
+    for fn in (jnp.sin, np.abs, abs, lambda x: x * 2, lambda x: x * RATE, lambda x: eval("W") * x):  # noqa: S307
         hoisted, captured = lw.hoist(fn)
         assert captured == {}
         assert np.array_equal(hoisted(captured, X), fn(X))

@@ -1,0 +1,648 @@
+"""The ways in which a function reads what it captures, and how that changes: a row for each."""
+
+import dataclasses
+import enum
+import functools
+import itertools
+import sys
+import textwrap
+import types
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import wrapt
+
+import leafwise as lw
+
+ONES = jnp.ones(2)
+rate, shift = 1.0, 0.0
+
+
+class Row(NamedTuple):
+    """The text of a kind: what a function reads, what it returns, and what changes then.
+
+    Attributes:
+        setup: What is there before.
+        returned: What a function of `x` returns; or its body; nothing where `setup` has `function`.
+        change: A change of what it reads.
+        other: A change of what it does not read.
+        name: What a report calls what it reads.
+        args: Its arguments; those but the last are `it`.
+    """
+
+    setup: str
+    returned: str
+    change: str
+    other: str = ""
+    name: str = ""
+    args: str = "ONES,"
+
+
+class Thing:
+    """An object that holds what it is given."""
+
+    def __init__(self, **held: Any) -> None:
+        vars(self).update(held)
+
+
+class Model(Thing):
+    rate: Any
+    base = 1.0
+
+    def __call__(self, x: Any = 1.0) -> Any:
+        return x * self.rate
+
+    def step(self, x: Any) -> Any:
+        return x * self.rate
+
+    @property
+    def doubled(self) -> Any:
+        return 2 * self.rate
+
+
+class Below(Model):
+    own = 1.0
+
+    def of_super(self) -> Any:
+        return super().base
+
+    def of_cell(self) -> Any:
+        return __class__.own
+
+
+class Slots:
+    __slots__ = ("rate",)
+
+
+class Rates(NamedTuple):
+    first: Any
+    second: float = 1.0
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.first * rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    more: list[float]
+
+
+class Dense(nn.Module):
+    by: float
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.by
+
+
+@wrapt.decorator
+def logged(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+    return wrapped(*args, **kwargs)
+
+
+def by_rate(x: Any) -> Any:
+    return x * rate
+
+
+def inside(it: Any, name: str) -> Any:
+    """Read an attribute in a way that shows nobody which one it is."""
+    return next(getattr(it, each) for each in dir(it) if each == name)
+
+
+def settings() -> Any:
+    """Make a module that can be imported."""
+    module: Any = types.ModuleType("leafwise_test_settings")
+    exec(compile("def scaled(x): return x * rate", "settings.py", "exec"), vars(module))  # noqa: S102
+    sys.modules[module.__name__], module.rate = module, 1.0
+    return module
+
+
+RATE = "global rate; rate = 1.0"
+NAMES = {
+    "global": Row(RATE, "x * rate", "rate = 2.0", name="rate"),
+    "cell": Row("own = 1.0", "x * own", "own = 2.0", name="own"),
+    "default": Row(
+        "def function(x, own=1.0): return x * own", "", "function.__defaults__ = (2,)", name="own"
+    ),
+    "keyword default": Row(
+        "def function(x, *, a=1.0): return x * a", "", "function.__kwdefaults__['a'] = 2", name="a"
+    ),
+    "default of a helper": Row(
+        "def helper(x, own=1.0): return x * own", "helper(x)", "helper.__defaults__ = (2.0,)"
+    ),
+    "object in a default of a helper": Row(
+        "it = Model(rate=1.0)\ndef helper(x, it=it): return jax.tree.map(lambda y: step(it, y), x)",
+        "helper(x)",
+        "it.rate = 2.0",
+    ),
+    "helper": Row(RATE, "by_rate(x)", "rate = 2.0", name="rate"),
+    "helper that is defined again": Row(
+        "global times; times = lambda x: x * 1", "times(x)", "times = lambda x: x * 2", name="times"
+    ),
+    "helper by another name": Row("act = jnp.square", "act(x)", "act = jnp.exp2", name="act"),
+    "partial": Row(
+        "function = functools.partial(lambda x, own: x * own, own=1.0)",
+        "",
+        "function.keywords.update(own=2.0)",
+        name="own",
+    ),
+    "callable in a partial": Row(
+        "held = functools.partial(Model(rate=1.0), 1.0)", "x * held()", "held.func.rate = 2.0"
+    ),
+    "wrapt": Row(f"{RATE}; held = logged(by_rate)", "held(x)", "rate = 2.0"),
+    "singledispatch": Row(
+        "held = functools.singledispatch(lambda x: x * 0); held.register(object, lambda x: x)",
+        "held(x)",
+        "held.register(object, lambda x: x * 2)",  # as a cell that runs again does
+    ),
+    # Autoreload of IPython changes the code of the functions that are there.
+    "code of a helper": Row(
+        "def helper(x): return x", "helper(x)", "helper.__code__ = (lambda x: x * 2).__code__"
+    ),
+    "code of a method": Row(
+        "class Net:\n    def step(self, x): return x\nnet = Net()",
+        "net.step(x)",
+        "Net.step.__code__ = (lambda self, x: x * 2).__code__",
+    ),
+    "module, imported again": Row(
+        "settings()",
+        "import leafwise_test_settings as it; return x * it.rate",
+        "settings().rate = 2",
+    ),
+}
+NAMES |= {
+    returned: Row("module = settings()", returned, "module.rate = 2.0", "module.other = 2.0")
+    for returned in (
+        "import leafwise_test_settings as it; return x * it.rate",
+        "from leafwise_test_settings import rate; return x * rate",
+        "from leafwise_test_settings import scaled; return scaled(x)",
+    )
+}
+IT = "it = Model(rate=1.0)"
+OBJECTS = {
+    "attribute": Row(IT, "x * it.rate", "it.rate = 2.0", "it = Model(rate=1.0, b=2)", "it.rate"),
+    "self": Row(f"{IT}; function = it.step", "", "it.rate = 2.0", name="self.rate"),
+    "callable": Row(f"{IT}; function = it", "", "it.rate = 2.0", name="self.rate"),
+    "slot": Row("it = Slots(); it.rate = 1.0", "x * it.rate", "it.rate = 2.0", name="it.rate"),
+    "used whole": Row(
+        "import copy; it = [[Model(rate=1.0)]]; read = lambda it: copy.copy(it)[0][0].rate",
+        "x * read(it)",
+        "it[0][0].rate = 2.0",
+        name="it",
+    ),
+    "hasattr, deleted": Row(IT, "x if hasattr(it, 'rate') else -x", "del it.rate"),
+    "is None": Row(
+        "it = Thing(a=Thing())", "x if it.a is None else -x", "it.a = None", "it.a.rate = 2.0"
+    ),
+    "name of the class": Row(
+        "it = Model()", "x if type(it).__name__ == 'Model' else -x", "it = Thing()", "it = Model()"
+    ),
+    "static of ours": Row(
+        "it = WithRule(1.0, (3, Model(rate=1.0)))",
+        "x * inside(inside(it, 'rule')[1], 'rate')",
+        "it.rule[1].rate = 2.0",
+    ),
+    "array that is gone": Row(
+        "it = Thing(a=jnp.ones(2))", "x if inside(it, 'a') is None else -x", "it.a = None"
+    ),
+    "text in the place of one that is gone": Row(
+        "it = Thing(text=''.join(['a'] * 3000))",
+        "x * {'a': 1.0, 'b': 2.0}[inside(it, 'text')[0]]",
+        "it.text = None; it.text = ''.join(['b'] * 3000)",
+    ),
+}
+OBJECTS |= {
+    f"{setup}, {returned}": Row(setup, returned, "it.a = 2.0", "it.b = 2.0")
+    for setup in ("it = Thing()", "class it: pass", "it = types.ModuleType('it')")
+    for returned in (
+        "x if hasattr(it, 'a') else -x",
+        "x * getattr(it, 'a', 1.0)",
+        "try: return x * it.a\nexcept AttributeError: return x",
+    )
+}
+CONTAINERS = {
+    "list": Row("rates = [1.0, 2.0]", "x * sum(rates)", "rates.append(3.0)", name="rates"),
+    "dict": Row(
+        "held = {'a': 1.0}",
+        "x * held['a']",
+        "held['a'] = 2",
+        "held = {**held, 'b': 3}",
+        "held['a']",
+    ),
+    "deep in a dict": Row(
+        "held = {'{a}': {'b': [1.0]}}", "x * held['{a}']['b'][0]", "held['{a}']['b'][0] = 2.0"
+    ),
+    "order of a dict": Row(
+        "held = {'a': 1, 'b': 2}", "x * next(iter(held.values()))", "held['a'] = held.pop('a')"
+    ),
+    "set": Row("on = set()", "x * (2 if 'a' in on else 1)", "on.add('a')", name="on"),
+    "NumPy": Row(
+        "import numpy as np; held = np.ones(2, 'f4')", "x * held", "held.fill(2.0)", name="held"
+    ),
+    "JAX": Row("held = jnp.ones(2)", "x * held", "held = held + 1", name="held"),
+    "frozen dataclass": Row(
+        "held = [Frozen([1.0])]", "x * sum(held[0].more)", "held[0].more.append(1.0)"
+    ),
+    "named tuple": Row(
+        "it = Rates(1.0)", "x * it.first", "it = Rates(2.0)", "it = Rates(1.0, 3.0)", "it.first"
+    ),
+    "object in a named tuple": Row(
+        "it = Rates(Model(rate=1.0))", "x * it.first.rate", "it.first.rate = 2.0"
+    ),
+    "method of a named tuple": Row(f"{RATE}; it = Rates(1.0)", "it.scaled(x)", "rate = 2.0"),
+    "caught index": Row(
+        "it = []", "try: return x * it[0]\nexcept IndexError: return x", "it.append(2.0)"
+    ),
+    "schedule of optax": Row(
+        "import optax; make = optax.cosine_decay_schedule; it = make(0.1, 9)",
+        "x * it(3)",
+        "it = make(0.2, 9)",
+        "it = make(0.1, 9)",
+    ),
+    "optimizer of optax": Row(
+        "import optax\n"
+        "make = lambda rate: optax.masked(optax.chain(optax.clip(1.0), optax.sgd(rate)), True)\n"
+        "it = make(0.1)",
+        "it.update(x, it.init(x), x)[0]",
+        "it = make(0.2)",
+        "it = make(0.1)",
+    ),
+    "linen": Row("it = Dense(1.0)", "it.apply({}, x)", "it = Dense(2.0)", "it = Dense(1.0)"),
+    "equinox": Row(
+        "it = eqx.nn.Linear(2, 2, key=jax.random.key(0))\n"
+        "add = lambda n: eqx.tree_at(lambda it: it.bias, it, it.bias + n)",
+        "it(x)",
+        "it = add(1.0)",
+        "it = add(0.0)",
+    ),
+}
+CONTAINERS |= {
+    f"{returned} of {setup}": Row(
+        setup, returned, change, "it['b'] = 2.0" if "try" in returned else ""
+    )
+    for setup, change in (("it = {}", "it['a'] = 2.0"), ("it = {'a': 2.0}", "it.clear()"))
+    for returned in (
+        "x if 'a' in it else -x",
+        "x * it.get('a', 1.0)",
+        "try: return x * it['a']\nexcept KeyError: return x",
+    )
+}
+STEPPING = "cls = type('Net', (Thing,), {'step': lambda self, x: x}); it = cls()"
+INHERITED = "base = type('Base', (), {'step': lambda self, x: x}); cls = type('Net', (base,), {})"
+CLASSES = {
+    "class attribute, hidden then": Row(
+        "it = type('Net', (Thing,), {'rate': 1.0})()", "x * it.rate", "it.rate = 2.0"
+    ),
+    "item of a class attribute": Row(
+        "cls = type('Net', (Thing,), {'rates': {'a': 1.0, 'b': 1.0}}); its = [cls()]",
+        "x * its[0].rates['a']",
+        "cls.rates = {'a': 2.0, 'b': 5.0}",
+        "cls.other = 1",
+    ),
+    "property": Row(IT, "x * it.doubled", "it.rate = 2.0", "it.other = 2.0"),
+    "property, replaced": Row(
+        "cls = type('Net', (Model,), {'a': property(lambda self: 1)}); it = cls()",
+        "x * it.a",
+        "cls.a = property(lambda self: 2)",
+        "cls.other = 1",
+    ),
+    "method": Row(STEPPING, "it.step(x)", "cls.step = lambda self, x: x * 2", "cls.other = 1"),
+    "method of an instance": Row(STEPPING, "it.step(x)", "it.step = lambda x: x * 2"),
+    "method of a base": Row(
+        f"{INHERITED}; it = cls()", "it.step(x)", "base.step = lambda self, x: x * 2"
+    ),
+    "method, overridden": Row(
+        f"{INHERITED}; it = cls()", "it.step(x)", "cls.step = lambda self, x: x * 2"
+    ),
+    "method of what it makes": Row(INHERITED, "cls().step(x)", "base.step = lambda self, x: x * 2"),
+    "cell of a class": Row("Below.own = 1.0; it = Below()", "x * it.of_cell()", "Below.own = 2.0"),
+}
+if sys.version_info >= (3, 12):  # Before, no instruction of its own names what super reads.
+    CLASSES["super"] = Row("Model.base = 1; it = Below()", "x * it.of_super()", "Model.base = 2")
+
+
+class ByItem(dict[str, Any]):
+    """A dict whose items are attributes, and which raises the wrong error."""
+
+    __getattr__ = dict.__getitem__
+
+
+class ItsOwnAttributes(dict[str, Any]):
+    """A dict that is its own ``__dict__``."""
+
+    def __init__(self, **held: Any) -> None:
+        super().__init__(**held)
+        self.__dict__ = self
+
+
+OF_DICTS = {
+    f"{returned} of {cls.__name__}": Row(
+        f"it = {cls.__name__}(rate=1.0, inner={cls.__name__}(rate=1.0))",
+        f"x * {returned}",
+        "it['inner']['rate'] = 0.5" if "inner" in returned else "it['rate'] = 0.5",
+    )
+    for cls in (ByItem, ItsOwnAttributes, OrderedDict)
+    for returned in ("it['rate']", "it['inner']['rate']", "it.rate", "it.inner.rate")
+    if cls is not OrderedDict or "[" in returned
+}
+
+
+def scanned(function: Any) -> Any:
+    return lambda x: jax.lax.scan(lambda c, _: (function(c), None), x, None, length=1)[0]
+
+
+INNER = {
+    f"inside {wrap}": Row(
+        f"own = 1.0; inner = {wrap}(lambda x: x * own)", "inner(x) + 0", "own = 2.0", name="own"
+    )
+    for wrap in ("jax.jit", "jax.checkpoint", "jax.vmap", "eqx.filter_jit", "scanned")
+}
+
+
+class Act(enum.Enum):
+    LINEAR = 1
+
+    def scaled(self, x: Any) -> Any:
+        return x * rate
+
+    @property
+    def rate(self) -> Any:
+        return rate
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    fn: Any
+
+
+class Chain(Thing):
+    def __call__(self, x: Any) -> Any:
+        return functools.reduce(lambda y, each: each.fn(y), self.layers, x)
+
+
+HELD = {
+    f"held, {returned}": Row(
+        "global rate; rate = 1.0; its = [Thing(fn=by_rate, nested=[Thing(fn=by_rate)])]\n"
+        f"held = {made}",
+        returned,
+        "rate = 2.0",
+    )
+    for made, returned in (
+        ("its", "next(each.fn(x) for each in held)"),
+        ("{'a': its[0]}", "next(each.fn(x) for each in held.values())"),
+        ("its", "functools.reduce(lambda y, each: each.fn(y), held, x)"),
+        ("its", "next(each.fn(x) for it in held for each in it.nested)"),
+        ("[Slotted(by_rate)]", "next(each.fn(x) for each in held )"),
+        ("[Chain(layers=its)]", "next(each(x) for each in held)"),
+        ("eqx.nn.Sequential([eqx.nn.Lambda(by_rate)])", "held(x)"),
+        ("Act.LINEAR.scaled", "held(x) + 0"),
+        ("None", "Act.LINEAR.scaled(x)"),
+        ("None", "x * Act.LINEAR.rate"),
+    )
+}
+
+
+def step(it: Any, x: Any, *, k: float = 1.0) -> Any:
+    """Read one attribute of what it is given."""
+    return x * it.rate * k
+
+
+class Stepper:
+    def __call__(self, it: Any, x: Any) -> Any:
+        return step(it, x)
+
+    def method(self, it: Any, x: Any) -> Any:
+        return self.deeper(x, it=it.inner)
+
+    def deeper(self, x: Any, *, it: Any) -> Any:
+        return x * it.rate
+
+    @staticmethod
+    def static(it: Any, x: Any) -> Any:
+        return x * it.rate
+
+    @classmethod
+    def of_class(cls, it: Any, x: Any) -> Any:
+        return x * it.rate
+
+
+@functools.wraps(step)
+def decorated(*args: Any, **kwargs: Any) -> Any:
+    return step(*args, **kwargs)
+
+
+def norm(it: Any, x: Any) -> Any:
+    """Call itself, as functions of trees do."""
+    return x if it is None else norm(it.inner, x) * it.rate
+
+
+STEPPER, PARTIAL = Stepper(), functools.partial(step, k=1.0)
+PASSED = {
+    f"passed, {returned}": Row(
+        "it = Thing(rate=1.0, inner=Thing(rate=1.0, inner=None))",
+        returned,
+        "it.rate = 2.0",
+        other="it.other = it.inner.other = object()",
+    )
+    for returned in (
+        "step(it, x)",
+        "step(x=x, it=it)",
+        "step(it.inner, x) * it.rate",
+        "jax.jit(lambda x: step(it, x))(x)",
+        "sum(step(it, y) for y in (x,))",
+        "STEPPER(it, x)",
+        "STEPPER.method(it, x) * it.rate",
+        "STEPPER.static(it, x)",
+        "STEPPER.of_class(it, x)",
+        "PARTIAL(it, x)",
+        "functools.partial(step, it)(x)",
+        "decorated(it, x, k=2.0)",
+        "norm(it, x)",
+        "scanned(lambda x: step(it, x))(x)",
+    )
+}
+CALLED = {
+    f"called, {returned}, then {change}": Row(
+        "cls = type('Times', (Thing,), {'__call__': lambda self, x: self.rate * x})\n"
+        "plus = type('Plus', (cls,), {'__call__': lambda self, x: self.rate + x})\n"
+        "its = {'it': cls(rate=3.0)}; space = Thing(**its)",
+        returned,
+        change,
+        other="its['it'] = space.it = cls(rate=3.0)",  # an equal one
+    )
+    for returned, change in itertools.product(
+        ("its['it'](x)", "space.it(x)", "jax.lax.map(lambda y: its['it'](y), x)"),
+        (
+            "its['it'] = space.it = plus(rate=3.0)",
+            "its['it'] = space.it = jnp.tanh",
+            "cls.__call__ = lambda self, x: self.rate - x",
+        ),
+    )
+}
+
+
+class Annotated:
+    rate: float = 1.0
+    unread: float = 1.0
+
+
+@lw.pytree
+class Params:
+    w: Any
+    unread: float = 1.0  # the default of a field
+    rate: ClassVar[float] = 1.0
+
+
+@lw.pytree(slots=True)
+class WithSlots:
+    w: Any
+    rate: ClassVar[float] = 1.0
+    unread: ClassVar[float] = 1.0
+
+
+class Module(eqx.Module):
+    w: Any
+    unread: float = 1.0
+    rate: ClassVar[float] = 1.0
+
+
+def of_a_class(cls: str, it: str, returned: str, args: str = "ONES,") -> Row:
+    setup = f"{cls}.rate = {cls}.unread = 1.0; it = {it}"
+    return Row(setup, returned, f"{cls}.rate = 2.0", other=f"{cls}.unread = 3.0", args=args)
+
+
+OF_CLASSES = {
+    f"{cls} of {args}, {returned}": of_a_class(cls, f"{cls}(1.0)", returned, args)
+    for args in ("ONES,", "it, ONES")
+    for cls, returned in (
+        ("Params", "x * it.rate"),
+        ("WithSlots", "x * it.rate"),
+        ("Module", "x * it.rate"),
+        ("Params", "jax.lax.map(lambda y: y * it.rate, x)"),
+    )
+} | {
+    "items of a list": of_a_class(
+        "Annotated", "[Annotated()]", "x * sum(each.rate for each in it)"
+    ),
+    "items of a tuple": of_a_class(
+        "Annotated", "(Annotated(),)", "x * sum(each.rate for each in it)"
+    ),
+    "made": of_a_class("Annotated", "{'a': Annotated}", "x * it['a']().rate"),
+    "returned": of_a_class("Annotated", "Annotated", "x * it().rate"),
+}
+
+
+@lw.pytree
+class Net:
+    w: Any
+    base = 2.0
+
+    def __call__(self, x: Any) -> Any:
+        return self.w * x * rate
+
+    @property
+    def weight(self) -> Any:
+        return self.w * rate
+
+    @classmethod
+    def of_class(cls, x: Any) -> Any:
+        return x * rate
+
+    @functools.cached_property
+    def unused(self) -> Any:
+        return shift
+
+    def scaled(self, x: Any) -> Any:
+        return self.w * x * rate
+
+
+@lw.pytree
+class Outer:
+    inner: Any
+
+    def __call__(self, x: Any) -> Any:
+        return self.inner.scaled(x)
+
+
+@lw.pytree
+class Other:
+    w: Any
+
+    def __call__(self, x: Any) -> Any:
+        return self.w * x + shift
+
+
+class Rule:
+    def __call__(self, x: Any) -> Any:
+        return x * rate
+
+
+@lw.pytree
+class WithRule:
+    w: Any
+    rule: lw.Static[Any]
+
+
+def helper(net: Any, x: Any) -> Any:
+    return net.scaled(x)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """A static value that holds functions, at any depth."""
+
+    act: Any
+
+
+ARGUMENTS = {
+    f"{returned} of {it}": Row(
+        f"global rate, shift; rate, shift = 2.0, 1.0; it = {it}",
+        returned,
+        "rate = 3.0",
+        "shift = 7.0",  # which only code reads that nothing names
+        "rate",
+        "it, ONES",
+    )
+    for returned, it in (
+        ("it(x)", "Net(ONES)"),
+        ("it.scaled(x)", "Net(ONES)"),
+        ("it.weight * x", "Net(ONES)"),
+        ("it.w * it.of_class(x)", "Net(ONES)"),
+        ("it(x)", "Outer(Net(ONES))"),
+        ("it['a'](x)", "{'a': Net(ONES)}"),
+        ("sum(net(x) for net in it)", "[Net(ONES)]"),
+        ("helper(it, x)", "Net(ONES)"),
+        ("scanned(it.scaled)(x)", "Net(ONES)"),
+        ("jax.jit(helper)(it, x)", "Net(ONES)"),
+        ("jax.vmap(it.scaled)(x)", "Net(jnp.float32(1))"),
+        ("it.rule(it.w * x)", "WithRule(ONES, Rule())"),
+        ("it.rule(x)", "WithRule(ONES, by_rate)"),
+        ("it.rule[0].act['f'](x)", "WithRule(ONES, (Settings(lw.FrozenMapping(f=by_rate)),))"),
+        ("it(x)", "Net(ONES).scaled"),
+        ("it.inner(x)", "Outer(Net(ONES).scaled)"),
+        ("it(x)", "jax.tree_util.Partial(by_rate)"),
+    )
+}
+ROWS = NAMES | OBJECTS | CONTAINERS | CLASSES | OF_DICTS | INNER | HELD | PASSED | CALLED
+ROWS |= OF_CLASSES | ARGUMENTS
+
+
+def run(row: Row) -> Iterator[Any]:
+    """Yield the function and its arguments; once more after `other`; and end with the change."""
+    body = row.returned if "return " in row.returned else f"return {row.returned}"
+    parameters = "x" if row.args == "ONES," else "it, x"
+    lines = [
+        row.setup,
+        f"def function({parameters}):\n{textwrap.indent(body, '    ')}" if row.returned else "",
+        f"yield function, ({row.args})",
+        f"{row.other}\nyield" if row.other else "",
+        row.change,
+    ]
+    source = "def kind():\n" + textwrap.indent("\n".join(lines), "    ")
+    made: dict[str, Any] = {}
+    exec(compile(source, "kinds.py", "exec"), globals(), made)  # noqa: S102  # ours
+    return made["kind"]()  # type: ignore[no-any-return]

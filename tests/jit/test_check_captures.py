@@ -1,0 +1,140 @@
+"""In a block of `lw.debug.check_captures` each program is compared with that of a fresh trace."""
+
+import os
+import subprocess
+import sys
+import types
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+from leafwise._captures.fingerprinter import MOST_BYTES, MOST_ITEMS
+
+ONES = jnp.ones(2)
+jit: Any = lw.jit  # so that lambdas need no types
+
+
+def settings(rate: Any) -> Any:
+    return types.SimpleNamespace(rate=rate)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", ["raise", "warn", "retrace", "ignore"])
+@pytest.mark.parametrize("kind", ["array", "items", "object", "name that is made up"])
+def test_a_block_is_exact(kind: str, action: Any) -> None:
+    """Where names do not show it, or it is large, the program of a fresh trace does."""
+    array, made_up = np.zeros(MOST_BYTES, np.float32), settings(0.0)
+    items = [0.0] * (MOST_ITEMS + 1)
+    deep = settings([settings([settings(0.0) for _ in range(30)]) for _ in range(30)])
+    function, change = {
+        "array": (lambda x: x + array[0] + array[1:3], lambda: array.__setitem__(1, 1)),
+        "items": (lambda x: x + sum(items), lambda: items.__setitem__(1, 1)),
+        "object": (
+            lambda x: x + sum(b.rate for a in deep.rate for b in a.rate),
+            lambda: setattr(deep.rate[3].rate[4], "rate", 1.0),
+        ),
+        "name that is made up": (
+            lambda x: x + getattr(made_up, "ra" + "te"),
+            lambda: setattr(made_up, "rate", 1.0),
+        ),
+    }[kind]
+    jitted = jit(function, stale="ignore" if action == "raise" else "raise")
+    with lw.debug.check_captures(stale=action) as found:
+        old = jitted(ONES)
+        jitted(ONES)
+        change()
+        if action == "raise":
+            with pytest.raises(lw.errors.StaleCaptureError):
+                jitted(ONES)
+        elif action == "warn":
+            with pytest.warns(lw.errors.StaleCaptureWarning):
+                assert not np.array_equal(jitted(ONES), old)
+        else:
+            assert np.array_equal(jitted(ONES), old) == (action == "ignore")
+        if action in ("warn", "retrace"):
+            jitted(ONES)
+    assert len(found.stale) == (action != "retrace")
+    assert all(f"{__file__}:" in each.line for each in found.stale) or kind == "array"
+
+
+@pytest.mark.parametrize("donates", [False, True])
+def test_a_block_runs_the_body_once_more(donates: bool) -> None:
+    """It traces each call once more, before that takes its arguments; no trace is counted."""
+    ran: list[int] = []
+
+    def function(x: Any) -> Any:
+        ran.append(1)
+        return x + 1
+
+    jitted = jit(function, donate_argnums=0 if donates else ())
+    with lw.debug.check_captures() as found:
+        for _ in range(3):
+            assert jitted(jnp.ones(2)).tolist() == [2, 2]
+    assert len(ran) == 3
+    assert len(jitted.traces) == 1
+    assert found.not_compared == {}
+
+
+def test_blocks_nest_and_end() -> None:
+    """The innermost block counts, an error ends it, and functions made inside are covered."""
+    value = [1.0]
+    with pytest.raises(KeyError), lw.debug.check_captures():
+        raise KeyError
+    jitted = jit(lambda x: x * value[0], stale="ignore")
+    with lw.debug.check_captures():
+        jitted(ONES)
+        with lw.debug.check_captures("ignore") as inner:
+            value[0] = 2.0
+            jitted(ONES)
+        assert [each.after for each in inner.stale] == ["2.0"]
+        value[0] = 3.0
+        with pytest.raises(lw.errors.StaleCaptureError):
+            jitted(ONES)
+    jitted(ONES)
+    with pytest.raises(ValueError, match="one of 'warn', 'raise', 'retrace', 'ignore', got 'no'"):
+        lw.debug.check_captures("no").__enter__()
+    with pytest.raises(ValueError, match=r"leafwise\.jit takes stale="):
+        jit(abs, stale=True)
+
+
+def test_what_cannot_be_traced_again_is_named() -> None:
+    """A function that refuses a second trace is answered as it was."""
+    ran: list[int] = []
+
+    def function(x: Any) -> Any:
+        ran.append(1)
+        return x * {1: 2.0}[len(ran)]
+
+    jitted = jit(function, stale="ignore")
+    with lw.debug.check_captures() as found:
+        assert jitted(ONES).tolist() == jitted(ONES).tolist() == [2, 2]
+    assert found.not_compared == {"function": "its trace raised KeyError"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("1", "StaleCaptureError: "),
+        ("warn", "StaleCaptureWarning: "),
+        ("no", "LEAFWISE_CHECK_CAPTURES takes stale= one of"),
+    ],
+)
+def test_the_environment_variable(word: str, said: str) -> None:
+    """It checks a whole process, and a word that it does not know is an error."""
+    code = """if True:
+        import leafwise as lw
+        rate, name = 1.0, "ra" + "te"
+        step = lw.jit(lambda x: x * globals()[name], stale="ignore")
+        step(1.0)
+        rate = 2.0
+        step(1.0)
+    """
+    environment = {**os.environ, "LEAFWISE_CHECK_CAPTURES": word}
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert said in ran.stderr
+    assert (ran.returncode == 0) == (word == "warn")

@@ -1,0 +1,110 @@
+"""In whatever way a function reads what it captures: a change of that is seen, and no other one."""
+
+import functools
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import leafwise as lw
+
+from . import stale_kinds
+from .stale_kinds import ARGUMENTS, ROWS, Net, Other, Rule, Settings, by_rate, run
+
+pytestmark = pytest.mark.hazard
+
+ONES = jnp.ones(2)
+jit: Any = lw.jit  # so that lambdas need no types
+
+
+@pytest.fixture(autouse=True)
+def _as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(stale_kinds, "rate", 1.0)
+    monkeypatch.setattr(stale_kinds, "shift", 0.0)
+    yield
+    sys.modules.pop("leafwise_test_settings", None)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each in ARGUMENTS)) for each in ROWS],
+)
+def test_a_change_is_seen(kind: str) -> None:
+    """Plain `jax.jit` goes on with the old value; `lw.jit` raises, or traces again."""
+    name = ROWS[kind].name
+    for action in ("raise", "retrace", "warn", "ignore", "plain jax")[: 5 if name else 2]:
+        changes = run(ROWS[kind])
+        function, args = next(changes)
+        jitted = jax.jit(function) if action == "plain jax" else jit(function, stale=action)
+        if name and len(args) > 1 and action == "raise":  # a call shows what arguments lead to
+            assert name not in [each.name for each in jitted.captures]
+        old = jitted(*args)
+        assert np.array_equal(jitted(*args), old)
+        for _ in changes:
+            assert np.array_equal(jitted(*args), old)
+        with jax.disable_jit():
+            new = function(*args)
+        assert not np.array_equal(new, old)
+        if action == "raise":
+            assert not name or name in [each.name for each in jitted.captures]
+            with pytest.raises(lw.errors.StaleCaptureError, match="captures") as info:
+                jitted(*args)
+            assert not name or [each.name for each in info.value.captures] == [name]
+        elif action == "warn":
+            with pytest.warns(lw.errors.StaleCaptureWarning, match="captures"):
+                assert np.array_equal(jitted(*args), new)
+            assert np.array_equal(jitted(*args), new)  # it was said, and another warning raises
+        elif action == "retrace":
+            for _ in range(2):
+                assert np.array_equal(jitted(*args), new)
+            assert len(jitted.traces) == 2
+            reason = jitted.traces[-1].explanation.reasons[0]
+            assert reason.kind is lw.types.ReasonKind.CAPTURE
+            assert not name or reason.path == name
+        else:
+            assert np.array_equal(jitted(*args), old)
+
+
+@pytest.mark.parametrize("given", [by_rate, functools.partial(by_rate), Settings(by_rate), Rule()])
+def test_what_a_static_argument_reads(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that is handed over reads what it read when it was traced."""
+    call = lambda f, x: getattr(f, "act", f)(x)  # noqa: E731
+    strict = jit(lambda f, x: call(f, x), static_argnums=0, stale="raise")
+    retraced = jit(lambda x, *, f: call(f, x), static_argnames="f", stale="retrace")
+    assert (strict(given, ONES).tolist(), retraced(ONES, f=given).tolist()) == ([1, 1], [1, 1])
+    assert strict(lambda x: x * 2, ONES).tolist() == [2, 2]
+    monkeypatch.setattr(stale_kinds, "rate", 3.0)
+    with pytest.raises(lw.errors.StaleCaptureError, match="captures `rate`"):
+        strict(given, ONES)
+    assert retraced(ONES, f=given).tolist() == [3, 3]
+
+
+def test_each_call_has_its_own_classes() -> None:
+    """What a method of another class reads says nothing of this call; but it stays watched."""
+    stale_kinds.rate, stale_kinds.shift = 2.0, 1.0
+    jitted = jit(lambda net, x: net(x), stale="raise")
+    net, other = Net(ONES), Other(ONES)
+    assert (jitted(net, ONES).tolist(), jitted(other, ONES).tolist()) == ([2, 2], [2, 2])
+    stale_kinds.shift = 5.0
+    assert jitted(net, ONES).tolist() == [2, 2]
+    with pytest.raises(lw.errors.StaleCaptureError, match="captures `shift`"):
+        jitted(other, ONES)
+    stale_kinds.rate, stale_kinds.shift = 9.0, 1.0
+    assert jitted(other, ONES).tolist() == [2, 2]
+    with pytest.raises(lw.errors.StaleCaptureError, match="captures `rate`"):
+        jitted(net, ONES)
+
+
+def test_a_value_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attribute of an argument's class that a method reads counts, and a replaced method."""
+    monkeypatch.setattr(Net, "scaled", lambda self, x: self.base * x)
+    jitted = jit(lambda net, x: net.scaled(x), stale="retrace")
+    assert jitted(Net(ONES), ONES).tolist() == [2, 2]
+    monkeypatch.setattr(Net, "base", 5.0)
+    assert jitted(Net(ONES), ONES).tolist() == [5, 5]
+    monkeypatch.setattr(Net, "scaled", lambda _, x: x * 7)
+    assert jitted(Net(ONES), ONES).tolist() == [7, 7]
