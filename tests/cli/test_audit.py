@@ -257,6 +257,11 @@ def test_objects_that_are_changed(explained: Explained) -> None:
         scaled(setting, 1.0)
         setting.k[0] = 7
         scaled(setting, 1.0)
+        powered = jax.jit(lambda setting, x: setting.k(x), static_argnums=0)
+        setting = Setting(functools.partial(jnp.power, 2))
+        powered(setting, 1.0)
+        setting.k = functools.partial(jnp.power, 3)
+        powered(setting, 1.0)
         ring = Setting(1)
         ring.unread = ring
         around = jax.jit(lambda ring, x: x * ring.unread.k, static_argnums=0)
@@ -268,6 +273,7 @@ def test_objects_that_are_changed(explained: Explained) -> None:
         of("scaled", "setting.k=1", "`2` (int)"),
         of("scaled", "setting.k=1", "`3` (int)"),
         of("scaled", "setting.k=float64[2] [1.0, 1.0]", "`float64[2] [7.0, 1.0]`"),
+        of("<lambda>", "setting.k.args[0]=2", "`3` (int)"),
         of("<lambda>", "ring.k=1", "`2` (int)"),
     ]
 

@@ -30,11 +30,11 @@ def assignments(name: str, reader: str) -> tuple[str, ...]:
         wanted = ast.parse(name.partition(" (")[0], mode="eval").body
     except (SyntaxError, ValueError):
         return ()
+    *owner, own = _names(wanted) or [""]
     files = [reader]
-    if isinstance(wanted, ast.Attribute):
+    if owner:
         modules = [getattr(each, "__file__", None) for each in list(sys.modules.values())]
         files += [each for each in modules if isinstance(each, str) and is_users_file(each)]
-    *owner, own = _names(wanted) or [""]
     found: list[str] = []
     for file in dict.fromkeys(files):
         try:

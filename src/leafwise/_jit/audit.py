@@ -17,7 +17,7 @@ from leafwise._compare.diff import compare
 from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import distinct_names
 from leafwise._compare.reasons import Outcome, ReasonKind
-from leafwise._compare.signature import Signature
+from leafwise._compare.signature import Signature, StaticArguments
 from leafwise._jax.context import make_context
 from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import Exchange
@@ -71,7 +71,8 @@ class Audit:
         self.calls = 0
         self.seconds = 0.0
         self.lock = new_lock()
-        self._bodies: dict[Any, tuple[Callable[..., Any], ProgramLog]] = {}
+        # Always the same for a function, as JAX goes by it.
+        self._body_of = functools.cache(self._mapped_body)
 
     def function(self, jitted: StaleCheckedFunction) -> "AuditedFunction":
         """Return a jitted function, each call of which is compared."""
@@ -82,9 +83,10 @@ class Audit:
 
         @functools.wraps(pmap)
         def watched(fun: Any, *args: Any, **options: Any) -> Any:
-            body, log = self._mapped_body(fun, options.get("static_broadcasted_argnums"))
-            calls = _Calls(self, log)
-            made = calls.inner = pmap(body, *args, **options)
+            numbers = options.get("static_broadcasted_argnums")
+            body, log = self._body_of(fun, static_arguments(fun, numbers, None))
+            made = pmap(body, *args, **options)
+            calls = _Calls(self, log, inner=made)
 
             @functools.wraps(made)
             def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -94,11 +96,10 @@ class Audit:
 
         return watched
 
-    def _mapped_body(self, fun: Any, numbers: Any) -> tuple[Callable[..., Any], ProgramLog]:
-        """Return what is traced in place of a function: always the same, as JAX goes by it."""
-        statics = static_arguments(fun, numbers, None)
-        if (known := self._bodies.get((id(fun), statics))) is not None:
-            return known
+    def _mapped_body(
+        self, fun: Callable[..., Any], statics: StaticArguments
+    ) -> tuple[Callable[..., Any], ProgramLog]:
+        """Return what is traced in place of a function."""
         log = ProgramLog(Callee(name_of(fun), lambda: fun, statics))
 
         @functools.wraps(fun)
@@ -112,7 +113,6 @@ class Audit:
                 log.add(program)
             return result
 
-        self._bodies[id(fun), statics] = body, log
         return body, log
 
     def add_stale(self, found: Iterable[StaleCapture]) -> None:

@@ -31,7 +31,7 @@ from leafwise._statics.key import StaticKey
 _PLAIN: Final = frozenset({int, str, bool, bytes, type(None), StaticKey})
 _UNCHANGING: Final = (type, types.ModuleType, types.FunctionType, Enum)
 """Types whose content cannot change, or is looked at elsewhere: what a function reads is that."""
-_MOST_PARTS: Final = 4096
+_MOST_PARTS: Final = 1 << 15
 _MOST_BYTES: Final = 1 << 20
 _READS_ANY: Final = frozenset({"getattr", "vars", "__dict__", "asdict", "astuple", "fields"})
 
