@@ -5,14 +5,13 @@ for ``1``, and that of a list for what it has become. What a call is made of is 
 (`CallKeys`); it is recorded and compared as in a trace only where that is new.
 """
 
-import contextlib
+import dataclasses
 import functools
 import inspect
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from leafwise._compare.diff import compare
 from leafwise._compare.explain import Explanation
@@ -25,39 +24,18 @@ from leafwise._jax.exchanges import Exchange
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.assignments import assignments
 from leafwise._jit.blocks import StaleCapture
-from leafwise._jit.call_keys import CallKeys, Content
+from leafwise._jit.call_keys import CallKeys, Content, content_of
 from leafwise._jit.callee import Callee, name_of, static_arguments
 from leafwise._jit.exact import is_part_of_trace, program_change
 from leafwise._jit.jit import StaleCheckedFunction
 from leafwise._jit.programs import Program, ProgramLog
 from leafwise._objects.call_site import Site, short_file, site_of, user_frame
+from leafwise._objects.locks import new_lock
 from leafwise._objects.text import Verbatim, shorten
 
 exclude_file(__file__)  # an error shows the frames that it has without the audit
 
-_ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 _MOST_KNOWN: Final = 1024
-
-
-class WrongProgram(NamedTuple):
-    """A call that was answered by a program made for another value.
-
-    Attributes:
-        text: What was called, and both values.
-        site: The line that called.
-        replayed: What a fresh trace of the call says; empty if it was not made.
-    """
-
-    text: str
-    site: Site | None
-    replayed: str = ""
-
-    def __str__(self) -> str:
-        """Return ``step answered for `config.flag=True`, but got `1` (int)``."""
-        return f"{self.text}{self.replayed}"
-
-
-_Bodies: TypeAlias = dict[StaticArguments, tuple[Callable[..., Any], ProgramLog]]
 
 
 class _Here(threading.local):
@@ -65,52 +43,36 @@ class _Here(threading.local):
 
     Attributes:
         call: The innermost call that is being made.
-        recorded: The last call that was of a new kind.
         replays: Whether a call is being replayed, in which nothing is jitted or compared.
-        cost: How many calls were compared, and the seconds; None if none so far.
     """
 
     call: "_Call | None" = None
-    recorded: Signature | None = None
     replays: bool = False
-    cost: "list[Any] | None" = None
 
 
 class Audit:
     """Compares the calls of all functions that it is given.
 
     Args:
-        note: Takes what was answered by another program, in each such call.
+        note: Takes what was answered by another program, as text, and the line that called.
         replays: Whether to trace such a call afresh, and to compare the programs.
+
+    Attributes:
+        calls: How many calls were compared.
+        seconds: How long that took.
     """
 
-    def __init__(self, note: Callable[[WrongProgram], None], *, replays: bool = False) -> None:
+    def __init__(self, note: Callable[[str, Site | None], None], *, replays: bool = False) -> None:
         self.note = note
         self.replays = replays
         if replays:
             make_context()  # before the script has traced anything
         self.here = _Here()
-        self._costs: list[list[Any]] = []
-        self._bodies: weakref.WeakKeyDictionary[Any, _Bodies] = weakref.WeakKeyDictionary()
-
-    @property
-    def calls(self) -> int:
-        """How many calls were compared."""
-        return sum(calls for calls, _ in self._costs)
-
-    @property
-    def seconds(self) -> float:
-        """How long that took."""
-        return float(sum(seconds for _, seconds in self._costs))
-
-    def add_cost(self, seconds: float) -> None:
-        """Note that a call was compared."""
-        cost = self.here.cost
-        if cost is None:
-            cost = self.here.cost = [0, 0.0]
-            self._costs.append(cost)
-        cost[0] += 1
-        cost[1] += seconds
+        self.calls = 0
+        self.seconds = 0.0
+        self.lock = new_lock()
+        # Always the same for a function, as JAX goes by it.
+        self._body_of = functools.cache(self._mapped_body)
 
     def function(self, jitted: StaleCheckedFunction) -> "AuditedFunction":
         """Return a jitted function, each call of which is compared."""
@@ -121,74 +83,57 @@ class Audit:
 
         @functools.wraps(pmap)
         def watched(fun: Any, *args: Any, **options: Any) -> Any:
-            if not callable(fun):
-                return pmap(fun, *args, **options)
-            body, log = self._mapped_body(fun, options.get("static_broadcasted_argnums"))
-            calls = _Calls(self, log)
-            made = calls.inner = pmap(body, *args, **options)
+            numbers = options.get("static_broadcasted_argnums")
+            body, log = self._body_of(fun, static_arguments(fun, numbers, None))
+            made = pmap(body, *args, **options)
+            calls = _Calls(self, log, inner=made)
 
             @functools.wraps(made)
             def mapped(*args: Any, **kwargs: Any) -> Any:
                 return calls.call(*args, **kwargs)
 
-            mapped.__wrapped__ = fun
             return mapped
 
         return watched
 
-    def _mapped_body(self, fun: Any, numbers: Any) -> tuple[Callable[..., Any], ProgramLog]:
-        """Return what is traced in place of a function: always the same, as JAX goes by it.
-
-        It does not keep the function alive.
-        """
-        try:
-            find: Callable[[], Any] = weakref.ref(fun)
-            known = self._bodies.setdefault(fun, {})
-        except TypeError:
-            find, known = (lambda: fun), {}
-        statics = static_arguments(fun, numbers, None)
-        if (found := known.get(statics)) is not None:
-            return found
-        log = ProgramLog(Callee(name_of(fun), find, statics))
+    def _mapped_body(
+        self, fun: Callable[..., Any], statics: StaticArguments
+    ) -> tuple[Callable[..., Any], ProgramLog]:
+        """Return what is traced in place of a function."""
+        log = ProgramLog(Callee(name_of(fun), lambda: fun, statics))
 
         @functools.wraps(fun)
         def body(*args: Any, **kwargs: Any) -> Any:
-            call, signature = self.here.call, self.here.recorded
-            result = log.callee.fun(*args, **kwargs)
+            call = self.here.call
+            result = fun(*args, **kwargs)
             if call is not None and call.calls.log is log:
-                program = Program(Outcome.RETRACE, signature, Explanation(Outcome.RETRACE), None)
+                found = Explanation(Outcome.RETRACE)
+                program = Program(Outcome.RETRACE, call.signature, found, None)
                 log.keys.note(program, None)
                 log.add(program)
             return result
 
-        del body.__dict__["__wrapped__"]
-        with contextlib.suppress(TypeError, ValueError):
-            body.__dict__["__signature__"] = inspect.signature(fun)
-        found = known[statics] = body, log
-        return found
+        return body, log
 
     def add_stale(self, found: Iterable[StaleCapture]) -> None:
         """Add captures for whose old values the call that is being made is answered."""
         call = self.here.call
         for each in found:
-            changed = f", which is {each.after} now"
+            text = f"{each.function} answered for `{each.name}={each.before}`"
+            text += f", which is {each.after} now"
             if lines := assignments(each.name, each.line.rpartition(":")[0]):
-                changed += f" (assigned at {', '.join(lines)})"
-            if call is not None and call.previous is not None:
-                changed += f"; the call before it was at {call.previous}"
-            wrong = WrongProgram(
-                f"{each.function} answered for `{each.name}={each.before}`{changed}", each.call
-            )
-            if call is None:
-                self.note(wrong)
-            else:
-                call.add(wrong)
+                text += f" (assigned at {', '.join(lines)})"
+            if call is not None and (frame := call.calls.previous):
+                text += f"; the call before it was at {short_file(frame[0])}:{frame[1]}"
+            (self.note if call is None else call.add)(text, each.call)
 
     def add_exchange(self, found: Exchange) -> None:
         """Note classes and statics that `cond` or a loop has exchanged, if it has."""
-        if self.here.replays or _is_same(found.before, found.after):
+        if self.here.replays:
             return
         try:
+            if content_of([found.before]) == content_of([found.after]):
+                return
             with ignore_events():
                 label = "out" if found.names else "carry"
                 reasons = compare(label, found.make_before(), found.make_after())
@@ -201,26 +146,7 @@ class Audit:
             if reason.kind in (ReasonKind.STATIC, ReasonKind.CLASS, ReasonKind.STRUCTURE):
                 before, after = _words(reason.before, reason.after)
                 answered = f"{found.operation} answered for `{reason.path}={before}`{of}"
-                self.note(WrongProgram(f"{answered}, but {other} returned {after}", site))
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two treedefs are the same, classes and types of statics included."""
-    mine, its = one.node_data(), other.node_data()
-    if mine is None or its is None:
-        return mine is its
-    if mine[0] is not its[0] or not _is_same_static(mine[1], its[1]):
-        return False
-    pairs = zip(one.children(), other.children(), strict=True)
-    return all(_is_same(before, after) for before, after in pairs)
-
-
-def _is_same_static(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    if type(one) is type(other) and type(one) in (tuple, list) and len(one) == len(other):
-        return all(map(_is_same_static, one, other))
-    return type(one) is type(other) and type(one) in (int, bool, str, bytes) and one == other
+                self.note(f"{answered}, but {other} returned {after}", site)
 
 
 class AuditedFunction(StaleCheckedFunction):
@@ -244,34 +170,31 @@ class AuditedFunction(StaleCheckedFunction):
         self._leafwise_calls.inner = call
 
 
+@dataclasses.dataclass(eq=False)
 class _Call:
-    """One call that is being made, and what was found wrong with its answer."""
+    """One call that is being made, and what was found wrong with its answer.
 
-    __slots__ = ("_replayed", "args", "calls", "found", "kwargs")
+    Attributes:
+        signature: What was recorded of it, if it is of a new kind.
+    """
 
-    def __init__(self, calls: "_Calls", args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.calls = calls
-        self.args = args
-        self.kwargs = kwargs
-        self.found: list[WrongProgram] = []
-        self._replayed = ""
+    calls: "_Calls"
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    found: list[tuple[str, Site | None]] = dataclasses.field(default_factory=list)
+    replayed: str = ""
+    signature: Signature | None = None
 
-    @property
-    def previous(self) -> str | None:
-        """The line of the last call before it."""
-        found = self.calls.previous
-        return None if found is None else f"{short_file(found[0])}:{found[1]}"
-
-    def add(self, wrong: WrongProgram) -> None:
+    def add(self, text: str, site: Site | None) -> None:
         """Add what its program was made for; the first time, before it is made, replay it."""
         audit = self.calls.audit
-        self.found.append(wrong)
-        if audit.replays and not self._replayed:
+        if audit.replays and not self.found:
             audit.here.replays = True
             try:
-                self._replayed = self._replay()
+                self.replayed = self._replay()
             finally:
                 audit.here.replays = False
+        self.found.append((text, site))
 
     def _replay(self) -> str:
         """Trace the call afresh; return what that says of the answer."""
@@ -290,41 +213,28 @@ class _Call:
         where = f" at {short_file(file)}:{line}" if file else ""
         return f"; wrong answer: `{change.before}` would be `{change.after}`{where}"
 
-    def report(self) -> None:
-        """Note all that was found, once the call has returned."""
-        for each in self.found:
-            self.calls.audit.note(each._replace(replayed=self._replayed))
 
-
-class _Wrong(NamedTuple):
-    """A static for another value of which a program was made."""
-
-    path: str
-    before: Any
-    after: Any
-
-
-class _Known(NamedTuple):
-    """What was found of calls of one key, and what has to live as long."""
-
-    wrong: tuple[_Wrong, ...]
-    kept: list[Any]
-
-
+@dataclasses.dataclass(eq=False)
 class _Calls:
-    """The calls of one function: what is known of those with the same statics and avals."""
+    """The calls of one function: what is known of those with the same statics and avals.
 
-    def __init__(self, audit: Audit, log: ProgramLog, made: Any = None) -> None:
-        self.inner: Any = None
-        self.made = made
-        self.audit = audit
-        self.log = log
-        self.previous: tuple[str, int] | None = None
-        if log.keys is None:
-            log.keys = CallKeys(log.callee)
-        self._keys: CallKeys = log.keys
-        self._known: dict[Any, _Known] = {}
-        self._programs = 0
+    Attributes:
+        audit: The audit.
+        log: The programs of the function.
+        made: What `jax.jit` returned; None for `jax.pmap`.
+        inner: What makes a call.
+        previous: The file and the line of the last call.
+        known: What is wrong with calls, by what they are made of.
+        programs: The number of programs when that was found.
+    """
+
+    audit: Audit
+    log: ProgramLog
+    made: Any = None
+    inner: Any = None
+    previous: tuple[str, int] | None = None
+    known: dict[Any, list[str]] = dataclasses.field(default_factory=dict)
+    programs: int = 0
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compare a call, and make it."""
@@ -335,19 +245,18 @@ class _Calls:
             return self.log.callee.fun(*args, **kwargs)
         start = time.perf_counter()
         call = _Call(self, args, kwargs)
-        frame = inspect.currentframe()
+        frame = user_frame(inspect.currentframe())
         try:
-            wrong = self._compare(args, kwargs)
+            wrong = self._compare(call)
         except Exception:  # noqa: BLE001  # code of the values' own classes: the call says it better
-            wrong = ()
-        frame = user_frame(frame)
+            wrong = []
         around, here.call = here.call, call
-        audit.add_cost(time.perf_counter() - start)
+        with audit.lock:
+            audit.calls += 1
+            audit.seconds += time.perf_counter() - start
         try:
-            for each in wrong:
-                before, after = _words(each.before, each.after)
-                text = f"{self.log.name} answered for `{each.path}={before}`, but got {after}"
-                call.add(WrongProgram(text, site_of(frame)))
+            for text in wrong:
+                call.add(text, site_of(frame))
             result = self.inner(*args, **kwargs)
         except BaseException as error:
             # A script that prints the traceback finds its own line, and then JAX.
@@ -357,44 +266,36 @@ class _Calls:
             here.call = around
         if frame is not None:
             self.previous = frame.f_code.co_filename, frame.f_lineno
-        if call.found:
-            call.report()
+        for text, site in call.found:
+            audit.note(text + call.replayed, site)
         return result
 
-    def _compare(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Wrong, ...]:
+    def _compare(self, call: _Call) -> list[str]:
+        """Return for which other values of its statics the program of a call was made."""
         log = self.log
-        if len(log.programs) != self._programs or len(self._known) > _MOST_KNOWN:
-            self._known.clear()  # another program may answer now
-            self._programs = len(log.programs)
-        key = self._keys.key(args, kwargs)
-        found = self._known.get(key.parts)
+        if log.keys is None:
+            log.keys = CallKeys(log.callee)
+        if len(log.programs) != self.programs or len(self.known) > _MOST_KNOWN:
+            self.known.clear()  # another program may answer now
+            self.programs = len(log.programs)
+        key = log.keys.key(call.args, call.kwargs)
+        found = self.known.get(key)
         if found is None:
-            found = self._known[key.parts] = _Known(self._wrong(args, kwargs), key.kept)
-        return found.wrong
+            call.signature = log.callee.record(call.args, call.kwargs)
+            found = self.known[key] = self._wrong(call.signature)
+        return found
 
-    def _wrong(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Wrong, ...]:
+    def _wrong(self, signature: Signature) -> list[str]:
         log = self.log
-        signature = self.audit.here.recorded = log.callee.record(args, kwargs)
-        explained = log.explain(signature)
-        if explained.nearest is None or explained.outcome not in _ANSWERED:
-            return ()
-        then: Mapping[str, Content] = log.trace_of(explained.nearest).contents or {}
-        now = self._keys.contents(signature)
-        changed = [
-            _Wrong(path, then[path].value, content.value)
-            for path, content in now.items()
-            if path in then and then[path].differs(content)
-        ]
-        seen = [each.path for each in changed]
-        unsound = [
-            _Wrong(each.path, each.before, each.after)
-            for each in explained.unsound
-            if not (
-                any(path.startswith(each.path) for path in seen)
-                or (each.path in then and then[each.path].is_plain and each.path in now)
-            )
-        ]
-        return (*changed, *unsound)
+        program = log.trace_for(signature)
+        then: Mapping[str, Content] = (program and program.contents) or {}
+        now: Mapping[str, Content] = log.keys.contents(signature)
+        found: list[str] = []
+        for path in now:
+            if path in then and then[path][0] != now[path][0]:
+                before, after = _words(then[path][1], now[path][1])
+                found.append(f"{log.name} answered for `{path}={before}`, but got {after}")
+        return found
 
 
 def _words(before: Any, after: Any) -> tuple[str, str]:

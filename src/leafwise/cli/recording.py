@@ -30,7 +30,7 @@ from leafwise._compare.fixes import Advice, definition_of, fresh_function, once
 from leafwise._jax.context import make_context
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
-from leafwise._jit.audit import Audit, WrongProgram
+from leafwise._jit.audit import Audit
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, enter_block, leave_block
 from leafwise._jit.callee import code_id
 from leafwise._jit.jit import AROUND, jit_with_log
@@ -162,9 +162,8 @@ class Recorder:
         if found:
             self._write(events=found)
 
-    def _note_wrong(self, found: WrongProgram) -> None:
-        site = found.site
-        key = f"{site.file}:{site.line}" if site is not None else "", str(found)
+    def _note_wrong(self, text: str, site: Site | None) -> None:
+        key = f"{site.file}:{site.line}" if site is not None else "", text
         self._wrong[key] += 1
         times = self._wrong[key]
         if times & (times - 1) == 0:  # in a loop it is the same call again
