@@ -1,6 +1,8 @@
 """`leafwise.captures`: what a function captures, and how JAX treats it."""
 
+import contextlib
 import dataclasses
+import math
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
@@ -14,9 +16,8 @@ from leafwise._captures.places import GONE
 from leafwise._captures.source_lines import CapturedAt, SourceLines
 from leafwise._captures.treatment import (
     CapturedLeaf,
-    Contents,
-    LeafTreatments,
     Treatment,
+    contents_of,
     treatment_of,
 )
 from leafwise._display import captures_table
@@ -45,24 +46,27 @@ class Capture:
         where: Where it is bound, and where it is first read.
         treatment: How JAX treats it.
         value: The current value; None if nothing is bound.
-        nbytes: The bytes of all arrays in it, of each array once.
         leaves: What a container or an object holds that gets into the program, or is called:
             each with its path and its own treatment. Empty for everything else.
         comparable: Whether a later change of it can be seen. A generator, a lock or a mutable
             array does not show what it holds.
         is_bound: Whether there is a value. A name may be bound later.
-        arrays: The identity and the bytes of each array in it.
+        arrays: The identity and the bytes of each array in it that gets into the program.
     """
 
     name: str
     where: CapturedAt
     treatment: Treatment
     value: Any = dataclasses.field(repr=False)
-    nbytes: int = 0
     leaves: tuple[CapturedLeaf, ...] = ()
     comparable: bool = True
     is_bound: bool = True
     arrays: tuple[tuple[int, int], ...] = dataclasses.field(default=(), repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of these arrays."""
+        return sum(nbytes for _, nbytes in self.arrays)
 
     @property
     def summary(self) -> str:
@@ -225,48 +229,37 @@ def captures_of(
     fn: Callable[..., Any], bindings: Iterable[Binding], *, large: int = _LARGE
 ) -> Captures:
     """Return what is in some places that a function reads."""
-    source_lines, treatments = SourceLines(), LeafTreatments()
+    lines = SourceLines()
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
-    there = [each for each in shown if each.read() is not GONE]
-    found = [_capture(each, source_lines, treatments) for each in there]
+    found = [_capture(each, lines.of(each)) for each in shown if each.read() is not GONE]
     return Captures(found, function=name_of(fn), large=large)
 
 
-def _capture(binding: Binding, source_lines: SourceLines, treatments: LeafTreatments) -> Capture:
+def _capture(binding: Binding, where: CapturedAt) -> Capture:
     value = binding.read()
-    where = source_lines.of(binding)
     if value is MISSING:
-        return Capture(
-            binding.name,
-            where,
-            Treatment.STATIC,
-            None,
-            is_bound=False,
-        )
-    contents = Contents(value, treatments)
-    treatment = treatment_of(value, contents, treatments)
+        return Capture(binding.name, where, Treatment.STATIC, None, is_bound=False)
+    contents = contents_of(value)
+    treatment = treatment_of(value, contents)
     if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
         treatment = Treatment.STATIC
-    is_leaf = treatments.of_leaf(value) is not None
+    arrays = {id(each): each for each in contents.arrays.values()}
     return Capture(
         binding.name,
         where,
         treatment,
         value,
-        nbytes=sum(contents.arrays.values()),
-        leaves=() if is_leaf else tuple(contents.leaves),
+        leaves=tuple(leaf for leaf in contents.leaves if leaf.path),
         comparable=contents.is_complete,
-        arrays=tuple(contents.arrays.items()),
+        arrays=tuple(
+            (key, math.prod(each.shape) * each.dtype.itemsize) for key, each in arrays.items()
+        ),
     )
 
 
 def _is_static_field(binding: Binding) -> bool:
     """Return whether a binding is a static field of a pytree."""
-    step = binding.place.steps[-1] if binding.place.steps else None
-    if not isinstance(step, str):
-        return False
-    try:
+    with contextlib.suppress(Exception):  # a flatten of the user's may raise anything
         opened = open_node(binding.place.holding())
-    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
-        return False
-    return opened is not None and f".{step}" in opened[0].names
+        return opened is not None and f".{binding.place.steps[-1]}" in opened[0].names
+    return False
