@@ -13,7 +13,7 @@ import numpy as np
 from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
 from leafwise._captures.places import GONE
-from leafwise._captures.source_lines import CapturedAt, SourceLines
+from leafwise._captures.source_lines import CapturedAt, captured_at
 from leafwise._captures.treatment import (
     CapturedLeaf,
     Treatment,
@@ -229,9 +229,8 @@ def captures_of(
     fn: Callable[..., Any], bindings: Iterable[Binding], *, large: int = _LARGE
 ) -> Captures:
     """Return what is in some places that a function reads."""
-    lines = SourceLines()
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
-    found = [_capture(each, lines.of(each)) for each in shown if each.read() is not GONE]
+    found = [_capture(each, captured_at(each)) for each in shown if each.read() is not GONE]
     return Captures(found, function=name_of(fn), large=large)
 
 

@@ -1,15 +1,17 @@
 """The lines of the user's code that bind a captured value and that read it."""
 
-import ast
 import builtins
+import dis
+import functools
 import linecache
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+import types
+from typing import Final, NamedTuple
 
 from leafwise._captures.bindings import Binding
 from leafwise._captures.places import BoundIn, CapturedPlace
 from leafwise._objects.attributes import name_of
 from leafwise._objects.call_site import short_file
+from leafwise._objects.code import parameters
 
 
 class CapturedAt(NamedTuple):
@@ -41,93 +43,62 @@ class CapturedAt(NamedTuple):
         return f"{self.holder}{where}, read{read} by {self.function}"
 
 
-class SourceLines:
-    """Finds the lines of captures; each file is parsed once."""
-
-    def __init__(self) -> None:
-        self._parsed: dict[str, ast.Module | None] = {}
-
-    def of(self, binding: Binding) -> CapturedAt:
-        """Return where a binding is bound and read."""
-        file = "" if binding.code is None else binding.code.co_filename
-        owner, bound = self._owner(binding.place, file)
-        function = binding.reader.rpartition("<locals>.")[2]
-        return CapturedAt(binding.place.holder, owner, bound, file, binding.line, function)
-
-    def _owner(self, place: CapturedPlace, file: str) -> tuple[str, int]:
-        owner = place.owner()
-        if place.holder is BoundIn.GLOBAL:
-            if place.variable not in owner and place.variable in vars(builtins):
-                return "builtins", 0
-            own = owner.get("__file__")
-            file = own if isinstance(own, str) else file
-            return short_file(file), self._line(file, place.variable, ())
-        if place.holder is BoundIn.IMPORT:
-            return short_file(file), 0
-        if place.holder is BoundIn.PARTIAL:
-            return name_of(owner), 0
-        if place.holder is BoundIn.ATTRIBUTE:
-            return owner.__name__, 0
-        code, name = owner, owner.co_qualname.rpartition("<locals>.")[2]
-        if place.holder is BoundIn.DEFAULT:
-            return f"{name}, {short_file(code.co_filename)}", code.co_firstlineno
-        around = code.co_qualname.split(".<locals>.")[:-1] or [code.co_name]
-        line = self._line(code.co_filename, place.variable, tuple(around))
-        return f"{around[-1]}, {short_file(code.co_filename)}", line
-
-    def _line(self, file: str, name: str, scopes: tuple[str, ...]) -> int:
-        """Return the last line of a scope that binds a name; 0 if there is none."""
-        if file not in self._parsed:
-            self._parsed[file] = _parse(file)
-        tree: Any = self._parsed[file]
-        for scope in scopes:
-            for part in scope.split("."):
-                found = [node for node in _own_nodes(tree) if _defines(node, part)]
-                tree = found[-1] if found else None
-        lines = [line for node in _own_nodes(tree) for bound, line in _bound(node) if bound == name]
-        return lines[-1] if lines else 0
+def captured_at(binding: Binding) -> CapturedAt:
+    """Return where a binding is bound and read."""
+    file = "" if binding.code is None else binding.code.co_filename
+    owner, bound = _owner(binding.place, file)
+    function = binding.reader.rpartition("<locals>.")[2]
+    return CapturedAt(binding.place.holder, owner, bound, file, binding.line, function)
 
 
-_LONGEST_FILE: Final = 50_000
+def _owner(place: CapturedPlace, file: str) -> tuple[str, int]:
+    """Return what holds a place, as text, and the line that binds it; 0 if that is not known."""
+    owner = place.owner()
+    if place.holder is BoundIn.GLOBAL:
+        if place.variable not in owner and place.variable in vars(builtins):
+            return "builtins", 0
+        own = owner.get("__file__")
+        file = own if isinstance(own, str) else file
+        return short_file(file), _line(file, "<module>", place.variable)
+    if place.holder is BoundIn.IMPORT:
+        return short_file(file), 0
+    if place.holder is BoundIn.PARTIAL:
+        return name_of(owner), 0
+    if place.holder is BoundIn.ATTRIBUTE:
+        return owner.__name__, 0
+    file = owner.co_filename
+    around, _, name = owner.co_qualname.rpartition(".<locals>.")
+    if place.holder is BoundIn.DEFAULT:
+        return f"{name}, {short_file(file)}", owner.co_firstlineno
+    line = _line(file, around, place.variable)
+    return f"{around.rpartition('<locals>.')[2] or name}, {short_file(file)}", line
 
 
-def _parse(file: str) -> ast.Module | None:
-    lines = linecache.getlines(file)
-    if not lines or len(lines) > _LONGEST_FILE:
-        return None
+def _line(file: str, scope: str, name: str) -> int:
+    return _lines("".join(linecache.getlines(file)), scope).get(name, 0)
+
+
+@functools.lru_cache
+def _lines(source: str, scope: str) -> dict[str, int]:
+    """Return the last line of a scope that binds each name, by its qualified name."""
+    found: dict[str, int] = {}
+    for code in (each for each in _codes(source) if each.co_qualname == scope):
+        found |= dict.fromkeys(parameters(code), code.co_firstlineno)
+        stores = [each for each in dis.get_instructions(code) if each.opname in _STORES]
+        found |= {each.argval: each.positions.lineno or 0 for each in stores if each.positions}
+    return found
+
+
+_STORES: Final = frozenset({"STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"})
+
+
+@functools.lru_cache
+def _codes(source: str) -> list[types.CodeType]:
+    """Return the code of a file and all code inside."""
     try:
-        return ast.parse("".join(lines))
+        found = [compile(source, "<source>", "exec")]
     except (SyntaxError, ValueError, RecursionError):  # it was edited since, or is not Python
-        return None
-
-
-_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-
-
-def _own_nodes(scope: ast.AST | None) -> Iterator[ast.AST]:
-    """Yield the nodes of a scope in order, without those inside inner scopes."""
-    pending = [] if scope is None else list(ast.iter_child_nodes(scope))[::-1]
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, _SCOPES):
-            pending += list(ast.iter_child_nodes(node))[::-1]
-
-
-def _defines(node: ast.AST, name: str) -> bool:
-    return isinstance(node, _SCOPES) and getattr(node, "name", "<lambda>") == name
-
-
-def _bound(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the names that a node binds, with the line."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id, node.lineno
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name, node.lineno
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        for alias in node.names:
-            yield alias.asname or alias.name.partition(".")[0], node.lineno
-    elif isinstance(node, ast.arg):
-        yield node.arg, node.lineno
-    elif isinstance(node, ast.ExceptHandler) and node.name:
-        yield node.name, node.lineno
+        return []
+    for code in found:
+        found += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return found
