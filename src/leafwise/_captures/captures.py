@@ -1,5 +1,6 @@
 """`leafwise.captures`: what a function captures, and how JAX treats it."""
 
+import collections
 import contextlib
 import dataclasses
 import math
@@ -31,7 +32,7 @@ from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import describe_array, got, shorten
+from leafwise._objects.text import describe_array, got
 from leafwise._trees.nodes import open_node
 
 _LARGE: Final = 2**20
@@ -71,33 +72,28 @@ class Capture:
     @property
     def summary(self) -> str:
         """The value in a few words, without running a ``__repr__`` of the user's."""
+        value, kind = self.value, type(self.value).__name__
         if not self.is_bound:
             return "not bound"
         if self.treatment is Treatment.PYTREE:
-            kinds = [leaf.treatment.value for leaf in self.leaves]
-            counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
-            inside = ", ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in counts.items())
-            return f"{type(self.value).__name__} of {inside}"
-        return _summary(self.value)
+            kinds = collections.Counter(leaf.treatment.value for leaf in self.leaves)
+            return f"{kind} of {', '.join(count(n, each) for each, n in kinds.items())}"
+        if hides(value):
+            return f"<{kind}>"
+        if is_a(value, jax.Array | np.ndarray):
+            return describe_array(value)
+        if type(value) in _CONTAINERS:
+            return f"{kind} of {count(len(value), 'item')}"
+        if is_data(value):
+            return describe(value, _SHORT)[:60]
+        is_named = callable(value) or is_a(value, types.ModuleType)
+        name = name_of(value) if is_named else kind
+        return f"<{kind}>" if name == kind else f"<{kind} {name}>"
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What is out of the ordinary."""
         return () if self.comparable else ("cannot be compared",)
-
-
-def _summary(value: Any) -> str:
-    if hides(value):
-        return f"<{type(value).__name__}>"
-    if is_a(value, jax.Array | np.ndarray):
-        return describe_array(value)
-    if type(value) in _CONTAINERS:
-        return f"{type(value).__name__} of {count(len(value), 'item')}"
-    if is_data(value):
-        return shorten(value, 40) if is_a(value, str) else describe(value, _SHORT)[:60]
-    kind, is_named = type(value).__name__, callable(value) or is_a(value, types.ModuleType)
-    name = name_of(value) if is_named else kind
-    return f"<{kind}>" if name == kind else f"<{kind} {name}>"
 
 
 _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
@@ -115,7 +111,7 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
     function: str
     large: int
 
-    def __new__(cls, found: Iterable[Capture], *, function: str, large: int = _LARGE) -> Self:
+    def __new__(cls, found: Iterable[Capture], function: str = "", large: int = _LARGE) -> Self:
         self = super().__new__(cls, found)
         self.function = function
         self.large = large
@@ -124,10 +120,7 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
     def own(self) -> "Captures":
         """Return what the user's own code reads, without that of packages and of generated code."""
         found = (each for each in self if is_users_file(each.where.file))
-        return Captures(found, function=self.function, large=self.large)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _load_captures, (tuple(self), self.function, self.large)
+        return Captures(found, self.function, self.large)
 
     @property
     def total_nbytes(self) -> int:
@@ -136,20 +129,29 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
 
     def as_dict(self) -> CapturesRecord:
         """Return it as plain values, which `json.dumps` takes."""
+        rows: list[CaptureRecord] = [
+            {
+                "name": each.name,
+                "treatment": each.treatment.value,
+                "nbytes": each.nbytes,
+                "value": each.summary,
+                "notes": list(each.notes),
+                "where": str(each.where),
+            }
+            for each in self
+        ]
         return {
             "function": self.function,
             "nbytes": self.total_nbytes,
             "large": self.large,
-            "captures": [_as_dict(each) for each in self],
+            "captures": rows,
         }
 
     def __str__(self) -> str:
         """Return a table, a line for each capture; what belongs to packages is one line."""
         return "\n".join(captures_table.format_lines(self.as_dict()))
 
-    def __repr__(self) -> str:
-        """Return the table."""
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Return the text, for notebooks."""
@@ -160,21 +162,6 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
         from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
 
         return Text(str(self))
-
-
-def _load_captures(found: tuple[Capture, ...], function: str, large: int) -> Captures:
-    return Captures(found, function=function, large=large)
-
-
-def _as_dict(capture: Capture) -> CaptureRecord:
-    return {
-        "name": capture.name,
-        "treatment": capture.treatment.value,
-        "nbytes": capture.nbytes,
-        "value": capture.summary,
-        "notes": list(capture.notes),
-        "where": str(capture.where),
-    }
 
 
 def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Captures:
@@ -199,7 +186,7 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
         each place once, in the order of the code. Its text is a table.
 
     Raises:
-        TypeError: `fn` is not callable, or `large` is not an int.
+        TypeError: `fn` is not callable.
 
     Examples:
         >>> print(captures(step))  # doctest: +SKIP
@@ -210,12 +197,6 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
         msg = (
             f"captures takes a function, or anything else that is callable, got {got(fn)}\n"
             f"  fix: print(lw.captures(step))"
-        )
-        raise TypeError(msg)
-    if type(large) is not int:
-        msg = (
-            f"captures takes large as a number of bytes, an int, got {got(large)}\n"
-            f"  fix: lw.captures(step, large=2**20)"
         )
         raise TypeError(msg)
     if not args:
@@ -231,7 +212,7 @@ def captures_of(
     """Return what is in some places that a function reads."""
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
     found = [_capture(each, captured_at(each)) for each in shown if each.read() is not GONE]
-    return Captures(found, function=name_of(fn), large=large)
+    return Captures(found, name_of(fn), large)
 
 
 def _capture(binding: Binding, where: CapturedAt) -> Capture:
