@@ -18,7 +18,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import leafwise as lw
@@ -437,17 +436,6 @@ def test_forms() -> None:
     assert json.loads(json.dumps(found.as_dict()))["captures"][0]["treatment"] == "static"
     again = pickle.loads(pickle.dumps(lw.captures(rated)))  # noqa: S301
     assert again == lw.captures(rated) or str(again) == str(lw.captures(rated))
-
-
-def test_comparable() -> None:
-    """What does not show what it holds is listed as such."""
-    lock, ref, plain = threading.Lock(), jax.new_ref(jnp.ones(2)), [1, {"a": {2}}]
-    held = {"rng": np.random.default_rng(0)}
-    gen = (i for i in "ab")
-    found = lw.captures(lambda: (lock, ref, gen, held, plain, CONFIG, rated, optax.sgd))
-    hidden = {each.name for each in found if not each.comparable}
-    assert hidden == {"lock", "ref", "gen", "held"}
-    assert str(found).count("cannot be compared") == 4
 
 
 def test_what_is_not_callable_is_refused() -> None:

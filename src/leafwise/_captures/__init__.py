@@ -6,7 +6,7 @@
   runs of a function that was not traced.
 - `fingerprint`: what is in these places, as something that can be kept and compared;
   `fingerprinter` and `fingerprint_kinds` do that for one value. `observation` is that of one trace.
-- `captures`: `lw.captures`, with the lines of `source_lines` and the treatments of `treatment`.
+- `captures`: `lw.captures`, with the treatments of `treatment`.
 - `hoist`: `lw.hoist`.
 - `fixes`: how a captured value can be passed instead.
 

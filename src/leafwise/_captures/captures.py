@@ -1,20 +1,23 @@
 """`leafwise.captures`: what a function captures, and how JAX treats it."""
 
+import builtins
 import collections
 import contextlib
 import dataclasses
+import dis
+import functools
+import linecache
 import math
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import jax
 import numpy as np
 
 from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
-from leafwise._captures.places import GONE
-from leafwise._captures.source_lines import CapturedAt, captured_at
+from leafwise._captures.places import GONE, BoundIn, CapturedPlace
 from leafwise._captures.treatment import (
     CapturedLeaf,
     Treatment,
@@ -28,14 +31,44 @@ from leafwise._display.words import count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import hides, is_data, name_of
-from leafwise._objects.call_site import is_users_file
+from leafwise._objects.call_site import is_users_file, short_file
 from leafwise._objects.classes import is_a
+from leafwise._objects.code import parameters
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got
 from leafwise._trees.nodes import open_node
 
 _LARGE: Final = 2**20
+
+
+class CapturedAt(NamedTuple):
+    """Where a captured value is bound, and where it is first read.
+
+    Attributes:
+        holder: What kind of place it is bound in.
+        owner: What that is: a file, a function, a class.
+        bound: The line that binds it, in the file of its function; 0 if that is not known.
+        file: The file of the first read.
+        line: The line of the first read, from 1; 0 if that is not known.
+        function: The function that reads it.
+    """
+
+    holder: BoundIn
+    owner: str
+    bound: int
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        """Return ``global of train.py:12, read at train.py:30 by step``."""
+        line = f":{self.bound}" if self.bound else ""
+        where = (
+            f" of {self.owner}{line}" if self.holder is not BoundIn.PARTIAL else f"({self.owner})"
+        )
+        read = f" at {short_file(self.file)}:{self.line}" if self.line else ""
+        return f"{self.holder}{where}, read{read} by {self.function}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,8 +82,6 @@ class Capture:
         value: The current value; None if nothing is bound.
         leaves: What a container or an object holds that gets into the program, or is called:
             each with its path and its own treatment. Empty for everything else.
-        comparable: Whether a later change of it can be seen. A generator, a lock or a mutable
-            array does not show what it holds.
         is_bound: Whether there is a value. A name may be bound later.
         arrays: The identity and the bytes of each array in it that gets into the program.
     """
@@ -60,7 +91,6 @@ class Capture:
     treatment: Treatment
     value: Any = dataclasses.field(repr=False)
     leaves: tuple[CapturedLeaf, ...] = ()
-    comparable: bool = True
     is_bound: bool = True
     arrays: tuple[tuple[int, int], ...] = dataclasses.field(default=(), repr=False)
 
@@ -89,11 +119,6 @@ class Capture:
         is_named = callable(value) or is_a(value, types.ModuleType)
         name = name_of(value) if is_named else kind
         return f"<{kind}>" if name == kind else f"<{kind} {name}>"
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is out of the ordinary."""
-        return () if self.comparable else ("cannot be compared",)
 
 
 _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
@@ -135,7 +160,6 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
                 "treatment": each.treatment.value,
                 "nbytes": each.nbytes,
                 "value": each.summary,
-                "notes": list(each.notes),
                 "where": str(each.where),
             }
             for each in self
@@ -211,26 +235,25 @@ def captures_of(
 ) -> Captures:
     """Return what is in some places that a function reads."""
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
-    found = [_capture(each, captured_at(each)) for each in shown if each.read() is not GONE]
+    found = [_capture(each) for each in shown if each.read() is not GONE]
     return Captures(found, name_of(fn), large)
 
 
-def _capture(binding: Binding, where: CapturedAt) -> Capture:
-    value = binding.read()
+def _capture(binding: Binding) -> Capture:
+    value, where = binding.read(), _captured_at(binding)
     if value is MISSING:
         return Capture(binding.name, where, Treatment.STATIC, None, is_bound=False)
-    contents = contents_of(value)
-    treatment = treatment_of(value, contents)
+    found = contents_of(value)
+    treatment = treatment_of(value, [leaf for leaf, _ in found])
     if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
         treatment = Treatment.STATIC
-    arrays = {id(each): each for each in contents.arrays.values()}
+    arrays = {id(each): each for leaf, each in found if leaf.treatment is Treatment.CONSTANT}
     return Capture(
         binding.name,
         where,
         treatment,
         value,
-        leaves=tuple(leaf for leaf in contents.leaves if leaf.path),
-        comparable=contents.is_complete,
+        leaves=tuple(leaf for leaf, _ in found if leaf.path),
         arrays=tuple(
             (key, math.prod(each.shape) * each.dtype.itemsize) for key, each in arrays.items()
         ),
@@ -243,3 +266,64 @@ def _is_static_field(binding: Binding) -> bool:
         opened = open_node(binding.place.holding())
         return opened is not None and f".{binding.place.steps[-1]}" in opened[0].names
     return False
+
+
+def _captured_at(binding: Binding) -> CapturedAt:
+    """Return where a binding is bound and read."""
+    file = "" if binding.code is None else binding.code.co_filename
+    owner, bound = _owner(binding.place, file)
+    function = binding.reader.rpartition("<locals>.")[2]
+    return CapturedAt(binding.place.holder, owner, bound, file, binding.line, function)
+
+
+def _owner(place: CapturedPlace, file: str) -> tuple[str, int]:
+    """Return what holds a place, as text, and the line that binds it; 0 if that is not known."""
+    owner = place.owner()
+    if place.holder is BoundIn.GLOBAL:
+        if place.variable not in owner and place.variable in vars(builtins):
+            return "builtins", 0
+        own = owner.get("__file__")
+        file = own if isinstance(own, str) else file
+        return short_file(file), _line(file, "<module>", place.variable)
+    if place.holder is BoundIn.IMPORT:
+        return short_file(file), 0
+    if place.holder is BoundIn.PARTIAL:
+        return name_of(owner), 0
+    if place.holder is BoundIn.ATTRIBUTE:
+        return owner.__name__, 0
+    file = owner.co_filename
+    around, _, name = owner.co_qualname.rpartition(".<locals>.")
+    if place.holder is BoundIn.DEFAULT:
+        return f"{name}, {short_file(file)}", owner.co_firstlineno
+    line = _line(file, around, place.variable)
+    return f"{around.rpartition('<locals>.')[2] or name}, {short_file(file)}", line
+
+
+def _line(file: str, scope: str, name: str) -> int:
+    return _lines("".join(linecache.getlines(file)), scope).get(name, 0)
+
+
+@functools.lru_cache
+def _lines(source: str, scope: str) -> dict[str, int]:
+    """Return the last line of a scope that binds each name, by its qualified name."""
+    found: dict[str, int] = {}
+    for code in (each for each in _codes(source) if each.co_qualname == scope):
+        found |= dict.fromkeys(parameters(code), code.co_firstlineno)
+        stores = [each for each in dis.get_instructions(code) if each.opname in _STORES]
+        found |= {each.argval: each.positions.lineno or 0 for each in stores if each.positions}
+    return found
+
+
+_STORES: Final = frozenset({"STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"})
+
+
+@functools.lru_cache
+def _codes(source: str) -> list[types.CodeType]:
+    """Return the code of a file and all code inside."""
+    try:
+        found = [compile(source, "<source>", "exec")]
+    except (SyntaxError, ValueError, RecursionError):  # it was edited since, or is not Python
+        return []
+    for code in found:
+        found += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return found

@@ -96,15 +96,15 @@ def _captured_by(fn: Callable[..., Any]) -> dict[str, Any]:
 
 def _arrays_in(value: Any, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the arrays in a value that have not been seen: those of a tree as a tree."""
-    arrays = {path: each for path, each in contents_of(value).arrays.items() if _is_array(each)}
-    fresh = {id(each): each for each in arrays.values() if id(each) not in seen}
+    arrays = [(leaf.path, each) for leaf, each in contents_of(value) if _is_array(each)]
+    fresh = {id(each): each for _, each in arrays if id(each) not in seen}
     seen.update(fresh)
     if is_tree(value):
         leaves, structure = jax.tree.flatten(value)
         own = [fresh.pop(id(leaf), None) for leaf in leaves]
         if any(leaf is not None for leaf in own):
             yield "", jax.tree.unflatten(structure, own)
-    for path, each in arrays.items():
+    for path, each in arrays:
         if fresh.pop(id(each), None) is not None:
             yield path, each
 

@@ -2,6 +2,7 @@
 
 import functools
 import types
+from collections.abc import Iterable
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -9,8 +10,6 @@ import jax
 import numpy as np
 
 from leafwise._objects.attributes import (
-    compares_by_identity,
-    has_hidden_state,
     hides,
     is_tree,
 )
@@ -74,56 +73,24 @@ _NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, *_JAX_ARRAYS)
 _PLAIN: Final = (str, bytes, type(None), type(...), Enum, np.dtype, range, slice)
 
 
-class Contents(NamedTuple):
-    """What is in a captured value.
-
-    Attributes:
-        leaves: The numbers, arrays, functions and modules in it, with their paths.
-        values: The value of each leaf.
-        is_complete: Whether all of it was seen, so that a change of it can be seen.
-    """
-
-    leaves: tuple[CapturedLeaf, ...]
-    values: tuple[Any, ...]
-    is_complete: bool
-
-    @property
-    def arrays(self) -> dict[str, Any]:
-        """The arrays in it by their paths."""
-        found = zip(self.leaves, self.values, strict=True)
-        return {leaf.path: item for leaf, item in found if leaf.treatment is Treatment.CONSTANT}
-
-
-def contents_of(value: Any) -> Contents:
-    """Return what is in a captured value, without what is static in pytrees."""
-    leaves: list[CapturedLeaf] = []
-    values: list[Any] = []
-    is_complete, room = True, _MOST_PARTS
+def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
+    """Return the leaves in a captured value with their values, without what only Python sees."""
+    leaves: list[tuple[CapturedLeaf, Any]] = []
     todo: list[tuple[str, Any, frozenset[int]]] = [("", value, frozenset())]
-    while todo and room:
-        (path, part, around), room = todo.pop(), room - 1
+    for _ in range(_MOST_PARTS):
+        if not todo:
+            break
+        path, part, around = todo.pop()
         treatment = treatment_of_leaf(part)
-        is_deep = len(around) >= _DEEPEST
-        is_complete = is_complete and not is_deep and not _hides_changes(part, treatment)
-        if treatment is None and id(part) not in around and not is_deep:
+        if treatment is None and id(part) not in around:
             inner = around | {id(part)}
             todo += [(path + step, each, inner) for step, each in reversed(_parts(part))]
-        elif treatment not in (None, Treatment.STATIC):
-            leaves.append(CapturedLeaf(path, treatment))
-            values.append(part)
-    return Contents(tuple(leaves), tuple(values), is_complete and not todo)
+        elif treatment is not None and treatment is not Treatment.STATIC:
+            leaves.append((CapturedLeaf(path, treatment), part))
+    return leaves
 
 
 _MOST_PARTS: Final = 20_000
-_DEEPEST: Final = 100
-
-
-def _hides_changes(value: Any, treatment: Treatment | None) -> bool:
-    """Return whether a look at a value does not show all that is in it."""
-    if treatment is None:
-        return has_hidden_state(type(value)) and compares_by_identity(type(value))
-    is_open_array = not is_a(value, np.ndarray) or not value.dtype.hasobject
-    return hides(value) or is_a(value, jax.Ref) or not is_open_array
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
@@ -141,15 +108,12 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
 _NOT_DATA: Final = (" key ", ".__func__", ".__self__")  # what a method reads is captured by itself
 
 
-def treatment_of(value: Any, contents: Contents) -> Treatment:
+def treatment_of(value: Any, leaves: Iterable[CapturedLeaf]) -> Treatment:
     """Return how JAX treats a captured value as a whole."""
     found = treatment_of_leaf(value)
     if found is not None:
         return found
-    in_programs = any(leaf.treatment in _IN_PROGRAMS for leaf in contents.leaves)
+    in_programs = {leaf.treatment for leaf in leaves} & {Treatment.LITERAL, Treatment.CONSTANT}
     if in_programs and is_tree(value):
         return Treatment.PYTREE
     return Treatment.FUNCTION if callable(value) else Treatment.STATIC
-
-
-_IN_PROGRAMS: Final = frozenset({Treatment.LITERAL, Treatment.CONSTANT})
