@@ -187,6 +187,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "defaults": (with_defaults, {"w", "b"}),
     "partial": (functools.partial(lambda a, x, c: a * x + c, W, c=SHARED), {"a", "c"}),
     "Partial": (jax.tree_util.Partial(lambda x, a: helper(x) * a, a=SHARED), {"W", "a"}),
+    "captured partial": (lambda x, f=functools.partial(jnp.multiply, W): f(x), {"f.args[0]"}),
     "decorated": (decorated, {"W", "SHARED"}),
     "jit": (jax.jit(helper), {"W"}),
     "lw.jit": (lw.jit(lambda x: W * x), {"W"}),

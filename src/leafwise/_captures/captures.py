@@ -26,7 +26,7 @@ from leafwise._captures.treatment import (
 )
 from leafwise._display import captures_table
 from leafwise._display.html import preformatted
-from leafwise._display.shape import CaptureRecord, CapturesRecord
+from leafwise._display.shape import CapturesRecord
 from leafwise._display.words import count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
@@ -154,21 +154,20 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
 
     def as_dict(self) -> CapturesRecord:
         """Return it as plain values, which `json.dumps` takes."""
-        rows: list[CaptureRecord] = [
-            {
-                "name": each.name,
-                "treatment": each.treatment.value,
-                "nbytes": each.nbytes,
-                "value": each.summary,
-                "where": str(each.where),
-            }
-            for each in self
-        ]
         return {
             "function": self.function,
             "nbytes": self.total_nbytes,
             "large": self.large,
-            "captures": rows,
+            "captures": [
+                {
+                    "name": each.name,
+                    "treatment": each.treatment.value,
+                    "nbytes": each.nbytes,
+                    "value": each.summary,
+                    "where": str(each.where),
+                }
+                for each in self
+            ],
         }
 
     def __str__(self) -> str:
@@ -300,30 +299,24 @@ def _owner(place: CapturedPlace, file: str) -> tuple[str, int]:
 
 
 def _line(file: str, scope: str, name: str) -> int:
-    return _lines("".join(linecache.getlines(file)), scope).get(name, 0)
+    return _lines("".join(linecache.getlines(file))).get((scope, name), 0)
 
 
 @functools.lru_cache
-def _lines(source: str, scope: str) -> dict[str, int]:
-    """Return the last line of a scope that binds each name, by its qualified name."""
-    found: dict[str, int] = {}
-    for code in (each for each in _codes(source) if each.co_qualname == scope):
-        found |= dict.fromkeys(parameters(code), code.co_firstlineno)
-        stores = [each for each in dis.get_instructions(code) if each.opname in _STORES]
-        found |= {each.argval: each.positions.lineno or 0 for each in stores if each.positions}
+def _lines(source: str) -> dict[tuple[str, str], int]:
+    """Return the last line that binds each name, by the qualified name of its scope."""
+    found: dict[tuple[str, str], int] = {}
+    try:
+        codes = [compile(source, "<source>", "exec")]
+    except (SyntaxError, ValueError, RecursionError):  # it was edited since, or is not Python
+        return found
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+        found |= {(code.co_qualname, name): code.co_firstlineno for name in parameters(code)}
+        for each in dis.get_instructions(code):
+            if each.opname in _STORES and each.positions is not None:
+                found[code.co_qualname, each.argval] = each.positions.lineno or 0
     return found
 
 
 _STORES: Final = frozenset({"STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"})
-
-
-@functools.lru_cache
-def _codes(source: str) -> list[types.CodeType]:
-    """Return the code of a file and all code inside."""
-    try:
-        found = [compile(source, "<source>", "exec")]
-    except (SyntaxError, ValueError, RecursionError):  # it was edited since, or is not Python
-        return []
-    for code in found:
-        found += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return found

@@ -48,7 +48,7 @@ def fix_of(value: Any) -> Fix:
         is_function = is_callable(value) and hasattr(value, "__name__")
         if leaves and all(map(_is_number, leaves)):
             way = Way.ARGUMENT
-        elif is_function or is_a(value, Enum) or not compares_by_identity(kind):
+        elif is_function or is_a(value, Enum | None) or not compares_by_identity(kind):
             hash(value)
             way, annotation = Way.STATIC, "Callable[..., Any]" if is_function else annotation
     return Fix(way, annotation)

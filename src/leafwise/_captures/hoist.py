@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import eval_jaxpr
 
 from leafwise._captures.bindings import bindings_of, reachable
-from leafwise._captures.treatment import Treatment, contents_of, treatment_of_leaf
+from leafwise._captures.treatment import Treatment, parts_of, treatment_of_leaf
 from leafwise._jax.context import make_context, new_number, with_number
-from leafwise._objects.attributes import is_tree
 from leafwise._objects.classes import is_a
 from leafwise._objects.text import got
 from leafwise._trees.nodes import FlatTree
@@ -86,27 +86,32 @@ def _captured_by(fn: Callable[..., Any]) -> dict[str, Any]:
     for each in bindings_of(reachable(fn), fn):
         if each.place.is_member or each.itself:
             continue
-        for path, tree in _arrays_in(each.read(), seen):
-            name = each.name + path
+        for name, tree in _arrays_in(each.read(), each.name, seen):
             own = f"{each.reader.rpartition('<locals>.')[2]}: {name}"
-            names = itertools.chain([name, own], (f"{own} ({n})" for n in itertools.count(2)))
+            names = itertools.chain((name, own), (f"{own} ({n})" for n in itertools.count(2)))
             found[next(name for name in names if name not in found)] = tree
     return found
 
 
-def _arrays_in(value: Any, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays in a value that have not been seen: those of a tree as a tree."""
-    arrays = [(leaf.path, each) for leaf, each in contents_of(value) if _is_array(each)]
-    fresh = {id(each): each for _, each in arrays if id(each) not in seen}
-    seen.update(fresh)
-    if is_tree(value):
-        leaves, structure = jax.tree.flatten(value)
-        own = [fresh.pop(id(leaf), None) for leaf in leaves]
-        if any(leaf is not None for leaf in own):
-            yield "", jax.tree.unflatten(structure, own)
-    for path, each in arrays:
-        if fresh.pop(id(each), None) is not None:
-            yield path, each
+def _arrays_in(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays in a value that have not been seen, and trees of such, with names."""
+    todo = [(name, value)]
+    while todo:
+        name, value = todo.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if treatment_of_leaf(value) is not None:
+            yield from [(name, value)] if _is_array(value) else []
+            continue
+        with contextlib.suppress(Exception):  # a flatten of the user's may raise anything
+            leaves, structure = jax.tree.flatten(value)
+            found = {id(each): each for each in leaves if id(each) not in seen and _is_array(each)}
+            rest = found.copy()
+            tree = jax.tree.unflatten(structure, [rest.pop(id(each), None) for each in leaves])
+            seen.update(found)
+            yield from [(name, tree)] if found else []
+        todo += [(name + step, part) for step, part in reversed(parts_of(value))]
 
 
 def _is_array(value: Any) -> bool:
@@ -194,72 +199,54 @@ class _Exchange:
         jaxpr = self._constants.jaxpr
         known = dict(zip(jaxpr.constvars, self._constants.consts, strict=True))
         self._places = {id(known[each]): place for place, each in enumerate(jaxpr.outvars)}
-        self._found: dict[tuple[int, bool], frozenset[int]] = {}
+        self._found: dict[tuple[Any, bool], frozenset[int]] = {}
         self._refused: dict[int, str] = {}
-        self._kept: list[Any] = []  # what is known by its id
 
     def call(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the function returns with the values in the place of the arrays.
-
-        It is traced for these arguments. What is no array stays what it is, in the arguments and
-        in what is returned.
-
-        Raises:
-            HoistError: An array is no constant of the program, or cannot be exchanged there.
-        """
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        arrays = list(filter(_is_array, leaves))
-        returned: list[Any] = []
+        """Return what the function, traced for these arguments, returns with the values."""
+        arrays, with_arrays = _split((args, kwargs))
+        returned: list[Callable[[Iterable[Any]], Any]] = []
 
         def of_arrays(*traced: Any) -> list[Any]:
-            args, kwargs = jax.tree.unflatten(structure, _filled(leaves, traced))
-            found, form = jax.tree.flatten(fun(*args, **kwargs))
-            returned[:] = form, [_ARRAY if _is_array(leaf) else leaf for leaf in found]
-            return list(filter(_is_array, found))
+            args, kwargs = with_arrays(traced)
+            found, with_found = _split(fun(*args, **kwargs))
+            returned.append(with_found)
+            return found
 
         program = self._trace(of_arrays, *arrays)
         for place in set(range(len(self._paths))) - self._in_program(program):
             self._refused.setdefault(place, _NOT_TAKEN)
         if self._refused:
             raise self._refusal()
-        form, others = returned
-        return form.unflatten(_filled(others, self._run(program, *arrays)))
+        return returned[-1](self._run(program, *arrays))
 
     def _trace(self, fun: Callable[..., Any], *args: Any) -> Any:
         with with_number(self._number):
             return jax.make_jaxpr(fun)(*args)
 
     def _in_program(self, program: Any, *, rules: bool = True) -> frozenset[int]:
-        """Return the places of the arrays that a jaxpr has as constants, at any depth.
-
-        Args:
-            program: The jaxpr.
-            rules: Whether to look into rules for derivatives, which may lead to themselves.
-        """
-        key = id(program), rules
-        if key not in self._found:
-            self._kept.append(program)
+        """Return the places of the arrays that a jaxpr has as constants, at any depth."""
+        if (program, rules) not in self._found:
             places = map(self._place_of, getattr(program, "consts", ()))
             found = frozenset(place for place in places if place is not None)
             inside = [self._in_equation(each, rules=rules) for each in program.eqns]
-            self._found[key] = found.union(*inside)
-        return self._found[key]
+            self._found[program, rules] = found.union(*inside)
+        return self._found[program, rules]
 
     def _in_equation(self, equation: Any, *, rules: bool = True) -> frozenset[int]:
         """Return the places of the arrays that the jaxprs of an equation have as constants."""
-        key = id(equation), rules
-        if key not in self._found:
+        if (equation, rules) not in self._found:
             name, params = equation.primitive.name, equation.params.values()
             groups = [each if isinstance(each, tuple | list) else (each,) for each in params]
             programs = [each for each in itertools.chain(*groups) if hasattr(each, "eqns")]
             places = frozenset[int]().union(*(self._in_program(p, rules=rules) for p in programs))
-            if rules and name in _WITH_RULES:
+            if rules and name in ("custom_jvp_call", "custom_vjp_call"):
                 places |= self._in_rules(equation)
             if name not in _REMAKES:
                 why = f"a function inside {name} reads it"
                 self._refused.update(dict.fromkeys(places, why))
-            self._found[key] = places
-        return self._found[key]
+            self._found[equation, rules] = places
+        return self._found[equation, rules]
 
     def _in_rules(self, equation: Any) -> frozenset[int]:
         """Return the places of the arrays in the derivative of an equation, made by its rules."""
@@ -279,7 +266,7 @@ class _Exchange:
             program = self._trace(derivative, *[each.aval for each in equation.invars])
         except Exception:  # noqa: BLE001  # of the user's rule: whoever differentiates it sees it
             return frozenset()
-        return self._in_program(program, rules=False)
+        return self._in_program(program, rules=False)  # a rule may lead to itself
 
     def _place_of(self, const: Any) -> int | None:
         """Return which of the arrays a constant is; refuse a NumPy view of one."""
@@ -294,8 +281,8 @@ class _Exchange:
     def _run(self, program: Any, *args: Any) -> list[Any]:
         """Return what a jaxpr returns, with the values in the place of the arrays."""
         jaxpr = getattr(program, "jaxpr", program)
-        places = [(const, self._place_of(const)) for const in getattr(program, "consts", ())]
-        consts = [const if place is None else self._values[place] for const, place in places]
+        places = [(self._place_of(const), const) for const in getattr(program, "consts", ())]
+        consts = [const if place is None else self._values[place] for place, const in places]
         if not any(map(self._in_equation, jaxpr.eqns)):
             return eval_jaxpr(jaxpr, consts, *args)
         known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
@@ -342,19 +329,28 @@ _NOT_TAKEN: Final = (
     "np.asarray(w) do, or nothing reads it, or its name has another one by now"
 )
 _VIEWED: Final = "the program has a NumPy array that shares its memory, as np.asarray(w) does"
+
+
+def _split(tree: Any) -> tuple[list[Any], Callable[[Iterable[Any]], Any]]:
+    """Return the arrays of a tree, and what puts others in their place."""
+    leaves, structure = jax.tree.flatten(tree)
+    others = [_ARRAY if _is_array(leaf) else leaf for leaf in leaves]
+
+    def with_arrays(arrays: Iterable[Any]) -> Any:
+        given = iter(arrays)
+        filled = [next(given) if leaf is _ARRAY else leaf for leaf in others]
+        return jax.tree.unflatten(structure, filled)
+
+    return list(filter(_is_array, leaves)), with_arrays
+
+
 _ARRAY: Final = object()
-"""Stands where an array was."""
-
-
-def _filled(leaves: Sequence[Any], arrays: Iterable[Any]) -> list[Any]:
-    """Return leaves with others in the place of the arrays."""
-    given = iter(arrays)
-    return [next(given) if leaf is _ARRAY or _is_array(leaf) else leaf for leaf in leaves]
 
 
 def _zero_tangent(value: Any) -> Any:
-    tangent = jax.typeof(value).to_tangent_aval()
-    return np.zeros(tangent.shape, tangent.dtype)
+    if jnp.issubdtype(value.dtype, jnp.inexact):
+        return jnp.zeros_like(value)
+    return np.zeros(value.shape, jax.dtypes.float0)
 
 
 # --------------------------------------------------------------------------- remade equations
@@ -404,4 +400,3 @@ _REMAKES: Final[Mapping[str, Callable[[Mapping[str, Any], Run, Sequence[Any]], A
     "cond": _cond,
     "remat2": _checkpoint,
 }
-_WITH_RULES: Final = frozenset({"custom_jvp_call", "custom_vjp_call"})

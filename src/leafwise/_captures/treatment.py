@@ -84,7 +84,7 @@ def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
         treatment = treatment_of_leaf(part)
         if treatment is None and id(part) not in around:
             inner = around | {id(part)}
-            todo += [(path + step, each, inner) for step, each in reversed(_parts(part))]
+            todo += [(path + step, each, inner) for step, each in reversed(parts_of(part))]
         elif treatment is not None and treatment is not Treatment.STATIC:
             leaves.append((CapturedLeaf(path, treatment), part))
     return leaves
@@ -93,7 +93,7 @@ def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
 _MOST_PARTS: Final = 20_000
 
 
-def _parts(value: Any) -> list[tuple[str, Any]]:
+def parts_of(value: Any) -> list[tuple[str, Any]]:
     """Return what is in a value, each with the step that leads there."""
     try:
         opened = None if type(value) is dict else open_node(value)  # JAX sorts the keys of a dict
