@@ -96,6 +96,7 @@ jax.tree_util.register_pytree_node(
 model, layer, guarded = Model(), Layer(W * 5), Guarded()
 unflattened, noted, config = Unflattened(W * 6), Noted(1.0, W * 7), Config(w=W * 2)
 layers, params = [layer, {"b": np.ones(3, np.float32), "n": 3}], {"w": W * 2, "n": 3}
+times_w = functools.partial(jnp.multiply, W)
 with_function = Layer(W * 2, act=lambda x: x * W)
 
 
@@ -187,7 +188,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     "defaults": (with_defaults, {"w", "b"}),
     "partial": (functools.partial(lambda a, x, c: a * x + c, W, c=SHARED), {"a", "c"}),
     "Partial": (jax.tree_util.Partial(lambda x, a: helper(x) * a, a=SHARED), {"W", "a"}),
-    "captured partial": (lambda x, f=functools.partial(jnp.multiply, W): f(x), {"f.args[0]"}),
+    "captured partial": (lambda x: times_w(x), {"times_w.args[0]"}),
     "decorated": (decorated, {"W", "SHARED"}),
     "jit": (jax.jit(helper), {"W"}),
     "lw.jit": (lw.jit(lambda x: W * x), {"W"}),

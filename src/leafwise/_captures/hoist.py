@@ -34,13 +34,12 @@ def hoist(
 
     What a function reads from globals, closures, defaults, arguments of a partial, or attributes,
     JAX bakes into the program. Here it becomes a tree of arguments: it can be changed without a
-    retrace, differentiated, mapped over and donated. Each call traces the function as it is, as
-    `jax.jit` does, and exchanges the constants of the program that are one of the arrays: so jit
-    the result.
+    retrace, differentiated, mapped over and donated. Each call traces the function as it is, and
+    exchanges the constants of the program that are one of the arrays: so jit the result.
 
     Args:
         fn: The function, or anything else that is callable: a partial, a bound method, a callable
-            object, what `jax.jit`, `jax.vmap`, `jax.custom_vjp` or a decorator returns.
+            object, what `jax.jit`, `jax.vmap` or a decorator returns.
         where: Which captures: a name, or a selection made by `leafwise.where`, or anything that
             it takes, of the tree of all captures. The others stay baked in. None: all.
 
@@ -56,8 +55,8 @@ def hoist(
         TreeError: When ``fn2`` is called: its first argument has another structure than
             `captured`, or an array of another shape or dtype.
         HoistError: When ``fn2`` is called: JAX does not see an array of `captured`, as Python
-            reads its value, as nothing reads it in a call with these arguments, or as a function
-            with a rule for its derivative reads it (`jax.custom_vjp`).
+            reads its value, or as nothing reads it in a call with these arguments. Or a rule of a
+            `jax.custom_vjp` reads it, so that there is no derivative by it.
 
     Examples:
         >>> import functools
@@ -121,9 +120,7 @@ def _is_array(value: Any) -> bool:
 
 def _as_path(where: str, captures: dict[str, Any]) -> str:
     """Return a name of a capture as the path that it is in the tree of all."""
-    named = [
-        name for name in captures if where == name or where.startswith((f"{name}.", f"{name}["))
-    ]
+    named = (name for name in captures if f"{where}.".startswith((f"{name}.", f"{name}[")))
     name = max(named, key=len, default="")
     return f"[{name!r}]{where[len(name) :]}" if name else where
 
