@@ -64,9 +64,8 @@ class CapturedAt(NamedTuple):
     def __str__(self) -> str:
         """Return ``global of train.py:12, read at train.py:30 by step``."""
         line = f":{self.bound}" if self.bound else ""
-        where = (
-            f" of {self.owner}{line}" if self.holder is not BoundIn.PARTIAL else f"({self.owner})"
-        )
+        is_partial = self.holder is BoundIn.PARTIAL
+        where = f"({self.owner})" if is_partial else f" of {self.owner}{line}"
         read = f" at {short_file(self.file)}:{self.line}" if self.line else ""
         return f"{self.holder}{where}, read{read} by {self.function}"
 
