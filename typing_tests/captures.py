@@ -23,6 +23,5 @@ def looked_at(fn: Any) -> None:
     assert_type(found[0].leaves, tuple[lw.types.CapturedLeaf, ...])
     assert_type(found[0].nbytes, int)
     assert_type(found.total_nbytes, int)
-    assert_type(found[0].comparable, bool)
     lw.captures(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     found[0].nbytes = 0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]

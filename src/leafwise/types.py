@@ -4,8 +4,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leafwise._captures.captures import Capture, Captures
-    from leafwise._captures.source_lines import CapturedAt
+    from leafwise._captures.captures import Capture, CapturedAt, Captures
     from leafwise._captures.treatment import CapturedLeaf, Treatment
     from leafwise._compare.carry import CarryChange
     from leafwise._compare.diff import Diff
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Capture": "_captures.captures",
-    "CapturedAt": "_captures.source_lines",
+    "CapturedAt": "_captures.captures",
     "CapturedLeaf": "_captures.treatment",
     "Captures": "_captures.captures",
     "CarryChange": "_compare.carry",

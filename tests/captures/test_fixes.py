@@ -69,10 +69,9 @@ def test_how_a_value_can_be_passed(value: Any, fix: Fix) -> None:
         ("rate", "rate"),
         ("self.rate (2)", "rate"),
         ("config['rate']", "rate"),
-        ("c.sub[0]", "sub_0"),
-        ("c[0][1]", "c_0_1"),
+        ("c.sub[0]", "sub"),
         ("step.__self__", "step"),
-        ("config['class']", "config_class"),
+        ("config['class']", "config"),
         ("__self__", "value"),
     ],
 )

@@ -6,8 +6,8 @@
   runs of a function that was not traced.
 - `fingerprint`: what is in these places, as something that can be kept and compared;
   `forms` does that for one value. `observation` is that of one trace.
-- `captures`: `lw.captures`, with the lines of `source_lines` and the treatments of `treatment`.
-- `hoist`: `lw.hoist`, through `exchange`.
+- `captures`: `lw.captures`, with the treatments of `treatment`.
+- `hoist`: `lw.hoist`.
 - `fixes`: how a captured value can be passed instead.
 
 Start with `bindings.bindings_of`: all else is built on it. `_jit` compares at each call.

@@ -1,39 +1,73 @@
 """`leafwise.captures`: what a function captures, and how JAX treats it."""
 
+import builtins
+import collections
+import contextlib
 import dataclasses
+import dis
+import functools
+import linecache
+import math
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import jax
 import numpy as np
 
 from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
-from leafwise._captures.places import GONE
-from leafwise._captures.source_lines import CapturedAt, SourceLines
+from leafwise._captures.places import GONE, BoundIn, CapturedPlace
 from leafwise._captures.treatment import (
     CapturedLeaf,
-    Contents,
-    LeafTreatments,
     Treatment,
+    contents_of,
     treatment_of,
 )
 from leafwise._display import captures_table
 from leafwise._display.html import preformatted
-from leafwise._display.shape import CaptureRecord, CapturesRecord
+from leafwise._display.shape import CapturesRecord
 from leafwise._display.words import count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import hides, is_data, name_of
-from leafwise._objects.call_site import is_users_file
+from leafwise._objects.call_site import is_users_file, short_file
 from leafwise._objects.classes import is_a
+from leafwise._objects.code import parameters
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import describe_array, got, shorten
+from leafwise._objects.text import describe_array, got
 from leafwise._trees.nodes import open_node
 
 _LARGE: Final = 2**20
+
+
+class CapturedAt(NamedTuple):
+    """Where a captured value is bound, and where it is first read.
+
+    Attributes:
+        holder: What kind of place it is bound in.
+        owner: What that is: a file, a function, a class.
+        bound: The line that binds it, in the file of its function; 0 if that is not known.
+        file: The file of the first read.
+        line: The line of the first read, from 1; 0 if that is not known.
+        function: The function that reads it.
+    """
+
+    holder: BoundIn
+    owner: str
+    bound: int
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        """Return ``global of train.py:12, read at train.py:30 by step``."""
+        line = f":{self.bound}" if self.bound else ""
+        is_partial = self.holder is BoundIn.PARTIAL
+        where = f"({self.owner})" if is_partial else f" of {self.owner}{line}"
+        read = f" at {short_file(self.file)}:{self.line}" if self.line else ""
+        return f"{self.holder}{where}, read{read} by {self.function}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,55 +79,45 @@ class Capture:
         where: Where it is bound, and where it is first read.
         treatment: How JAX treats it.
         value: The current value; None if nothing is bound.
-        nbytes: The bytes of all arrays in it, of each array once.
         leaves: What a container or an object holds that gets into the program, or is called:
             each with its path and its own treatment. Empty for everything else.
-        comparable: Whether a later change of it can be seen. A generator, a lock or a mutable
-            array does not show what it holds.
         is_bound: Whether there is a value. A name may be bound later.
-        arrays: The identity and the bytes of each array in it.
+        arrays: The identity and the bytes of each array in it that gets into the program.
     """
 
     name: str
     where: CapturedAt
     treatment: Treatment
     value: Any = dataclasses.field(repr=False)
-    nbytes: int = 0
     leaves: tuple[CapturedLeaf, ...] = ()
-    comparable: bool = True
     is_bound: bool = True
     arrays: tuple[tuple[int, int], ...] = dataclasses.field(default=(), repr=False)
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of these arrays."""
+        return sum(nbytes for _, nbytes in self.arrays)
+
+    @property
     def summary(self) -> str:
         """The value in a few words, without running a ``__repr__`` of the user's."""
+        value, kind = self.value, type(self.value).__name__
         if not self.is_bound:
             return "not bound"
         if self.treatment is Treatment.PYTREE:
-            kinds = [leaf.treatment.value for leaf in self.leaves]
-            counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
-            inside = ", ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in counts.items())
-            return f"{type(self.value).__name__} of {inside}"
-        return _summary(self.value)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is out of the ordinary."""
-        return () if self.comparable else ("cannot be compared",)
-
-
-def _summary(value: Any) -> str:
-    if hides(value):
-        return f"<{type(value).__name__}>"
-    if is_a(value, jax.Array | np.ndarray):
-        return describe_array(value)
-    if type(value) in _CONTAINERS:
-        return f"{type(value).__name__} of {count(len(value), 'item')}"
-    if is_data(value):
-        return shorten(value, 40) if is_a(value, str) else describe(value, _SHORT)[:60]
-    kind, is_named = type(value).__name__, callable(value) or is_a(value, types.ModuleType)
-    name = name_of(value) if is_named else kind
-    return f"<{kind}>" if name == kind else f"<{kind} {name}>"
+            kinds = collections.Counter(leaf.treatment.value for leaf in self.leaves)
+            return f"{kind} of {', '.join(count(n, each) for each, n in kinds.items())}"
+        if hides(value):
+            return f"<{kind}>"
+        if is_a(value, jax.Array | np.ndarray):
+            return describe_array(value)
+        if type(value) in _CONTAINERS:
+            return f"{kind} of {count(len(value), 'item')}"
+        if is_data(value):
+            return describe(value, _SHORT)[:60]
+        is_named = callable(value) or is_a(value, types.ModuleType)
+        name = name_of(value) if is_named else kind
+        return f"<{kind}>" if name == kind else f"<{kind} {name}>"
 
 
 _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
@@ -111,7 +135,7 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
     function: str
     large: int
 
-    def __new__(cls, found: Iterable[Capture], *, function: str, large: int = _LARGE) -> Self:
+    def __new__(cls, found: Iterable[Capture], function: str = "", large: int = _LARGE) -> Self:
         self = super().__new__(cls, found)
         self.function = function
         self.large = large
@@ -120,10 +144,7 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
     def own(self) -> "Captures":
         """Return what the user's own code reads, without that of packages and of generated code."""
         found = (each for each in self if is_users_file(each.where.file))
-        return Captures(found, function=self.function, large=self.large)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _load_captures, (tuple(self), self.function, self.large)
+        return Captures(found, self.function, self.large)
 
     @property
     def total_nbytes(self) -> int:
@@ -136,16 +157,23 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
             "function": self.function,
             "nbytes": self.total_nbytes,
             "large": self.large,
-            "captures": [_as_dict(each) for each in self],
+            "captures": [
+                {
+                    "name": each.name,
+                    "treatment": each.treatment.value,
+                    "nbytes": each.nbytes,
+                    "value": each.summary,
+                    "where": str(each.where),
+                }
+                for each in self
+            ],
         }
 
     def __str__(self) -> str:
         """Return a table, a line for each capture; what belongs to packages is one line."""
         return "\n".join(captures_table.format_lines(self.as_dict()))
 
-    def __repr__(self) -> str:
-        """Return the table."""
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Return the text, for notebooks."""
@@ -156,21 +184,6 @@ class Captures(tuple[Capture, ...]):  # noqa: SLOT001  # a tuple cannot have any
         from rich.text import Text  # noqa: PLC0415  # rich asks, so rich is there
 
         return Text(str(self))
-
-
-def _load_captures(found: tuple[Capture, ...], function: str, large: int) -> Captures:
-    return Captures(found, function=function, large=large)
-
-
-def _as_dict(capture: Capture) -> CaptureRecord:
-    return {
-        "name": capture.name,
-        "treatment": capture.treatment.value,
-        "nbytes": capture.nbytes,
-        "value": capture.summary,
-        "notes": list(capture.notes),
-        "where": str(capture.where),
-    }
 
 
 def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Captures:
@@ -195,7 +208,7 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
         each place once, in the order of the code. Its text is a table.
 
     Raises:
-        TypeError: `fn` is not callable, or `large` is not an int.
+        TypeError: `fn` is not callable.
 
     Examples:
         >>> print(captures(step))  # doctest: +SKIP
@@ -206,12 +219,6 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
         msg = (
             f"captures takes a function, or anything else that is callable, got {got(fn)}\n"
             f"  fix: print(lw.captures(step))"
-        )
-        raise TypeError(msg)
-    if type(large) is not int:
-        msg = (
-            f"captures takes large as a number of bytes, an int, got {got(large)}\n"
-            f"  fix: lw.captures(step, large=2**20)"
         )
         raise TypeError(msg)
     if not args:
@@ -225,48 +232,90 @@ def captures_of(
     fn: Callable[..., Any], bindings: Iterable[Binding], *, large: int = _LARGE
 ) -> Captures:
     """Return what is in some places that a function reads."""
-    source_lines, treatments = SourceLines(), LeafTreatments()
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
-    there = [each for each in shown if each.read() is not GONE]
-    found = [_capture(each, source_lines, treatments) for each in there]
-    return Captures(found, function=name_of(fn), large=large)
+    found = [_capture(each) for each in shown if each.read() is not GONE]
+    return Captures(found, name_of(fn), large)
 
 
-def _capture(binding: Binding, source_lines: SourceLines, treatments: LeafTreatments) -> Capture:
-    value = binding.read()
-    where = source_lines.of(binding)
+def _capture(binding: Binding) -> Capture:
+    value, where = binding.read(), _captured_at(binding)
     if value is MISSING:
-        return Capture(
-            binding.name,
-            where,
-            Treatment.STATIC,
-            None,
-            is_bound=False,
-        )
-    contents = Contents(value, treatments)
-    treatment = treatment_of(value, contents, treatments)
+        return Capture(binding.name, where, Treatment.STATIC, None, is_bound=False)
+    found = contents_of(value)
+    treatment = treatment_of(value, [leaf for leaf, _ in found])
     if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
         treatment = Treatment.STATIC
-    is_leaf = treatments.of_leaf(value) is not None
+    arrays = {id(each): each for leaf, each in found if leaf.treatment is Treatment.CONSTANT}
     return Capture(
         binding.name,
         where,
         treatment,
         value,
-        nbytes=sum(contents.arrays.values()),
-        leaves=() if is_leaf else tuple(contents.leaves),
-        comparable=contents.is_complete,
-        arrays=tuple(contents.arrays.items()),
+        leaves=tuple(leaf for leaf, _ in found if leaf.path),
+        arrays=tuple(
+            (key, math.prod(each.shape) * each.dtype.itemsize) for key, each in arrays.items()
+        ),
     )
 
 
 def _is_static_field(binding: Binding) -> bool:
     """Return whether a binding is a static field of a pytree."""
-    step = binding.place.steps[-1] if binding.place.steps else None
-    if not isinstance(step, str):
-        return False
-    try:
+    with contextlib.suppress(Exception):  # a flatten of the user's may raise anything
         opened = open_node(binding.place.holding())
-    except Exception:  # noqa: BLE001  # a flatten of the user's may raise anything
-        return False
-    return opened is not None and f".{step}" in opened[0].names
+        return opened is not None and f".{binding.place.steps[-1]}" in opened[0].names
+    return False
+
+
+def _captured_at(binding: Binding) -> CapturedAt:
+    """Return where a binding is bound and read."""
+    file = "" if binding.code is None else binding.code.co_filename
+    owner, bound = _owner(binding.place, file)
+    function = binding.reader.rpartition("<locals>.")[2]
+    return CapturedAt(binding.place.holder, owner, bound, file, binding.line, function)
+
+
+def _owner(place: CapturedPlace, file: str) -> tuple[str, int]:
+    """Return what holds a place, as text, and the line that binds it; 0 if that is not known."""
+    owner = place.owner()
+    if place.holder is BoundIn.GLOBAL:
+        if place.variable not in owner and place.variable in vars(builtins):
+            return "builtins", 0
+        own = owner.get("__file__")
+        file = own if isinstance(own, str) else file
+        return short_file(file), _line(file, "<module>", place.variable)
+    if place.holder is BoundIn.IMPORT:
+        return short_file(file), 0
+    if place.holder is BoundIn.PARTIAL:
+        return name_of(owner), 0
+    if place.holder is BoundIn.ATTRIBUTE:
+        return owner.__name__, 0
+    file = owner.co_filename
+    around, _, name = owner.co_qualname.rpartition(".<locals>.")
+    if place.holder is BoundIn.DEFAULT:
+        return f"{name}, {short_file(file)}", owner.co_firstlineno
+    line = _line(file, around, place.variable)
+    return f"{around.rpartition('<locals>.')[2] or name}, {short_file(file)}", line
+
+
+def _line(file: str, scope: str, name: str) -> int:
+    return _lines("".join(linecache.getlines(file))).get((scope, name), 0)
+
+
+@functools.lru_cache
+def _lines(source: str) -> dict[tuple[str, str], int]:
+    """Return the last line that binds each name, by the qualified name of its scope."""
+    found: dict[tuple[str, str], int] = {}
+    try:
+        codes = [compile(source, "<source>", "exec")]
+    except (SyntaxError, ValueError, RecursionError):  # it was edited since, or is not Python
+        return found
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+        found |= {(code.co_qualname, name): code.co_firstlineno for name in parameters(code)}
+        for each in dis.get_instructions(code):
+            if each.opname in _STORES and each.positions is not None:
+                found[code.co_qualname, each.argval] = each.positions.lineno or 0
+    return found
+
+
+_STORES: Final = frozenset({"STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"})

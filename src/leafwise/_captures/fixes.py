@@ -1,5 +1,6 @@
 """How a captured value can be passed instead: the fix depends on its type."""
 
+import contextlib
 import keyword
 import re
 from enum import Enum, StrEnum
@@ -34,39 +35,30 @@ class Fix(NamedTuple):
     annotation: str = "jax.Array"
 
 
-_NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
-
-
 def fix_of(value: Any) -> Fix:
     """Return how a value can be passed."""
     kind: Any = type(value)
-    if value is MISSING or (issubclass(kind, _NUMBERS) and not issubclass(kind, bool | Enum)):
+    if value is MISSING or _is_number(value):
         return Fix()
     if issubclass(kind, type):
         return Fix(Way.STATIC, "type")
-    try:
-        way = Way.PYTREE if hides(value) else _way_of(value)
-    except Exception:  # noqa: BLE001  # the user's own code
-        way = Way.PYTREE
-    named = way is Way.STATIC and is_callable(value)
-    return Fix(way, "Callable[..., Any]" if named else kind.__name__)
+    way, annotation = Way.PYTREE, kind.__name__
+    with contextlib.suppress(Exception):  # it has no hash, or code of the user's raises
+        leaves = [] if hides(value) else jax.tree.leaves(value)
+        is_function = is_callable(value) and hasattr(value, "__name__")
+        if leaves and all(map(_is_number, leaves)):
+            way = Way.ARGUMENT
+        elif is_function or is_a(value, Enum | None) or not compares_by_identity(kind):
+            hash(value)
+            way, annotation = Way.STATIC, "Callable[..., Any]" if is_function else annotation
+    return Fix(way, annotation)
 
 
-def _way_of(value: Any) -> Way:
-    if is_a(value, bool | str | bytes | Enum) or value is None:
-        return Way.STATIC
-    leaves = jax.tree.leaves(value)
-    is_leaf = len(leaves) == 1 and leaves[0] is value
-    if not is_leaf and all(fix_of(leaf).way is Way.ARGUMENT for leaf in leaves):
-        return Way.ARGUMENT
-    hash(value)
-    named = is_callable(value) and not _has_own_class(value)
-    return Way.PYTREE if compares_by_identity(type(value)) and not named else Way.STATIC
+def _is_number(value: Any) -> bool:
+    return is_a(value, _NUMBERS) and not is_a(value, bool | Enum)
 
 
-def _has_own_class(value: Any) -> bool:
-    """Return whether something callable is an object of a class that holds what it likes."""
-    return not hasattr(value, "__name__") and not hasattr(value, "__wrapped__")
+_NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
 
 
 def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple[str, str]:
@@ -78,37 +70,26 @@ def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple
         name: The capture, as the code spells it.
         is_attribute: Whether it is an attribute of the object whose method the function is.
     """
-    variable = parameter_of(name)
-    field = f"{variable}: {fix.annotation}"
+    variable, is_static = parameter_of(name), fix.way is Way.STATIC
+    call = f"`{function}(..., {variable})`"
     if fix.way is Way.PYTREE:
         return (
             f"pass the numbers and arrays that are read of it as arguments: `{function}(..., ...)`",
             f"make it an object of a pytree class (`@lw.pytree`, with `lw.static_field()` for what "
-            f"is not an array), and pass that as an argument: `{function}(..., {variable})`",
+            f"is not an array), and pass that as an argument: {call}",
         )
-    is_static = fix.way is Way.STATIC
-    if is_static:
-        field += " = lw.static_field()"
-        first = (
-            f"pass it as a static argument: `{function}(..., {variable})`, with "
-            f'`lw.jit(..., static_argnames="{variable}")`'
-        )
-    else:
-        first = f"pass it as an argument: `{function}(..., {variable})`"
-    second = f"make it a {'static ' if is_static else ''}field of a pytree class"
+    field = f"{variable}: {fix.annotation}{' = lw.static_field()' if is_static else ''}"
+    with_names = f', with `lw.jit(..., static_argnames="{variable}")`' if is_static else ""
+    kind = "static " if is_static else ""
+    first = f"pass it as {'a static' if is_static else 'an'} argument: {call}{with_names}"
+    second = f"make it a {kind}field of a pytree class"
     if is_attribute:
         return first, f"{second} that is an argument: `@lw.pytree`, `{field}`"
     return first, f"{second}: `@lw.pytree class Params: {field}`, and pass `params`"
 
 
 def parameter_of(name: str) -> str:
-    """Return a name for a capture as a parameter: ``c.sub[0]`` is ``sub_0``."""
-    words: list[str] = re.findall(r"\w+", name.partition(" (")[0])
-    last = ""
-    for word in reversed(words):
-        if word.startswith("__"):
-            continue
-        last = f"{word}_{last}" if last else word
-        if last.isidentifier() and not keyword.iskeyword(last):
-            return last
-    return "value"
+    """Return a name for a capture as a parameter: ``config['rate']`` is ``rate``."""
+    words: list[str] = re.findall(r"[^\W\d]\w*", name.partition(" (")[0])
+    fit = [word for word in words if not word.startswith("__") and not keyword.iskeyword(word)]
+    return fit[-1] if fit else "value"

@@ -1,27 +1,30 @@
 """`hoist`: the arrays that a function captures, as an argument of it."""
 
+import contextlib
+import functools
 import inspect
-import types
-from collections.abc import Callable, Container, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_jaxpr
 
 from leafwise._captures.bindings import bindings_of, reachable
-from leafwise._captures.exchange import Exchange, is_array
-from leafwise._jax.context import make_context
-from leafwise._objects.attributes import hides, is_tree
-from leafwise._objects.classes import is_a, module_of
-from leafwise._objects.code import is_installed_module
-from leafwise._objects.parts import kind_of
+from leafwise._captures.treatment import Treatment, parts_of, treatment_of_leaf
+from leafwise._jax.context import make_context, new_number, with_number
+from leafwise._objects.classes import is_a
 from leafwise._objects.text import got
 from leafwise._trees.nodes import FlatTree
-from leafwise._trees.where import mask
-from leafwise.errors import TreeError
+from leafwise._trees.where import partition
+from leafwise.errors import HoistError, TreeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Run: TypeAlias = Callable[..., list[Any]]
+"""Returns what a jaxpr, its first argument, returns for the others."""
 
 
 def hoist(
@@ -31,13 +34,12 @@ def hoist(
 
     What a function reads from globals, closures, defaults, arguments of a partial, or attributes,
     JAX bakes into the program. Here it becomes a tree of arguments: it can be changed without a
-    retrace, differentiated, mapped over and donated. Each call traces the function as it is, as
-    `jax.jit` does, and exchanges the constants of the program that are one of the arrays: so jit
-    the result.
+    retrace, differentiated, mapped over and donated. Each call traces the function as it is, and
+    exchanges the constants of the program that are one of the arrays: so jit the result.
 
     Args:
         fn: The function, or anything else that is callable: a partial, a bound method, a callable
-            object, what `jax.jit`, `jax.vmap`, `jax.custom_vjp` or a decorator returns.
+            object, what `jax.jit`, `jax.vmap` or a decorator returns.
         where: Which captures: a name, or a selection made by `leafwise.where`, or anything that
             it takes, of the tree of all captures. The others stay baked in. None: all.
 
@@ -53,7 +55,8 @@ def hoist(
         TreeError: When ``fn2`` is called: its first argument has another structure than
             `captured`, or an array of another shape or dtype.
         HoistError: When ``fn2`` is called: JAX does not see an array of `captured`, as Python
-            reads its value, or as nothing reads it in a call with these arguments.
+            reads its value, or as nothing reads it in a call with these arguments. Or a rule of a
+            `jax.custom_vjp` reads it, so that there is no derivative by it.
 
     Examples:
         >>> import functools
@@ -65,7 +68,12 @@ def hoist(
     if not callable(fn):
         msg = f"hoist takes a function, got {got(fn)}\n  fix: fn2, captured = lw.hoist(fn)"
         raise TypeError(msg)
-    captured = _chosen(_captured_by(fn), where)
+    captured = _captured_by(fn)
+    if isinstance(where, str):
+        where = _as_path(where, captured)
+    if where is not None:
+        chosen, _ = partition(captured, where)
+        captured = {name: tree for name, tree in chosen.items() if jax.tree.leaves(tree)}
     make_context()  # not while a hoisted function is traced
     return _hoisted(fn, captured), captured
 
@@ -78,17 +86,9 @@ def _captured_by(fn: Callable[..., Any]) -> dict[str, Any]:
         if each.place.is_member or each.itself:
             continue
         for name, tree in _arrays_in(each.read(), each.name, seen):
-            reader = each.reader.rpartition("<locals>.")[2]
-            free = name if name not in found else f"{reader}: {name}"
-            found[_unique(free, found)] = tree
-    return found
-
-
-def _unique(name: str, taken: Container[str]) -> str:
-    count, found = 1, name
-    while found in taken:
-        count += 1
-        found = f"{name} ({count})"
+            own = f"{each.reader.rpartition('<locals>.')[2]}: {name}"
+            names = itertools.chain((name, own), (f"{own} ({n})" for n in itertools.count(2)))
+            found[next(name for name in names if name not in found)] = tree
     return found
 
 
@@ -97,86 +97,54 @@ def _arrays_in(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[st
     todo = [(name, value)]
     while todo:
         name, value = todo.pop()
-        if id(value) in seen or _is_opaque(value):
+        if id(value) in seen:
             continue
         seen[id(value)] = value
-        if _is_capture(value):
-            yield name, value
+        if treatment_of_leaf(value) is not None:
+            yield from [(name, value)] if _is_array(value) else []
             continue
-        try:
-            parts = _parts_of(value)
-        except Exception:  # noqa: BLE001  # code of the user's, which may raise anything
-            parts = []
-        fresh = {id(part): part for _, part in parts if id(part) not in seen and _is_capture(part)}
-        if fresh and is_tree(value):
-            seen.update(fresh)
-            leaves = [fresh.pop(id(part), None) for _, part in parts]
-            yield name, jax.tree.unflatten(jax.tree.structure(value), leaves)
-        todo += [(name + step, part) for step, part in reversed(parts)]
+        with contextlib.suppress(Exception):  # a flatten of the user's may raise anything
+            leaves, structure = jax.tree.flatten(value)
+            found = {id(each): each for each in leaves if id(each) not in seen and _is_array(each)}
+            rest = found.copy()
+            tree = jax.tree.unflatten(structure, [rest.pop(id(each), None) for each in leaves])
+            seen.update(found)
+            yield from [(name, tree)] if found else []
+        todo += [(name + step, part) for step, part in reversed(parts_of(value))]
 
 
-def _parts_of(value: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of a tree, and the parts of everything else, with the ways there."""
-    if is_tree(value):
-        flat = FlatTree(value)
-        return [("".join(way), leaf) for way, leaf in zip(flat.paths, flat.leaves, strict=True)]
-    return [pair for pair in kind_of(value).parts(value) if not pair[0].startswith(" key ")]
-
-
-def _is_capture(value: Any) -> bool:
-    return is_array(value) and not (is_a(value, np.ndarray) and value.ndim == 0)
-
-
-def _is_opaque(value: Any) -> bool:
-    """Return whether a value is a module or code, what it reads is captured by itself."""
-    if hides(value) or is_a(value, types.ModuleType):
-        return True
-    return callable(value) and is_installed_module(module_of(type(value))) and not is_tree(value)
-
-
-def _chosen(captures: dict[str, Any], where: Any) -> dict[str, Any]:
-    """Return the tree of what `where` selects, with None for everything else."""
-    if where is None:
-        return captures
-    if isinstance(where, str):
-        where = _as_path(where, captures)
-    chosen: dict[str, Any] = jax.tree.map(_if, captures, mask(captures, where))
-    return {name: tree for name, tree in chosen.items() if jax.tree.leaves(tree)}
-
-
-def _if(leaf: Any, flag: bool) -> Any:  # noqa: FBT001  # two leaves of two trees
-    return leaf if flag else None
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array that JAX takes as an argument, and makes a constant."""
+    return treatment_of_leaf(value) is Treatment.CONSTANT and not is_a(value, jax.Ref)
 
 
 def _as_path(where: str, captures: dict[str, Any]) -> str:
     """Return a name of a capture as the path that it is in the tree of all."""
-    named = [
-        name for name in captures if where == name or where.startswith((f"{name}.", f"{name}["))
-    ]
+    named = (name for name in captures if f"{where}.".startswith((f"{name}.", f"{name}[")))
     name = max(named, key=len, default="")
     return f"[{name!r}]{where[len(name) :]}" if name else where
 
 
 def _hoisted(fn: Any, captures: dict[str, Any]) -> Any:
     arrays, structure = jax.tree.flatten(captures)
-    paths = [f"[{name!r}]{way}" for name in sorted(captures) for way in _ways_in(captures[name])]
+    paths = ["".join(steps) for steps in FlatTree(captures).paths]
 
     def hoisted(captured: dict[str, Any], /, *args: Any, **kwargs: Any) -> Any:
         values = _checked(captured, structure, paths, arrays)
         if not values:
             return fn(*args, **kwargs)
-        exchange = Exchange(dict(zip(paths, arrays, strict=True)), values)
-        return exchange.call(fn, args, kwargs, takes_all=True)
+        return _Exchange(paths, arrays, values).call(fn, args, kwargs)
 
-    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
-        if isinstance(found := getattr(fn, name, None), str):
-            setattr(hoisted, name, found)
-    hoisted.__dict__["__signature__"] = _signature(fn)
+    functools.update_wrapper(hoisted, fn, updated=())
+    del vars(hoisted)["__wrapped__"]
+    with contextlib.suppress(TypeError, ValueError):  # a builtin has no signature
+        own, first = inspect.signature(fn), "captured"
+        while first in own.parameters:
+            first += "_"
+        parameter = inspect.Parameter(first, inspect.Parameter.POSITIONAL_ONLY)
+        all_of_them = [parameter, *own.parameters.values()]
+        vars(hoisted)["__signature__"] = own.replace(parameters=all_of_them)
     return hoisted
-
-
-def _ways_in(tree: Any) -> list[str]:
-    return ["".join(steps) for steps in FlatTree(tree).paths]
 
 
 def _checked(given: Any, structure: Any, paths: list[str], arrays: list[Any]) -> list[Any]:
@@ -207,16 +175,225 @@ def _checked(given: Any, structure: Any, paths: list[str], arrays: list[Any]) ->
     return values
 
 
-def _signature(fn: Any) -> inspect.Signature | None:
-    """Return the signature of the function with one more parameter."""
-    try:
-        own = inspect.signature(fn)
-    except (TypeError, ValueError):  # of a builtin
-        return None
-    names = {"captured", *own.parameters}
-    first = "captured" if "captured" not in own.parameters else max(names, key=len) + "_"
-    kind = inspect.Parameter.POSITIONAL_ONLY
-    try:
-        return own.replace(parameters=[inspect.Parameter(first, kind), *own.parameters.values()])
-    except ValueError:
-        return None
+class _Exchange:
+    """Calls a function once with other values in the place of arrays that it captures.
+
+    The function is traced as it is. Of its program, those constants are exchanged that are one of
+    the arrays, by identity: JAX has one constant for each array, also for one of NumPy.
+
+    Args:
+        paths: Where the arrays are among the captures, for `leafwise.where`.
+        arrays: What the function captures.
+        values: What is to stand in the place of each.
+    """
+
+    def __init__(self, paths: list[str], arrays: list[Any], values: list[Any]) -> None:
+        self._paths = paths
+        self._values = values
+        self._owners = {id(array): place for place, array in enumerate(arrays)}
+        self._number = new_number()  # so that no part of a trace is an earlier one
+        self._constants = self._trace(lambda: arrays)
+        jaxpr = self._constants.jaxpr
+        known = dict(zip(jaxpr.constvars, self._constants.consts, strict=True))
+        self._places = {id(known[each]): place for place, each in enumerate(jaxpr.outvars)}
+        self._found: dict[tuple[Any, bool], frozenset[int]] = {}
+        self._refused: dict[int, str] = {}
+
+    def call(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the function, traced for these arguments, returns with the values."""
+        arrays, with_arrays = _split((args, kwargs))
+        returned: list[Callable[[Iterable[Any]], Any]] = []
+
+        def of_arrays(*traced: Any) -> list[Any]:
+            args, kwargs = with_arrays(traced)
+            found, with_found = _split(fun(*args, **kwargs))
+            returned.append(with_found)
+            return found
+
+        program = self._trace(of_arrays, *arrays)
+        for place in set(range(len(self._paths))) - self._in_program(program):
+            self._refused.setdefault(place, _NOT_TAKEN)
+        if self._refused:
+            raise self._refusal()
+        return returned[-1](self._run(program, *arrays))
+
+    def _trace(self, fun: Callable[..., Any], *args: Any) -> Any:
+        with with_number(self._number):
+            return jax.make_jaxpr(fun)(*args)
+
+    def _in_program(self, program: Any, *, rules: bool = True) -> frozenset[int]:
+        """Return the places of the arrays that a jaxpr has as constants, at any depth."""
+        if (program, rules) not in self._found:
+            places = map(self._place_of, getattr(program, "consts", ()))
+            found = frozenset(place for place in places if place is not None)
+            inside = [self._in_equation(each, rules=rules) for each in program.eqns]
+            self._found[program, rules] = found.union(*inside)
+        return self._found[program, rules]
+
+    def _in_equation(self, equation: Any, *, rules: bool = True) -> frozenset[int]:
+        """Return the places of the arrays that the jaxprs of an equation have as constants."""
+        if (equation, rules) not in self._found:
+            name, params = equation.primitive.name, equation.params.values()
+            groups = [each if isinstance(each, tuple | list) else (each,) for each in params]
+            programs = [each for each in itertools.chain(*groups) if hasattr(each, "eqns")]
+            places = frozenset[int]().union(*(self._in_program(p, rules=rules) for p in programs))
+            if rules and name in ("custom_jvp_call", "custom_vjp_call"):
+                places |= self._in_rules(equation)
+            if name not in _REMAKES:
+                why = f"a function inside {name} reads it"
+                self._refused.update(dict.fromkeys(places, why))
+            self._found[equation, rules] = places
+        return self._found[equation, rules]
+
+    def _in_rules(self, equation: Any) -> frozenset[int]:
+        """Return the places of the arrays in the derivative of an equation, made by its rules."""
+        count = equation.params["num_consts"]
+
+        def derivative(*operands: Any) -> list[Any]:
+            fun = functools.partial(self._evaluate, equation, *operands[:count])
+            args = operands[count:]
+            if equation.primitive.name == "custom_jvp_call":
+                found, rest = jax.jvp(fun, args, tuple(map(_zero_tangent, args)))
+            else:
+                found, pull = jax.vjp(fun, *args)
+                rest = pull(list(map(_zero_tangent, found)))
+            return [each for each in (*found, *rest) if each.dtype != jax.dtypes.float0]
+
+        try:
+            program = self._trace(derivative, *[each.aval for each in equation.invars])
+        except Exception:  # noqa: BLE001  # of the user's rule: whoever differentiates it sees it
+            return frozenset()
+        return self._in_program(program, rules=False)  # a rule may lead to itself
+
+    def _place_of(self, const: Any) -> int | None:
+        """Return which of the arrays a constant is; refuse a NumPy view of one."""
+        if id(const) not in self._places:
+            base = const
+            while is_a(base, np.ndarray) and id(base) not in self._owners:
+                base = base.base.obj if is_a(base.base, memoryview) else base.base
+            if id(base) in self._owners:
+                self._refused[self._owners[id(base)]] = _VIEWED
+        return self._places.get(id(const))
+
+    def _run(self, program: Any, *args: Any) -> list[Any]:
+        """Return what a jaxpr returns, with the values in the place of the arrays."""
+        jaxpr = getattr(program, "jaxpr", program)
+        places = [(self._place_of(const), const) for const in getattr(program, "consts", ())]
+        consts = [const if place is None else self._values[place] for place, const in places]
+        if not any(map(self._in_equation, jaxpr.eqns)):
+            return eval_jaxpr(jaxpr, consts, *args)
+        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+
+        def read(variable: Any) -> Any:
+            return variable.val if hasattr(variable, "val") else known[variable]
+
+        for each in jaxpr.eqns:
+            given = list(map(read, each.invars))
+            if self._in_equation(each):
+                found = _REMAKES[each.primitive.name](each.params, self._run, given)
+            else:
+                found = self._evaluate(each, *given)
+            known.update(zip(each.outvars, found, strict=True))
+        return list(map(read, jaxpr.outvars))
+
+    def _evaluate(self, equation: Any, *args: Any) -> list[Any]:
+        """Return what an equation returns, as it is."""
+        pairs = zip(equation.invars, args, strict=True)
+        given = [pair for pair in pairs if not hasattr(pair[0], "val")]
+        jaxpr = self._constants.jaxpr.replace(  # which has what a jaxpr needs besides
+            constvars=(),
+            invars=[variable for variable, _ in given],
+            outvars=equation.outvars,
+            eqns=[equation],
+            effects=equation.effects,
+        )
+        return eval_jaxpr(jaxpr, (), *[value for _, value in given])
+
+    def _refusal(self) -> HoistError:
+        paths = {self._paths[place]: why for place, why in sorted(self._refused.items())}
+        lines = [f"{path}: cannot be made an argument: {why}" for path, why in paths.items()]
+        left = " | ".join(f"lw.where({path!r})" for path in paths)
+        left = f"({left})" if len(paths) > 1 else left
+        fix = (
+            f"  fix: leave it baked in: `lw.hoist(fn, ~{left})`; or pass it as an argument of the "
+            f"function yourself"
+        )
+        return HoistError("\n".join([*lines, fix]))
+
+
+_NOT_TAKEN: Final = (
+    "a call with these arguments gives JAX no such array: Python reads its value, as float(w) and "
+    "np.asarray(w) do, or nothing reads it, or its name has another one by now"
+)
+_VIEWED: Final = "the program has a NumPy array that shares its memory, as np.asarray(w) does"
+
+
+def _split(tree: Any) -> tuple[list[Any], Callable[[Iterable[Any]], Any]]:
+    """Return the arrays of a tree, and what puts others in their place."""
+    leaves, structure = jax.tree.flatten(tree)
+    others = [_ARRAY if _is_array(leaf) else leaf for leaf in leaves]
+
+    def with_arrays(arrays: Iterable[Any]) -> Any:
+        given = iter(arrays)
+        filled = [next(given) if leaf is _ARRAY else leaf for leaf in others]
+        return jax.tree.unflatten(structure, filled)
+
+    return list(filter(_is_array, leaves)), with_arrays
+
+
+_ARRAY: Final = object()
+
+
+def _zero_tangent(value: Any) -> Any:
+    if jnp.issubdtype(value.dtype, jnp.inexact):
+        return jnp.zeros_like(value)
+    return np.zeros(value.shape, jax.dtypes.float0)
+
+
+# --------------------------------------------------------------------------- remade equations
+# JAX makes operands of what a loop or a branch captures. What a jitted function captures stays in
+# its own jaxpr, so that is inlined, and a loop around it is built again.
+
+
+def _scan(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
+    if "ft_in" in params:  # since JAX 0.12
+        consts, carry, rows = map(list, params["ft_in"].update(args).unpack())
+    else:
+        first, second = params["num_consts"], params["num_consts"] + params["num_carry"]
+        consts, carry, rows = map(list, (args[:first], args[first:second], args[second:]))
+
+    def body(carry: Any, row: Any) -> Any:
+        found = run(params["jaxpr"], *consts, *carry, *row)
+        return found[: len(carry)], found[len(carry) :]
+
+    options = {name: params[name] for name in ("length", "reverse", "unroll")}
+    carry, found = jax.lax.scan(body, carry, rows, **options)
+    return [*carry, *found]
+
+
+def _while(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
+    first, count = params["cond_nconsts"], params["body_nconsts"]
+    return jax.lax.while_loop(
+        lambda carry: run(params["cond_jaxpr"], *args[:first], *carry)[0],
+        lambda carry: run(params["body_jaxpr"], *args[first : first + count], *carry),
+        list(args[first + count :]),
+    )
+
+
+def _cond(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
+    branches = [functools.partial(run, each) for each in params["branches"]]
+    return jax.lax.switch(args[0], branches, *args[1:])
+
+
+def _checkpoint(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
+    options = {name: params[name] for name in ("prevent_cse", "policy")}
+    return jax.checkpoint(functools.partial(run, params["jaxpr"]), **options)(*args)
+
+
+_REMAKES: Final[Mapping[str, Callable[[Mapping[str, Any], Run, Sequence[Any]], Any]]] = {
+    "jit": lambda params, run, args: run(params["jaxpr"], *args),
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "remat2": _checkpoint,
+}

@@ -35,9 +35,8 @@ def table_cells(captured: CapturesRecord) -> list[tuple[str, ...]]:
 
 
 def _row(each: CaptureRecord) -> tuple[str, ...]:
-    value = ", ".join((each["value"], *each["notes"]))
     nbytes = size(each["nbytes"]) if each["nbytes"] else ""
-    texts = each["name"], each["treatment"], nbytes, value, each["where"]
+    texts = each["name"], each["treatment"], nbytes, each["value"], each["where"]
     return tuple(cut(text, _LONGEST) for text in texts)
 
 

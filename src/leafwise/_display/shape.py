@@ -266,7 +266,6 @@ class CaptureRecord(TypedDict):
     treatment: str
     nbytes: int
     value: str
-    notes: list[str]
     where: str
 
 
