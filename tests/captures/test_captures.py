@@ -9,7 +9,6 @@ import operator
 import pickle
 import subprocess
 import sys
-import threading
 import types
 import weakref
 from typing import Any

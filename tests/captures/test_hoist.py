@@ -21,6 +21,7 @@ RATE = np.array(2.0)
 SCALAR = jnp.float32(2.0)
 KEY = jax.random.key(0)
 SHARED = jnp.ones(3) * 2
+STATE = jnp.ones(3)
 X = jnp.array([1.0, 2.0, 4.0])
 
 

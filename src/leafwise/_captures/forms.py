@@ -532,7 +532,7 @@ class _Fold:
             return by_identity(form, value)
         reads = [_read_of(value, name, part) for name, part in zip(names, parts, strict=True)]
         is_kept = keeps_in_dict(kind)
-        if None in reads or (dict_of(value) and not is_kept):
+        if None in reads or (in_class(kind, "__dict__") is not MISSING and not is_kept):
             return _by_form(form, value, self._words)
         items_of = in_class(kind, "__dict__").__get__ if is_kept else None
         size = len(dict_of(value)) if is_kept else None
