@@ -13,7 +13,7 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, cast
 
 from leafwise._objects.call_site import is_installed_file
 from leafwise._objects.class_map import ClassMap
@@ -151,10 +151,6 @@ def parameters(code: types.CodeType) -> tuple[str, ...]:
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[:count]
-
-
-Chain: TypeAlias = tuple[str, ...]
-"""``config.rate`` as the code reads it: a name, and the attributes behind it."""
 
 
 def contents(cell: types.CellType) -> Any:
