@@ -183,15 +183,10 @@ _SLOTS: Final[ClassMap[dict[str, types.MemberDescriptorType]]] = ClassMap()
 
 def _find_slots(kind: type) -> dict[str, types.MemberDescriptorType]:
     found: dict[str, types.MemberDescriptorType] = {}
-    # A class written in C has such descriptors for its fields, and no `__slots__`; of one like
-    # `time.struct_time` those are meant that are no items, and that its `==` leaves out.
     for members in map(vars, kind.__mro__):
-        is_sequence = "n_sequence_fields" in members
-        items = members["__match_args__"] if is_sequence else ()
-        if is_sequence or "__slots__" in members:
-            for name, raw in members.items():
-                if is_a(raw, types.MemberDescriptorType) and name not in items:
-                    found.setdefault(name, raw)
+        for name, raw in members.items() if "__slots__" in members else ():
+            if is_a(raw, types.MemberDescriptorType):
+                found.setdefault(name, raw)
     return found
 
 
@@ -234,14 +229,8 @@ def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> 
 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return the names and values that an object holds itself, in ``__dict__`` or slots."""
-    found, cached = dict(getattr(value, "__dict__", {})), _cached_names(type(value))
-    for base in type(value).__mro__:
-        for name in slot_names(base):
-            if name not in cached and hasattr(value, name):  # attrs would compute it now
-                found.setdefault(name, getattr(value, name))
-    stated = [pair for pair in found.items() if pair[0] not in cached]
-    return sorted(stated, key=lambda pair: str(pair[0]))
+    """Return the names and values of `stored_attributes`, by name."""
+    return sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
 
 
 def _cached_names(kind: type) -> frozenset[str]:

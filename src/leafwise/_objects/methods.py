@@ -47,21 +47,14 @@ def _functions(cls: type) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-class _Importable(type):
-    """Says where a class lies whose instances say another module: pickle asks."""
-
-    __module__: Any = property(lambda _: __name__)
-
-
-class Method(metaclass=_Importable):
-    # A function in the dict of a pytree class. Doctest asks for its module and docstring.
-    __slots__ = ("func",)
-
-    __module__: Any = property(lambda self: self.func.__module__)
-    __doc__: Any = property(lambda self: self.func.__doc__)
+class Method:
+    """A function in the dict of a pytree class."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
+        # Doctest asks for these.
+        self.__module__ = func.__module__
+        self.__doc__ = func.__doc__
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self.func if instance is None else BoundMethod(self.func, instance)
