@@ -103,11 +103,11 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
     """
     every = [(run, *_receiver(run)) for run in runs]
     words = frozenset[str]().union(*(_words(run.code) for run, _, _ in every))
-    inner = {pair for run, _, _ in every for pair in _cells_made_in(run.code)}
     receivers = {id(receiver) for _, receiver, method in every if method is not None}
     found: dict[Any, Binding] = {}
-    named = _cells(run for run, _, _ in every)
-    reads = (each for run, _, method in every for each in _reads(run, method, inner))
+    named = _cells([run for run, _, _ in every])
+    cells = frozenset(named)
+    reads = (each for run, _, method in every for each in _reads(run, method, cells))
     for binding in (*_around(root), *reads):
         place = _through(binding.place, named)
         value = place.read()
@@ -121,19 +121,14 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
     return list(found.values())
 
 
-def _cells_made_in(code: types.CodeType) -> Iterator[tuple[types.CodeType, str]]:
-    """Yield the variables of inner functions that are made when a function runs."""
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from ((inner, name) for name in inner.co_freevars if name in code.co_cellvars)
-
-
-def _cells(runs: Iterable[Run]) -> dict[Any, CapturedPlace]:
-    """Return the places of all variables that are closed over, in the outermost functions."""
+def _cells(runs: list[Run]) -> dict[Any, CapturedPlace]:
+    """Return the places of variables closed over by functions that no other one made."""
+    made = {const for run in runs for const in run.code.co_consts if is_a(const, types.CodeType)}
     found: dict[Any, CapturedPlace] = {}
     for run in runs:
-        for name in run.code.co_freevars:
-            place = None if run.function is None else cell_place(run.function, name)
+        function: Any = None if run.code in made else run.function
+        for name in () if function is None else run.code.co_freevars:
+            place = cell_place(function, name)
             if place is not None:
                 found.setdefault(place.key, place)
     return found
@@ -212,7 +207,7 @@ _DEEPEST: Final = 20
 def _named(run: Run) -> Iterator[Any]:
     """Yield what is called through the names of a run: functions, methods, properties."""
     for chain in run.chains(run.code):
-        place = _start(run, chain, set())
+        place = _start(run, chain)
         value = run.given.get(chain.name, MISSING) if place is None else place.read()
         for step in chain.steps:
             member = step_into(value, step)
@@ -257,17 +252,20 @@ def _around(root: Any) -> Iterator[Binding]:
         yield Binding(itself, None, 0)  # as a module of equinox
 
 
-def _reads(run: Run, method: CapturedPlace | None, inner: set[Any]) -> Iterator[Binding]:
+def _reads(run: Run, method: CapturedPlace | None, cells: frozenset[Any]) -> Iterator[Binding]:
     """Yield what one run of a function reads."""
     if method is not None:
         yield Binding(method, run.code, run.code.co_firstlineno)
     for chain in run.chains(run.code):
-        start = _start(run, chain, inner)
+        start = _start(run, chain)
+        if start is not None and chain.root is Root.CELL and start.key not in cells:
+            # A variable of the function around it ends with the trace; what it holds may not.
+            start = object_place(chain.name, start.read())
         if start is not None:
             yield from _follow(start, chain, run.code)
 
 
-def _start(run: Run, chain: Chain, inner: set[Any]) -> CapturedPlace | None:
+def _start(run: Run, chain: Chain) -> CapturedPlace | None:
     """Return the place where a chain starts; None for what is not kept beyond the trace."""
     if chain.root is Root.GLOBAL:
         return global_place(run.names, chain.name)
@@ -275,11 +273,7 @@ def _start(run: Run, chain: Chain, inner: set[Any]) -> CapturedPlace | None:
         return import_place(run.names, chain.name)
     function: Any = run.function
     if chain.root is Root.CELL:
-        place = None if function is None else cell_place(function, chain.name)
-        if place is not None and (run.code, chain.name) in inner:
-            # A variable of the function around it ends with the trace; what it holds may not.
-            return object_place(chain.name, place.read())
-        return place
+        return None if function is None else cell_place(function, chain.name)
     value = run.given.get(chain.name, MISSING)
     default = None if function is None else default_place(function, chain.name)
     if default is not None and default.read() is value:

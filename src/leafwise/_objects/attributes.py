@@ -1,9 +1,6 @@
 """What an object holds: its attributes, the functions behind them, and what its class promises.
 
-Attributes are read in two ways. `member_of` and `own_attributes` run no code of the user's: no
-property, no ``__getattr__``. They are for objects that leafwise meets by chance, in the captures
-of a function. `attributes` reads as a program would. It is for static values, whose ``==`` and
-hash run anyway; there a slot may have a property in front, as in a pytree class with slots.
+No code of the user's runs: no property, no ``__getattr__``.
 """
 
 import dataclasses
@@ -23,7 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 import jax
 import numpy as np
 
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.class_map import per_class
 from leafwise._objects.classes import derives, is_a, module_of, qualname_of, read
 from leafwise._objects.code import (
     facts_of,
@@ -173,15 +170,9 @@ def dict_of(value: Any) -> dict[str, Any]:
     return own if isinstance(own, dict) else {}
 
 
+@per_class
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
     """Return the slots of a class and its bases by name, as their instances have them."""
-    return _SLOTS.setdefault(kind, lambda: _find_slots(kind))
-
-
-_SLOTS: Final[ClassMap[dict[str, types.MemberDescriptorType]]] = ClassMap()
-
-
-def _find_slots(kind: type) -> dict[str, types.MemberDescriptorType]:
     found: dict[str, types.MemberDescriptorType] = {}
     for members in map(vars, kind.__mro__):
         for name, raw in members.items() if "__slots__" in members else ():
@@ -233,30 +224,20 @@ def attributes(value: Any) -> list[tuple[str, Any]]:
     return sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
 
 
+@per_class
 def _cached_names(kind: type) -> frozenset[str]:
-    """Return the names under which a class stores what follows from the rest when asked for.
-
-    Attrs makes slots of cached properties.
-    """
-    return _CACHED.setdefault(kind, lambda: _find_cached_names(kind))
-
-
-_CACHED: Final[ClassMap[frozenset[str]]] = ClassMap()
-
-
-def _find_cached_names(kind: type) -> frozenset[str]:
+    """Return the names under which a class stores what follows from the rest when asked for."""
     members: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         members.update(vars(base))
     cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
     if issubclass(kind, functools.singledispatchmethod):
-        cached.add("_method_cache")  # of what it has bound
+        cached.add("_method_cache")
     if is_masked(kind):
         cached.update(("_fill_value", "_sharedmask"))
-    getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
-    for each in getters:
-        if _code_file(each).startswith(_ATTRS):
-            cached.update(each.__globals__.get("cached_properties", ()))
+    getter: Any = members.get("__getattr__")
+    if _code_file(getter).startswith(_ATTRS):  # which makes slots of cached properties
+        cached.update(getter.__globals__.get("cached_properties", ()))
     return frozenset(cached)
 
 
@@ -286,10 +267,10 @@ def has_hidden_state(kind: type) -> bool:
 
 def name_of(value: Any) -> str:
     """Return the name of something callable, without the scopes around it."""
-    while is_a(value, functools.partial) and not hides(value):
+    while is_a(value, functools.partial):
         value = of_partial(value)[0]
     kind: Any = type(value)
-    if hides(value) or not is_installed_module(module_of(kind)):
+    if not is_installed_module(module_of(kind)):
         return qualname_of(kind).rpartition("<locals>.")[2]
     name = read(value, "__qualname__", None) or read(value, "__name__", None)
     return (name if isinstance(name, str) else qualname_of(kind)).rpartition("<locals>.")[2]
@@ -392,12 +373,6 @@ def is_of_package(value: Any) -> bool:
     return is_known and is_installed_module(names_of(value)[0]) and is_importable(value)
 
 
-def is_object(value: Any) -> bool:
-    """Return whether a value is an instance of a class that is not one of Python's or JAX's."""
-    plain = is_a(value, type | types.ModuleType | types.FunctionType | types.MethodType)
-    return not plain and not is_data(value)
-
-
 def is_data(value: Any) -> bool:
     """Return whether a value is used as a whole, whatever attribute of it is read."""
     return is_a(value, _DATA) or type(value) in _CONTAINERS
@@ -450,26 +425,21 @@ def late_bases() -> tuple[type, ...]:
     return () if module is None else (module.Fraction,)
 
 
-def record_fields(kind: type) -> tuple[str, ...] | None:
+@per_class
+def record_fields(kind: Any) -> tuple[str, ...] | None:
     """Return the fields of a frozen dataclass (or attrs class) that are all there is to it.
 
     So are frozen structs of msgspec and models of pydantic. That is one whose ``==`` was generated,
     or one that is a pytree, whose fields JAX sees anyway. One with ``unsafe_hash`` promises as much
     of the fields that it compares. Others answer for themselves through their own ``==``.
     """
-    return _RECORD_FIELDS.setdefault(kind, lambda: (_find_record_fields(kind),))[0]
-
-
-_RECORD_FIELDS: Final[ClassMap[tuple[tuple[str, ...] | None]]] = ClassMap()
-
-
-def _find_record_fields(kind: type) -> tuple[str, ...] | None:
     params = read(kind, "__dataclass_params__", None)
     if params is not None and dataclasses.is_dataclass(kind):
         generated = has_generated_eq(kind)
         # A module of equinox guards its attributes itself.
         guarded = params.frozen or kind.__setattr__ is not object.__setattr__
-        if params.frozen if generated else guarded and jax.tree_util.is_tree_node(kind):
+        is_node = jax.tree_util.is_tree_node(cast("type", kind))
+        if params.frozen if generated else guarded and is_node:
             return tuple(field.name for field in dataclasses.fields(kind))
         if params.unsafe_hash and generated:  # a module of flax.linen
             return tuple(field.name for field in dataclasses.fields(kind) if field.compare)

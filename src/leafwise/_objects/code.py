@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
 from leafwise._objects.call_site import is_installed_file
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.class_map import per_class
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
@@ -38,14 +38,6 @@ class CodeFacts(NamedTuple):
     rebinds: tuple[str, ...]
     sees_all: bool
     installed: bool
-
-
-def facts_of(code: types.CodeType) -> CodeFacts:
-    """Return the facts about a code object, which are found once."""
-    return _FACTS.setdefault(cast("Any", code), lambda: _find_facts(code))
-
-
-_FACTS: Final[ClassMap[CodeFacts]] = ClassMap()
 
 
 def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
@@ -75,7 +67,9 @@ def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
     raise TypeError(msg)
 
 
-def _find_facts(code: types.CodeType) -> CodeFacts:
+@per_class
+def facts_of(code: types.CodeType) -> CodeFacts:
+    """Return the facts about a code object, which are found once."""
     inner = [facts_of(const) for const in code.co_consts if isinstance(const, types.CodeType)]
     try:
         form = _form(code)

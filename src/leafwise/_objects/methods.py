@@ -6,9 +6,7 @@ jitted function, which then retraces where the instance's key or avals change. `
 them into a class.
 """
 
-import copy
 import functools
-import inspect
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
@@ -97,11 +95,6 @@ class BoundMethod(functools.partial[Any]):
         """The function, as the class has it."""
         return self.func
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """What `inspect` would read off the function, self included."""
-        return inspect.signature(functools.partial(self.func, *self.args))
-
     def __get__(self, instance: object, owner: object = None) -> "BoundMethod":
         """Return itself: it stays bound as the attribute of another class."""
         return self
@@ -131,10 +124,6 @@ class BoundMethod(functools.partial[Any]):
     def __hash__(self) -> int:
         """Return a hash of the function and the object, which need not have one."""
         return hash((id(self.__self__), self.func))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "BoundMethod":
-        """Return the method of a copy."""
-        return BoundMethod(self.func, copy.deepcopy(self.__self__, memo))
 
 
 # An instance finds its class's own, so that `__getattr__` is not asked.

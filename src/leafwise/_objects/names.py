@@ -13,9 +13,9 @@ import sys
 import types
 from collections import Counter
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.class_map import per_class
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.code import contents, is_installed_module, parameters
 from leafwise._objects.stand_ins import MISSING
@@ -54,16 +54,14 @@ class Chain(NamedTuple):
     line: int
 
 
+@per_class
 def chains_of(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object, each once; functions inside have their own.
 
     What is only written to is left out: ``log.append(x)`` with its result dropped,
     ``count += 1``, ``self.n = 1``, ``cache[key] = x``.
     """
-    return _CHAINS.setdefault(cast("type", code), lambda: _Scan(code).chains())
-
-
-_CHAINS: Final[ClassMap[tuple[Chain, ...]]] = ClassMap()
+    return _Scan(code).chains()
 
 
 def all_chains(code: types.CodeType) -> tuple[Chain, ...]:
