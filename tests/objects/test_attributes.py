@@ -1,15 +1,9 @@
 """The attributes of objects, found without running code of the user's."""
 
 import functools
-import threading
-from typing import Any
-
-import pytest
 
 from leafwise._objects.attributes import (
     attributes,
-    dict_and_slots,
-    dict_of,
     own_attributes,
     slot_names,
     slots_of,
@@ -39,10 +33,6 @@ class Slotted:
         self.shown = 2
 
 
-class PerThread(threading.local):
-    """An object with another `__dict__` in each thread."""
-
-
 def test_slots_have_their_mangled_names() -> None:
     """Each way to read attributes finds a private slot by the name that Python uses."""
     names = ("_Slotted__private", "empty", "shown")
@@ -57,12 +47,3 @@ def test_caches_are_not_stored_attributes() -> None:
     assert value.cached == 3
     assert list(own_attributes(value)) == ["b", "a", "cached"]
     assert stored_attributes(value) == dict(attributes(value)) == {"a": 1, "b": 2}
-
-
-@pytest.mark.parametrize("read", [dict_of, own_attributes, stored_attributes])
-def test_a_thread_local_shows_the_values_of_this_thread(read: Any) -> None:
-    """A plain lookup of its `__dict__` would find an empty one."""
-    value = PerThread()
-    value.x = 1
-    assert read(value) == {"x": 1}
-    assert dict_and_slots({}, value) == ["x", 1]

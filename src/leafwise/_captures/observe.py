@@ -18,7 +18,9 @@ from typing import Any, Final, NamedTuple
 import jax
 from jax.core import Tracer
 
+from leafwise._objects.attributes import dict_of
 from leafwise._objects.call_site import is_users_file
+from leafwise._objects.classes import is_a
 from leafwise._objects.code import parameters
 from leafwise._objects.locks import new_lock
 from leafwise._objects.names import Chain, chains_of
@@ -66,7 +68,7 @@ class Observer:
             function = None
             if jax.config.jax_check_tracer_leaks:  # which a frame would be
                 kept, function = None, _function_of(code, held)
-                given = {name: each for name, each in given.items() if not _is_traced(each)}
+                given = {name: each for name, each in given.items() if not holds_tracers(each)}
             self._runs[key] = kept, Run(code, function, frame.f_globals, given, set())
             self._frames[id(frame)] = code
         self._runs[key][1].inside.update(self._around(frame.f_back))
@@ -94,11 +96,13 @@ class Observer:
         return found
 
 
-def _is_traced(value: Any) -> bool:
+def holds_tracers(value: Any) -> bool:
+    """Return whether an object, or a pytree, holds what is traced."""
     try:
-        return any(isinstance(each, Tracer) for each in jax.tree.leaves(value))
+        leaves = (*dict_of(value).values(), *jax.tree.leaves(value))
     except Exception:  # noqa: BLE001  # a flatten of the user's
-        return True
+        return False
+    return any(is_a(each, Tracer) for each in leaves)
 
 
 def _function_of(code: types.CodeType, held: list[Any]) -> types.FunctionType | None:

@@ -8,10 +8,17 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Any, Final
 
-from leafwise._objects.attributes import Member, MemberKind, is_data, member_of, of_partial
+from leafwise._objects.attributes import (
+    HIDDEN,
+    Member,
+    MemberKind,
+    is_data,
+    member_of,
+    of_partial,
+)
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import contents
 from leafwise._objects.names import Item, absolute
@@ -50,7 +57,7 @@ class CapturedPlace:
         name: The way as the code spells it.
         variable: The name that the way starts with.
         owner: Returns what holds the variable: globals, a class, the code of a function.
-        is_member: Whether it is a function that a class has, which the code runs unnamed.
+        is_member: Whether it is a function that runs unnamed: a property, a method of a class.
     """
 
     holder: BoundIn
@@ -71,10 +78,7 @@ class CapturedPlace:
         """Return the current value; `MISSING` if nothing is bound."""
         value = self.start()
         for step in self.steps:
-            if value is MISSING:
-                break
-            member = step_into(value, step)
-            value = member.value if member.kind in _READABLE else MISSING
+            value = step_into(value, step).value
         return value
 
     def holding(self) -> Any:
@@ -83,36 +87,24 @@ class CapturedPlace:
         return before.read() if self.steps else MISSING
 
 
-_READABLE: Final = (
-    *(MemberKind.VALUE, MemberKind.METHOD, MemberKind.CLASS_METHOD, MemberKind.PROPERTY),
-    MemberKind.DESCRIPTOR,
-)
-
-
-def global_place(
-    function: types.FunctionType | None, names: dict[str, Any], name: str
-) -> CapturedPlace:
-    """Return the place of a global, or of a builtin."""
-    module = sys.modules.get(str(names.get("__name__")))
-    is_kept = function is None or getattr(module, "__dict__", None) is names
-    find = functools.partial(_itself, names) if is_kept else _globals_of(function)
-    start = functools.partial(_global, find, name)
-    return CapturedPlace(BoundIn.GLOBAL, ("global", id(names), name), start, (), name, name, find)
-
-
-def _globals_of(function: Any) -> Callable[[], Any]:
-    find = weakref.ref(function)
-    return lambda: getattr(find(), "__globals__", None)
-
-
 def _itself(value: Any) -> Any:
     return value
 
 
-def _global(find: Callable[[], Any], name: str) -> Any:
-    names = find()
-    if names is None:
-        return GONE
+def _behind(find: Callable[[], Any], at: Any, read: Callable[[Any, Any], Any]) -> Any:
+    """Return what a holder that may have died has in one of its variables."""
+    holder = find()
+    return GONE if holder is None else read(holder, at)
+
+
+def global_place(names: dict[str, Any], name: str) -> CapturedPlace:
+    """Return the place of a global, or of a builtin."""
+    find = functools.partial(_itself, names)
+    start = functools.partial(_behind, find, name, _global)
+    return CapturedPlace(BoundIn.GLOBAL, ("global", id(names), name), start, (), name, name, find)
+
+
+def _global(names: dict[str, Any], name: str) -> Any:
     found = names.get(name, MISSING)
     return vars(builtins).get(name, MISSING) if found is MISSING else found
 
@@ -130,43 +122,41 @@ def cell_place(function: types.FunctionType, name: str) -> CapturedPlace | None:
     free = function.__code__.co_freevars
     if name not in free or not function.__closure__:
         return None
-    find, at = weakref.ref(function), free.index(name)
+    at = free.index(name)
     key, owner = ("cell", id(function.__closure__[at])), function.__code__
-    start = functools.partial(_cell, find, at)
+    start = functools.partial(_behind, weakref.ref(function), at, _cell)
     find_owner = functools.partial(_itself, owner)
     return CapturedPlace(BoundIn.CLOSURE, key, start, (), name, name, find_owner)
 
 
-def _cell(find: Callable[[], Any], at: int) -> Any:
-    function = find()
-    return GONE if function is None else contents(function.__closure__[at])
+def _cell(function: Any, at: int) -> Any:
+    return contents(function.__closure__[at])
 
 
 def default_place(function: types.FunctionType, name: str) -> CapturedPlace | None:
     """Return the place of the default of a parameter, if it has one."""
-    start = functools.partial(_default, weakref.ref(function), name)
+    start = functools.partial(_behind, weakref.ref(function), name, _default)
     find_owner = functools.partial(_itself, function.__code__)
     key = ("default", id(function), name)
     place = CapturedPlace(BoundIn.DEFAULT, key, start, (), name, name, find_owner)
     return None if place.read() is MISSING else place
 
 
-def _default(find: Callable[[], types.FunctionType | None], name: str) -> Any:
-    function = find()
-    if function is None:
-        return GONE
+def _default(function: types.FunctionType, name: str) -> Any:
+    return defaults_of(function).get(name, MISSING)
+
+
+def defaults_of(function: types.FunctionType) -> dict[str, Any]:
+    """Return the defaults of a function by parameter."""
     code, defaults = function.__code__, function.__defaults__ or ()
-    positional = code.co_varnames[: code.co_argcount]
-    if name not in positional:
-        return (function.__kwdefaults__ or {}).get(name, MISSING)
-    place = positional.index(name) - len(positional)
-    return defaults[place] if place >= -len(defaults) else MISSING
+    names = code.co_varnames[: code.co_argcount][-len(defaults) :] if defaults else ()
+    return {**dict(zip(names, defaults, strict=False)), **(function.__kwdefaults__ or {})}
 
 
 def partial_place(partial: Any, name: str | int) -> CapturedPlace:
     """Return the place of a keyword of a partial, or of an argument by position."""
     find, key = weakref.ref(partial), ("partial", id(partial), name)
-    start = functools.partial(_argument, find, name)
+    start = functools.partial(_behind, find, name, _argument)
     func = of_partial(partial)[0]
     code, bound = getattr(func, "__code__", None), is_a(func, types.MethodType)
     known = () if code is None else code.co_varnames[bound : code.co_argcount]
@@ -175,10 +165,7 @@ def partial_place(partial: Any, name: str | int) -> CapturedPlace:
     return CapturedPlace(BoundIn.PARTIAL, key, start, (), text, text, find)
 
 
-def _argument(find: Callable[[], Any], name: str | int) -> Any:
-    partial = find()
-    if partial is None:
-        return GONE
+def _argument(partial: Any, name: str | int) -> Any:
     _, args, keywords = of_partial(partial)
     return keywords.get(name, MISSING) if isinstance(name, str) else args[name]
 
@@ -190,9 +177,10 @@ def object_place(name: str, value: Any) -> CapturedPlace | None:
     except TypeError:
         return None
     start = functools.partial(_alive, find)
-    key = ("object", id(value))
     find_owner = functools.partial(_itself, type(value))
-    return CapturedPlace(BoundIn.ATTRIBUTE, key, start, (), name, name, find_owner)
+    return CapturedPlace(
+        BoundIn.ATTRIBUTE, ("object", id(value)), start, (), name, name, find_owner
+    )
 
 
 def _alive(find: Callable[[], Any]) -> Any:
@@ -200,13 +188,11 @@ def _alive(find: Callable[[], Any]) -> Any:
     return GONE if found is None else found
 
 
-def member_place(cls: type, name: str) -> CapturedPlace:
-    """Return the place of a method or property that instances of a class find."""
-    find = weakref.ref(cls)
+def class_place(cls: type, name: str) -> CapturedPlace:
+    """Return the place of what a class has for its instances."""
+    find, key, text = weakref.ref(cls), ("class", id(cls)), f"{cls.__name__}.{name}"
     start = functools.partial(_alive, find)
-    key, text = ("class", id(cls)), f"{cls.__name__}.{name}"
-    place = CapturedPlace(BoundIn.ATTRIBUTE, key, start, (name,), text, cls.__name__, find)
-    return dataclasses.replace(place, is_member=True)
+    return CapturedPlace(BoundIn.ATTRIBUTE, key, start, (name,), text, cls.__name__, find)
 
 
 GONE: Final = types.SimpleNamespace()
@@ -227,30 +213,11 @@ def item_of(value: Any, key: Any) -> Any:
     return value[key] if isinstance(key, int) and -len(value) <= key < len(value) else MISSING
 
 
-_WHOLE: Final = Member(MemberKind.HIDDEN)
-_UNBOUND: Final = Member(MemberKind.MISSING)
-
-
 def step_into(value: Any, step: str | Item) -> Member:
     """Return what a step leads to; `MemberKind.HIDDEN` if the value is used as a whole."""
-    if value is GONE:
-        return Member(MemberKind.VALUE, GONE)
-    if isinstance(step, Item):
-        found = item_of(value, step.key)
-        if found is MISSING:  # the code may catch the error, or a factory make the item
-            return _UNBOUND if type(value) in _INDEXED else _WHOLE
-        return Member(MemberKind.VALUE, found)
-    if is_a(value, Enum) and step == "value" and "_value_" in vars(value):
-        return Member(MemberKind.VALUE, vars(value)["_value_"])
-    if is_data(value):
-        return _WHOLE
-    member = member_of(value, step)
-    unknown = member.kind is MemberKind.MISSING and _answers_itself(value)
-    return _WHOLE if unknown else member
-
-
-def _answers_itself(value: Any) -> bool:
-    """Return whether a module or a class may have attributes that it does not show."""
-    if is_a(value, types.ModuleType):
-        return "__getattr__" in vars(value) or type(value) is not types.ModuleType
-    return is_a(value, type) and type(value) is not type
+    if value is GONE or value is MISSING:
+        return Member(MemberKind.VALUE, value)
+    if isinstance(step, Item):  # that is missing: code may catch the error, or a factory make it
+        is_indexed = type(value) in _INDEXED
+        return Member(MemberKind.VALUE, item_of(value, step.key)) if is_indexed else HIDDEN
+    return HIDDEN if is_data(value) else member_of(value, step)

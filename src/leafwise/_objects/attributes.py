@@ -1,9 +1,6 @@
 """What an object holds: its attributes, the functions behind them, and what its class promises.
 
-Attributes are read in two ways. `member_of` and `own_attributes` run no code of the user's: no
-property, no ``__getattr__``. They are for objects that leafwise meets by chance, in the captures
-of a function. `attributes` reads as a program would. It is for static values, whose ``==`` and
-hash run anyway; there a slot may have a property in front, as in a pytree class with slots.
+No code of the user's runs: no property, no ``__getattr__``.
 """
 
 import dataclasses
@@ -13,7 +10,6 @@ import functools
 import inspect
 import struct
 import sys
-import threading
 import types
 import uuid
 import weakref
@@ -24,9 +20,15 @@ from typing import Any, Final, NamedTuple, cast
 import jax
 import numpy as np
 
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.class_map import per_class
 from leafwise._objects.classes import derives, is_a, module_of, qualname_of, read
-from leafwise._objects.code import facts_of, function_in, is_importable, is_installed_module
+from leafwise._objects.code import (
+    facts_of,
+    function_in,
+    is_importable,
+    is_installed_module,
+    names_of,
+)
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.stand_ins import MISSING
 
@@ -35,127 +37,72 @@ class MemberKind(Enum):
     """What was found under the name of an attribute."""
 
     VALUE = "value"
+    """A value, or `MISSING`."""
     METHOD = "method"
-    """A function that takes the object as its first argument."""
-    CLASS_METHOD = "class method"
-    """A function that takes the class."""
+    """A function of the user's that takes the object, or its class, when it is called."""
     PROPERTY = "property"
-    """A function that takes the object, and runs when the attribute is read."""
-    DISPATCHED = "methods of which one is chosen"
-    """A `functools.singledispatchmethod`."""
-    DESCRIPTOR = "descriptor"
-    """The ``__get__`` of a descriptor of the user's, which takes that and the object."""
+    """A function of the user's that runs when the attribute is read; or a descriptor."""
     HIDDEN = "hidden"
-    """Only the user's code could say what it is."""
-    MISSING = "absent"
+    """Only code could say what it is, or a package has it: the object counts as a whole."""
 
 
 class Member(NamedTuple):
-    """What was found under the name of an attribute: its kind, and a value or a function."""
+    """What was found under the name of an attribute.
+
+    Attributes:
+        kind: What it is.
+        value: The value, or the function that runs.
+        is_of_class: Whether it is a value that the class has for its instances.
+    """
 
     kind: MemberKind
     value: Any = MISSING
+    is_of_class: bool = False
 
 
-_NOTHING: Final = Member(MemberKind.MISSING)
-_HIDDEN: Final = Member(MemberKind.HIDDEN)
+HIDDEN: Final = Member(MemberKind.HIDDEN)
 
 
 def member_of(value: Any, name: str) -> Member:
     """Return what `value.name` is, found without running code of the user's."""
-    value = behind_proxy(value)
-    if is_a(value, types.ModuleType):
-        return _value(vars(value).get(name, MISSING))
-    if is_a(value, type):
-        return _member_of_class(value, name)
+    is_class = is_a(value, type)
+    own = in_class(value, name) if is_class else dict_of(value).get(name, MISSING)
     raw = in_class(type(value), name)
-    kind: Any = type(raw)
-    if raw is not MISSING and hasattr(kind, "__set__"):
-        return _data_descriptor(raw, value)
-    own = dict_of(value)
-    if name in own:
-        return Member(MemberKind.VALUE, own[name])
-    if raw is MISSING:
-        return _HIDDEN if in_class(type(value), "__getattr__") is not MISSING else _NOTHING
-    return _from_class(raw, value)
-
-
-def behind_proxy(value: Any) -> Any:
-    """Return what a `weakref.proxy` leads to; of anything else and of a dead one the value."""
-    if not is_a(value, weakref.ProxyTypes):
-        return value
-    try:
-        found = value.__sizeof__.__self__  # a method of every object, which shows whose it is
-    except Exception:  # noqa: BLE001  # a dead one, or a `__getattribute__` of the user's
-        return value
-    return value if hides(found) else found
-
-
-def _value(found: Any) -> Member:
-    return _NOTHING if found is MISSING else Member(MemberKind.VALUE, found)
-
-
-def _member_of_class(cls: type, name: str) -> Member:
-    raw = inspect.getattr_static(cls, name, MISSING)
-    if is_a(raw, classmethod):
-        return Member(MemberKind.CLASS_METHOD, function_in(raw))
-    if is_a(raw, functools.singledispatchmethod):
-        return Member(MemberKind.DISPATCHED, raw)
-    if is_a(raw, property | functools.cached_property):
-        return Member(MemberKind.VALUE, raw)
-    if name in ("__name__", "__qualname__"):
-        return Member(MemberKind.VALUE, vars(type)[name].__get__(cls))
-    return _value(function_in(raw))
-
-
-def _data_descriptor(raw: Any, value: Any) -> Member:
-    if is_a(raw, property):
-        code = getattr(raw.fget, "__code__", None)
-        # Leafwise itself reads a static field through a property, of generated code.
-        if not (is_a(code, types.CodeType) and code.co_filename.startswith("<leafwise ")):
-            return Member(MemberKind.PROPERTY, raw.fget)
-    elif not _is_c(raw):
-        return _own_getter(raw)
-    try:
-        return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
-    except AttributeError:  # a slot that is not set, or a static of an unfinished instance
-        return _NOTHING
-
-
-def _own_getter(raw: Any) -> Member:
-    """Return what a descriptor runs that is not written in C."""
-    get = in_class(type(raw), "__get__")
-    is_own = isinstance(get, types.FunctionType) and not is_installed(get)
-    return Member(MemberKind.DESCRIPTOR, get) if is_own else _HIDDEN
+    if own is not MISSING and not hasattr(type(raw), "__set__"):
+        kind = MemberKind.METHOD if is_class and is_a(own, classmethod) else MemberKind.VALUE
+        return Member(kind, function_in(own) if is_class else own)
+    if raw is not MISSING:
+        return _from_class(raw, value)
+    of_module = is_a(value, types.ModuleType) and "__getattr__" in vars(value)
+    may_answer = of_module or in_class(type(value), "__getattr__") is not MISSING
+    return HIDDEN if may_answer else Member(MemberKind.VALUE)
 
 
 def _from_class(raw: Any, value: Any) -> Member:
-    if is_a(raw, types.FunctionType):
-        return Member(MemberKind.METHOD, user_function(raw))
-    if is_a(raw, staticmethod):
-        return Member(MemberKind.VALUE, function_in(raw))
-    if is_a(raw, classmethod):
-        return Member(MemberKind.CLASS_METHOD, function_in(raw))
-    if is_a(raw, functools.cached_property):
-        return Member(MemberKind.PROPERTY, raw.func)
-    if is_a(raw, functools.singledispatchmethod):
-        return Member(MemberKind.DISPATCHED, raw)
-    if not hasattr(type(raw), "__get__") or is_a(raw, type | types.BuiltinFunctionType):
-        return Member(MemberKind.VALUE, raw)
-    if _is_c(raw) and not callable(raw):
-        return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
-    own = _own_getter(raw)
-    if own is not _HIDDEN:
-        return own
-    # What a package makes of a function: a jitted one, that of leafwise or equinox.
-    behind = functions_in(raw)
-    return Member(MemberKind.METHOD, behind[0]) if behind else _HIDDEN
+    """Return what an object has from its class."""
+    kind: Any = type(raw)
+    if not hasattr(kind, "__get__") or is_a(raw, staticmethod | type | types.BuiltinFunctionType):
+        return Member(MemberKind.VALUE, function_in(raw), not is_a(raw, staticmethod))
+    is_property = is_a(raw, property | functools.cached_property)
+    if _is_written_in_c(raw) and not callable(raw) and not is_a(raw, classmethod):
+        try:
+            return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
+        except AttributeError:  # a slot that is not set, or a static of an unfinished instance
+            return Member(MemberKind.VALUE)
+    getter = in_class(kind, "__get__")
+    if is_a(getter, types.FunctionType) and not is_installed(getter):
+        return Member(MemberKind.PROPERTY, raw)
+    found = next((each for each in functions_behind(raw) if not is_installed(each)), None)
+    if found is None:
+        return HIDDEN
+    return Member(MemberKind.PROPERTY if is_property else MemberKind.METHOD, found)
 
 
-def _is_c(descriptor: Any) -> bool:
-    """Return whether a descriptor is written in C, so that it runs nothing of the user's."""
-    own = inspect.getattr_static(type(descriptor), "__get__", None)
-    return is_a(own, types.WrapperDescriptorType) and not is_a(descriptor, property)
+def _is_written_in_c(raw: Any) -> bool:
+    """Return whether a descriptor runs nothing of the user's: those of slots, statics of ours."""
+    if is_a(raw, property):
+        return _code_file(raw.fget).startswith("<leafwise ")
+    return is_a(in_class(type(raw), "__get__"), types.WrapperDescriptorType)
 
 
 def in_class(cls: type, name: str) -> Any:
@@ -168,27 +115,10 @@ def in_class(cls: type, name: str) -> Any:
 
 def is_plain(value: Any, name: str) -> bool:
     """Return whether reading an attribute runs no code of the user's, if it is there."""
-    kind: Any = type(value)
-    if is_a(value, types.ModuleType):
-        return kind is types.ModuleType
-    if is_a(value, type):
-        own = in_class(value, name)
-        is_own = own is not MISSING and is_installed_module(module_of(type(own)))
-        is_open = kind.__getattribute__ is type.__getattribute__ and not is_first(kind, name)
-        return is_open and (is_own or (kind is type and in_class(kind, name) is MISSING))
-    if kind.__getattribute__ not in (object.__getattribute__, tuple.__getattribute__):
-        return False
-    if name == "__class__":
-        return True
-    member = in_class(kind, name)
-    if isinstance(member, property):  # a static of ours
-        code = getattr(member.fget, "__code__", None)
-        return code is not None and code.co_filename.startswith("<leafwise ")
-    return isinstance(member, _PLAIN) or not hasattr(type(member), "__get__")
-
-
-_PLAIN: Final = (types.MemberDescriptorType, type(vars(Member)["kind"]))
-"""The descriptors of slots, and of the fields of a named tuple."""
+    own: Any = type(value).__getattribute__
+    return type(own) is types.WrapperDescriptorType and member_of(value, name).kind is (
+        MemberKind.VALUE
+    )
 
 
 def keeps_in_dict(kind: Any) -> bool:
@@ -209,21 +139,18 @@ def is_first(kind: type, name: str) -> bool:
 
 
 def hides(value: Any) -> bool:
-    """Return whether looking at an object in any way runs code of the user's."""
-    cls = type(value)
-    if type(cls) is type and cls.__flags__ & _IMMUTABLE:
-        return False
+    """Return whether reading any attribute of an object runs code of the user's."""
+    own: Any = type(value).__getattribute__
+    return is_a(own, types.FunctionType) and not is_installed(own)
+
+
+def behind_proxy(value: Any) -> Any:
+    """Return what a `weakref.proxy` leads to; of anything else and of a dead one the value."""
     try:
-        _ = hash(cls), cls == object  # noqa: E721  # as tables do: a metaclass may raise anything
-    except Exception:  # noqa: BLE001  # of the metaclass, which is the user's
-        return True
-    found = (in_class(cls, name) for name in ("__getattribute__", "__class__", "__dict__"))
-    readers = (each.fget if is_a(each, property) else each for each in found)
-    return any(is_a(each, types.FunctionType) and not is_installed(each) for each in readers)
+        return value.__sizeof__.__self__ if is_a(value, weakref.ProxyTypes) else value
+    except ReferenceError:
+        return value
 
-
-_IMMUTABLE: Final = 1 << 8
-"""The flag of a class written in C to which nothing can be assigned."""
 
 WEAK: Final = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 """Containers that lose items by themselves."""
@@ -236,37 +163,21 @@ MACHINERY: Final = frozenset(
 
 def dict_of(value: Any) -> dict[str, Any]:
     """Return the ``__dict__`` of an object, past any ``__getattribute__``; empty if it has none."""
-    # Only its own `__getattribute__` finds the dict that a thread-local has in this thread. It
-    # runs an `__init__`, if there is one, at the first access in a thread.
-    cls = type(value)
-    is_local = issubclass(cls, threading.local) and cls.__init__ is object.__init__
-    read = threading.local.__getattribute__ if is_local else object.__getattribute__
     try:
-        own: Any = read(value, "__dict__")
+        own: Any = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
     return own if isinstance(own, dict) else {}
 
 
+@per_class
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
     """Return the slots of a class and its bases by name, as their instances have them."""
-    return _SLOTS.setdefault(kind, lambda: _find_slots(kind))
-
-
-_SLOTS: Final[ClassMap[dict[str, types.MemberDescriptorType]]] = ClassMap()
-
-
-def _find_slots(kind: type) -> dict[str, types.MemberDescriptorType]:
     found: dict[str, types.MemberDescriptorType] = {}
-    # A class written in C has such descriptors for its fields, and no `__slots__`; of one like
-    # `time.struct_time` those are meant that are no items, and that its `==` leaves out.
     for members in map(vars, kind.__mro__):
-        is_sequence = "n_sequence_fields" in members
-        items = members["__match_args__"] if is_sequence else ()
-        if is_sequence or "__slots__" in members:
-            for name, raw in members.items():
-                if is_a(raw, types.MemberDescriptorType) and name not in items:
-                    found.setdefault(name, raw)
+        for name, raw in members.items() if "__slots__" in members else ():
+            if is_a(raw, types.MemberDescriptorType):
+                found.setdefault(name, raw)
     return found
 
 
@@ -309,40 +220,24 @@ def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> 
 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return the names and values that an object holds itself, in ``__dict__`` or slots."""
-    found, cached = dict(getattr(value, "__dict__", {})), _cached_names(type(value))
-    for base in type(value).__mro__:
-        for name in slot_names(base):
-            if name not in cached and hasattr(value, name):  # attrs would compute it now
-                found.setdefault(name, getattr(value, name))
-    stated = [pair for pair in found.items() if pair[0] not in cached]
-    return sorted(stated, key=lambda pair: str(pair[0]))
+    """Return the names and values of `stored_attributes`, by name."""
+    return sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
 
 
+@per_class
 def _cached_names(kind: type) -> frozenset[str]:
-    """Return the names under which a class stores what follows from the rest when asked for.
-
-    Attrs makes slots of cached properties.
-    """
-    return _CACHED.setdefault(kind, lambda: _find_cached_names(kind))
-
-
-_CACHED: Final[ClassMap[frozenset[str]]] = ClassMap()
-
-
-def _find_cached_names(kind: type) -> frozenset[str]:
+    """Return the names under which a class stores what follows from the rest when asked for."""
     members: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         members.update(vars(base))
     cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
     if issubclass(kind, functools.singledispatchmethod):
-        cached.add("_method_cache")  # of what it has bound
+        cached.add("_method_cache")
     if is_masked(kind):
         cached.update(("_fill_value", "_sharedmask"))
-    getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
-    for each in getters:
-        if _code_file(each).startswith(_ATTRS):
-            cached.update(each.__globals__.get("cached_properties", ()))
+    getter: Any = members.get("__getattr__")
+    if _code_file(getter).startswith(_ATTRS):  # which makes slots of cached properties
+        cached.update(getter.__globals__.get("cached_properties", ()))
     return frozenset(cached)
 
 
@@ -372,10 +267,10 @@ def has_hidden_state(kind: type) -> bool:
 
 def name_of(value: Any) -> str:
     """Return the name of something callable, without the scopes around it."""
-    while is_a(value, functools.partial) and not hides(value):
+    while is_a(value, functools.partial):
         value = of_partial(value)[0]
     kind: Any = type(value)
-    if hides(value) or not is_installed_module(module_of(kind)):
+    if not is_installed_module(module_of(kind)):
         return qualname_of(kind).rpartition("<locals>.")[2]
     name = read(value, "__qualname__", None) or read(value, "__name__", None)
     return (name if isinstance(name, str) else qualname_of(kind)).rpartition("<locals>.")[2]
@@ -401,39 +296,21 @@ def functions_in(value: Any) -> tuple[Any, ...]:
     return tuple(found.values())
 
 
-_MOST_ITEMS: Final = 256
-
-
 def items_in(value: Any) -> list[Any]:
-    """Return what is in a container, and in containers in it; else the value itself."""
-    found, pending = list[Any](), [value]
-    for _ in range(_MOST_ITEMS):  # it may contain itself
-        if not pending:
-            break
-        each = pending.pop()
-        if type(each) is dict or type(each) is types.MappingProxyType:
-            each = list(each.values())
-        if type(each) is list or type(each) is tuple:
-            pending += each[_MOST_ITEMS::-1]
-        else:
-            found.append(each)
-    return found
+    """Return what is in a container; else the value itself."""
+    if type(value) is dict or type(value) is types.MappingProxyType:
+        return list(value.values())
+    return list(value) if type(value) is list or type(value) is tuple else [value]
 
 
 def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
     """Return the Python functions of a class's member."""
     if is_a(member, types.FunctionType):
         return (user_function(member),)
-    if member is MISSING or is_a(member, type) or not hasattr(type(member), "__get__"):
+    if is_a(member, type) or not hasattr(type(member), "__get__"):
         return ()
-    is_one_of = is_a(member, functools.singledispatchmethod)
-    behind = map(function_in, dispatched(member)) if is_one_of else functions_in(member)
+    behind = functions_in(member)
     return tuple(user_function(each) for each in behind if is_a(each, types.FunctionType))
-
-
-def dispatched(member: "functools.singledispatchmethod[Any]") -> list[Any]:
-    """Return the functions among which a `functools.singledispatchmethod` chooses."""
-    return list(member.dispatcher.registry.values())
 
 
 def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
@@ -490,15 +367,10 @@ def is_installed(function: Any) -> bool:
 
 def is_of_package(value: Any) -> bool:
     """Return whether an installed package has a function or class under its name."""
-    if hides(value) or not is_installed_module(module_of(type(value))):
-        return is_a(value, type) and is_installed_module(module_of(value))
-    return is_installed_module(read(value, "__module__", None)) and is_importable(value)
-
-
-def is_object(value: Any) -> bool:
-    """Return whether a value is an instance of a class that is not one of Python's or JAX's."""
-    plain = is_a(value, type | types.ModuleType | types.FunctionType | types.MethodType)
-    return not plain and not is_data(value)
+    if is_a(value, type):
+        return is_installed_module(module_of(value))
+    is_known = is_installed_module(module_of(type(value)))
+    return is_known and is_installed_module(names_of(value)[0]) and is_importable(value)
 
 
 def is_data(value: Any) -> bool:
@@ -508,7 +380,7 @@ def is_data(value: Any) -> bool:
 
 _DATA: Final = (
     *(str, bytes, int, float, complex, bool, type(None), np.generic, np.ndarray, np.dtype),
-    *(jax.Array, Enum, range, slice),
+    *(jax.Array, Enum, range, slice, *weakref.ProxyTypes),
 )
 _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
 
@@ -553,26 +425,21 @@ def late_bases() -> tuple[type, ...]:
     return () if module is None else (module.Fraction,)
 
 
-def record_fields(kind: type) -> tuple[str, ...] | None:
+@per_class
+def record_fields(kind: Any) -> tuple[str, ...] | None:
     """Return the fields of a frozen dataclass (or attrs class) that are all there is to it.
 
     So are frozen structs of msgspec and models of pydantic. That is one whose ``==`` was generated,
     or one that is a pytree, whose fields JAX sees anyway. One with ``unsafe_hash`` promises as much
     of the fields that it compares. Others answer for themselves through their own ``==``.
     """
-    return _RECORD_FIELDS.setdefault(kind, lambda: (_find_record_fields(kind),))[0]
-
-
-_RECORD_FIELDS: Final[ClassMap[tuple[tuple[str, ...] | None]]] = ClassMap()
-
-
-def _find_record_fields(kind: type) -> tuple[str, ...] | None:
     params = read(kind, "__dataclass_params__", None)
     if params is not None and dataclasses.is_dataclass(kind):
         generated = has_generated_eq(kind)
         # A module of equinox guards its attributes itself.
         guarded = params.frozen or kind.__setattr__ is not object.__setattr__
-        if params.frozen if generated else guarded and jax.tree_util.is_tree_node(kind):
+        is_node = jax.tree_util.is_tree_node(cast("type", kind))
+        if params.frozen if generated else guarded and is_node:
             return tuple(field.name for field in dataclasses.fields(kind))
         if params.unsafe_hash and generated:  # a module of flax.linen
             return tuple(field.name for field in dataclasses.fields(kind) if field.compare)

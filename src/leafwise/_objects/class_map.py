@@ -4,6 +4,7 @@
 process, for those who want to hear of each: `on_registered`.
 """
 
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
@@ -49,6 +50,17 @@ class ClassMap(Generic[V]):
         entry = self._entries.get(key)
         if entry is not None and entry[0] is dead:  # another class may have this id by now
             del self._entries[key]
+
+
+def per_class(find: Callable[[Any], V]) -> Callable[[Any], V]:
+    """Have what a function finds of a class, or of code, found once."""
+    found = ClassMap[tuple[V]]()
+
+    @functools.wraps(find)
+    def once(cls: Any) -> V:
+        return found.setdefault(cls, lambda: (find(cls),))[0]
+
+    return once
 
 
 _REGISTERED: Final[list[weakref.ref[Any]]] = []

@@ -7,16 +7,16 @@ functions below it follow names: from code to values, and from values to modules
 import dis
 import functools
 import inspect
-import re
+import itertools
 import struct
 import sys
 import types
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, cast
 
 from leafwise._objects.call_site import is_installed_file
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.class_map import per_class
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
@@ -38,14 +38,6 @@ class CodeFacts(NamedTuple):
     rebinds: tuple[str, ...]
     sees_all: bool
     installed: bool
-
-
-def facts_of(code: types.CodeType) -> CodeFacts:
-    """Return the facts about a code object, which are found once."""
-    return _FACTS.setdefault(cast("Any", code), lambda: _find_facts(code))
-
-
-_FACTS: Final[ClassMap[CodeFacts]] = ClassMap()
 
 
 def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
@@ -75,35 +67,24 @@ def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
     raise TypeError(msg)
 
 
-def _find_facts(code: types.CodeType) -> CodeFacts:
+@per_class
+def facts_of(code: types.CodeType) -> CodeFacts:
+    """Return the facts about a code object, which are found once."""
     inner = [facts_of(const) for const in code.co_consts if isinstance(const, types.CodeType)]
     try:
         form = _form(code)
     except TypeError:
         form = None
-    written: set[str] = set()
-    global_names: set[str] = set()
-    sees_all = False
+    rebinds = {name for each in inner for name in each.rebinds if name not in code.co_cellvars}
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
-            written.add(instruction.argval)
+            rebinds |= {instruction.argval}.intersection(code.co_freevars)
         elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            global_names.add(instruction.argval)
-        elif instruction.opname in _LOAD_GLOBAL:
-            sees_all |= instruction.argval in _SEE_ALL
-    for each in inner:
-        written |= {name for name in each.rebinds if not name.startswith(_GLOBAL)}
-        global_names |= {name[len(_GLOBAL) :] for name in each.rebinds if name.startswith(_GLOBAL)}
-    free = sorted(written & set(code.co_freevars))
-    rebinds = (*free, *(f"{_GLOBAL}{name}" for name in sorted(global_names)))
-    sees_all |= any(each.sees_all for each in inner)
-    installed = is_installed_file(code.co_filename)
-    return CodeFacts(form, rebinds, sees_all, installed)
+            rebinds.add(f"global {instruction.argval}")
+    sees_all = not _SEE_ALL.isdisjoint(code.co_names) or any(each.sees_all for each in inner)
+    return CodeFacts(form, tuple(sorted(rebinds)), sees_all, is_installed_file(code.co_filename))
 
 
-_GLOBAL: Final = "global "
-
-_LOAD_GLOBAL: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _SEE_ALL: Final = frozenset({"globals", "eval", "exec", "vars", "locals"})
 
 
@@ -153,10 +134,6 @@ def parameters(code: types.CodeType) -> tuple[str, ...]:
     return code.co_varnames[:count]
 
 
-Chain: TypeAlias = tuple[str, ...]
-"""``config.rate`` as the code reads it: a name, and the attributes behind it."""
-
-
 def contents(cell: types.CellType) -> Any:
     """Return the value in a cell, or `MISSING`."""
     try:
@@ -175,54 +152,34 @@ def function_in(member: Any) -> Any:
 
 
 def computed_names(cls: type) -> frozenset[str]:
-    """Return the attributes in which instances of a frozen class keep what they have computed.
+    """Return the names under which instances of a frozen class may keep what they have computed.
 
-    These are what methods without further parameters store in ``self``, past the freezing, and
-    what no other code of the class stores. As with a cached_property, their values follow from
-    the rest of the instance.
+    These are the texts in its methods without further parameters that store past the freezing, if
+    no other code stores them, nor they in another object. As with a cached_property, what is kept
+    so follows from the rest of the instance.
     """
-    computed: set[str] = set()
-    stated: set[str] = set()
+    computed: set[Any] = set()
+    stated: set[Any] = set()
     for name, member in [pair for base in cls.__mro__ for pair in vars(base).items()]:
-        function = function_in(member)
-        if not is_a(function, type):
-            function = inspect.getattr_static(function, "__wrapped__", function)
-        if is_a(function, types.FunctionType):
-            in_self, elsewhere = _names_stored(function.__code__, is_early=name in _CONSTRUCTORS)
-            computed |= in_self
-            stated |= elsewhere
+        code = getattr(function_in(member), "__code__", None)
+        if not is_a(code, types.CodeType) or _STORING.isdisjoint(code.co_names):
+            continue
+        texts, given = {each for each in code.co_consts if type(each) is str}, parameters(code)
+        if name in _CONSTRUCTORS or len(given) != 1:
+            stated |= texts
+            continue
+        computed |= texts
+        found = dis.get_instructions(code) if "__setattr__" in code.co_names else ()
+        for holder, text in itertools.pairwise(found):
+            if holder.opname.startswith("LOAD_FAST") and holder.argval != given[0]:
+                stated.add(text.argval)
     return frozenset(computed - stated)
 
 
+_STORING: Final = frozenset({"__setattr__", "setattr", "__dict__", "vars"})
 _CONSTRUCTORS: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__attrs_post_init__", "__attrs_pre_init__"}
 )
-
-
-def _names_stored(code: types.CodeType, *, is_early: bool) -> tuple[set[str], set[str]]:
-    """Return the names that a method may store past a freezing: in its receiver, and elsewhere."""
-    if not {"__setattr__", "setattr", "__dict__", "vars"} & {*code.co_names}:
-        return set(), set()
-    if is_early or len(parameters(code)) != 1:
-        return set(), {each for each in code.co_consts if type(each) is str}
-    this = parameters(code)[0]
-    words = [_word(each, this) for each in dis.get_instructions(code)]
-    spoken = " ".join(each for each in words if each)
-    in_self = {*re.findall(r"\.__setattr__ self '(\w+)'", spoken)}
-    in_self |= {*re.findall(r"self \.__dict__ '(\w+)' \[\]=", spoken)}
-    in_self |= {*re.findall(r"self \.__dict__ \.setdefault '(\w+)'", spoken)}
-    return in_self, {*re.findall(r"\.__setattr__ (?!self )\S+ '(\w+)'", spoken)}
-
-
-def _word(instruction: dis.Instruction, this: str) -> str:
-    name, value = instruction.opname, instruction.argval
-    if name.startswith("LOAD_FAST"):
-        return "self" if value == this else "other"
-    if name == "STORE_SUBSCR":
-        return "[]="
-    if name.startswith(("LOAD_ATTR", "LOAD_METHOD")):
-        return f".{value}"
-    return repr(value) if name == "LOAD_CONST" and type(value) is str else ""
 
 
 def own_bases(cls: type) -> list[type]:

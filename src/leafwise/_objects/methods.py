@@ -6,9 +6,7 @@ jitted function, which then retraces where the instance's key or avals change. `
 them into a class.
 """
 
-import copy
 import functools
-import inspect
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
@@ -47,21 +45,14 @@ def _functions(cls: type) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-class _Importable(type):
-    """Says where a class lies whose instances say another module: pickle asks."""
-
-    __module__: Any = property(lambda _: __name__)
-
-
-class Method(metaclass=_Importable):
-    # A function in the dict of a pytree class. Doctest asks for its module and docstring.
-    __slots__ = ("func",)
-
-    __module__: Any = property(lambda self: self.func.__module__)
-    __doc__: Any = property(lambda self: self.func.__doc__)
+class Method:
+    """A function in the dict of a pytree class."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
+        # Doctest asks for these.
+        self.__module__ = func.__module__
+        self.__doc__ = func.__doc__
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self.func if instance is None else BoundMethod(self.func, instance)
@@ -104,11 +95,6 @@ class BoundMethod(functools.partial[Any]):
         """The function, as the class has it."""
         return self.func
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """What `inspect` would read off the function, self included."""
-        return inspect.signature(functools.partial(self.func, *self.args))
-
     def __get__(self, instance: object, owner: object = None) -> "BoundMethod":
         """Return itself: it stays bound as the attribute of another class."""
         return self
@@ -138,10 +124,6 @@ class BoundMethod(functools.partial[Any]):
     def __hash__(self) -> int:
         """Return a hash of the function and the object, which need not have one."""
         return hash((id(self.__self__), self.func))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "BoundMethod":
-        """Return the method of a copy."""
-        return BoundMethod(self.func, copy.deepcopy(self.__self__, memo))
 
 
 # An instance finds its class's own, so that `__getattr__` is not asked.

@@ -13,9 +13,9 @@ import sys
 import types
 from collections import Counter
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from leafwise._objects.class_map import ClassMap
+from leafwise._objects.class_map import per_class
 from leafwise._objects.classes import is_a, module_of
 from leafwise._objects.code import contents, is_installed_module, parameters
 from leafwise._objects.stand_ins import MISSING
@@ -54,27 +54,32 @@ class Chain(NamedTuple):
     line: int
 
 
+@per_class
 def chains_of(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object, each once; functions inside have their own.
 
     What is only written to is left out: ``log.append(x)`` with its result dropped,
     ``count += 1``, ``self.n = 1``, ``cache[key] = x``.
     """
-    return _CHAINS.setdefault(cast("type", code), lambda: _Scan(code).chains())
+    return _Scan(code).chains()
 
 
-_CHAINS: Final[ClassMap[tuple[Chain, ...]]] = ClassMap()
+def all_chains(code: types.CodeType) -> tuple[Chain, ...]:
+    """Return the chains of a code object and of the functions inside, which may run."""
+    found, given = list(chains_of(code)), parameters(code)
+    for inner in code.co_consts:
+        for each in all_chains(inner) if isinstance(inner, types.CodeType) else ():
+            is_cell = each.root is Root.CELL and each.name in code.co_cellvars
+            if is_cell and each.name in given:
+                found.append(each._replace(root=Root.LOCAL))
+            elif each.root is not Root.LOCAL and not is_cell:
+                found.append(each)
+    return tuple(dict.fromkeys(found))
 
 
 def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object and of the functions inside, parameters left out."""
-    found = [each for each in chains_of(code) if each.root is not Root.LOCAL]
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            chains = chains_within(inner)
-            own = code.co_freevars
-            found += [each for each in chains if each.root is not Root.CELL or each.name in own]
-    return tuple(dict.fromkeys(found))
+    return tuple(each for each in all_chains(code) if each.root is not Root.LOCAL)
 
 
 def value_of(chain: Chain, function: types.FunctionType) -> Any:
