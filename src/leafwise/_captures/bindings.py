@@ -124,14 +124,9 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
 def _cells(runs: list[Run]) -> dict[Any, CapturedPlace]:
     """Return the places of variables closed over by functions that no other one made."""
     made = {const for run in runs for const in run.code.co_consts if is_a(const, types.CodeType)}
-    found: dict[Any, CapturedPlace] = {}
-    for run in runs:
-        function: Any = None if run.code in made else run.function
-        for name in () if function is None else run.code.co_freevars:
-            place = cell_place(function, name)
-            if place is not None:
-                found.setdefault(place.key, place)
-    return found
+    outermost = [run for run in runs if run.function is not None and run.code not in made]
+    places = [cell_place(run.function, name) for run in outermost for name in run.code.co_freevars]
+    return {place.key: place for place in reversed(places)}
 
 
 def _through(place: CapturedPlace, named: dict[Any, CapturedPlace]) -> CapturedPlace:

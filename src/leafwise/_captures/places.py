@@ -87,10 +87,6 @@ class CapturedPlace:
         return before.read() if self.steps else MISSING
 
 
-def _itself(value: Any) -> Any:
-    return value
-
-
 def _behind(find: Callable[[], Any], at: Any, read: Callable[[Any, Any], Any]) -> Any:
     """Return what a holder that may have died has in one of its variables."""
     holder = find()
@@ -99,9 +95,9 @@ def _behind(find: Callable[[], Any], at: Any, read: Callable[[Any, Any], Any]) -
 
 def global_place(names: dict[str, Any], name: str) -> CapturedPlace:
     """Return the place of a global, or of a builtin."""
-    find = functools.partial(_itself, names)
-    start = functools.partial(_behind, find, name, _global)
-    return CapturedPlace(BoundIn.GLOBAL, ("global", id(names), name), start, (), name, name, find)
+    key = ("global", id(names), name)
+    start = functools.partial(_global, names, name)
+    return CapturedPlace(BoundIn.GLOBAL, key, start, (), name, name, lambda: names)
 
 
 def _global(names: dict[str, Any], name: str) -> Any:
@@ -113,20 +109,17 @@ def import_place(names: dict[str, Any], name: str) -> CapturedPlace:
     """Return the place of a module that code imports; dots begin a relative name."""
     name = absolute(name, names)
     start = functools.partial(sys.modules.get, name, MISSING)
-    short, find = name.rpartition(".")[2], functools.partial(_itself, sys.modules)
-    return CapturedPlace(BoundIn.IMPORT, ("import", name), start, (), short, name, find)
+    key, short = ("import", name), name.rpartition(".")[2]
+    return CapturedPlace(BoundIn.IMPORT, key, start, (), short, name, lambda: sys.modules)
 
 
-def cell_place(function: types.FunctionType, name: str) -> CapturedPlace | None:
-    """Return the place of a variable of the enclosing function; None if there is none."""
-    free = function.__code__.co_freevars
-    if name not in free or not function.__closure__:
-        return None
-    at = free.index(name)
-    key, owner = ("cell", id(function.__closure__[at])), function.__code__
+def cell_place(function: Any, name: str) -> CapturedPlace:
+    """Return the place of a variable of the enclosing function."""
+    code: types.CodeType = function.__code__
+    at = code.co_freevars.index(name)
+    key = ("cell", id(function.__closure__[at]))
     start = functools.partial(_behind, weakref.ref(function), at, _cell)
-    find_owner = functools.partial(_itself, owner)
-    return CapturedPlace(BoundIn.CLOSURE, key, start, (), name, name, find_owner)
+    return CapturedPlace(BoundIn.CLOSURE, key, start, (), name, name, lambda: code)
 
 
 def _cell(function: Any, at: int) -> Any:
@@ -135,11 +128,11 @@ def _cell(function: Any, at: int) -> Any:
 
 def default_place(function: types.FunctionType, name: str) -> CapturedPlace | None:
     """Return the place of the default of a parameter, if it has one."""
+    if name not in defaults_of(function):
+        return None
+    code, key = function.__code__, ("default", id(function), name)
     start = functools.partial(_behind, weakref.ref(function), name, _default)
-    find_owner = functools.partial(_itself, function.__code__)
-    key = ("default", id(function), name)
-    place = CapturedPlace(BoundIn.DEFAULT, key, start, (), name, name, find_owner)
-    return None if place.read() is MISSING else place
+    return CapturedPlace(BoundIn.DEFAULT, key, start, (), name, name, lambda: code)
 
 
 def _default(function: types.FunctionType, name: str) -> Any:
@@ -176,11 +169,9 @@ def object_place(name: str, value: Any) -> CapturedPlace | None:
         find = weakref.ref(value)
     except TypeError:
         return None
-    start = functools.partial(_alive, find)
-    find_owner = functools.partial(_itself, type(value))
-    return CapturedPlace(
-        BoundIn.ATTRIBUTE, ("object", id(value)), start, (), name, name, find_owner
-    )
+    key, start = ("object", id(value)), functools.partial(_alive, find)
+    cls: Any = type(value)
+    return CapturedPlace(BoundIn.ATTRIBUTE, key, start, (), name, name, lambda: cls)
 
 
 def _alive(find: Callable[[], Any]) -> Any:

@@ -83,26 +83,19 @@ def _from_class(raw: Any, value: Any) -> Member:
     kind: Any = type(raw)
     if not hasattr(kind, "__get__") or is_a(raw, staticmethod | type | types.BuiltinFunctionType):
         return Member(MemberKind.VALUE, function_in(raw), not is_a(raw, staticmethod))
-    is_property = is_a(raw, property | functools.cached_property)
-    if _is_written_in_c(raw) and not callable(raw) and not is_a(raw, classmethod):
+    getter, is_bound = in_class(kind, "__get__"), is_a(raw, property | classmethod) or callable(raw)
+    is_static = is_a(raw, property) and _code_file(raw.fget).startswith("<leafwise ")
+    if is_static or (is_a(getter, types.WrapperDescriptorType) and not is_bound):
         try:
             return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
         except AttributeError:  # a slot that is not set, or a static of an unfinished instance
             return Member(MemberKind.VALUE)
-    getter = in_class(kind, "__get__")
     if is_a(getter, types.FunctionType) and not is_installed(getter):
         return Member(MemberKind.PROPERTY, raw)
     found = next((each for each in functions_behind(raw) if not is_installed(each)), None)
-    if found is None:
-        return HIDDEN
-    return Member(MemberKind.PROPERTY if is_property else MemberKind.METHOD, found)
-
-
-def _is_written_in_c(raw: Any) -> bool:
-    """Return whether a descriptor runs nothing of the user's: those of slots, statics of ours."""
-    if is_a(raw, property):
-        return _code_file(raw.fget).startswith("<leafwise ")
-    return is_a(in_class(type(raw), "__get__"), types.WrapperDescriptorType)
+    is_property = is_a(raw, property | functools.cached_property)
+    kind = MemberKind.PROPERTY if is_property else MemberKind.METHOD
+    return HIDDEN if found is None else Member(kind, found)
 
 
 def in_class(cls: type, name: str) -> Any:
@@ -235,9 +228,10 @@ def _cached_names(kind: type) -> frozenset[str]:
         cached.add("_method_cache")
     if is_masked(kind):
         cached.update(("_fill_value", "_sharedmask"))
-    getter: Any = members.get("__getattr__")
-    if _code_file(getter).startswith(_ATTRS):  # which makes slots of cached properties
-        cached.update(getter.__globals__.get("cached_properties", ()))
+    getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
+    for each in getters:
+        if _code_file(each).startswith(_ATTRS):  # which makes slots of cached properties
+            cached.update(each.__globals__.get("cached_properties", ()))
     return frozenset(cached)
 
 
@@ -353,8 +347,8 @@ def is_callable(value: Any) -> bool:
 
 def is_bound_method(value: Any) -> bool:
     """Return whether this is a bound method of a package's making: equinox has some."""
-    own = getattr(value, "__dict__", None) if is_installed_module(module_of(type(value))) else None
-    return type(own) is dict and "__func__" in own and "__self__" in own
+    is_known = is_installed_module(module_of(type(value)))
+    return is_known and {"__func__", "__self__"} <= dict_of(value).keys()
 
 
 def is_installed(function: Any) -> bool:
