@@ -575,3 +575,39 @@ def test_equal_callables_let_go_of_each_other() -> None:
     del second, held
     gc.collect()
     assert found() is None
+
+
+def test_values_that_do_not_come_back_are_let_go_of() -> None:
+    """What is kept of a capture that always changes is bounded; JAX's own cache is, too."""
+    value = 0.0
+    step = jit(lambda x: x * value, stale="retrace")
+
+    def change(times: int) -> int:
+        nonlocal value
+        for _ in range(times):
+            value += 1.0
+            step.trace(1.0)
+        gc.collect()
+        ours = [each for each in gc.get_objects() if "leafwise" in str(type(each).__module__)]
+        return len(ours)
+
+    with lw.storm_guard(None):
+        change(200)
+        before = change(80)
+        assert change(160) < before + 50
+    assert len(step.traces) < 200
+
+
+def test_a_function_that_was_first_jitted_without_a_check() -> None:
+    """Its programs were not observed, so that they are not taken up by a `lw.jit` that checks."""
+    value = 1.0
+
+    def function(x: Any) -> Any:
+        return x * value
+
+    assert jit(function, stale="ignore")(2.0) == 2.0
+    step = jit(function, stale="raise")
+    assert step(2.0) == 2.0
+    value = 3.0
+    with pytest.raises(lw.errors.StaleCaptureError, match="value"):
+        step(2.0)

@@ -31,6 +31,8 @@ class Callee:
         sharded: Whether shardings were given, which the arguments have to fit.
         marked: The parameters that its signature marks as static, whose values JAX does not see.
         timeout: How many seconds processes wait for each other to compare it; None if they do not.
+        observed: Whether anybody asks what its traces read: programs that nobody has observed
+            cannot be checked later.
     """
 
     name: str
@@ -40,11 +42,15 @@ class Callee:
     sharded: bool = False
     marked: StaticParameters | None = None
     timeout: float | None = None
+    observed: bool = True
 
     @property
-    def options(self) -> tuple[StaticArguments, bool, bool, StaticParameters | None, float | None]:
+    def options(self) -> tuple[Any, ...]:
         """What it is besides the function."""
-        return self.statics, self.placed, self.sharded, self.marked, self.timeout
+        return (
+            *(self.statics, self.placed, self.sharded),
+            *(self.marked, self.timeout, self.observed),
+        )
 
     @property
     def fun(self) -> Callable[..., Any]:

@@ -92,7 +92,8 @@ class JitFunction(Protocol[P, R_co]):
     At run time it stands for the object that `jax.jit` makes, with more attributes.
 
     Attributes:
-        traces: One record for each trace, in order.
+        traces: One record for each trace, in order. Of a function whose captures keep changing,
+            the last 128 are kept.
         recompiles: One record for each time that JAX lowered or compiled without a trace.
         captures: What the traces so far have read, as `leafwise.captures` returns it.
     """
@@ -417,8 +418,7 @@ def _traced_body_of(
     fun: Callable[..., Any],
     statics: StaticArguments,
     options: Any,
-    marked: StaticParameters | None,
-    timeout: float | None,
+    *more: Any,
 ) -> _TracedBody:
     """Return what JAX traces in place of a function.
 
@@ -429,7 +429,7 @@ def _traced_body_of(
     """
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
-    own = statics, placed, sharded, marked, timeout
+    own = statics, placed, sharded, *more
 
     def make(find: Callable[[], Any]) -> _TracedBody:
         return _TracedBody(Callee(name_of(fun), find, *own))
@@ -586,7 +586,9 @@ def jit_with_log(
     numbers, names = options.get("static_argnums"), options.get("static_argnames")
     if inspect.isgeneratorfunction(fun):
         return JAX_JIT(fun, **options)  # which raises
-    body = _traced_body_of(fun, static_arguments(fun, numbers, names), options, marked, timeout)
+    statics = static_arguments(fun, numbers, names)
+    observed = stale is not StaleAction.IGNORE
+    body = _traced_body_of(fun, statics, options, marked, timeout, observed)
     jitted: Any = JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     return _checked(jitted, body, stale)

@@ -117,6 +117,10 @@ _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
 
 
+_MOST_RETIRED: Final = 128
+"""So many records are kept of programs that JAX has let go of."""
+
+
 class ProgramLog:
     """The programs of one function.
 
@@ -348,8 +352,14 @@ class ProgramLog:
     def retire(self, reasons: list[Reason]) -> None:
         """Note that JAX lets go of all programs, and why the next call is traced."""
         with self._lock:
+            dropped = max(0, len(self.programs) - _MOST_RETIRED)
+            del self.programs[:dropped]
             for program in self.programs:
-                program.live = False
+                program.live, program.observation, program.captured = False, None, None
+                found = program.explanation
+                if dropped and found.nearest is not None:
+                    place = found.nearest - dropped if found.nearest >= dropped else None
+                    program.explanation = dataclasses.replace(found, nearest=place)
             self._drop_live()
             self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
