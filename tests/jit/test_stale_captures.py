@@ -1,6 +1,8 @@
 """Captures are fingerprinted when a function is traced; `lw.jit` sees a later change."""
 
+import contextlib
 import copy
+import cProfile
 import dataclasses
 import gc
 import pickle
@@ -611,3 +613,15 @@ def test_a_function_that_was_first_jitted_without_a_check() -> None:
     value = 3.0
     with pytest.raises(lw.errors.StaleCaptureError, match="value"):
         step(2.0)
+
+
+def test_a_trace_under_cprofile() -> None:
+    """It is observed beside the profiler, or a warning says that it is not: on Python 3.11."""
+    value = 1.0
+    step = jit(lambda x: x * value, stale="retrace")
+    is_seen = sys.version_info >= (3, 12)
+    expected = contextlib.nullcontext() if is_seen else pytest.warns(RuntimeWarning, match="cProf")
+    with cProfile.Profile(), expected:
+        assert step(2.0) == 2.0
+    value = 3.0
+    assert step(2.0) == (6.0 if is_seen else 2.0)

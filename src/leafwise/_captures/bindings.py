@@ -107,7 +107,8 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
     found: dict[Any, Binding] = {}
     named = _cells([run for run, _, _ in every])
     cells = frozenset(named)
-    reads = (each for run, _, method in every for each in _reads(run, method, cells))
+    known: set[Any] = set()
+    reads = (each for run, _, method in every for each in _reads(run, method, cells, known))
     for binding in (*_around(root), *reads):
         place = _through(binding.place, named)
         value = place.read()
@@ -221,11 +222,13 @@ def _words(code: types.CodeType) -> frozenset[str]:
 
 def _receiver(run: Run) -> tuple[Any, CapturedPlace | None]:
     """Return the object whose method ran, and where its class has that; None if it is none."""
-    first = next(iter(run.given.values()), None)
+    first, function = next(iter(run.given.values()), None), run.function
     cls = first if is_a(first, type) else type(first)
-    for base in cls.__mro__:
+    for base in cls.__mro__ if function is not None else ():
         for name, raw in {} if is_installed_module(module_of(base)) else vars(base).items():
-            if run.function is not None and run.function in functions_behind(raw):
+            # A private name begins with that of its class.
+            is_named = name.endswith(run.code.co_name)
+            if raw is function or (is_named and function in functions_behind(raw)):
                 return first, dataclasses.replace(class_place(cls, name), is_member=True)
     return None, None
 
@@ -247,12 +250,16 @@ def _around(root: Any) -> Iterator[Binding]:
         yield Binding(itself, None, 0)  # as a module of equinox
 
 
-def _reads(run: Run, method: CapturedPlace | None, cells: frozenset[Any]) -> Iterator[Binding]:
-    """Yield what one run of a function reads."""
+def _reads(
+    run: Run, method: CapturedPlace | None, cells: frozenset[Any], known: set[Any]
+) -> Iterator[Binding]:
+    """Yield what one run of a function reads; of another one of it what it is given."""
+    is_known = (run.function, run.code) in known
+    known.add((run.function, run.code))
     if method is not None:
         yield Binding(method, run.code, run.code.co_firstlineno)
     for chain in run.chains(run.code):
-        start = _start(run, chain)
+        start = None if is_known and chain.root is not Root.LOCAL else _start(run, chain)
         if start is not None and chain.root is Root.CELL and start.key not in cells:
             # A variable of the function around it ends with the trace; what it holds may not.
             start = object_place(chain.name, start.read())

@@ -62,7 +62,9 @@ class Observer:
             return
         given = {name: seen[name] for name in parameters(code) if name in seen}
         held = [seen[name] for name in code.co_freevars if name in seen]
-        key = code, *map(id, (*given.values(), *held))
+        # What is traced is no capture, whichever it is.
+        key = code, *[id(type(each) if is_a(each, Tracer) else each) for each in given.values()]
+        key = *key, *map(id, held)
         if key not in self._runs:
             kept: types.FrameType | None = frame
             function = None
@@ -98,6 +100,8 @@ class Observer:
 
 def holds_tracers(value: Any) -> bool:
     """Return whether an object, or a pytree, holds what is traced."""
+    if is_a(value, types.ModuleType | types.FunctionType | type):
+        return False
     try:
         leaves = (*dict_of(value).values(), *jax.tree.leaves(value))
     except Exception:  # noqa: BLE001  # a flatten of the user's
@@ -201,6 +205,10 @@ def _on_start(code: types.CodeType, _: int) -> Any:
 def _profile() -> Callable[[], None]:
     """Let Python report each call of this thread, and go on to a profile function that is there."""
     before: Any = sys.getprofile()
+    if before is not None and not callable(before):  # that of cProfile, which is written in C
+        text = "leafwise cannot observe what is traced while cProfile runs: no capture is compared"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return lambda: None
 
     def profile(frame: types.FrameType, event: str, given: Any) -> None:
         if event == "call" and _is_watched(frame.f_code.co_filename):
@@ -209,6 +217,4 @@ def _profile() -> Callable[[], None]:
             before(frame, event, given)
 
     sys.setprofile(profile)
-    if sys.getprofile() is not profile:
-        warnings.warn("leafwise cannot observe what is traced", RuntimeWarning, stacklevel=2)
     return lambda: sys.setprofile(before)

@@ -7,6 +7,7 @@ them into a class.
 """
 
 import functools
+import inspect
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
@@ -94,6 +95,11 @@ class BoundMethod(functools.partial[Any]):
     def __func__(self) -> Callable[..., Any]:
         """The function, as the class has it."""
         return self.func
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect` would read off the function, as Python 3.11 does not."""
+        return inspect.signature(functools.partial(self.func, *self.args))
 
     def __get__(self, instance: object, owner: object = None) -> "BoundMethod":
         """Return itself: it stays bound as the attribute of another class."""
