@@ -270,6 +270,20 @@ def _by_form(form: Any, value: Any, words: frozenset[str]) -> Fingerprinted:
     return Fingerprinted(form, source)
 
 
+def _by_content(
+    form: Any, kind: type, table: Kind, content: tuple[Any, ...], items: list[Any]
+) -> Fingerprinted:
+    """Return the fingerprint of what has small parts that never change, as a set of numbers."""
+
+    def same(now: Any) -> bool:
+        if type(now) is not kind or table.content(now) != content:
+            return False
+        return all(map(operator.is_, table.values(now), items))
+
+    source: Source = lambda found, names: [f"{names.of('same', same)}({found})"]  # noqa: E731
+    return Fingerprinted(form, source)
+
+
 _Read: TypeAlias = tuple[str | Callable[[Any], Any], Fingerprinted]
 """What follows a value to read a part of it, or a function that does; and the part."""
 
@@ -422,7 +436,8 @@ class _Fold:
         if table.name in _NEVER_CHANGE or (kind is tuple and is_small):
             return _exact((*key, *forms), value)
         if table.name == "array" and is_small:
-            return _by_form(Exact((*key, *forms), np.array(value)), value, self._words)
+            form: Any = Exact((*key, *forms), np.array(value))
+            return _by_content(form, kind, table, content, [item for _, item in found])
         # Of a key there is nothing to say but which it is.
         steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
         form, count = Form(key, steps, forms), len(parts)
@@ -437,6 +452,8 @@ class _Fold:
             return _by_parts(form, kind, reads, size=len(keys), keys=keys)
         if kind in _READ_BY_STEPS:
             return _by_parts(form, kind, [*zip(steps, parts, strict=True)])
+        if is_small:
+            return _by_content(form, kind, table, content, [item for _, item in found])
         return _by_form(form, value, self._words)
 
     def _function(self, value: types.FunctionType) -> Fingerprinted:
