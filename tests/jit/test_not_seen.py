@@ -10,6 +10,7 @@ import functools
 import importlib
 import os
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -30,6 +31,9 @@ class Held:
     def __init__(self, rate: float = 1.0) -> None:
         self.rate = rate
         self.other = 1.0
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.rate
 
 
 class Base(abc.ABC):  # noqa: B024  # classes register with it
@@ -84,6 +88,23 @@ def environment() -> Iterator[Any]:
     os.environ["LEAFWISE_TEST_RATE"] = "2"
 
 
+def value_of_this_thread() -> Iterator[Any]:
+    here = threading.local()
+    here.rate = 1.0
+    yield lambda x: x * here.rate
+    here.rate = 2.0
+
+
+def its_class() -> Iterator[Any]:
+    class Doubled(Held):
+        def __call__(self, x: Any) -> Any:
+            return x * 2
+
+    held = Held()
+    yield lambda x: held(x)
+    held.__class__ = Doubled
+
+
 def attribute_of_an_enum_member() -> Iterator[Any]:
     one: Any = enum.Enum("Kind", "ONE").ONE
     one.rate = 1.0
@@ -119,7 +140,7 @@ def class_attribute_of_an_item() -> Iterator[Any]:
 UNSEEN = (
     *(name_that_is_made_up, code_in_a_text, module_by_its_name, its_own_code, context_variable),
     *(environment, attribute_of_an_enum_member, class_that_registers_later, is_the_same),
-    *(what_a_frozen_object_holds, class_attribute_of_an_item),
+    *(what_a_frozen_object_holds, class_attribute_of_an_item, value_of_this_thread, its_class),
 )
 
 

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
@@ -49,6 +49,9 @@ from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import MUTATORS, Chain, Root, all_chains
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
+
+_Arguments: TypeAlias = dict[tuple[Any, str], CapturedPlace]
+"""The arguments that a partial has for functions, by their parameters."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -108,8 +111,11 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
     named = _cells([run for run, _, _ in every])
     cells = frozenset(named)
     known: set[Any] = set()
-    reads = (each for run, _, method in every for each in _reads(run, method, cells, known))
-    for binding in (*_around(root), *reads):
+    around, arguments = _around(root)
+    reads = (
+        each for run, _, method in every for each in _reads(run, method, cells, known, arguments)
+    )
+    for binding in (*around, *reads):
         place = _through(binding.place, named)
         value = place.read()
         own = dataclasses.replace(binding, place=place, words=words)
@@ -151,6 +157,7 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
         raise TypeError(msg)
     pending: list[Any] = [fn]
     runs: dict[Any, Run] = {}
+    _, arguments = _around(fn)
     while pending and len(runs) < _MOST_REACHED:
         for function, receiver in _functions(pending.pop(0)):
             run = alone(function)
@@ -159,7 +166,7 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
                 run = run._replace(given={**dict.fromkeys(names[:1], receiver), **run.given})
             if (function, id(receiver)) not in runs:
                 runs[function, id(receiver)] = run
-                pending += _named(run)
+                pending += _named(run, arguments)
     return list(runs.values())
 
 
@@ -200,10 +207,10 @@ def _functions(
 _DEEPEST: Final = 20
 
 
-def _named(run: Run) -> Iterator[Any]:
+def _named(run: Run, arguments: _Arguments) -> Iterator[Any]:
     """Yield what is called through the names of a run: functions, methods, properties."""
     for chain in run.chains(run.code):
-        place = _start(run, chain)
+        place = _start(run, chain, arguments)
         value = run.given.get(chain.name, MISSING) if place is None else place.read()
         for step in chain.steps:
             member = step_into(value, step)
@@ -233,25 +240,39 @@ def _receiver(run: Run) -> tuple[Any, CapturedPlace | None]:
     return None, None
 
 
-def _around(root: Any) -> Iterator[Binding]:
-    """Yield what a package is given: arguments of a partial, or an object that is called."""
+def _around(root: Any) -> tuple[list[Binding], _Arguments]:
+    """Return what a package is given, a partial's arguments or an object that is called.
+
+    The arguments that a partial has for a function of the user's are apart.
+    """
+    found: list[Binding] = []
+    arguments: _Arguments = {}
     while is_a(root, functools.partial) and not is_a(root, BoundMethod):
         func, args, keywords = of_partial(root)
+        called = func.__func__ if is_a(func, types.MethodType) else func
+        is_own = is_a(called, types.FunctionType) and not is_installed(called)
         for each in (*range(len(args)), *keywords):
-            code = getattr(func, "__code__", None)
-            line = 0 if code is None else code.co_firstlineno
-            yield Binding(partial_place(root, each), code, line)
+            place = partial_place(root, each)
+            if is_own:
+                arguments[called, place.name] = place
+            else:
+                found.append(Binding(place, None, 0))
         root = func
     if (inner := wrapped_by(root)) is not None:
-        yield from _around(inner)
-        return
-    itself = None if is_a(root, functools.partial) else object_place("self", root)
+        more, further = _around(inner)
+        return [*found, *more], arguments | further
+    itself = object_place("self", root)
     if itself is not None and is_installed_module(module_of(type(root))) and is_tree(root):
-        yield Binding(itself, None, 0)  # as a module of equinox
+        found += [] if is_a(root, BoundMethod) else [Binding(itself, None, 0)]  # as of equinox
+    return found, arguments
 
 
 def _reads(
-    run: Run, method: CapturedPlace | None, cells: frozenset[Any], known: set[Any]
+    run: Run,
+    method: CapturedPlace | None,
+    cells: frozenset[Any],
+    known: set[Any],
+    arguments: _Arguments,
 ) -> Iterator[Binding]:
     """Yield what one run of a function reads; of another one of it what it is given."""
     is_known = (run.function, run.code) in known
@@ -259,7 +280,8 @@ def _reads(
     if method is not None:
         yield Binding(method, run.code, run.code.co_firstlineno)
     for chain in run.chains(run.code):
-        start = None if is_known and chain.root is not Root.LOCAL else _start(run, chain)
+        is_read = is_known and chain.root is not Root.LOCAL
+        start = None if is_read else _start(run, chain, arguments)
         if start is not None and chain.root is Root.CELL and start.key not in cells:
             # A variable of the function around it ends with the trace; what it holds may not.
             start = object_place(chain.name, start.read())
@@ -267,7 +289,7 @@ def _reads(
             yield from _follow(start, chain, run.code)
 
 
-def _start(run: Run, chain: Chain) -> CapturedPlace | None:
+def _start(run: Run, chain: Chain, arguments: _Arguments) -> CapturedPlace | None:
     """Return the place where a chain starts; None for what is not kept beyond the trace."""
     if chain.root is Root.GLOBAL:
         return global_place(run.names, chain.name)
@@ -277,6 +299,9 @@ def _start(run: Run, chain: Chain) -> CapturedPlace | None:
     if chain.root is Root.CELL:
         return None if function is None else cell_place(function, chain.name)
     value = run.given.get(chain.name, MISSING)
+    argument = arguments.get((function, chain.name))
+    if argument is not None and (run.chains is all_chains or argument.read() is value):
+        return argument
     default = None if function is None else default_place(function, chain.name)
     if default is not None and default.read() is value:
         return default

@@ -137,14 +137,6 @@ def hides(value: Any) -> bool:
     return is_a(own, types.FunctionType) and not is_installed(own)
 
 
-def behind_proxy(value: Any) -> Any:
-    """Return what a `weakref.proxy` leads to; of anything else and of a dead one the value."""
-    try:
-        return value.__sizeof__.__self__ if is_a(value, weakref.ProxyTypes) else value
-    except ReferenceError:
-        return value
-
-
 WEAK: Final = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 """Containers that lose items by themselves."""
 
@@ -192,12 +184,6 @@ def stored_attributes(value: Any) -> dict[str, Any]:
         return {}
     cached = _cached_names(kind)
     return {name: item for name, item in found.items() if name not in cached} if cached else found
-
-
-def names_and_values(value: Any) -> list[Any]:
-    """Return the names of `stored_attributes` in order, and after them the values."""
-    stored = sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
-    return [*[name for name, _ in stored], *[item for _, item in stored]]
 
 
 def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> list[Any]:
