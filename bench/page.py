@@ -41,7 +41,7 @@ REASONS: Final = {
     "call under lw.jit, an instance": "a call is passed on to what `jax.jit` made",
     "call under lw.jit, 3 captures": "they are compared before each call",
     "call under lw.jit, an optimizer of optax captured": "the same",
-    "call under lw.jit, an MLP of equinox captured": "the same; what is frozen, as a whole",
+    "call under lw.jit, an MLP of equinox captured": "the same, each field of each layer",
     f"{steps.ADAM}, under lw.jit": "the same, in a whole step",
 }
 """The rows that the page shows, and what each comes from."""
