@@ -483,7 +483,8 @@ class _Fold:
             at = names.local()
             terms = itself.source(f"({at} := {found})", names)
             for name, each in zip(("code", "defaults", "kwdefaults"), own, strict=True):
-                terms.append(f"{at}.__{name}__ is {names.of(name, each)}")
+                if each is not None:  # all calls pass on what has no default
+                    terms.append(f"{at}.__{name}__ is {names.of(name, each)}")
             return terms
 
         return Fingerprinted(form, source)
