@@ -56,7 +56,7 @@ MOST_ITEMS: Final = 32
 _MOST_ATTRIBUTES: Final = 128
 """An object of more attributes than these is large."""
 
-MOST_PARTS: Final = 128
+_MOST_PARTS: Final = 128
 """So many containers and objects of a value are fingerprinted; further ones are large."""
 
 _MOST_COMPARED: Final = 1 << 26
@@ -154,10 +154,6 @@ class ByWeakId:
     def kind(self) -> type:
         """The type of the object."""
         return self._place[1]
-
-    def is_of(self, value: Any) -> bool:
-        """Return whether a value is this object."""
-        return self._place == _place_of(value) and (self._find is None or self._find() is value)
 
     def __eq__(self, other: object) -> bool:
         is_there = self._find is None or self._find() is not None
@@ -365,7 +361,7 @@ class _Fold:
 
     def __init__(self, words: frozenset[str]) -> None:
         self._words = words
-        self._room = MOST_PARTS
+        self._room = _MOST_PARTS
         self._met: dict[int, tuple[int, Any]] = {}
 
     def fingerprint(self, value: Any) -> Fingerprinted:

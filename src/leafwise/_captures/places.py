@@ -47,7 +47,7 @@ class BoundIn(StrEnum):
 class CapturedPlace:
     """A place outside a function's arguments.
 
-    It keeps nothing alive.
+    It keeps nothing alive but the globals of a module.
 
     Attributes:
         holder: Where the way starts.
