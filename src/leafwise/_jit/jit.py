@@ -25,7 +25,7 @@ from leafwise._captures.observe import observing
 from leafwise._compare.explain import Explanation
 from leafwise._compare.jax_errors import add_uses
 from leafwise._compare.reasons import Outcome
-from leafwise._compare.signature import Signature, StaticArguments
+from leafwise._compare.signature import Signature
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jax.context import current_number, make_context
 from leafwise._jax.frames import exclude_file
@@ -414,22 +414,14 @@ def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> _Tra
     return _TracedBody(Callee(name_of(fun), lambda: fun, *options))
 
 
-def _traced_body_of(
-    fun: Callable[..., Any],
-    statics: StaticArguments,
-    options: Any,
-    *more: Any,
-) -> _TracedBody:
-    """Return what JAX traces in place of a function.
+def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> _TracedBody:
+    """Return what JAX traces in place of a function, which is one for equal `Callee.options`.
 
     JAX keeps what it made for a function as long as the function lives, so that a second
     `jax.jit` of it finds all of that. Here the traced body is that function: it has to live as
     long, and must not keep the function alive. Of callables that compare by value, such as bound
     methods, each has a traced body of its own; JAX takes equal ones for one another.
     """
-    placed = any(options.get(name) is not None for name in ("device", "backend"))
-    sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
-    own = statics, placed, sharded, *more
 
     def make(find: Callable[[], Any]) -> _TracedBody:
         return _TracedBody(Callee(name_of(fun), find, *own))
@@ -587,8 +579,10 @@ def jit_with_log(
     if inspect.isgeneratorfunction(fun):
         return JAX_JIT(fun, **options)  # which raises
     statics = static_arguments(fun, numbers, names)
+    placed = any(options.get(name) is not None for name in ("device", "backend"))
+    sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
     observed = stale is not StaleAction.IGNORE
-    body = _traced_body_of(fun, statics, options, marked, timeout, observed)
+    body = _traced_body_of(fun, (statics, placed, sharded, marked, timeout, observed))
     jitted: Any = JAX_JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     return _checked(jitted, body, stale)
