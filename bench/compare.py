@@ -43,12 +43,12 @@ def committed(minor: str, device: str, folder: Path | None = None) -> Report:
     """
     path = (folder or RESULTS) / f"{minor}.json"
     if not path.exists():
-        msg = f"no results to compare with: {path} is missing; --save writes it"
-        raise NoComparisonError(msg)
+        raise NoComparisonError(f"no results to compare with: {path} is missing; --save writes it")
     report = Report.from_json(json.loads(path.read_text(encoding="utf-8")))
     if report.setting.device != device:
-        msg = f"{path} was measured on {report.setting.device}, and this is {device}"
-        raise NoComparisonError(msg)
+        raise NoComparisonError(
+            f"{path} was measured on {report.setting.device}, and this is {device}"
+        )
     return report
 
 
@@ -60,8 +60,9 @@ def same_setting(setting: Setting, folder: Path | None = None) -> Report:
     """
     report = committed(setting.minor, setting.device, folder)
     if report.setting != setting:
-        msg = f"{setting.minor}.json is of another setting, save all rows: {report.setting.line}"
-        raise NoComparisonError(msg)
+        raise NoComparisonError(
+            f"{setting.minor}.json is of another setting, save all rows: {report.setting.line}"
+        )
     return report
 
 

@@ -56,8 +56,7 @@ class Figure:
         spans = [("", spans)] if isinstance(spans, str) else list(spans)
         whole = "".join(text for _, text in spans)
         if x + LETTER * len(whole) > (until or WIDTH - MARGIN / 2):
-            msg = f"too long for the figure: {whole!r}"
-            raise ValueError(msg)
+            raise ValueError(f"too long for the figure: {whole!r}")
         inside = "".join(
             f'<tspan class="{_classes(role)}">{escape(text)}</tspan>' if role else escape(text)
             for role, text in spans

@@ -262,15 +262,13 @@ _FORMAT: Final = "github: annotations of GitHub Actions, one for each finding"
 
 def _natural(text: str) -> int:
     if not text.isdecimal():
-        msg = f"{text!r} is not a number, 0 or more"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
     return int(text)
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        msg = f"{text!r} is not a number, 1 or more"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
     return int(text)
 
 
@@ -280,8 +278,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        msg = f"{text!r} is not a number of seconds"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return number
 
 
@@ -343,8 +340,9 @@ def _add_explain(commands: Any) -> None:
 def _no_script(name: str) -> str:
     """Return the name of a file to write; one of a script was meant to be run."""
     if name.endswith((".py", ".ipynb")):
-        msg = f"this would write over {name}: name the file to write first, then the script"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(
+            f"this would write over {name}: name the file to write first, then the script"
+        )
     return name
 
 

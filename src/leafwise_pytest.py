@@ -97,11 +97,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", line)
     path: str | None = config.getoption("leafwise_report")
     if path and not path.endswith(".json"):
-        msg = (
+        raise pytest.UsageError(
             f"--leafwise-report takes the path of a .json file, got {path!r}\n"
             f"  fix: --leafwise-report=report.json, or --leafwise-report= for the table alone"
         )
-        raise pytest.UsageError(msg)
     narrow = any(not _keeps_the_run_whole(config, each) for each in config.args)
     files: list[str] = []
     selected: list[str] = []
@@ -297,8 +296,9 @@ def _classes_in(root: Path, text: str) -> list[tuple[str, type, bool]]:
         except ModuleNotFoundError:
             pass  # `find_targets` reports it better
         except (Exception, SystemExit) as error:
-            msg = f"{place}: importing it raised {type(error).__name__}: {message_of(error)}"
-            raise ImportError(msg) from error
+            raise ImportError(
+                f"{place}: importing it raised {type(error).__name__}: {message_of(error)}"
+            ) from error
     paths = sys.path[:]
     try:
         found = find_targets([text])
@@ -329,8 +329,9 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     for name in session.config.stash[_RUN].selected:
         covers = _load("items").covers
         if not any(covers(f"{_PREFIX}::{name}", item.nodeid) for item in items):
-            msg = f"not found: {_PREFIX}::{name}\n(no such class or law in leafwise_check)"
-            raise pytest.UsageError(msg)
+            raise pytest.UsageError(
+                f"not found: {_PREFIX}::{name}\n(no such class or law in leafwise_check)"
+            )
 
 
 # --------------------------------------------------------------------------- report

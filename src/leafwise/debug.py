@@ -33,8 +33,7 @@ def source_of(cls: type) -> str:
         >>> print(source_of(Params))  # doctest: +SKIP
     """
     if not (inspect.isclass(cls) and is_decorated(cls)):
-        msg = f"source_of takes a class decorated with @lw.pytree, got {cls!r}"
-        raise TypeError(msg)
+        raise TypeError(f"source_of takes a class decorated with @lw.pytree, got {cls!r}")
     return generated_source(cls)
 
 

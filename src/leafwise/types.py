@@ -60,8 +60,7 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     """Load the module that defines a type when the type is first asked for."""
     if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(importlib.import_module(f"leafwise.{_MODULES[name]}"), name)
     globals()[name] = found
     return found

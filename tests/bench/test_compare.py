@@ -104,8 +104,7 @@ def test_exit_status(
     assert run.main([]) == 0
 
     def missing(*_: object) -> None:
-        msg = "no results"
-        raise compare.NoComparisonError(msg)
+        raise compare.NoComparisonError("no results")
 
     monkeypatch.setattr(compare, "committed", missing)
     assert run.main(["--check"]) == 2

@@ -338,8 +338,7 @@ def test_alias_that_cannot_be_evaluated() -> None:
 
         @property
         def __value__(self) -> Any:
-            msg = "name 'Missing' is not defined"
-            raise NameError(msg)
+            raise NameError("name 'Missing' is not defined")
 
         def __repr__(self) -> str:
             return "Count"

@@ -429,8 +429,7 @@ def test_traceback_shows_generated_code() -> None:
     import traceback
 
     def fails() -> Any:
-        msg = "boom"
-        raise ValueError(msg)
+        raise ValueError("boom")
 
     @lw.pytree
     class P:

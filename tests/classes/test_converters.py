@@ -191,8 +191,7 @@ def test_error_inside_names_the_field(what: str) -> None:
     """The user's own error comes out, with a note that names class, field and value."""
 
     def fails(_value: Any) -> None:
-        msg = "boom"
-        raise KeyError(msg)
+        raise KeyError("boom")
 
     body = {"__annotations__": {"x": Any}, "x": lw.field(**{what: fails})}
     cls = lw.pytree(type("P", (), body))

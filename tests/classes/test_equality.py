@@ -332,8 +332,7 @@ def test_equality_asks_no_static_for_its_eq_twice() -> None:
 
         def __eq__(self, other: object) -> bool:
             if self is not other:
-                msg = "picky"
-                raise RuntimeError(msg)
+                raise RuntimeError("picky")
             return True
 
         def __hash__(self) -> int:

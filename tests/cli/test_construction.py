@@ -102,8 +102,7 @@ class Unforgiving:
 
     def __post_init__(self) -> None:
         if self.n <= self.m:
-            msg = "n must be more than m"
-            raise ValueError(msg)
+            raise ValueError("n must be more than m")
 
 
 @lw.pytree

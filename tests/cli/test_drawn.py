@@ -28,8 +28,7 @@ ArrayTree = Union[jax.Array, Iterable["ArrayTree"], Mapping[Any, "ArrayTree"]]  
 
 class Refusing:
     def __init__(self, size: int = 0) -> None:
-        msg = f"No constructor defined! {size}"
-        raise TypeError(msg)
+        raise TypeError(f"No constructor defined! {size}")
 
 
 class NeverNew:

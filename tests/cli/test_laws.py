@@ -242,8 +242,7 @@ def test_instances_that_chance_does_not_find(monkeypatch: pytest.MonkeyPatch) ->
 
     def check(cls: Any, **_: Any) -> None:
         if cls is Own:
-            msg = "Own: no drawn values made an instance"
-            raise CannotBuildError(msg)
+            raise CannotBuildError("Own: no drawn values made an instance")
         tried.append(find(cls, lambda _: True))
 
     one_by_one(monkeypatch, check)

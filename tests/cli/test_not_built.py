@@ -90,8 +90,7 @@ def test_a_strategy_for_the_class_itself() -> None:
 
         def __post_init__(self) -> None:
             if (self.n, self.m) != (1000, 2000):
-                msg = "these do not fit"
-                raise ValueError(msg)
+                raise ValueError("these do not fit")
 
     report = report_of(Fitting)
     assert not report.passed

@@ -127,8 +127,7 @@ def by_hand(*, key: bool, forgets: bool = False, fuse: bool = False) -> Any:
 
     def unflatten(aux: Any, children: Any) -> Any:
         if fuse and next(calls) > 3:
-            msg = "blown"
-            raise ValueError(msg)
+            raise ValueError("blown")
         self = object.__new__(Smuggler)
         (self.x,) = children
         self.n = 12345 if forgets or not key else aux

@@ -161,8 +161,7 @@ def test_what_cannot_be_described_ends_no_script(
     """If code of ours or of the user's raises, the record says so, and the event is there."""
 
     def broken(*_: Any) -> Any:
-        msg = "no description"
-        raise ValueError(msg)
+        raise ValueError("no description")
 
     monkeypatch.setattr(program_records, "describe_call", broken)
     report = explained(run_script, programs=True)

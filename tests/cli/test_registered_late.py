@@ -115,8 +115,7 @@ class Either:
         self, logits: jax.Array | None = None, probs: jax.Array | None = None, size: int = 3
     ) -> None:
         if (logits is None) == (probs is None):
-            msg = "one of both"
-            raise ValueError(msg)
+            raise ValueError("one of both")
         self.logits, self.probs, self.size = logits, probs, size
 
     def tree_flatten(self) -> Any:

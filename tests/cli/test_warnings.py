@@ -145,8 +145,9 @@ class Broken:
     def __call__(self, cls: Any, *, laws: list[Law], **_: Any) -> None:
         for law in laws:
             if law in self.laws:
-                msg = f"{cls.__name__}.n: broken\n  got: this"
-                raise LawViolation(msg, str(law), f"{cls.__name__}.n")
+                raise LawViolation(
+                    f"{cls.__name__}.n: broken\n  got: this", str(law), f"{cls.__name__}.n"
+                )
 
 
 def report_with(
@@ -269,8 +270,9 @@ def test_a_fault_of_a_part_that_is_no_known_one(monkeypatch: pytest.MonkeyPatch)
     """A law that no library is known to break fails the class, whoever's field it is."""
 
     def breaks(_: Any, *, laws: list[Law], **__: Any) -> None:
-        msg = "HoldsOthers.inner[0].k: broken"
-        raise LawViolation(msg, str(laws[0]), "HoldsOthers.inner[0].k", Inner)
+        raise LawViolation(
+            "HoldsOthers.inner[0].k: broken", str(laws[0]), "HoldsOthers.inner[0].k", Inner
+        )
 
     monkeypatch.setattr("leafwise.cli.run.check_pytree", breaks)
     monkeypatch.setattr("leafwise.cli.run.broken_laws", lambda *_, laws, **__: set(laws))

@@ -59,8 +59,7 @@ class Broken:
 
 
 def _refuse(tree: Any) -> Any:
-    msg = "no <b>flatten</b>\nhere"
-    raise ValueError(msg)
+    raise ValueError("no <b>flatten</b>\nhere")
 
 
 jax.tree_util.register_pytree_node(Broken, _refuse, lambda aux, children: Broken())
@@ -398,8 +397,7 @@ def test_what_cannot_be_flattened_is_said() -> None:
 class Hostile:
     @property
     def __class__(self) -> Any:
-        msg = "no class"
-        raise RuntimeError(msg)
+        raise RuntimeError("no class")
 
 
 def test_hostile_leaf_spoils_one_row() -> None:
@@ -411,8 +409,7 @@ def test_hostile_leaf_spoils_one_row() -> None:
 
 class Raises:
     def __repr__(self) -> str:
-        msg = "no"
-        raise RuntimeError(msg)
+        raise RuntimeError("no")
 
 
 class Lines:

@@ -377,7 +377,7 @@ def test_own_mistakes_come_out() -> None:
     """What is wrong with the assertion, and not with the value, does not refuse the value."""
 
     def broken(_value: Any) -> None:
-        raise KeyError("oh")  # noqa: EM101  # specimen
+        raise KeyError("oh")  # specimen
 
     cls = of_one_field(chex_check(broken))
     with pytest.raises(KeyError, match="oh") as error:

@@ -172,8 +172,7 @@ def test_check_init() -> None:
         def __check_init__(self) -> None:
             seen.append(f"Below {jax.jit(lambda me: me.x + me.n)(self)}")
             if self.n < 0:
-                msg = "negative"
-                raise ValueError(msg)
+                raise ValueError("negative")
 
     below = Below(jnp.asarray(1), n=True)
     assert seen == ["post", "Below 2", "Base True"]

@@ -31,8 +31,7 @@ def classes(base: Any) -> Any:
 
         def __check_init__(self) -> None:
             if self.k < 0:
-                msg = "k is negative"
-                raise ValueError(msg)
+                raise ValueError("k is negative")
 
     class Generated(base):
         w: jax.Array

@@ -139,8 +139,7 @@ class Checked(eqx.Module):
 
     def __check_init__(self) -> None:
         if self.low > self.high:
-            msg = "low above high"
-            raise ValueError(msg)
+            raise ValueError("low above high")
 
 
 class Handmade(Checked):

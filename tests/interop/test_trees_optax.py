@@ -162,8 +162,7 @@ def test_labels_that_can_be_called() -> None:
         w: jax.Array
 
         def __call__(self, _: jax.Array) -> jax.Array:
-            msg = "called"
-            raise RuntimeError(msg)
+            raise RuntimeError("called")
 
     params = Linear(jnp.ones(2))
     transforms = {"a": optax.sgd(0.1)}

@@ -27,8 +27,7 @@ class FlaxRecord:
 
     def __post_init__(self) -> None:
         if self.n < 0:
-            msg = "n below zero"
-            raise ValueError(msg)
+            raise ValueError("n below zero")
 
 
 @chex.dataclass

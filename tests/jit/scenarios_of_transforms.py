@@ -161,8 +161,7 @@ def a_body_that_raises(jit: Jit) -> Any:
     @jit
     def f(x: Any) -> Any:
         if fail:
-            msg = "boom"
-            raise ValueError(msg)
+            raise ValueError("boom")
         return x + 1
 
     errors = []

@@ -291,8 +291,7 @@ def test_a_failed_call_leaves_no_record() -> None:
     @lw.jit
     def function(x: Any) -> Any:
         if fail:
-            msg = "boom"
-            raise ValueError(msg)
+            raise ValueError("boom")
         return x
 
     for _ in range(2):

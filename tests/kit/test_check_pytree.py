@@ -254,8 +254,7 @@ def test_an_error_of_the_users() -> None:
             self.x = x
 
         def tree_flatten(self) -> Any:
-            msg = "not today"
-            raise RuntimeError(msg)
+            raise RuntimeError("not today")
 
         @classmethod
         def tree_unflatten(cls, _: Any, children: Any) -> Any:

@@ -150,8 +150,7 @@ def test_claims_that_cannot_be_tested() -> None:
 
     def picky(p: Params) -> Any:
         if repr(p.n) != "2":
-            msg = "n must be 2"
-            raise ValueError(msg)
+            raise ValueError("n must be 2")
         return p.w
 
     fixed = st.builds(Params, specimens.arrays, specimens.numbers)
@@ -421,8 +420,7 @@ def test_check_of_a_function_that_raises() -> None:
 
     def f(x: jax.Array, n: int) -> jax.Array:
         if n > 10:
-            msg = "too many"
-            raise OverflowError(msg)
+            raise OverflowError("too many")
         return x
 
     guarded = recompiles_only_on()(jax.jit(f, static_argnames="n"))

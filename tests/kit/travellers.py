@@ -76,8 +76,7 @@ class DoesNotUnpickleAbroad(Hand):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if is_abroad():
-            msg = "not at home"
-            raise RuntimeError(msg)
+            raise RuntimeError("not at home")
 
 
 @jax.tree_util.register_pytree_node_class

@@ -17,8 +17,7 @@ class Grid:
 
     def __init__(self, points: jax.Array, level: int) -> None:
         if not hasattr(points, "shape"):
-            msg = f"Grid.points: {points!r} ({type(points).__name__}) is no array"
-            raise TypeError(msg)
+            raise TypeError(f"Grid.points: {points!r} ({type(points).__name__}) is no array")
         self.points = jnp.asarray(points)
         self.level = level + 1
 

@@ -135,8 +135,7 @@ class FrozenUnpickled:
         object.__setattr__(self, "act", act)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        msg = f"{type(self).__name__}.{name} cannot be set"
-        raise AttributeError(msg)
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be set")
 
     def tree_flatten(self) -> tuple[Any, Any]:
         return (self.w,), Statics(act=self.act)

@@ -263,8 +263,7 @@ class EqOneSided(Layer):
 class Raising(Statics):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Statics) or self.form() != other.form():
-            msg = f"cannot compare {self} with {other}"
-            raise TypeError(msg)
+            raise TypeError(f"cannot compare {self} with {other}")
         return True
 
     __hash__ = Statics.__hash__

@@ -174,11 +174,9 @@ def pytree_classes(*, max_fields: int = 4, max_depth: int = 3) -> st.SearchStrat
         ValueError: A limit is out of range.
     """
     if not 0 <= max_fields <= len(_NAMES):
-        msg = f"pytree_classes(max_fields={max_fields!r}): from 0 to {len(_NAMES)}"
-        raise ValueError(msg)
+        raise ValueError(f"pytree_classes(max_fields={max_fields!r}): from 0 to {len(_NAMES)}")
     if not 1 <= max_depth <= len(_CLASS_NAMES):
-        msg = f"pytree_classes(max_depth={max_depth!r}): from 1 to {len(_CLASS_NAMES)}"
-        raise ValueError(msg)
+        raise ValueError(f"pytree_classes(max_depth={max_depth!r}): from 1 to {len(_CLASS_NAMES)}")
     return _classes(max_fields, max_depth)
 
 

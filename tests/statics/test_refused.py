@@ -42,8 +42,7 @@ class NoHash:
 
 class BadHash:
     def __hash__(self) -> int:
-        msg = "no hash today"
-        raise RuntimeError(msg)
+        raise RuntimeError("no hash today")
 
 
 class MovingHash:

@@ -41,8 +41,7 @@ class Loose:  # the point
 
 class Raising:
     def __hash__(self) -> int:
-        msg = "not today"
-        raise RuntimeError(msg)
+        raise RuntimeError("not today")
 
     def __repr__(self) -> str:
         return "Raising()"

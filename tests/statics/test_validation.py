@@ -53,8 +53,7 @@ class NoHash:
 
 class RaisingHash:
     def __hash__(self) -> int:
-        msg = "no hash today"
-        raise RuntimeError(msg)
+        raise RuntimeError("no hash today")
 
 
 class ChangingHash:
@@ -78,8 +77,7 @@ class NeverEqual:
 
 class RaisingEq:
     def __eq__(self, other: object) -> bool:
-        msg = "no answer"
-        raise RuntimeError(msg)
+        raise RuntimeError("no answer")
 
     def __hash__(self) -> int:
         return 1

@@ -162,8 +162,7 @@ def doubling(decorator: Any) -> Any:
 
         def __post_init__(self) -> None:
             if self.x is None or self.x < 0:
-                msg = "x is not positive"
-                raise ValueError(msg)
+                raise ValueError("x is not positive")
             object.__setattr__(self, "x", self.x * 2)
 
     Doubling.__annotations__ = {"x": Any}

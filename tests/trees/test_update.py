@@ -140,8 +140,7 @@ def test_a_constructor_sees_all_changes() -> None:
 
         def __post_init__(self) -> None:
             if self.low > self.high:
-                msg = "low above high"
-                raise ValueError(msg)
+                raise ValueError("low above high")
 
     tree = {"range": Range(1, 2)}
     assert lw.update(tree, {"['range'].low": 5, "['range'].high": 6})["range"] == Range(5, 6)

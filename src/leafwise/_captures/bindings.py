@@ -153,8 +153,7 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
         TypeError: `fn` is not callable.
     """
     if not callable(fn):
-        msg = f"a function is wanted, got {got(fn)}"
-        raise TypeError(msg)
+        raise TypeError(f"a function is wanted, got {got(fn)}")
     pending: list[Any] = [fn]
     runs: dict[Any, Run] = {}
     _, arguments = _around(fn)

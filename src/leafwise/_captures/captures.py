@@ -216,11 +216,10 @@ def captures(fn: Callable[..., Any], *args: Any, large: int = _LARGE) -> Capture
         rate  literal           0.1    global of train.py:5, read at train.py:26 by step
     """
     if not callable(fn):
-        msg = (
+        raise TypeError(
             f"captures takes a function, or anything else that is callable, got {got(fn)}\n"
             f"  fix: print(lw.captures(step))"
         )
-        raise TypeError(msg)
     if not args:
         return captures_of(fn, bindings_of(reachable(fn), fn), large=large)
     with observing() as observer, ignore_events(), with_number(new_number()):

@@ -66,8 +66,9 @@ def hoist(
         Array(3., dtype=float32)
     """
     if not callable(fn):
-        msg = f"hoist takes a function, got {got(fn)}\n  fix: fn2, captured = lw.hoist(fn)"
-        raise TypeError(msg)
+        raise TypeError(
+            f"hoist takes a function, got {got(fn)}\n  fix: fn2, captured = lw.hoist(fn)"
+        )
     captured = _captured_by(fn)
     if isinstance(where, str):
         where = _as_path(where, captured)
@@ -151,27 +152,24 @@ def _checked(given: Any, structure: Any, paths: list[str], arrays: list[Any]) ->
     """Return the values of a tree of the captures, which must be like these."""
     if not isinstance(given, dict):
         names = ", ".join(structure.unflatten(range(structure.num_leaves))) or "nothing"
-        msg = (
+        raise TypeError(
             f"a hoisted function takes its captures first, a dict of {names}: got {got(given)}\n"
             f"  fix: fn2(captured, *args)"
         )
-        raise TypeError(msg)
     values, found = jax.tree.flatten(given)
     if found != structure:
-        msg = (
+        raise TreeError(
             f"captured has another structure: {structure} is wanted, got {found}\n"
             f"  fix: change the leaves of what lw.hoist returned: `jax.tree.map(..., captured)`"
         )
-        raise TreeError(msg)
     for path, array, value in zip(paths, arrays, values, strict=True):
         wanted, aval = jax.typeof(array), jax.typeof(value)
         if (wanted.shape, wanted.dtype) != (aval.shape, aval.dtype):
-            msg = (
+            raise TreeError(
                 f"captured{path} is another kind of array: {wanted.str_short()} is wanted, as the "
                 f"function is traced with it, got {aval.str_short()}\n"
                 f"  fix: keep its shape, and `.astype({str(wanted.dtype)!r})`"
             )
-            raise TreeError(msg)
     return values
 
 

@@ -197,11 +197,10 @@ def annotated_static(
     if _may_hide_mark(str(annotation), value, unknown):
         raise DefinitionError(_unfound(where, annotation, unknown, f"static_argnames={name!r}"))
     if has_buried_mark(value):
-        msg = (
+        raise DefinitionError(
             f"{where}: Static inside another type has no effect: {annotation}\n"
             f"  fix: `{name}: lw.Static[{without_marks(value)}]`"
         )
-        raise DefinitionError(msg)
     return has_mark(value)
 
 

@@ -183,11 +183,10 @@ def _signature(
             keywords.append(text)
             continue
         if not has_default and defaulted is not None:
-            msg = (
+            raise TypeError(
                 f"{cls.__name__}: non-default argument {name!r} follows default argument "
                 f"{defaulted!r}"
             )
-            raise TypeError(msg)
         defaulted = name if has_default else None
         positional.append(text)
     return positional + (["*", *keywords] if keywords else [])

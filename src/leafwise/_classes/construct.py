@@ -48,25 +48,22 @@ def _check_open(self: Any, name: str, instead: str) -> None:
     check_decorated(cls)
     is_field = name in cls.__dict__["__dataclass_fields__"]
     if is_constructed(self) and not is_field:
-        msg = (
+        raise FrozenInstanceError(
             f"{cls.__name__}.{name}: a pytree class is frozen, and has no such field: "
             f"it has {_names(cls)}"
         )
-        raise FrozenInstanceError(msg)
     if is_constructed(self):
-        msg = (
+        raise FrozenInstanceError(
             f"{cls.__name__}.{name}: a pytree class is frozen once constructed, since JAX "
             f"keeps programs for what it was\n  fix: make another instance: {instead}"
         )
-        raise FrozenInstanceError(msg)
     # What has a setter may be assigned, but not the key.
     if not is_field and (name == KEY or not hasattr(type(getattr(cls, name, None)), "__set__")):
-        msg = (
+        raise FrozenInstanceError(
             f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
             f"has {_names(cls)}\n  fix: declare it: `{name}: ...` in the class body "
             f"(`= lw.static_field(init=False)` if it is static)"
         )
-        raise FrozenInstanceError(msg)
 
 
 def _names(cls: type) -> str:
@@ -99,8 +96,11 @@ class Unset:
         # A field that is set is an attribute of the instance, which Python finds first.
         if instance is None:
             return self
-        msg = f"{type(instance).__name__!r} object has no attribute {self.name!r}"
-        raise AttributeError(msg, name=self.name, obj=instance)
+        raise AttributeError(
+            f"{type(instance).__name__!r} object has no attribute {self.name!r}",
+            name=self.name,
+            obj=instance,
+        )
 
 
 def read_pending(self: object, name: str) -> Any:
@@ -112,8 +112,9 @@ def read_pending(self: object, name: str) -> Any:
     default = type(self).__dict__["__dataclass_fields__"][name].default
     if default is not dataclasses.MISSING:  # a dataclass, too, finds it on the class
         return default
-    msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-    raise AttributeError(msg, name=name, obj=self)
+    raise AttributeError(
+        f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+    )
 
 
 def write_static(self: Any, name: str, value: object) -> None:
@@ -137,12 +138,11 @@ def check_decorated(cls: type) -> None:
     """
     if not is_decorated(cls):
         base = next(base for base in cls.__mro__ if is_decorated(base))
-        msg = (
+        raise UndecoratedSubclassError(
             f"{cls.__name__} is a subclass of the pytree class {base.__name__}, but is not "
             f"decorated itself: JAX would see its instances as opaque leaves\n"
             f"  fix: @lw.pytree\n       class {cls.__name__}({base.__name__}): ..."
         )
-        raise UndecoratedSubclassError(msg)
 
 
 WRITTEN: Final = "__leafwise_written__"
@@ -209,8 +209,9 @@ def finish(spec: ClassSpec, self: Any) -> None:
             what = f"its own method {method}"
             fix = f"call self.{method} instead; or store {cls}.{method} in a static field"
         contains = "" if value is found else "it contains "
-        msg = f"{place}: {contains}{what}, so that the tree would never end\n  fix: {fix}"
-        raise TreeError(msg)
+        raise TreeError(
+            f"{place}: {contains}{what}, so that the tree would never end\n  fix: {fix}"
+        )
     store_key(spec, self)
 
 
@@ -248,13 +249,12 @@ def check_all_set(spec: ClassSpec, self: Any) -> None:
             unset[0] in vars(base).get("__dataclass_fields__", ()) for base in spec.cls.__mro__[1:]
         )
         first = "call super().__init__(...), or " if spec.has_own_init and inherited else ""
-        msg = (
+        raise FieldNotSetError(
             f"{name}.{unset[0]}: the field has no value at the end of construction"
             + (f" (nor have {', '.join(unset[1:])})" if unset[1:] else "")
             + f"\n  fix: {first}assign self.{unset[0]} in __init__ or __post_init__, or give the "
             f"field a default"
         )
-        raise FieldNotSetError(msg)
 
 
 def store_key(spec: ClassSpec, self: Any) -> None:

@@ -101,8 +101,9 @@ class _OfInstances:
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None or _has_own_text(instance):
-            msg = f"only instances with the repr of leafwise have {self.func.__name__!r}"
-            raise AttributeError(msg)
+            raise AttributeError(
+                f"only instances with the repr of leafwise have {self.func.__name__!r}"
+            )
         return self.func.__get__(instance, owner)
 
 

@@ -107,8 +107,7 @@ def _declare(
     for name in ("converter", "check"):
         value = getattr(options, name)
         if value is not None and not callable(value):
-            msg = f"{name}= takes a function of one value, got {value!r}"
-            raise TypeError(msg)
+            raise TypeError(f"{name}= takes a function of one value, got {value!r}")
     entries = {**({} if metadata is None else metadata), OPTIONS: options}
     made: Any = dataclasses.field(metadata=entries, **arguments)
     static = bool(entries.get("static"))
@@ -121,8 +120,7 @@ def _declare(
 def _refuse_position(name: str, given: tuple[Any, ...]) -> None:
     if given:
         inside = ", ".join(f"default={shorten(each, 40)}" for each in given[:1])
-        msg = f"{name}() takes its default by keyword\n  fix: `lw.{name}({inside})`"
-        raise TypeError(msg)
+        raise TypeError(f"{name}() takes its default by keyword\n  fix: `lw.{name}({inside})`")
 
 
 def _check_sharding(sharding: Any) -> None:
@@ -132,11 +130,10 @@ def _check_sharding(sharding: Any) -> None:
         return
     entries = sharding if isinstance(sharding, tuple | list) else (wrong,)
     code = ", ".join(shorten(each, 40) for each in entries)
-    msg = (
+    raise TypeError(
         f"field(sharding=...) takes a PartitionSpec, or a tree of them, got {got(sharding)}\n"
         f"  fix: `lw.field(sharding=jax.sharding.PartitionSpec({code}))`"
     )
-    raise TypeError(msg)
 
 
 # A default is of the field's type, unless a converter makes that of it.
@@ -275,14 +272,14 @@ def static_field(
     """
     _refuse_position("static_field", by_position)
     if by not in get_args(By):
-        msg = f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"
-        raise TypeError(msg)
+        raise TypeError(
+            f"static_field(by={by!r}): functions are compared by 'identity' or by 'content'"
+        )
     metadata = dict(metadata or {})
     for key, value in STATIC_METADATA.items():
         if bool(metadata.setdefault(key, value)) is not value:
-            msg = (
+            raise DefinitionError(
                 f"static_field(metadata={{{key!r}: {metadata[key]!r}}}) contradicts itself: "
                 f"a static field has {key!r}: {value}; use field() for a dynamic one"
             )
-            raise DefinitionError(msg)
     return _declare(FieldOptions(converter, check, freeze, by), metadata, arguments)

@@ -96,9 +96,8 @@ def _check_written(cls: Any, written: Any) -> None:
         if inner in inherited:
             name, base = cls.__name__, inherited[inner].__name__
             module = written.__globals__["__name__"].partition(".")[0]
-            msg = (
+            raise DefinitionError(
                 f"{name}: a decorator below @lw.pytree (of {module}) took the constructor of "
                 f"{base} for that of {name}, which has none yet\n"
                 f"  fix: put @lw.pytree below it, next to `class {name}`"
             )
-            raise DefinitionError(msg)

@@ -63,8 +63,9 @@ def check_names(obj: Any, changes: Iterable[str]) -> None:
         kind = type(obj).__name__
         near = difflib.get_close_matches(unknown[0], names, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        msg = f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
+        )
 
 
 def replace(self: Any, /, **changes: Any) -> Any:
@@ -210,13 +211,12 @@ def equal(self: Any, other: object) -> Any:  # bool or NotImplemented
         return False
     for path, a, b in pairs:
         if is_tracer(a) or is_tracer(b):
-            msg = (
+            raise TracerComparisonError(
                 f"{type(self).__name__}{jax.tree_util.keystr(path)}: == would have to "
                 f"compare traced values ({a} and {b}), which are not known yet\n"
                 f"  fix: compare outside the traced function, or compare leaves with "
                 f"jax.numpy.array_equal"
             )
-            raise TracerComparisonError(msg)
     return all(_same_value(a, b) for _, a, b in pairs)
 
 

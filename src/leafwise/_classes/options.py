@@ -109,8 +109,9 @@ def _is_false(verdict: object) -> bool:
         return verdict != ""
     shape = getattr(verdict, "shape", None)
     if shape not in (None, ()):
-        msg = f"the check answers with an array of shape {shape}, not with one bool: add .all()"
-        raise FieldCheckError(msg)
+        raise FieldCheckError(
+            f"the check answers with an array of shape {shape}, not with one bool: add .all()"
+        )
     return shape == () and not is_tracer(verdict) and not verdict
 
 
@@ -162,12 +163,11 @@ class Converter:
             value = self.options.prepare(where, value)
         if self.options.by == "content":
             if not self.keyed:
-                msg = (
+                raise DefinitionError(
                     f"{where}: by='content' is about the key of an "
                     f"instance, and equinox compares the values themselves\n"
                     f"  fix: let {self.owner} derive from leafwise.interop.equinox.Module"
                 )
-                raise DefinitionError(msg)
             # Such a value is validated when the key is made.
         elif not self.static or plain_form(0, (value,)) is not None:
             return value

@@ -146,13 +146,12 @@ def check_frozen(*, frozen: bool) -> None:
         DefinitionError: It is asked for.
     """
     if not frozen:
-        msg = (
+        raise DefinitionError(
             "pytree(frozen=False): there is no mutable pytree class. JAX keeps compiled "
             "programs and rebuilds instances without asking, so a field that changes in "
             "place is lost, or a stale program runs for it\n"
             "  fix: leave frozen= out and make changed copies: lw.replace(obj, x=...)"
         )
-        raise DefinitionError(msg)
 
 
 def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) -> Any:
@@ -174,8 +173,9 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     fields = resolve_fields(cls, scopes)
     reserved = next((f.name for f in fields if f.name.startswith((RESERVED, "__leafwise"))), None)
     if reserved is not None:
-        msg = f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
-        raise DefinitionError(msg)
+        raise DefinitionError(
+            f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
+        )
     made: Any = _with_room_for_key(cls, fields, options)
     _attach_methods(made, options, own)
     _attach_replace(made, own, [f.name for f in fields], add=options.replace)
@@ -214,8 +214,7 @@ def _with_room_for_key(cls: type, fields: tuple[FieldSpec, ...], options: Pytree
     """Return the class, or a copy with slots: if asked for, or if there is no ``__dict__``."""
     if options.slots:
         if "__slots__" in cls.__dict__:
-            msg = f"{cls.__name__} already specifies __slots__"
-            raise TypeError(msg)
+            raise TypeError(f"{cls.__name__} already specifies __slots__")
         return with_slots(cls, [f.name for f in fields if not f.static], (KEY, PENDING))
     return cls if cls.__dictoffset__ else with_slots(cls, [], (KEY, PENDING))
 
@@ -234,11 +233,10 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
                 setattr(cls, name, function)
     for name in ("__setattr__", "__delattr__"):
         if name in own:
-            msg = (
+            raise DefinitionError(
                 f"{cls.__name__}.{name}: a pytree class is frozen, so it cannot have its own\n"
                 f"  fix: remove {name}"
             )
-            raise DefinitionError(msg)
     # frozen=True costs time to compile a __setattr__ that ours replaces, but dataclasses
     # demand it where a base is a frozen one.
     below = any("__dataclass_params__" in base.__dict__ for base in cls.__mro__[1:])
@@ -300,12 +298,11 @@ def _attach_replace(cls: Any, own: Mapping[str, Any], fields: list[str], *, add:
     found = [each for each in inherited if each is not instance.NO_REPLACE]
     if "replace" in fields:
         if add or any(getattr(each, "func", each) is instance.replace for each in found):
-            msg = (
+            raise DefinitionError(
                 f"{cls.__name__}.replace: a field of this name would hide the method that "
                 f"pytree(replace=True) adds\n"
                 f"  fix: give the field another name, or leave replace=True out"
             )
-            raise DefinitionError(msg)
     elif add and "replace" not in own:
         cls.replace = instance.replace
     elif not found:
@@ -368,7 +365,8 @@ def register(cls: C, /, *, dynamic: Sequence[str], static: Sequence[str] = ()) -
     """
     for argument, names in (("dynamic", dynamic), ("static", static)):
         if isinstance(names, str):
-            msg = f"register({argument}={names!r}): name attributes in a list: [{names!r}]"
-            raise DefinitionError(msg)
+            raise DefinitionError(
+                f"register({argument}={names!r}): name attributes in a list: [{names!r}]"
+            )
     register_class(cls, tuple(dynamic), tuple(static))
     return cls

@@ -18,21 +18,18 @@ def check_class(cls: Any) -> None:
         DefinitionError: It is not a class, or one that something else has made already.
     """
     if not inspect.isclass(cls):
-        msg = f"pytree decorates a class, got {cls!r} ({type(cls).__name__})"
-        raise DefinitionError(msg)
+        raise DefinitionError(f"pytree decorates a class, got {cls!r} ({type(cls).__name__})")
     found = _made_otherwise(cls)
     if found is not None:
         what, fix = found
-        msg = f"{cls.__name__}: {what}\n  fix: {fix}"
-        raise DefinitionError(msg)
+        raise DefinitionError(f"{cls.__name__}: {what}\n  fix: {fix}")
     for base in cls.__mro__:
         is_python = bool(base.__flags__ & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
         if base is not object and not is_python:
-            msg = (
+            raise DefinitionError(
                 f"{cls.__name__}: a subclass of {base.__name__} cannot be a pytree class, since "
                 f"its content is not in fields\n  fix: keep a {base.__name__} in a field"
             )
-            raise DefinitionError(msg)
 
 
 def _made_otherwise(cls: Any) -> tuple[str, str] | None:
@@ -152,18 +149,16 @@ def check_bases(cls: type) -> None:
     for base in cls.__mro__[1:]:
         params = base.__dict__.get("__dataclass_params__")
         if params is not None and not params.frozen:
-            msg = (
+            raise DefinitionError(
                 f"{cls.__name__}: its base {base.__name__} is a dataclass that is not frozen\n"
                 f"  fix: decorate {base.__name__} with @lw.pytree or @dataclass(frozen=True)"
             )
-            raise DefinitionError(msg)
         decorated_above = any(is_decorated(above) for above in base.__mro__[1:])
         declared = inspect.get_annotations(base).items()
         lost = [name for name, kind in declared if "ClassVar" not in str(kind)]
         if decorated_above and not is_decorated(base) and lost:
-            msg = (
+            raise DefinitionError(
                 f"{cls.__name__}: its base {base.__name__} is a subclass of a pytree class "
                 f"and declares {', '.join(lost)}, but is not decorated, so these would be lost\n"
                 f"  fix: decorate {base.__name__} with @lw.pytree too"
             )
-            raise DefinitionError(msg)

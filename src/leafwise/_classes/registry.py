@@ -236,18 +236,17 @@ def register_class(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) 
 
 def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...]) -> None:
     if not inspect.isclass(cls):
-        msg = f"register takes a class, got {cls!r} ({type(cls).__name__})"
-        raise DefinitionError(msg)
+        raise DefinitionError(f"register takes a class, got {cls!r} ({type(cls).__name__})")
     name = cls.__name__
     names = [*dynamic, *static]
     for given in names:
         if not isinstance(cast("object", given), str) or not given.isidentifier():
-            msg = f"register({name}): {given!r} is not the name of an attribute"
-            raise DefinitionError(msg)
+            raise DefinitionError(f"register({name}): {given!r} is not the name of an attribute")
     twice = [given for given in names if names.count(given) > 1]
     if twice:
-        msg = f"register({name}): {twice[0]!r} is given twice; it is either dynamic or static"
-        raise DefinitionError(msg)
+        raise DefinitionError(
+            f"register({name}): {twice[0]!r} is given twice; it is either dynamic or static"
+        )
     if jax.tree_util.is_tree_node(cls) and not issubclass(cls, tuple):
         raise DefinitionError(_already(cls))
     declared = _declared(cls)
@@ -257,14 +256,12 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
         detail = (
             f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
         )
-        msg = f"register({name}): {detail}; {name} has {', '.join(declared)}"
-        raise DefinitionError(msg)
+        raise DefinitionError(f"register({name}): {detail}; {name} has {', '.join(declared)}")
     if kept := _keeps_elsewhere(cls):
-        msg = (
+        raise DefinitionError(
             f"register({name}): a {kept} keeps its content outside attributes\n"
             f"  fix: jax.tree_util.register_pytree_node"
         )
-        raise DefinitionError(msg)
 
 
 def _keeps_elsewhere(cls: Any) -> str:

@@ -523,8 +523,7 @@ def refuse_bare_fields(cls: type) -> None:
                 made = type(value.default)
             kind = "..." if made is type(dataclasses.MISSING) else made.__name__
             static = is_static_metadata(value.metadata) is True
-            msg = (
+            raise DefinitionError(
                 f"{cls.__name__}.{name}: a field needs an annotation\n"
                 f"  fix: `{name}: {declaration(value, kind, static=static).partition(': ')[2]}`"
-            )
-            raise DefinitionError(msg) from None
+            ) from None

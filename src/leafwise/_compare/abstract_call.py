@@ -43,11 +43,10 @@ def _argument(path: str, leaf: Leaf) -> Any:
     if leaf.kind is LeafKind.STATIC:
         return leaf.value
     if leaf.kind in WITHOUT_ABSTRACT or leaf.aval is None:
-        msg = (
+        raise ValueError(
             f"{path}: without its value it cannot be given: {leaf}\n"
             f"  fix: give the call as (args, kwargs)"
         )
-        raise ValueError(msg)
     weak, sharding = leaf.weak_type, leaf.lowered_sharding
     struct: Any = jax.ShapeDtypeStruct  # which JAX does not annotate
     return struct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)

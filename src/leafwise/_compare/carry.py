@@ -109,11 +109,10 @@ def stable_carry(
         total: int32[] (Python scalar, weakly typed) -> float32[] (jax array). Saves ...
     """
     if not callable(step):
-        msg = (
+        raise TypeError(
             f"stable_carry takes the function of a loop, got {got(step)}\n"
             f"  fix: carry, changes = lw.stable_carry(step, carry, x)"
         )
-        raise TypeError(msg)
     before = _recorded(step, carry)
     _check_leaves(before)
     leaves: list[Any]
@@ -247,8 +246,9 @@ class _Loop:
             return out
         if _is_pair(out):
             return out[0]
-        msg = f"has_aux=True: the step returns a pair of carry and result, got {got(out)}"
-        raise CarryError(msg)
+        raise CarryError(
+            f"has_aux=True: the step returns a pair of carry and result, got {got(out)}"
+        )
 
     def _check_structure(self, carry: Any, out: Any) -> None:
         """Raise if the step returns a carry of another structure."""
@@ -302,8 +302,7 @@ class _Loop:
             if new == state:
                 return state
             state, earlier = new, state
-        msg = self._format_changes(earlier, state, _FIX_SHARDING, show=_format_sharding)
-        raise CarryError(msg)
+        raise CarryError(self._format_changes(earlier, state, _FIX_SHARDING, show=_format_sharding))
 
 
 def _committed(state: _Specs, others: Iterable[Any]) -> _Specs:

@@ -65,11 +65,10 @@ def diff(a: Any, b: Any, *, values: bool = False, rtol: float = 0.0, atol: float
     """
     tolerance = Tolerance(rtol, atol)
     if any(each != 0 and not values for each in tolerance) or not min(tolerance) >= 0:
-        msg = (
+        raise ValueError(
             f"lw.diff compares numbers within rtol={rtol!r}, atol={atol!r} if both are 0 or more "
             f"and values are compared\n  fix: lw.diff(a, b, values=True, rtol=1e-6)"
         )
-        raise ValueError(msg)
     root = "tree"  # which the paths of a Diff leave out
     found = compare(root, a, b, tolerance=tolerance if values else None)
     return Diff(
@@ -103,12 +102,14 @@ def assert_same_structure(
     if found:
         lines = "".join(f"\n  {each}" for each in found)
         kinds = " and ".join(dict.fromkeys(type(each).__qualname__ for each in (a, b)))
-        msg = (
-            f"{kinds}: the trees differ in {len(found)} "
-            f"place{'s' if len(found) > 1 else ''} (first -> second){lines}\n  fix: make the "
-            f"second like the first, as lw.replace(first, ...) does"
+        raise StructureMismatchError(
+            (
+                f"{kinds}: the trees differ in {len(found)} "
+                f"place{'s' if len(found) > 1 else ''} (first -> second){lines}\n  fix: make the "
+                f"second like the first, as lw.replace(first, ...) does"
+            ),
+            found,
         )
-        raise StructureMismatchError(msg, found)
 
 
 def compare(

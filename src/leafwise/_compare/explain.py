@@ -114,8 +114,7 @@ def explain(before: Signature | Iterable[Signature], after: Signature) -> Explan
     last: Any = after
     for each in (*earlier, last):
         if not isinstance(each, Signature):
-            msg = f"explain takes what leafwise.signature(...) returns, got {got(each)}"
-            raise TypeError(msg)
+            raise TypeError(f"explain takes what leafwise.signature(...) returns, got {got(each)}")
     return nearest(earlier, after)
 
 

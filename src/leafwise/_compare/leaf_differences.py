@@ -228,11 +228,10 @@ def _format_distinct(before: str, after: str, one: Any, other: Any) -> tuple[str
 def _data_of(path: str, leaf: Leaf, value: Any, *, plain: bool) -> "np.ndarray[Any, Any] | None":
     """Return the data of a leaf; None if it has none."""
     if leaf.kind is LeafKind.TRACER:
-        msg = (
+        raise TracerComparisonError(
             f"{path or 'the tree'}: the value of a tracer is not known while JAX traces: got "
             f"{got(value)}\n  fix: compare outside the jitted function, or leave out `values=`"
         )
-        raise TracerComparisonError(msg)
     if leaf.kind in _EMPTY:
         return None
     if leaf.kind is LeafKind.PRNG_KEY:

@@ -151,11 +151,10 @@ def load_call(saved: Json) -> AbstractCall:
     except PortableError:
         raise
     except Exception as error:
-        msg = (
+        raise PortableError(
             f"the call in the file cannot be made: {type(error).__name__}: {message_of(error)}\n"
             f"  fix: write it again, with `leafwise explain --json`"
-        )
-        raise PortableError(msg) from error
+        ) from error
 
 
 def _load(tree: Json, path: str, leaves: Sequence[Any]) -> Any:
@@ -172,11 +171,10 @@ def _load(tree: Json, path: str, leaves: Sequence[Any]) -> Any:
         hidden = [is_hash_node_type(type(child)) for child in opened[1]]
         again = _outline(opened[0], hidden, path, PortableReader().read)
     if dump(again) != dump(tree | {"children": [step for step, _ in tree["children"]]}):
-        msg = (
+        raise PortableError(
             f"{path}: {tree['class']} cannot be built here as it is in the file\n"
             f"  fix: give this call to precompile yourself, as (args, kwargs)"
         )
-        raise PortableError(msg)
     return made
 
 
@@ -219,11 +217,10 @@ def _load_leaf(saved: Json, path: str) -> Any:
     sharding = _load_sharding(saved["sharding"]) if "sharding" in saved else None
     weak, dtype = saved.get("weak_type", False), _dtype(saved["dtype"])
     if _is_narrowed(dtype):
-        msg = (
+        raise PortableError(
             f"{path}: {dtype} is in the file, and JAX makes {jax.dtypes.canonicalize_dtype(dtype)} "
             f"of it here\n  fix: jax.config.update('jax_enable_x64', True) before"
         )
-        raise PortableError(msg)
     return struct(tuple(saved["shape"]), dtype, sharding=sharding, weak_type=weak)
 
 
@@ -250,8 +247,7 @@ def _load_sharding(saved: Json) -> Any:
     here = {device.id: device for device in jax.devices()}
     missing = [each for each in saved["devices"] if each not in here]
     if missing:
-        msg = f"device {missing[0]} is in the file, and here are {len(here)} devices"
-        raise PortableError(msg)
+        raise PortableError(f"device {missing[0]} is in the file, and here are {len(here)} devices")
     devices = np.array([here[each] for each in saved["devices"]], dtype=object)
     memory = saved["memory"]
     if "mesh" not in saved:

@@ -245,8 +245,7 @@ def _as_tuple(expected: str, given: Any, kind: type) -> tuple[Any, ...]:
         items = (given,)
     wrong = [item for item in items if not isinstance(item, kind)]
     if wrong:
-        msg = f"{expected}, got {got(wrong[0])}"
-        raise TypeError(msg)
+        raise TypeError(f"{expected}, got {got(wrong[0])}")
     return items
 
 

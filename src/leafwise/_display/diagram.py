@@ -197,9 +197,7 @@ def _checked(function: str, name: str, value: Any, least: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        msg = f"{function}({name}=) takes an integer, got {got(value)}"
-        raise TypeError(msg) from None
+        raise TypeError(f"{function}({name}=) takes an integer, got {got(value)}") from None
     if number < least:
-        msg = f"{function}({name}={number}): it must be {least} or more"
-        raise ValueError(msg)
+        raise ValueError(f"{function}({name}={number}): it must be {least} or more")
     return number

@@ -43,8 +43,9 @@ class Words:
 def check_timeout(timeout: float, where: str) -> None:
     """Raise `ValueError` for what is not a positive number of seconds."""
     if not 0 < timeout < math.inf:
-        msg = f"{where}(timeout={timeout!r}): the timeout is a positive number of seconds"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{where}(timeout={timeout!r}): the timeout is a positive number of seconds"
+        )
 
 
 def grouped_by_digest(  # noqa: PLR0917
@@ -92,8 +93,7 @@ def raise_what_is_told(
     if errors:
         reasons = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
         reasons += f"\n  fix: {fix}" if fix else ""
-        msg = f"{head}: {list_of([*errors])} {what}{reasons}"
-        raise DifferentProcessesError(msg)
+        raise DifferentProcessesError(f"{head}: {list_of([*errors])} {what}{reasons}")
 
 
 def groups_of(by_process: Mapping[int, str]) -> list[list[int]]:

@@ -33,8 +33,7 @@ def checked_action(value: object, owner: str) -> StaleAction:
     if isinstance(value, str) and value in set(StaleAction):
         return StaleAction(value)
     actions = ", ".join(repr(str(each)) for each in StaleAction)
-    msg = f"{owner} takes stale= one of {actions}, got {got(value)}"
-    raise ValueError(msg)
+    raise ValueError(f"{owner} takes stale= one of {actions}, got {got(value)}")
 
 
 class StaleCapture(NamedTuple):

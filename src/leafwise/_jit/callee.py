@@ -61,8 +61,7 @@ class Callee:
         """
         fun = self.find()
         if fun is None:
-            msg = f"the function {self.name} does not exist any more"
-            raise ReferenceError(msg)
+            raise ReferenceError(f"the function {self.name} does not exist any more")
         return fun
 
     def refusal(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reason | None:

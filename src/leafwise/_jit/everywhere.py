@@ -85,13 +85,13 @@ def checked_timeout(option: object) -> float | None:
     if isinstance(option, bool):
         return _TIMEOUT if option else None
     if not isinstance(option, int | float):
-        msg = (
+        raise TypeError(
             f"leafwise.jit(same_everywhere=...) takes a bool or a timeout in seconds: {got(option)}"
         )
-        raise TypeError(msg)
     if not 0 < option < math.inf:
-        msg = f"leafwise.jit(same_everywhere={option!r}): the timeout is positive, in seconds"
-        raise ValueError(msg)
+        raise ValueError(
+            f"leafwise.jit(same_everywhere={option!r}): the timeout is positive, in seconds"
+        )
     return float(option)
 
 

@@ -539,8 +539,7 @@ def jit(
     if isinstance(fun, BoundMethod):
         fun, options = fun.func, _shifted_by_self(options)
     if not callable(fun):
-        msg = f"leafwise.jit takes a function, got {got(fun)}"
-        raise TypeError(msg)
+        raise TypeError(f"leafwise.jit takes a function, got {got(fun)}")
     _check_hash(fun)
     make_context()
     marked = None

@@ -238,19 +238,17 @@ def _checked(place: int, entry: Any) -> _Entry:
         case (fun, Signature() | (tuple() | list(), dict()) as call):
             pass
         case _:
-            msg = (
+            raise TypeError(
                 f"precompile takes pairs of a jitted function and a call, got {got(entry)} at "
                 f"{place}\n  fix: (step, ((params, x), {{}})), or (step, step.signature(params, x))"
             )
-            raise TypeError(msg)
     if not _is_jitted(fun):
         name = name_of(fun) if callable(fun) else ""
         name = name if name.isidentifier() else "step"
-        msg = (
+        raise TypeError(
             f"precompile takes functions of lw.jit, jax.jit or equinox.filter_jit, got {got(fun)} "
             f"at {place}\n  fix: {name} = jax.jit({name}), and call that one later as well"
         )
-        raise TypeError(msg)
 
     def find() -> tuple[Any, AbstractCall]:
         is_whole = False
@@ -321,11 +319,10 @@ def _as_numpy(leaf: Any) -> Any:
         return leaf
     is_plain = leaf.sharding is None and not leaf.weak_type
     if not is_plain or jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):
-        msg = (
+        raise ValueError(
             f"equinox.filter_jit takes arrays, and NumPy has none like {leaf}\n"
             f"  fix: give an array, such as jax.device_put(jnp.zeros(...), sharding)"
         )
-        raise ValueError(msg)
     return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
 
 
@@ -368,17 +365,15 @@ def _saved_entries(file: Path, functions: Functions) -> list[_Entry]:
                 entry = _saved_entry(each["function"], each["call"], given)
                 found.setdefault(dump([each["function"], each["call"]]), entry)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = (
+        raise PortableError(
             f"{file}: not a report with programs\n"
             f"  fix: leafwise explain --json {file} script.py writes one"
-        )
-        raise PortableError(msg) from error
+        ) from error
     if version != VERSION:
-        msg = (
+        raise PortableError(
             f"{file}: its version is {shorten(version)}, and {VERSION} is read here\n"
             f"  fix: write it again with the leafwise that is installed"
         )
-        raise PortableError(msg)
     return list(found.values())
 
 
@@ -404,9 +399,8 @@ def _find_function(name: str, given: Mapping[str, Any]) -> Any:
         return fun
     what = f"is {got(fun)}, which is not jitted" if fun is not None else "is not found here"
     load = "" if module in sys.modules else f"import {module}, or "
-    msg = (
+    raise PortableError(
         f"{name}: the function {what}\n"
         f"  fix: {load}give the jitted one that is called later: "
         f'lw.precompile(file, functions={{"{name}": step}})'
     )
-    raise PortableError(msg)

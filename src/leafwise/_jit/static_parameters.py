@@ -124,12 +124,11 @@ def static_parameters(
         if not annotated_static(f"{name}({each.name})", each.annotation, scopes, known=is_known):
             continue
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
-            msg = (
+            raise DefinitionError(
                 f"{name}({each}): JAX takes a static argument by its own position or name\n"
                 f"  fix: a parameter of its own for each, or one tuple: "
                 f"`{each.name}: lw.Static[tuple[...]]`"
             )
-            raise DefinitionError(msg)
         positional = None if each.kind is each.KEYWORD_ONLY else place
         marked.append(Marked(each.name, positional, each.kind is not each.POSITIONAL_ONLY))
     return StaticParameters(name, tuple(marked)) if marked else None

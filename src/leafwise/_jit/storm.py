@@ -87,14 +87,14 @@ class storm_guard(ContextDecorator):  # noqa: N801  # a context manager that is 
     def __init__(self, traces: int | None = _USUAL) -> None:
         given: Any = traces  # which a user may have got wrong
         if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
-            msg = f"storm_guard takes a positive number of traces, or None, got {got(given)}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"storm_guard takes a positive number of traces, or None, got {got(given)}"
+            )
         if traces is not None and traces < 1:
-            msg = (
+            raise ValueError(
                 f"storm_guard takes a positive number of traces, or None, got {got(traces)}\n"
                 f"  fix: to turn the guard off, write storm_guard(None)"
             )
-            raise ValueError(msg)
         self.traces = traces
 
     def __call__(self, func: _F) -> _F:

@@ -202,15 +202,13 @@ class budget(ContextDecorator):  # noqa: N801  # a context manager that is used 
             if _is_number(number, name):
                 self._allowed[name] = number
         if exact and not self._allowed:
-            msg = (
+            raise TypeError(
                 "budget(exact=True) has no number to compare with\n"
                 "  fix: say which: budget(traces=1, exact=True)"
             )
-            raise TypeError(msg)
         given: object = of
         if not (given is None or isinstance(given, str) or callable(given)):
-            msg = f"budget(of=...) takes a function or a name, got {got(given)}"
-            raise TypeError(msg)
+            raise TypeError(f"budget(of=...) takes a function or a name, got {got(given)}")
         self._function = of
         self._exact = exact
         self._strict = strict
@@ -341,8 +339,9 @@ def _is_number(number: object, name: str) -> TypeGuard[int]:
     if number is None:
         return False
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        msg = f"budget({name}=...) takes a number of 0 or more, or None, got {got(number)}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"budget({name}=...) takes a number of 0 or more, or None, got {got(number)}"
+        )
     return True
 
 

@@ -60,11 +60,10 @@ def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
     else:
         return
     name = block.partition("(")[0].rpartition(".")[2]
-    msg = (
+    raise TypeError(
         f"{name}() cannot decorate {got(function)}: {why}\n"
         f"  fix: open the block {where}: with lw.{block}:"
     )
-    raise TypeError(msg)
 
 
 @per_class

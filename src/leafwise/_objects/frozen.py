@@ -58,8 +58,7 @@ class FrozenMapping(Mapping[K, V_co]):
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse."""
-        msg = f"a FrozenMapping cannot be changed (setting {name!r})"
-        raise AttributeError(msg)
+        raise AttributeError(f"a FrozenMapping cannot be changed (setting {name!r})")
 
     def __delattr__(self, name: str) -> None:
         """Refuse."""
@@ -134,18 +133,19 @@ class StaticArray(np.ndarray[Any, Any]):
         if is_a(value, Tracer):
             raise static_field_error([TracerInStaticError], [_traced(value)])
         if is_a(value, np.ma.MaskedArray):
-            msg = "StaticArray would lose the mask: pass value.filled(...)"
-            raise TypeError(msg)
+            raise TypeError("StaticArray would lose the mask: pass value.filled(...)")
         if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.extended):
-            msg = f"StaticArray holds numbers, got {value.dtype}: pass jax.random.key_data(key)"
-            raise TypeError(msg)
+            raise TypeError(
+                f"StaticArray holds numbers, got {value.dtype}: pass jax.random.key_data(key)"
+            )
         try:
             source = np.asarray(value, dtype)
         except jax.errors.TracerArrayConversionError as error:
             raise static_field_error([TracerInStaticError], [_traced(value)]) from error
         if source.dtype.hasobject:
-            msg = f"StaticArray holds numbers, not Python objects: got dtype {source.dtype}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"StaticArray holds numbers, not Python objects: got dtype {source.dtype}"
+            )
         # Over immutable bytes: nobody can make it writeable again.
         return super().__new__(cls, source.shape, source.dtype, buffer=source.tobytes())
 
@@ -159,8 +159,7 @@ class StaticArray(np.ndarray[Any, Any]):
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse, for shape and dtype too, which can be assigned to other arrays."""
-        msg = f"a StaticArray cannot be changed (setting {name!r})"
-        raise AttributeError(msg)
+        raise AttributeError(f"a StaticArray cannot be changed (setting {name!r})")
 
     def __delattr__(self, name: str) -> None:
         """Refuse."""
@@ -292,8 +291,9 @@ def _freeze_all(value: Any, freeze_array: Callable[[Any], Any]) -> Any:
     try:
         return _freeze(value, set(), freeze_array)
     except RecursionError as error:
-        msg = f"cannot freeze a {type(value).__name__} that is nested too deeply"
-        raise ValueError(msg) from error
+        raise ValueError(
+            f"cannot freeze a {type(value).__name__} that is nested too deeply"
+        ) from error
 
 
 def _freeze_array(value: Any) -> Any:
@@ -310,8 +310,7 @@ def _freeze(value: Any, above: set[int], freeze_array: Callable[[Any], Any]) -> 
     if rebuild is None:
         return value
     if id(value) in above:
-        msg = f"cannot freeze a {type(value).__name__} that contains itself"
-        raise ValueError(msg)
+        raise ValueError(f"cannot freeze a {type(value).__name__} that contains itself")
     above.add(id(value))
     try:
         return rebuild(lambda item: _freeze(item, above, freeze_array))

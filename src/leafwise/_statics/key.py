@@ -408,11 +408,10 @@ def _is_small(form: tuple[Any, ...]) -> bool:
 
 
 def _refuse_unregistered(cls: type) -> StaticOwner:
-    msg = (
+    raise DefinitionError(
         f"{cls.__name__}: not registered as a pytree in this process\n"
         f"  fix: call lw.register({cls.__name__}, ...) in the module that defines it"
     )
-    raise DefinitionError(msg)
 
 
 _TABLES: Final[ClassMap[KeyTable]] = ClassMap()

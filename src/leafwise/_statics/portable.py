@@ -305,8 +305,7 @@ def _partition_spec(value: jax.sharding.PartitionSpec) -> tuple[Any, ...]:
 
 def _zone(value: zoneinfo.ZoneInfo) -> tuple[Any, ...]:
     if cast("str | None", value.key) is None:
-        msg = "it was read from a file"
-        raise TypeError(msg)
+        raise TypeError("it was read from a file")
     return (value.key,)
 
 

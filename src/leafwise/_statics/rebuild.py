@@ -88,11 +88,10 @@ def check_fields(
             value = f" ({format_json(statics[name])})" if name in statics else ""
             lines.append(f"\n  {cls.__name__}.{name}: {was}{value} in the file, {now} here")
     order = f"\n  the fields have another order in the file: {', '.join((*dynamic, *statics))}"
-    msg = (
+    raise PortableError(
         f"{path}: {cls.__name__} has other fields here than in the file{''.join(lines) or order}"
         f"\n  fix: write the file again"
     )
-    raise PortableError(msg)
 
 
 def _role(name: str, static: Collection[str], dynamic: Collection[str]) -> str:
@@ -112,18 +111,16 @@ def find_named(name: str, path: str) -> Any:
         return types.MappingProxyType
     module = module or "builtins"
     if module not in sys.modules:
-        msg = (
+        raise PortableError(
             f"{path}: {name} is of a module that is not imported here, and none is imported for "
             f"a file\n  fix: import {module}"
         )
-        raise PortableError(msg)
     found = find_by_name(module, qualname)
     if found is None:
-        msg = (
+        raise PortableError(
             f"{path}: there is no {qualname} in {module} here\n"
             f"  fix: define it under that name, or write the file again with the names of today"
         )
-        raise PortableError(msg)
     return found
 
 
@@ -150,13 +147,12 @@ def _value(json: Json, path: str) -> Any:  # noqa: C901, PLR0912  # one chain of
             kind, chosen = _class(home, path, enum.Enum), members.split("|")
             gone = [each for each in chosen if each not in kind.__members__]
             if gone:
-                msg = (
+                raise PortableError(
                     f"{path}: {kind.__name__}.{gone[0]} is in the file, and not here\n"
                     f"  got: {', '.join(kind.__members__)}\n"
                     f"  fix: write the file again, or keep the name: "
                     f"`{gone[0]} = {kind.__name__}.<new name>`"
                 )
-                raise PortableError(msg)
             return functools.reduce(operator.or_, [kind[each] for each in chosen])
         case {"method": str(name), "of": of}:
             return getattr(_value(of, path), name)
@@ -172,8 +168,9 @@ def _class(name: str, path: str, base: type = object) -> Any:
     """Return the class of a name: no other class of a file is called than those it asks for."""
     found = find_named(name, path)
     if not isinstance(found, type) or not issubclass(found, base):
-        msg = f"{path}: {name} is not a class of the kind that it was, but {shorten(found)}"
-        raise PortableError(msg)
+        raise PortableError(
+            f"{path}: {name} is not a class of the kind that it was, but {shorten(found)}"
+        )
     return found
 
 

@@ -76,17 +76,15 @@ def _merge(parts: Sequence[Any], path: Steps, root: Any) -> Any:
     opened = [open_node(part) for part in present]
     if all(each is None for each in opened):
         one, other = map(got, present[:2])
-        msg = (
+        raise TreeError(
             f"{name_in(root, path)}: two trees have a leaf here: {one} and {other}\n"
             f"  fix: combine what lw.partition returned: a leaf in one is None in the others"
         )
-        raise TreeError(msg)
     nodes = [each and each[0] for each in opened]
     for part, node in zip(present[1:], nodes[1:], strict=True):
         reason = _difference(present[0], nodes[0], part, node)
         if reason is not None:
-            msg = f"{name_in(root, path)}: the trees differ: {reason}"
-            raise TreeError(msg)
+            raise TreeError(f"{name_in(root, path)}: the trees differ: {reason}")
     steps = () if nodes[0] is None else nodes[0].steps
     columns = zip(*[each[1] for each in opened if each is not None], strict=True)
     pairs = zip(steps, columns, strict=True)

@@ -191,8 +191,9 @@ def _named(thing: Any) -> str:
 
 def _as_bool(flag: Any, whence: str, flat: FlatTree, leaf: int) -> bool:
     if not isinstance(flag, bool | np.bool_):
-        msg = f"{flat.name_of(leaf)}: {whence}: {got(flag)}, where True or False is wanted"
-        raise TypeError(msg)
+        raise TypeError(
+            f"{flat.name_of(leaf)}: {whence}: {got(flag)}, where True or False is wanted"
+        )
     return bool(flag)
 
 
@@ -228,11 +229,10 @@ class ByMetadata:
                     _mark(flags, child, flag=bool(entries[self.key] == self.value))
         near = difflib.get_close_matches(self.key, known, 1)
         if near and self.key not in known:
-            msg = (
+            raise PathError(
                 f"no field of {type(flat.tree).__name__} has metadata {self.key!r}"
                 f"\n  nearest: {near[0]!r}"
             )
-            raise PathError(msg)
         return flags
 
 
@@ -286,8 +286,9 @@ class LikeTree:
             parts = structure.flatten_up_to(flat.tree)
         except (ValueError, TypeError, KeyError) as error:
             why = mismatch(self.prefix, flat.tree, flat.tree)
-            msg = f"the tree of bools is not a prefix of the tree: {why or error}"
-            raise TreeError(msg) from error
+            raise TreeError(
+                f"the tree of bools is not a prefix of the tree: {why or error}"
+            ) from error
         flags: list[bool] = []
         for flag, part in zip(given, parts, strict=True):
             below = jax.tree_util.tree_leaves(part)

@@ -89,11 +89,10 @@ def steps_of(path: Any) -> Steps:
         return parse(path)
     if isinstance(path, tuple) and not any(isinstance(key, str | int) for key in path):
         return tuple(map(step_of, path))
-    msg = (
+    raise TypeError(
         f"a path is a text, as 'layers[0].w', or a key path of JAX, as "
         f"jax.tree.leaves_with_path gives: got {got(path)}"
     )
-    raise TypeError(msg)
 
 
 @functools.lru_cache
@@ -161,8 +160,9 @@ def place_of(steps: Sequence[str], wanted: str) -> int | None:
     if wanted in steps:
         several = steps.count(wanted)
         if several > 1:
-            msg = f"{wanted} names {several} parts, whose keys print alike: it leads to neither"
-            raise PathError(msg)
+            raise PathError(
+                f"{wanted} names {several} parts, whose keys print alike: it leads to neither"
+            )
         return steps.index(wanted)
     if wanted.startswith(".") and wanted[1:] in steps:  # the text of a key of the user's own
         return steps.index(wanted[1:])

@@ -45,16 +45,14 @@ def requests_of(asked: Mapping[Any, Any], whose: str) -> list[Request]:
         TypeError: `asked` is not a mapping, or a key is not a path.
     """
     if not isinstance(asked, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"{whose} takes a mapping from paths to values, got {got(asked)}"
-        raise TypeError(msg)
+        raise TypeError(f"{whose} takes a mapping from paths to values, got {got(asked)}")
     found = [Request(key, steps_of(key), value) for key, value in asked.items()]
     for key, steps, _ in found:
         if ANY in steps or DEEP in steps:
-            msg = (
+            raise PathError(
                 f"{key!r}: {whose} takes the path of one place, not a pattern\n"
                 f"  fix: name each place; patterns are for lw.where"
             )
-            raise PathError(msg)
     return found
 
 
@@ -71,11 +69,10 @@ def whole_request(requests: Sequence[Request], depth: int) -> Request | None:
     here = [request for request in requests if len(request.steps) == depth]
     if here and len(requests) > 1:
         other = next(request for request in requests if request is not here[0])
-        msg = (
+        raise TreeError(
             f"{_text_of(here[0])!r} and {_text_of(other)!r} meet: "
             f"the one takes the place of the other\n  fix: leave one of them out"
         )
-        raise TreeError(msg)
     return here[0] if here else None
 
 

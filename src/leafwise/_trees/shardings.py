@@ -108,11 +108,9 @@ def shardings(
     """
     mesh = _check_mesh(mesh)
     if not isinstance(paths, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"paths= takes a mapping from paths to shardings, got {got(paths)}"
-        raise TypeError(msg)
+        raise TypeError(f"paths= takes a mapping from paths to shardings, got {got(paths)}")
     if not isinstance(default, PartitionSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"default= takes a PartitionSpec, got {got(default)}"
-        raise TypeError(msg)
+        raise TypeError(f"default= takes a PartitionSpec, got {got(default)}")
     cls = typing.get_origin(tree) or tree
     if isinstance(cls, type):
         tree = _of_class(cls, _bound_in(tree))
@@ -164,8 +162,7 @@ def shard(
         P()
     """
     if isinstance(tree, type):
-        msg = f"lw.shard takes an instance, got the class {tree.__name__}"
-        raise TypeError(msg)
+        raise TypeError(f"lw.shard takes an instance, got the class {tree.__name__}")
     check_timeout(timeout, "lw.shard")
     places: Any = shardings(tree, mesh, paths=paths, rules=rules, default=default)
     wanted: list[Any] = jax.tree_util.tree_leaves(places)
@@ -179,11 +176,10 @@ def shard(
     if is_tracing():  # there `device_put` leaves a constant where it is, if axes are not explicit
         data = {}
     elif data and isinstance(mesh, AbstractMesh):
-        msg = (
+        raise TypeError(
             f"an AbstractMesh has no devices to put arrays on, got {got(mesh)}\n"
             f"  fix: give the Mesh; an abstract one is for an abstract tree: `jax.eval_shape`"
         )
-        raise TypeError(msg)
     far = {place: data.pop(place) for place in [*data] if not wanted[place].is_fully_addressable}
     # All at once, which is faster.
     arrays: Any = jax.device_put(data, {place: wanted[place] for place in data})
@@ -213,14 +209,12 @@ def _check_mesh(mesh: Any) -> Any:
     if mesh is None:
         mesh = current_mesh()
         if mesh is None:
-            msg = (
+            raise ShardingError(
                 "there is no mesh to shard over\n"
                 "  fix: give one, as `jax.make_mesh((8,), ('data',))`, or call `jax.set_mesh` first"
             )
-            raise ShardingError(msg)
     if not isinstance(mesh, Mesh | AbstractMesh):
-        msg = f"shardings are for a jax.sharding.Mesh, got {got(mesh)}"
-        raise TypeError(msg)
+        raise TypeError(f"shardings are for a jax.sharding.Mesh, got {got(mesh)}")
     return mesh
 
 
@@ -290,11 +284,10 @@ class _Judge:
         try:
             self._rules = [(name, _names(axes)) for name, axes in pairs]
         except (TypeError, ValueError):
-            msg = (
+            raise TypeError(
                 f"rules= takes logical names and the axes that they stand for, got {got(rules)}\n"
                 f"  fix: `rules={{'embed': None, 'heads': 'model'}}`, or pairs of them"
-            )
-            raise TypeError(msg) from None
+            ) from None
         self._mesh = mesh
         self._sizes: dict[Any, int] = dict(mesh.shape)
         self._ruled = {name for name, _ in self._rules}
@@ -449,11 +442,10 @@ def _of_class(cls: type, bound: Mapping[Any, Any]) -> Any:
         TypeError: It is not a class of leafwise.
     """
     if not is_decorated(cls):
-        msg = (
+        raise TypeError(
             f"{cls.__name__} is not a class that lw.pytree decorated, so that only an instance "
             f"says what is in it\n  fix: `lw.shardings(jax.eval_shape({cls.__name__}, ...), mesh)`"
         )
-        raise TypeError(msg)
     problems: list[str] = []
     made = _skeleton(cls, bound, problems)
     if problems:

@@ -90,14 +90,16 @@ def _check_equal(tree: Any, leaves: Mapping[int, Any], timeout: float) -> None:
             values[text] = tuple(sorted((*values.get(text, ()), *group)))
         if len(values) > 1:
             found[path] = dict(sorted(values.items(), key=lambda pair: pair[1]))
-    msg = (
-        f"lw.shard: the mesh spans processes, and these have different values"
-        f"{''.join(difference_lines(found))}\n"
-        f"  fix: create them from one seed in all processes, or take those of process 0: "
-        f"`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
-        f"has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`"
+    raise DifferentProcessesError(
+        (
+            f"lw.shard: the mesh spans processes, and these have different values"
+            f"{''.join(difference_lines(found))}\n"
+            f"  fix: create them from one seed in all processes, or take those of process 0: "
+            f"`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  where each process "
+            f"has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`"
+        ),
+        found,
     )
-    raise DifferentProcessesError(msg, found)
 
 
 def _digest(data: bytes) -> str:

@@ -136,12 +136,12 @@ def replace(obj: T, /, **changes: Any) -> T:
         Params(lr=0.2)
     """
     if is_a(obj, type):
-        msg = f"replace() changes an instance, got the class {qualname_of(obj)}"
-        raise TypeError(msg)
+        raise TypeError(f"replace() changes an instance, got the class {qualname_of(obj)}")
     cls = type(obj)
     if not dataclasses.is_dataclass(cls):
-        msg = f"replace() changes an instance of a pytree class or dataclass, got {got(obj)}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"replace() changes an instance of a pytree class or dataclass, got {got(obj)}"
+        )
     changed: T
     if is_decorated(cls):
         try:

@@ -57,8 +57,9 @@ class Where:
 
     def __bool__(self) -> bool:
         """Refuse: ``and``, ``or`` and ``not`` would drop one of the selections."""
-        msg = f"{self!r} has no truth value\n  fix: combine selections with `&`, `|` and `~`"
-        raise TypeError(msg)
+        raise TypeError(
+            f"{self!r} has no truth value\n  fix: combine selections with `&`, `|` and `~`"
+        )
 
     def __repr__(self) -> str:
         """Return the selection as it is written."""
@@ -97,8 +98,7 @@ def where(*conditions: Any, **metadata: Any) -> Where:
     found = [_condition(each) for each in conditions]
     found += [ByMetadata(key, value) for key, value in metadata.items()]
     if not found:
-        msg = "where() selects by something: a path, a class, a function, metadata"
-        raise TypeError(msg)
+        raise TypeError("where() selects by something: a path, a class, a function, metadata")
     every = found[0]
     for each in found[1:]:
         every = Both(every, each)
@@ -116,17 +116,17 @@ def _condition(given: Any) -> Condition:
     if isinstance(given, type | types.UnionType) or origin is typing.Union:
         return OfClass(given)
     if origin is not None:
-        msg = f"isinstance cannot test for {given}\n  fix: pass the class itself: {origin.__name__}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"isinstance cannot test for {given}\n  fix: pass the class itself: {origin.__name__}"
+        )
     if not jax.tree_util.all_leaves([given]):
         return LikeTree(given)
     if callable(given):
         return ByTest(given)
-    msg = (
+    raise TypeError(
         f"leaves are selected by a path, a class, a function of a leaf, a bool or a tree of "
         f"bools: got {got(given)}"
     )
-    raise TypeError(msg)
 
 
 def _select(flat: FlatTree, selection: Any) -> list[bool]:
@@ -192,23 +192,20 @@ def labels(tree: T, groups: Mapping[Any, Any], default: Hashable = None) -> T:
     given: list[Any] = [MISSING] * len(flat.leaves)
     for label, selection in groups.items():
         if not jax.tree_util.all_leaves([label]) or label is None:
-            msg = f"labels: a label is a leaf, as a text is: got {got(label)}"
-            raise TypeError(msg)
+            raise TypeError(f"labels: a label is a leaf, as a text is: got {got(label)}")
         for place, flag in enumerate(_select(flat, selection)):
             if flag and given[place] is not MISSING:
-                msg = (
+                raise TreeError(
                     f"{flat.name_of(place)} has two labels, {given[place]!r} and {label!r}\n"
                     f"  fix: leave out of one what the other has: `lw.where(...) & ~lw.where(...)`"
                 )
-                raise TreeError(msg)
             given[place] = label if flag else given[place]
     left = [place for place, label in enumerate(given) if label is MISSING]
     if left and default is None:
-        msg = (
+        raise TreeError(
             f"{flat.name_of(left[0])} has no label: none of {shorten(list(groups))} selects it\n"
             f'  fix: labels(tree, groups, default="...")'
         )
-        raise TreeError(msg)
     made: T = flat.treedef.unflatten([default if label is MISSING else label for label in given])
     return made
 

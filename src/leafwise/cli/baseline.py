@@ -53,11 +53,10 @@ class Baseline:
             found = (Finding(each["class"], each["rule"], each["path"]) for each in entries)
             return cls(frozenset(found))
         except (OSError, ValueError, LookupError, TypeError) as error:
-            msg = (
+            raise UsageError(
                 f"--baseline {file}: it is not a baseline: {type(error).__name__}: {error}\n"
                 f"  fix: leafwise check --write-baseline {file} ..."
-            )
-            raise UsageError(msg) from error
+            ) from error
 
     def text(self) -> str:
         """Return the findings of this run as a file."""

@@ -83,8 +83,9 @@ class Builder:
         is_drawn_whole = is_user_registered(cls) or issubclass(cls, enum.Enum)
         self.whole: Any = st.from_type(cls) if is_drawn_whole else None
         if self.whole is None and is_abstract(cls):
-            msg = f"{cls.__name__}: an abstract class has no instances; check its subclasses"
-            raise CannotBuildError(msg)
+            raise CannotBuildError(
+                f"{cls.__name__}: an abstract class has no instances; check its subclasses"
+            )
         self.parameters = parameters_of(cls)
         self.base: Any
         if self.whole is not None:
@@ -158,8 +159,7 @@ class Builder:
             return self.whole, lambda made: [getattr(made, name)]
         parameter = next((each for each in self.parameters if each.name == name), None)
         if parameter is None:
-            msg = "not a parameter of the constructor"
-            raise CannotBuildError(msg)
+            raise CannotBuildError("not a parameter of the constructor")
         return self.strategy(parameter), functools.partial(self.stored, name)
 
     def stored(self, name: str, given: Any) -> list[Any]:
@@ -220,13 +220,12 @@ class Builder:
             try:
                 simplest(self.strategy(parameter), lambda _: True)
             except LookupError as error:
-                msg = (
+                raise CannotBuildError(
                     f"{self.cls.__name__}.{parameter.name}: there are no values of "
                     f"{without_marks(parameter.kind)}\n"
                     f"  fix: give the field a default, or register a strategy for its type:\n"
                     f"       hypothesis.strategies.register_type_strategy(...)"
-                )
-                raise CannotBuildError(msg) from error
+                ) from error
 
 
 def _is_filled(value: Any) -> bool:

@@ -116,20 +116,22 @@ def read_run(file: str) -> Run:
     try:
         report: Any = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read {file}: {getattr(error, 'strerror', None) or error}"
-        raise RunError(msg, file) from error
+        raise RunError(
+            f"cannot read {file}: {getattr(error, 'strerror', None) or error}", file
+        ) from error
     except ValueError as error:
-        msg = f"{file} is not JSON, or is cut off: {error}"
-        raise RunError(msg, file) from error
+        raise RunError(f"{file} is not JSON, or is cut off: {error}", file) from error
     if not isinstance(report, dict) or not {"version", "events", "functions"} <= report.keys():
-        msg = f"{file} is not a report of leafwise explain"
-        raise RunError(msg, file)
+        raise RunError(f"{file} is not a report of leafwise explain", file)
     if report["version"] != VERSION:
-        msg = f"{file} has layout {report['version']!r}, and this leafwise reads {VERSION}"
-        raise RunError(msg, file)
+        raise RunError(
+            f"{file} has layout {report['version']!r}, and this leafwise reads {VERSION}", file
+        )
     if not report.get("programs") or not report.get("processes"):
-        msg = f"{file} has no programs: its script compiled nothing, or an older leafwise wrote it"
-        raise RunError(msg, file)
+        raise RunError(
+            f"{file} has no programs: its script compiled nothing, or an older leafwise wrote it",
+            file,
+        )
     return Run(report["processes"], report["programs"], report["events"])
 
 
@@ -143,8 +145,9 @@ def compare(first: str, second: str) -> Comparison:
     try:
         return _Comparer(first, second, *runs).compare()
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        msg = f"{first} or {second} is damaged: {type(error).__name__}: {error}"
-        raise RunError(msg, second) from error
+        raise RunError(
+            f"{first} or {second} is damaged: {type(error).__name__}: {error}", second
+        ) from error
 
 
 class _Comparer:

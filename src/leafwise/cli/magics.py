@@ -51,8 +51,7 @@ class Explainer:
         from leafwise._display import tables  # noqa: PLC0415
 
         if cell is not None and line.strip():
-            msg = f"%%explain takes no arguments, got {line.strip()!r}"
-            raise ValueError(msg)
+            raise ValueError(f"%%explain takes no arguments, got {line.strip()!r}")
         number = len(self.shell.user_ns["In"]) - 1
         names: dict[str, int] = getattr(self.shell.compile, "_filename_map", {})
         known = set(names)

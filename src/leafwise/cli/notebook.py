@@ -30,13 +30,11 @@ def cells_of(file: Path) -> Iterator[tuple[str, str]]:
         metadata = notebook["metadata"]
         cells: list[Any] = notebook["cells"]
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"{file} is not a notebook of format 4: {error!r}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{file} is not a notebook of format 4: {error!r}") from error
     spec = {**metadata.get("language_info", {}), **metadata.get("kernelspec", {})}
     language = spec.get("language", spec.get("name", "python"))
     if not language.startswith(("python", "ipython")):
-        msg = f"{file} is a notebook of {language}, not of Python"
-        raise ValueError(msg)
+        raise ValueError(f"{file} is a notebook of {language}, not of Python")
     number = 0
     for cell in cells:
         source = "".join(cell["source"])

@@ -252,12 +252,10 @@ def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, .
     for option, given in (("--law", names), ("--without", without)):
         for name in given:
             if name not in _LAWS:
-                msg = f"{option}: {unknown_law(name)}"
-                raise UsageError(msg)
+                raise UsageError(f"{option}: {unknown_law(name)}")
     found = tuple(law for law in dict.fromkeys(names or _LAWS) if law not in without)
     if not found:
-        msg = "--without: no law is left to try; to change fields only, write --fields"
-        raise UsageError(msg)
+        raise UsageError("--without: no law is left to try; to change fields only, write --fields")
     return tuple(_LAWS[law] for law in found)
 
 

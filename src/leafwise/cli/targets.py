@@ -113,8 +113,7 @@ def _split(text: str) -> tuple[str, str]:
     if not place or (wanted and not wanted.replace(".", "_").isidentifier()):
         return text, ""
     if colon and not wanted:
-        msg = f"{text}: name a class after the colon, or leave the colon out"
-        raise TargetError(msg)
+        raise TargetError(f"{text}: name a class after the colon, or leave the colon out")
     return place, wanted
 
 
@@ -124,14 +123,12 @@ def _one(module: types.ModuleType, place: str, wanted: str) -> CheckTarget:
         value = getattr(value, part, None)
     if value is None:
         names = ", ".join(target.cls.__qualname__ for target in _all(module, place))
-        msg = f"{place}: it has no {wanted}; its pytree classes: {names or 'none'}"
-        raise TargetError(msg)
+        raise TargetError(f"{place}: it has no {wanted}; its pytree classes: {names or 'none'}")
     if not is_node(value) and not _registers_itself(value):
-        msg = (
+        raise TargetError(
             f"{place}:{wanted}: not a pytree class: JAX treats its instances as leaves\n"
             f"  fix: decorate it with @lw.pytree, or register it with JAX"
         )
-        raise TargetError(msg)
     return CheckTarget(value, f"{place}:{wanted}")
 
 
@@ -290,16 +287,14 @@ def _add_path(folder: Path) -> None:
 
 def _load(place: str) -> types.ModuleType:
     if not place:
-        msg = "an empty target: name a module, module:Class, a file or a directory"
-        raise TargetError(msg)
+        raise TargetError("an empty target: name a module, module:Class, a file or a directory")
     is_file = place.endswith(".py") or _is_path(place)
     try:
         return _load_file(Path(place)) if is_file else _load_module(place)
     except (TargetError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        msg = f"{place}: {_raised(error)}"
-        raise TargetError(msg) from error
+        raise TargetError(f"{place}: {_raised(error)}") from error
 
 
 def _raised(error: BaseException) -> str:
@@ -321,8 +316,9 @@ def _load_module(name: str) -> types.ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        msg = f"{name}: there is no such module (for a file, write {name}.py)"
-        raise TargetError(msg) from error
+        raise TargetError(
+            f"{name}: there is no such module (for a file, write {name}.py)"
+        ) from error
 
 
 def _load_file(path: Path, root: Path | None = None) -> types.ModuleType:
@@ -333,8 +329,7 @@ def _load_file(path: Path, root: Path | None = None) -> types.ModuleType:
         root: The directory from which it was found; the working directory if None.
     """
     if not path.is_file():
-        msg = f"{path}: there is no such file"
-        raise TargetError(msg)
+        raise TargetError(f"{path}: there is no such file")
     path = path.resolve()
     top = path
     while (top.parent / "__init__.py").is_file() and top.parent.name.isidentifier():
@@ -379,8 +374,7 @@ def _load_first(path: Path, top: Path) -> str:
     folders = [str(top)] if top.is_dir() else None
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
-        msg = f"{path}: not a Python file"
-        raise TargetError(msg)
+        raise TargetError(f"{path}: not a Python file")
     _add_path(top.parent)  # where it looks for modules when it is run
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

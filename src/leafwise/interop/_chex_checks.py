@@ -119,15 +119,13 @@ class _Assertion:
                 raise
         except refusals as error:
             text = str(error).removesuffix(f" [{where}]")  # `_trace` makes chex append it
-            msg = f"{where or 'the value'}: {text}\n  got: {got(value)}"
-            raise FieldCheckError(msg) from error
+            raise FieldCheckError(f"{where or 'the value'}: {text}\n  got: {got(value)}") from error
         else:
             if result is not None:
-                msg = (
+                raise TypeError(
                     f"{self.name} is not an assertion, which raises or returns None: it returned "
                     f"{shorten(result)}\n  fix: `check={self.name}`, as it is"
                 )
-                raise TypeError(msg)
 
     def _call(self, value: Any, where: str) -> Any:
         if not _is_abstract(value):
@@ -256,21 +254,18 @@ def chex_check(assertion: Callable[..., Any], /, *args: Any, **kwargs: Any) -> C
     while isinstance(inner, functools.partial) and not inner.args:
         inner, kwargs = inner.func, {**inner.keywords, **kwargs}
     if not callable(inner) or inspect.isclass(inner):
-        msg = (
+        raise DefinitionError(
             f"chex_check takes an assertion, got {got(inner)}\n"
             f"  fix: chex_check(chex.assert_rank, 2)"
         )
-        raise DefinitionError(msg)
     part = _Assertion(inner, args, kwargs)
     if part.of_chex in _NOT_OF_VALUES:
-        msg = f"{part}: {part.name} says nothing about a value"
-        raise DefinitionError(msg)
+        raise DefinitionError(f"{part}: {part.name} says nothing about a value")
     if "exception_type" in kwargs:
-        msg = (
+        raise DefinitionError(
             f"{part}: what it raises is a FieldCheckError, which keeps chex's own message and "
             f"error\n  fix: leave exception_type= out"
         )
-        raise DefinitionError(msg)
     _check_arguments(part)
     return ChexCheck(part)
 
@@ -287,8 +282,9 @@ def _check_arguments(part: _Assertion) -> None:
         signature.bind("value", *part.args, **kwargs)
     except TypeError as error:
         names = ", ".join(signature.parameters)
-        msg = f"{part}: {error}\n  fix: give what follows the value in {part.name}({names})"
-        raise DefinitionError(msg) from error
+        raise DefinitionError(
+            f"{part}: {error}\n  fix: give what follows the value in {part.name}({names})"
+        ) from error
 
 
 def _is_abstract(value: Any) -> bool:

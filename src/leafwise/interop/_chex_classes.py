@@ -85,8 +85,7 @@ def from_chex(
         Params(w=f32[3], act='relu')
     """
     if isinstance(static, str) or not all(isinstance(each, str) for each in list[Any](static)):
-        msg = f"from_chex(static={static!r}): name fields in a list: [{static!r}]"
-        raise DefinitionError(msg)
+        raise DefinitionError(f"from_chex(static={static!r}): name fields in a list: [{static!r}]")
     names = frozenset(static)
     if cls is not None:
         return cast("type[T]", _migrate(cls, names, caller_scopes(2)))
@@ -182,36 +181,35 @@ def _check(cls: Any, static: frozenset[str]) -> None:
     ready = is_decorated(cls)
     if not (ready or _is_of_chex(cls)):
         if "__dataclass_params__" in vars(cls):
-            msg = f"from_chex({name}): a dataclass, but not one of chex\n  fix: see lw.pytree"
-            raise DefinitionError(msg)
+            raise DefinitionError(
+                f"from_chex({name}): a dataclass, but not one of chex\n  fix: see lw.pytree"
+            )
         if jax.tree_util.is_tree_node(cls):
-            msg = f"from_chex({name}): registered as a pytree, but not by chex.dataclass"
-            raise DefinitionError(msg)
+            raise DefinitionError(
+                f"from_chex({name}): registered as a pytree, but not by chex.dataclass"
+            )
         hidden = [each for each in inspect.get_annotations(cls) if hasattr(ChexMapping, each)]
         if hidden:
-            msg = (
+            raise DefinitionError(
                 f"from_chex({name}): a field {hidden[0]!r} would hide the method of that name\n"
                 f"  fix: another name, or @lw.pytree, which makes no mapping"
             )
-            raise DefinitionError(msg)
     declared = dict.fromkeys(getattr(cls, "__dataclass_fields__", ()))
     declared |= dict.fromkeys(inspect.get_annotations(cast("type", cls)))
     unknown = sorted(static - set(declared))
     if unknown:
         near = difflib.get_close_matches(unknown[0], declared, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        msg = (
+        raise DefinitionError(
             f"from_chex({name}, static=...): no field {unknown[0]!r}{hint}; {name} has "
             f"{', '.join(declared) or 'no fields'}"
         )
-        raise DefinitionError(msg)
     if ready and not static <= set(spec_of(cls).static_names):
         first = min(static - set(spec_of(cls).static_names))
-        msg = (
+        raise DefinitionError(
             f"from_chex({name}, static=...): {name} is a pytree class of leafwise already, in "
             f"which {first!r} is dynamic\n  fix: `{first}: lw.Static[...]` in its body"
         )
-        raise DefinitionError(msg)
 
 
 def _build(cls: Any, static: frozenset[str], scopes: Scopes) -> type:

@@ -22,5 +22,8 @@ def import_extra(module: str, extra: str = "", library: str = "") -> Any:
         if (error.name or "").partition(".")[0] != library:
             raise
         wanted = f"'leafwise[{extra}]'" if extra else library
-        msg = f"{error.name} is not installed\n  fix: pip install {wanted}"
-        raise ModuleNotFoundError(msg, name=error.name, path=error.path) from error
+        raise ModuleNotFoundError(
+            f"{error.name} is not installed\n  fix: pip install {wanted}",
+            name=error.name,
+            path=error.path,
+        ) from error

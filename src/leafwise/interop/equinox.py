@@ -117,11 +117,10 @@ def _refuse_slots(cls: type) -> None:
     slots = cls.__dict__.get("__slots__", ())
     names = (slots,) if isinstance(slots, str) else tuple(slots)
     if names:
-        msg = (
+        raise DefinitionError(
             f"{cls.__name__}: equinox looks for fields in the instance's __dict__, so that it "
             f"would lose {', '.join(names)}\n  fix: remove __slots__"
         )
-        raise DefinitionError(msg)
 
 
 def _refuse_properties(cls: Any) -> None:
@@ -130,13 +129,12 @@ def _refuse_properties(cls: Any) -> None:
         for name, inherited in base.__dict__.get("__dataclass_fields__", {}).items():
             ours = isinstance(inherited.metadata.get(CONVERTER), Converter)
             if ours and isinstance(cls.__dict__.get(name), property):
-                msg = (
+                raise DefinitionError(
                     f"{cls.__name__}.{name}: a property hides the static field that "
                     f"{base.__name__} declares\n"
                     f"  fix: give it another name, or declare `{name}: eqx.AbstractVar[...]` "
                     f"in {base.__name__}"
                 )
-                raise DefinitionError(msg)
 
 
 def _declare(cls: type, name: str, annotation: Any) -> None:
@@ -214,13 +212,12 @@ def _check_flattened(cls: Any, dynamic: list[str]) -> None:
         object.__setattr__(probe, name, object())
     found = jax.tree_util.tree_leaves(probe)
     if len(found) < len(dynamic):
-        msg = (
+        raise DefinitionError(
             f"{cls.__name__}: equinox does not see its fields ({', '.join(dynamic)}). It looks "
             f"for them when a class statement runs, so a class cannot be pickled by value, as "
             f"cloudpickle does with a class of __main__ or of a function\n"
             f"  fix: define {cls.__name__} in a module that both processes import"
         )
-        raise DefinitionError(msg)
 
 
 def _seal(self: Any) -> None:

@@ -247,12 +247,11 @@ class Save(_Arguments):
                 if isinstance(leaf, jax.Array) and leaf.is_fully_addressable
             ]
             if local:
-                msg = (
+                raise CheckpointError(
                     f"{', '.join(local)}: on devices of this process alone, where each of "
                     f"{jax.process_count()} has its own\n  fix: save lw.shard(tree, mesh), with a "
                     f"mesh of all devices; or a numpy array, which process 0 writes"
                 )
-                raise CheckpointError(msg)
         self.arrays = {name: arrays[path] for path, name in _names(self.description).items()}
 
 
@@ -334,13 +333,13 @@ def restore(target: T, path: str | os.PathLike[str], *, migrate: Migrate | None 
     folder = _absolute(path)
     with reading(folder):
         if not folder.exists():
-            msg = f"there is no checkpoint at {folder}"
-            raise FileNotFoundError(msg)
+            raise FileNotFoundError(f"there is no checkpoint at {folder}")
         if not folder.is_dir():
             raise CheckpointError(_NOT_OURS.format(folder))
         if not ocp.utils.is_checkpoint_finalized(folder):
-            msg = f"{folder}: half-written: orbax has not committed it\n  fix: {_EARLIER}"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"{folder}: half-written: orbax has not committed it\n  fix: {_EARLIER}"
+            )
     with ocp.Checkpointer(Handler()) as checkpointer:
         restored: T = checkpointer.restore(folder, args=Restore(target, migrate))
     return restored
@@ -438,8 +437,7 @@ def _check_files(directory: Path, *, compare: bool) -> None:
         if not (directory / _DESCRIPTION).exists():
             raise CheckpointError(_NOT_OURS.format(directory)) from None
         what = f"half-written: it has no {_FILES}, which is written last"
-        msg = f"{directory}: {what}\n  fix: {_EARLIER}"
-        raise CheckpointError(msg) from None
+        raise CheckpointError(f"{directory}: {what}\n  fix: {_EARLIER}") from None
     written = content.get("crc32") if isinstance(content, dict) else None
     if not isinstance(written, dict) or not set(map(type, written.values())) <= {int}:
         raise damaged(str(path), f"it should have crc32, a dict of ints, and is {shorten(content)}")

@@ -169,12 +169,11 @@ def _offsets(tensor: Any) -> tuple[int, int]:
 def _read_metadata(metadata: Any, where: str) -> tuple[Description, dict[str, Any]]:
     """Return what a tree was, and the checksums of its tensors by name."""
     if not isinstance(metadata, dict) or _DESCRIPTION not in metadata:
-        msg = (
+        raise CheckpointError(
             f"{where}: not written by leafwise.interop.safetensors.save: it has no description of "
             f"a tree\n"
             f"  fix: read it with safetensors.numpy.load_file, and save the tree that you build"
         )
-        raise CheckpointError(msg)
     text, sums = (str(metadata.get(name)) for name in (_DESCRIPTION, _CHECKSUMS))
     saved = from_json(text, where)
     checksums = read_json(sums, where)

@@ -41,12 +41,11 @@ def typechecked(fun: Callable[P, R], /) -> Callable[P, R]:
         1.5
     """
     if isinstance(fun, type):
-        msg = (
+        raise TypeError(
             f"typechecked decorates functions, got the class {fun.__name__}\n"
             f"  fix: @jaxtyped(typechecker=typechecked) above the class, which decorates its "
             f"constructor"
         )
-        raise TypeError(msg)
     signature = _signature(fun)
     empty = inspect.Parameter.empty
     typed = {

@@ -39,8 +39,7 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     """Load what is asked for."""
     if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_extra(f"leafwise.testing.{_MODULES[name]}", "testing", "hypothesis")
     found: object = module if name == "strategies" else getattr(module, name)
     globals()[name] = found

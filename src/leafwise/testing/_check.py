@@ -72,8 +72,7 @@ def check_pytree(
     left_out = chosen_laws("without", without)
     chosen = list(Law) if laws is None else chosen_laws("laws", laws)
     if not chosen:
-        msg = "check_pytree(laws=...): no law is named; None means all"
-        raise ValueError(msg)
+        raise ValueError("check_pytree(laws=...): no law is named; None means all")
     for law in (each for each in chosen if each not in left_out):
         test = _TESTS[law]
         run_law(law, strategy, test.check, settings=settings, seed=seed, share=test.share)
@@ -105,11 +104,9 @@ def chosen_laws(option: str, laws: Any) -> list[Law]:
     """
     names: Any = [laws] if isinstance(laws, str) else laws
     if not isinstance(names, Iterable):
-        msg = f"{option} takes names of laws, got {got(laws)}"
-        raise TypeError(msg)
+        raise TypeError(f"{option} takes names of laws, got {got(laws)}")
     names = list(names)
     for name in names:
         if name not in set(Law):
-            msg = f"{option}: {unknown_law(name)}"
-            raise ValueError(msg)
+            raise ValueError(f"{option}: {unknown_law(name)}")
     return [law for law in Law if law in names]

@@ -159,18 +159,16 @@ def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
             names.append(parameter.name)
             known = {*hints, *given}
             if parameter.name not in known and parameter.default is parameter.empty:
-                msg = (
+                raise CannotBuildError(
                     f"{fun.__name__}.{parameter.name}: there is no annotation\n"
                     f"  fix: write one, or give a strategy: check({parameter.name}=...)"
                 )
-                raise CannotBuildError(msg)
             defaults += [] if parameter.default is parameter.empty else [parameter.default]
         elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            msg = (
+            raise TypeError(
                 f"{fun.__name__}: the parameter {parameter.name!r} is given by keyword alone\n"
                 f"  fix: let it be given by position, or check a function that gives it"
             )
-            raise TypeError(msg)
     make: Any = collections.namedtuple  # noqa: PYI024  # the fields are known here and now
     name = fun.__name__ if fun.__name__.isidentifier() else "function"  # a lambda has none
     made = make(name, names, defaults=defaults)
@@ -211,8 +209,7 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
     def decorate(fun: Callable[P, R]) -> OnlyOn[P, R]:
         function: object = fun
         if not callable(function):
-            msg = f"recompiles_only_on(...) decorates a function, got {got(function)}"
-            raise TypeError(msg)
+            raise TypeError(f"recompiles_only_on(...) decorates a function, got {got(function)}")
         made = OnlyOn(fun, checked)
         _check_names(made.__wrapped__, checked)
         return made
@@ -233,5 +230,6 @@ def _check_names(fun: Callable[..., Any], paths: tuple[str, ...]) -> None:
     for path in paths:
         if not is_below(path, parameters):
             names = ", ".join(parameters) or "none"
-            msg = f"recompiles_only_on: {path!r} begins with no parameter; there is {names}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"recompiles_only_on: {path!r} begins with no parameter; there is {names}"
+            )

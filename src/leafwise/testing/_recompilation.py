@@ -192,13 +192,15 @@ def check_recompilation(
     __tracebackhide__ = True
     strategy = strategy_of(cls_or_strategy, "check_recompilation")
     if fun is not None and not callable(fun):
-        msg = f"check_recompilation(fun=...) takes a function of one instance, got {got(fun)}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"check_recompilation(fun=...) takes a function of one instance, got {got(fun)}"
+        )
     claims = Claims(paths_of("retrace_on", retrace_on), paths_of("reuse_on", reuse_on))
     both = set(claims.retrace) & set(claims.reuse)
     if both:
-        msg = f"check_recompilation: {min(both)!r} is claimed both to retrace and to reuse"
-        raise ValueError(msg)
+        raise ValueError(
+            f"check_recompilation: {min(both)!r} is claimed both to retrace and to reuse"
+        )
 
     def identity(tree: Any) -> Any:
         return tree
@@ -217,8 +219,7 @@ def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
     several: list[Any] = list(listed) if isinstance(listed, Iterable) else [listed]
     for path in several:
         if not isinstance(path, str) or not path:
-            msg = f'{option} takes paths such as "config.depth", got {got(path)}'
-            raise TypeError(msg)
+            raise TypeError(f'{option} takes paths such as "config.depth", got {got(path)}')
     return tuple(sorted(path.removeprefix(".") for path in several))
 
 
@@ -351,10 +352,8 @@ class _Trial:
             claim = "recompiles_only_on"
         if not any(is_below(path, [self.path]) for path in self.known):
             names = ", ".join(self.known) or "nothing"
-            msg = f"{claim}: nothing is at {self.path!r}; there is {names}"
-            raise ValueError(msg)
-        msg = (
+            raise ValueError(f"{claim}: nothing is at {self.path!r}; there is {names}")
+        raise ValueError(
             f"{claim}: {self.path!r} was not tested: no other value was found that the class "
             f"and the function take\n  fix: give a strategy that draws others"
-        )
-        raise ValueError(msg) from (self.raised[0] if self.raised else None)
+        ) from (self.raised[0] if self.raised else None)

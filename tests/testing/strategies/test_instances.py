@@ -100,8 +100,7 @@ def test_other_libraries() -> None:
 
         def __check_init__(self) -> None:
             if self.n == 0:
-                msg = "no zero"
-                raise ValueError(msg)
+                raise ValueError("no zero")
 
     @struct.dataclass
     class Struct:
@@ -259,8 +258,7 @@ class Never:
     n: int
 
     def __post_init__(self) -> None:
-        msg = "not today"
-        raise ValueError(msg)
+        raise ValueError("not today")
 
 
 @dataclasses.dataclass
@@ -294,8 +292,7 @@ def test_classes_without_instances() -> None:
 
     class Empty:
         def __new__(cls) -> Any:
-            msg = "none of these"
-            raise TypeError(msg)
+            raise TypeError("none of these")
 
     @dataclasses.dataclass
     class BoundIn:
@@ -333,8 +330,7 @@ class Unforgiving:
 
     def __post_init__(self) -> None:
         if self.n <= self.m:
-            msg = "n must be more than m"
-            raise ValueError(msg)
+            raise ValueError("n must be more than m")
 
 
 @pytest.mark.slow

@@ -66,8 +66,7 @@ class SavedTree:
         """
         self._at(old)
         if any(new in part for part in self._parts):
-            msg = f"rename({old!r}, {new!r}): there is something at {new!r} already"
-            raise KeyError(msg)
+            raise KeyError(f"rename({old!r}, {new!r}): there is something at {new!r} already")
         for part in self._parts:
             moved = {
                 new + path[len(old) :] if is_at_or_below(path, old) else path: value
@@ -109,8 +108,9 @@ class SavedTree:
             (part, each) for part in self._parts for each in part if is_at_or_below(each, path)
         ]
         if not found:
-            msg = f"nothing was saved at {path!r}: there is {', '.join(map(repr, self.leaves))}"
-            raise KeyError(msg)
+            raise KeyError(
+                f"nothing was saved at {path!r}: there is {', '.join(map(repr, self.leaves))}"
+            )
         return found
 
     def describe(self) -> Description:
@@ -132,8 +132,7 @@ class SavedTree:
             entry = leaf_entry(leaf)
             if not isinstance(entry, dict) or isinstance(leaf, jax.ShapeDtypeStruct):
                 problem = entry if isinstance(entry, str) else "it is not an array"
-                msg = f"migrate: {path}: {problem}\n  got: {got(leaf)}"
-                raise CheckpointError(msg)
+                raise CheckpointError(f"migrate: {path}: {problem}\n  got: {got(leaf)}")
             leaves[path] = entry
         return Description(classes, statics, leaves)
 
@@ -223,8 +222,9 @@ def unpack(target: T, saved: Description, where: str, read: Read, migrate: Migra
         tree = _saved_tree(saved, _checked(read(dict.fromkeys(saved.leaves)), saved, where))
         result = migrate(tree)
         if result is not None and result is not tree:
-            msg = f"migrate: it has to change the tree in place, but returned {result!r}"
-            raise CheckpointError(msg)
+            raise CheckpointError(
+                f"migrate: it has to change the tree in place, but returned {result!r}"
+            )
         saved = tree.describe()
         check_equal(saved, wanted, root, f"{where}, after migrate", _MIGRATE_FIX)
         values = {path: _plain(leaf) for path, leaf in tree.leaves.items()}
@@ -295,8 +295,7 @@ def _restore(value: Any, entry: Json, leaf: Any, path: str) -> Any:
         with np.errstate(over="ignore"):
             restored = np.asarray(value).astype(leaf.dtype)
         if jnp.issubdtype(leaf.dtype, np.integer) and int(restored) != int(value):
-            msg = f"{path}: {value} does not fit into the target's {leaf.dtype}"
-            raise CheckpointError(msg)
+            raise CheckpointError(f"{path}: {value} does not fit into the target's {leaf.dtype}")
     if isinstance(leaf, np.ndarray):
         return np.array(restored)
     if isinstance(leaf, np.generic):
@@ -306,11 +305,10 @@ def _restore(value: Any, entry: Json, leaf: Any, path: str) -> Any:
         restored = weak if weak.dtype == leaf.dtype else restored
     restored = _placed(restored, leaf)
     if restored.dtype != leaf.dtype:
-        msg = (
+        raise CheckpointError(
             f"{path}: JAX converts the saved {leaf.dtype} to {restored.dtype}\n"
             f"  fix: jax.config.update('jax_enable_x64', True), or a numpy array in the target"
         )
-        raise CheckpointError(msg)
     return restored
 
 

@@ -31,8 +31,9 @@ def reading(where: object) -> Generator[None, None, None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        msg = f"{where}: cannot be read: {error}\n  fix: let this process read it"
-        raise CheckpointError(msg) from error
+        raise CheckpointError(
+            f"{where}: cannot be read: {error}\n  fix: let this process read it"
+        ) from error
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -48,10 +49,8 @@ def open_file(path: Path) -> BinaryIO:
         if path.is_file():  # to open a pipe would wait for somebody who writes
             return path.open("rb")
         if path.exists() or Path(path).is_symlink():
-            msg = f"{path}: not a file, but {_kind(path)}\n  fix: {_FIX}"
-            raise CheckpointError(msg)
-    msg = f"there is no file {path}"
-    raise FileNotFoundError(msg)
+            raise CheckpointError(f"{path}: not a file, but {_kind(path)}\n  fix: {_FIX}")
+    raise FileNotFoundError(f"there is no file {path}")
 
 
 def _kind(path: Path) -> str:
@@ -83,14 +82,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = collections.Counter(name for name, _ in pairs).most_common(1)
-        msg = f"{shorten(twice)} occurs twice"
-        raise ValueError(msg)
+        raise ValueError(f"{shorten(twice)} occurs twice")
     return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is not JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not JSON")
 
 
 def leads_outside(name: str) -> bool:

@@ -47,11 +47,10 @@ def from_json(text: str | bytes, where: str) -> Description:
         raise damaged(where, "the description in it is not one of a leafwise tree")
     version = content.get("version")
     if type(version) is int and version > VERSION:
-        msg = (
+        raise CheckpointError(
             f"{where}: written by a newer leafwise: its format is {shorten(version)}, and this "
             f"one reads up to {VERSION}\n  fix: install a newer leafwise"
         )
-        raise CheckpointError(msg)
     if type(version) is not int or version != VERSION:
         raise damaged(where, f"the version of its description is {shorten(version)}")
     parts: dict[str, dict[str, Json]] = {}
@@ -198,12 +197,11 @@ def describe_tree(tree: Any, start: str = "") -> Described:
     """
     found = description.describe_tree(tree, leaf_entry, start=start)
     if found.twice:
-        msg = (
+        raise CheckpointError(
             f"{found.root}{found.twice[0]}: two places of the tree have this path, so what "
             f"is saved of one could be restored into the other\n"
             f"  fix: let the reprs of the dict's keys, or the key paths of the class, differ"
         )
-        raise CheckpointError(msg)
     return found
 
 
@@ -219,8 +217,9 @@ def check_equal(saved: Description, target: Description, root: str, where: str, 
         raise damaged(where, "its statics are nested deeper than Python recurses") from error
     if found:
         lines = "".join(f"\n  {each}" for each in found)
-        msg = f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}"
-        raise CheckpointMismatchError(msg, found)
+        raise CheckpointMismatchError(
+            f"{where}: what was saved does not fit the target{lines}\n  fix: {fix}", found
+        )
 
 
 def fits(saved: Json, target: Json) -> bool:

@@ -217,11 +217,10 @@ def _check_state(target: Any, state: Any, dynamic: Collection[str]) -> dict[str,
     """Return the dynamic fields of a state dict; refuse one that does not fit the target."""
     name = type(target).__name__
     if not isinstance(state, Mapping):
-        msg = (
+        raise CheckpointError(
             f"{name}: a state dict of it has the keys {', '.join(dynamic) or '(none)'}\n"
             f"  got: {got(state)}{_at_path()}"
         )
-        raise CheckpointError(msg)
     fields: dict[str, Any] = dict(state)
     saved = fields.pop(_STATICS, None)
     lost = [
@@ -240,10 +239,10 @@ def _check_state(target: Any, state: Any, dynamic: Collection[str]) -> dict[str,
             if not lost
             else "restore into an instance of the class that was saved"
         )
-        msg = (
-            f"{name}: the state dict is not one of this target\n{lines}{_at_path()}\n  fix: {hint}"
+        raise CheckpointMismatchError(
+            f"{name}: the state dict is not one of this target\n{lines}{_at_path()}\n  fix: {hint}",
+            tuple(found),
         )
-        raise CheckpointMismatchError(msg, tuple(found))
     _refuse_opaque(reader.opaque)
     return fields
 

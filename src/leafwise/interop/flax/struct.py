@@ -122,8 +122,7 @@ def _made(cls: C, options: dict[str, Any], scopes: list[Mapping[str, Any]]) -> C
     check_frozen(frozen=options.pop("frozen", True))
     unknown = options.keys() - set(PytreeOptions._fields)
     if unknown:
-        msg = f"{cls.__name__}: {min(unknown)}= is not an option of a pytree class"
-        raise TypeError(msg)
+        raise TypeError(f"{cls.__name__}: {min(unknown)}= is not an option of a pytree class")
     made: C = decorate(cls, PytreeOptions(**options, replace=True), scopes)
     make_serializable(made)
     return made

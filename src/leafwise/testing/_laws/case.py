@@ -79,11 +79,10 @@ class Case:
             return
         if level is None:
             name = self.cls.__name__
-            msg = (
+            raise LeafError(
                 f"{name} is not a pytree class: JAX takes its instances for leaves\n"
                 f"  fix: decorate the class with `@lw.pytree`, or register it with JAX"
             )
-            raise LeafError(msg)
 
     @cached_property
     def positions(self) -> list[EditPosition]:

@@ -45,8 +45,7 @@ def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
 def _settings_for(settings: hypothesis.settings | None, share: float) -> hypothesis.settings:
     given: Any = settings if settings is not None else hypothesis.settings()
     if not isinstance(given, hypothesis.settings):
-        msg = f"settings takes hypothesis.settings(...), got {got(given)}"
-        raise TypeError(msg)
+        raise TypeError(f"settings takes hypothesis.settings(...), got {got(given)}")
     return hypothesis.settings(
         given,
         max_examples=max(1, round(given.max_examples * share)),

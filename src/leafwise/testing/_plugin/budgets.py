@@ -136,16 +136,13 @@ def allowance_of(nodeid: str, mark: pytest.Mark) -> Allowance:
     wanted = f"it takes a number and a function or its name: {mark.name}(1, of='step')"
     extra = [name for name in mark.kwargs if name not in ("n", "of")]
     if extra or len(mark.args) > 1 or ("n" in mark.kwargs) + len(mark.args) != 1:
-        msg = f"{marker}: {wanted}"
-        raise ValueError(msg)
+        raise ValueError(f"{marker}: {wanted}")
     most: object = mark.args[0] if mark.args else mark.kwargs["n"]
     of: Any = mark.kwargs.get("of")
     if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-        msg = f"{marker}: n is a number of 0 or more, got {got(most)}"
-        raise ValueError(msg)
+        raise ValueError(f"{marker}: n is a number of 0 or more, got {got(most)}")
     if not (of is None or (isinstance(of, str) and of.strip()) or callable(of)):
-        msg = f"{marker}: of is a function or its name, got {got(of)}"
-        raise ValueError(msg)
+        raise ValueError(f"{marker}: of is a function or its name, got {got(of)}")
     marker += f" on {nodeid}" if nodeid else ""
     return Allowance(mark.name.removeprefix("max_"), most, of, marker)
 

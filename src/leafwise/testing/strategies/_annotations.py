@@ -163,12 +163,11 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
             scopes += _homes_of_alias(kind, name, where)
         kind = resolve(where.home, where.text, name, scopes)
     if isinstance(kind, Unknown):
-        msg = (
+        raise CannotBuildError(
             f"{where}: its annotation cannot be resolved at run time\n"
             f"  fix: import what it names at the top of the module, not for type checkers only; or "
             f"{where.fix()}"
         )
-        raise CannotBuildError(msg)
     return kind
 
 
@@ -243,8 +242,7 @@ def _from_hypothesis(kind: Any, where: FieldContext) -> Strategy:
             find(strategy, lambda _: True)
     except Exception as error:
         fix = where.fix(getattr(kind, "__name__", None) or str(kind))
-        msg = f"{where}: no values are known for {kind}\n  fix: {fix}"
-        raise CannotBuildError(msg) from error
+        raise CannotBuildError(f"{where}: no values are known for {kind}\n  fix: {fix}") from error
     return strategy
 
 
@@ -411,11 +409,10 @@ def _instances(kind: Any, where: FieldContext) -> Strategy:
     """Return a strategy for a class with annotated fields: pytree class, dataclass."""
     origin = origin_of(kind)
     if where.forbids(origin):
-        msg = (
+        raise EndlessError(
             f"{where}: {origin.__name__} would hold another one without end\n"
             f"  fix: give the field a default, or make it optional"
         )
-        raise EndlessError(msg)
     if is_abstract(origin):
         found = where.known.get((origin, where.facts))
         if found is None:
@@ -430,8 +427,9 @@ def _instances(kind: Any, where: FieldContext) -> Strategy:
     try:
         return _instance_plan.InstancePlan(kind, where, strategy_for).strategy()
     except RecursionError as error:
-        msg = f"{where}: {origin.__name__} is made of too many classes\n  fix: {where.fix()}"
-        raise CannotBuildError(msg) from error
+        raise CannotBuildError(
+            f"{where}: {origin.__name__} is made of too many classes\n  fix: {where.fix()}"
+        ) from error
 
 
 def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
@@ -460,11 +458,10 @@ def _subclass_instances(kind: Any, where: FieldContext) -> Strategy:
         return _one_of_those_that_are_made([*made, *endless])
     if refusals and all(isinstance(error, EndlessError) for error in refusals):
         raise refusals[0]
-    msg = (
+    raise CannotBuildError(
         f"{where}: {kind.__name__} is abstract, and nothing is known of its subclasses\n"
         f"  fix: {where.fix(kind.__name__)}"
     )
-    raise CannotBuildError(msg)
 
 
 @st.composite

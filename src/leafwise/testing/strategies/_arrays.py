@@ -163,19 +163,20 @@ def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
         code = str(eval(f"f{text!r}", {"self": owner} | dims.values))  # noqa: S307  # an expression of the class's
         names = [each.id for each in ast.walk(ast.parse(code)) if isinstance(each, ast.Name)]
     except (AttributeError, NameError, SyntaxError) as error:
-        msg = f"the length of the axis {text!r} cannot be computed ({error})"
-        raise ImpossibleError(msg) from None
+        raise ImpossibleError(
+            f"the length of the axis {text!r} cannot be computed ({error})"
+        ) from None
     for name in names:
         if not hasattr(builtins, name):
             _named(draw, name, dims)
     try:
         length = int(eval(code, dict(dims.lengths)))  # noqa: S307  # an expression of the class's
     except Exception as error:
-        msg = f"the length of the axis {text!r} cannot be computed ({error})"
-        raise ImpossibleError(msg) from error
+        raise ImpossibleError(
+            f"the length of the axis {text!r} cannot be computed ({error})"
+        ) from error
     if length < 0:
-        msg = f"the length of the axis {text!r} would be {length}"
-        raise ImpossibleError(msg)
+        raise ImpossibleError(f"the length of the axis {text!r} would be {length}")
     return length
 
 
@@ -252,8 +253,9 @@ def arrays(
         dtypes = st.just(dtypes)
     given: Any = elements
     if given is not None and not isinstance(given, st.SearchStrategy):
-        msg = f"arrays(elements=...) takes a strategy, got {elements!r}: write st.just(...)"
-        raise TypeError(msg)
+        raise TypeError(
+            f"arrays(elements=...) takes a strategy, got {elements!r}: write st.just(...)"
+        )
 
     def draw_one(draw: st.DrawFn, /, **_arguments: Any) -> Any:
         drawn = draw(dtypes)
@@ -280,8 +282,9 @@ def _shape_strategy(shape: Any) -> Strategy:
     axes = (shape,) if isinstance(shape, int) else shape
     if isinstance(axes, tuple | list) and all(isinstance(n, int) and n >= 0 for n in axes):
         return st.just(tuple(axes))
-    msg = f"arrays(shape=...) takes a tuple of lengths or a strategy for them, got {shape!r}"
-    raise TypeError(msg)
+    raise TypeError(
+        f"arrays(shape=...) takes a tuple of lengths or a strategy for them, got {shape!r}"
+    )
 
 
 def _check_dtype(dtype: Any) -> None:
@@ -289,8 +292,9 @@ def _check_dtype(dtype: Any) -> None:
         jnp.dtype(dtype)
     except TypeError as error:
         if not _is_key_dtype(dtype):
-            msg = f"arrays(dtype=...) takes a dtype or a strategy for dtypes, got {dtype!r}"
-            raise TypeError(msg) from error
+            raise TypeError(
+                f"arrays(dtype=...) takes a dtype or a strategy for dtypes, got {dtype!r}"
+            ) from error
 
 
 def _is_key_dtype(dtype: Any) -> bool:
@@ -426,10 +430,9 @@ def jaxtyped_values(kind: Any, where: FieldContext) -> Strategy:
         usual, rare = ["float32"], ["int32", "bool"]
     usual = usual or [name for name in names if name != "prng_key"][:1]
     if not numpy and usual[0] in _WIDE and not jax.config.jax_enable_x64:
-        msg = (
+        raise CannotBuildError(
             f"{where}: JAX has no {usual[0]} unless it is told to\n"
             f"  fix: `jax.config.update('jax_enable_x64', True)`; or {where.fix()}"
         )
-        raise CannotBuildError(msg)
     dtypes = st.sampled_from([*usual * 6, *[name for name in rare if name not in usual]])
     return arrays(shapes_of(kind), dtypes, numpy=numpy)

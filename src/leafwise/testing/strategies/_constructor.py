@@ -78,12 +78,11 @@ def _signature(cls: Any) -> inspect.Signature:
         signature = inspect.signature(cls)
     except (TypeError, ValueError) as error:
         name = cls.__name__
-        msg = (
+        raise CannotBuildError(
             f"{name}: its constructor has no signature ({error})\n"
             f"  fix: next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
-        )
-        raise CannotBuildError(msg) from error
+        ) from error
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     if not kinds or not all(kind in _VARIADIC for kind in kinds):
         return signature
@@ -222,11 +221,10 @@ class FieldContext:
         """
         times = sum(is_same(each, kind) for each in self.around)
         if times >= (_DEPTH if self.varied else 1) or len(self.around) >= _DEEPEST:
-            msg = (
+            raise EndlessError(
                 f"{self}: every value of its type would hold another one without end\n"
                 f"  fix: {self.fix()}"
             )
-            raise EndlessError(msg)
         return dataclasses.replace(self, around=(*self.around, kind))
 
     def below(self, cls: Any) -> "FieldContext":

@@ -202,11 +202,10 @@ def edits(
         ...     assert jax.tree.structure(edit.edited) == jax.tree.structure(params)
     """
     if isinstance(instance, type):
-        msg = (
+        raise TypeError(
             f"edits takes an instance, got the class {instance.__qualname__}\n"
             f"  fix: instances({instance.__name__}).flatmap(edits)"
         )
-        raise TypeError(msg)
     named = [kinds] if isinstance(kinds, str) else EditKind if kinds is None else kinds
     chosen = [_kind(kind) for kind in named]
     paths = [at] if isinstance(at, str) else None if at is None else list(at)
@@ -221,8 +220,7 @@ def edits(
     if not found:
         names = " or ".join(chosen) or "(none)"
         where = f" at {' or '.join(paths) or '(nowhere)'}" if paths is not None else ""
-        msg = f"{type(instance).__name__}: there is no edit of the kind {names}{where}"
-        raise ValueError(msg)
+        raise ValueError(f"{type(instance).__name__}: there is no edit of the kind {names}{where}")
     return edits_of(found)
 
 
@@ -230,10 +228,9 @@ def _kind(kind: EditKind | str) -> EditKind:
     try:
         return EditKind(kind)
     except ValueError:
-        msg = (
+        raise ValueError(
             f"edits(kinds=...): {got(kind)} is not a kind of edit; there are {', '.join(EditKind)}"
-        )
-        raise ValueError(msg) from None
+        ) from None
 
 
 def _check_paths(instance: Any, paths: list[str]) -> None:
@@ -241,8 +238,7 @@ def _check_paths(instance: Any, paths: list[str]) -> None:
     for path in paths:
         if not any(is_below(each, [path]) for each in known):
             names = ", ".join(dict.fromkeys(filter(None, known)))
-            msg = f"{type(instance).__name__}: nothing is at {path!r}; there is {names}"
-            raise ValueError(msg)
+            raise ValueError(f"{type(instance).__name__}: nothing is at {path!r}; there is {names}")
 
 
 @st.composite

@@ -105,8 +105,9 @@ def _check(cls: Any, overrides: dict[str, Any]) -> None:
     if not overrides:
         return
     if is_abstract(cls):
-        msg = f"instances({cls.__name__}, ...): an abstract class has no fields to override"
-        raise TypeError(msg)
+        raise TypeError(
+            f"instances({cls.__name__}, ...): an abstract class has no fields to override"
+        )
     try:
         known = [parameter.name for parameter in parameters_of(cls)]
         open_ended = takes_more(cls, inspect.Parameter.VAR_KEYWORD)
@@ -116,12 +117,11 @@ def _check(cls: Any, overrides: dict[str, Any]) -> None:
         if name not in known and not open_ended:
             raise TypeError(_unknown(cls, name, known))
         if not isinstance(strategy, st.SearchStrategy) and strategy is not ...:
-            msg = (
+            raise TypeError(
                 f"instances({cls.__name__}, {name}=...) takes a strategy, got {strategy!r} "
                 f"({type(strategy).__name__})\n"
                 f"  fix: `instances({cls.__name__}, {name}=st.just({strategy!r}))`"
             )
-            raise TypeError(msg)
 
 
 def _unknown(cls: Any, name: str, known: list[str]) -> str:

@@ -96,8 +96,7 @@ def pytrees(leaves: Strategy | None = None, *, max_leaves: int = 8) -> Strategy:
         shapes = st.lists(st.integers(1, 3), max_size=2).map(tuple)
         leaves = st.one_of(arrays(shapes), scalars(), arrays(shapes, numpy=True))
     elif not isinstance(cast("Any", leaves), st.SearchStrategy):
-        msg = f"pytrees(leaves=...) takes a strategy, got {leaves!r}: write st.just(...)"
-        raise TypeError(msg)
+        raise TypeError(f"pytrees(leaves=...) takes a strategy, got {leaves!r}: write st.just(...)")
     return st.recursive(leaves, _nodes, max_leaves=max_leaves)
 
 
