@@ -6,6 +6,7 @@ import sys
 import types
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -76,6 +77,22 @@ def test_a_block_runs_the_body_once_more(donates: bool) -> None:
     assert len(ran) == 3
     assert len(jitted.traces) == 1
     assert found.not_compared == {}
+
+
+def test_a_block_takes_up_nothing_of_an_earlier_trace() -> None:
+    """What JAX keeps of a loop's body may be of the old value."""
+    one = [1]
+    same = one
+
+    def body(_: Any, x: Any) -> Any:
+        return x * (1.0 if same is one else 2.0)
+
+    jitted = jit(lambda x: jax.lax.fori_loop(0, 1, body, x) * (1.0 if same is one else 2.0))
+    with lw.debug.check_captures(stale="retrace"):
+        assert jitted(ONES).tolist() == [1, 1]
+        same = list(one)
+        assert jitted(jnp.ones(3)).tolist() == [4, 4, 4]
+        assert jitted(ONES).tolist() == [4, 4]
 
 
 def test_blocks_nest_and_end() -> None:

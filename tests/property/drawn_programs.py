@@ -46,12 +46,14 @@ class Place:
         setup: The code that makes it.
         use: The expression that reads it, and gives a number.
         states: What it may be changed to; the first one is how it is made.
+        is_coarse: Whether it may count as changed though what a trace reads there has not.
     """
 
     name: str
     setup: str
     use: str
     states: tuple[State, ...]
+    is_coarse: bool = False
 
 
 def _numbers(rng: Random, code: str) -> tuple[State, ...]:
@@ -400,6 +402,11 @@ PLACES: Final[dict[str, Callable[[Random, str], Place]]] = {
     ),
 }
 
+MISSED: Final = frozenset({"class of an object", "is", "sharing"})
+"""The kinds of places that only an exact check sees change: `docs/how-to/captures.md` has them."""
+COARSE: Final = frozenset({"get", "hasattr", "in", "is None"})
+"""The kinds of which more counts than what a trace reads there."""
+
 # How a function is written, of an expression that reads, and of `x`.
 WAYS: Final[dict[str, str]] = {
     "plain": "def NAME(x):\n    return EXPR",
@@ -544,12 +551,13 @@ class Built:
         del sys.modules[self.module]
 
 
-def draw_program(rng: Random) -> Program:
-    """Draw a program."""
+def draw_program(rng: Random, without: frozenset[str] = frozenset()) -> Program:
+    """Draw a program, without some kinds of places."""
     places: dict[str, Place] = {}
     for number in range(rng.randint(1, 5)):
-        name = f"p{number}"
-        places[name] = PLACES[rng.choice(sorted(PLACES))](rng, name)
+        name, kind = f"p{number}", rng.choice(sorted(PLACES.keys() - without))
+        place = PLACES[kind](rng, name)
+        places[name] = dataclasses.replace(place, is_coarse=kind in COARSE)
     source = [PRELUDE]
     for name, place in places.items():
         source.append(place.setup)

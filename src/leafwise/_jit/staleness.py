@@ -418,9 +418,11 @@ class Guard:
         """
         __tracebackhide__ = True
         log = self._log
-        program = log.trace_for(log.callee.record(args, kwargs), state)
+        program, before = log.trace_for(log.callee.record(args, kwargs), state), state
         if program is not None:
             state = self._compare_exactly(block, program, args, kwargs, state)
+        if program is None or state != before:
+            trace_afresh()  # what is taken up of earlier traces may be of an old value, too
         count = len(log.traced())
         call = self._in_state(state)
         result = call(*args, **kwargs)
