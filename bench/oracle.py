@@ -27,6 +27,7 @@ _CAPTURES: Final = {1: 1.07, 3: 1.10, 10: 1.15}
 _OPTIMIZER: Final = 1.06
 _NETWORK: Final = 1.10
 _COMPILED: Final = 1.02
+_STEP: Final = 1.05
 _LAYERS: Final = 20
 _WRAPS: Final[dict[str, Any]] = {OURS: lw.jit, BASELINE: jax.jit, AGAIN: jax.jit}
 _PLAIN: Final = dict.fromkeys(_WRAPS, jax.jit)
@@ -86,7 +87,7 @@ def measure(libraries: Mapping[str, Library], plan: Plan, scale: Scale) -> list[
     watched = _called_and_watched()
     # While a function under `lw.jit` lives leafwise listens to JAX, to whatever it compiles:
     # those that are called again and again are made behind all that compiles.
-    made = _made(libraries[OURS], plan.fresh, scale.fresh)
+    made = _made(libraries, plan.fresh, scale.fresh)
     groups = {"call a compiled function, under a watch": watched, **_calls(libraries)}
     targets = dict.fromkeys(groups, _FORWARDED) | {next(iter(groups)): _CALL}
     for count, target in _CAPTURES.items():
@@ -196,10 +197,12 @@ def _called_and_watched() -> Group:
 
 
 LAYERED: Final = f"trace, lower and compile {_LAYERS} layers, under lw.jit"
+STEP: Final = "trace, lower and compile a step of equinox with adamw, under lw.jit"
 
 
-def _made(ours: Library, effort: Effort, fresh: int) -> list[Row]:
+def _made(libraries: Mapping[str, Library], effort: Effort, fresh: int) -> list[Row]:
     """Measure what a watch and `lw.jit` add where JAX traces, lowers and compiles."""
+    ours = libraries[OURS]
     simple = {"x": jnp.ones(3), "y": jnp.float32(2)}
     layered = {"x": steps.network(ours, _LAYERS), "y": jnp.ones(4)}
     call, trace = "pop()(x, y)", "pop().trace(x, y)"
@@ -211,12 +214,34 @@ def _made(ours: Library, effort: Effort, fresh: int) -> list[Row]:
         "trace of a function, under lw.jit": _each_made(trace, _small, simple, _TRACES * fresh),
         LAYERED: _each_made("pop().lower(x, y).compile()", steps.through, layered, 1),
     }
+    if "equinox" in libraries:
+        groups[STEP] = _each_made("pop().lower(x, y).compile()", *_step_of_equinox(), 1)
     taken = interleave(list(groups.values()), effort)
-    targets = {LAYERED: _COMPILED}
+    targets = {LAYERED: _COMPILED, STEP: _STEP}
     return [
         rows.timed(TABLE, name, times, target=targets.get(name))
         for name, times in zip(groups, taken, strict=True)
     ]
+
+
+def _step_of_equinox() -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return a training step that captures its optimizer, and what it takes."""
+    import equinox as eqx  # noqa: PLC0415  # it may be missing
+
+    optimizer = optax.adamw(1e-3)
+    network = eqx.nn.MLP(8, 1, 32, 3, key=jax.random.key(0))
+    arrays, rest = eqx.partition(network, eqx.is_array)
+
+    def loss(arrays: Any, batch: jax.Array) -> jax.Array:
+        return jnp.mean(jax.vmap(eqx.combine(arrays, rest))(batch) ** 2)
+
+    def step(state: Any, batch: jax.Array) -> Any:
+        arrays, moments = state
+        gradients = jax.grad(loss)(arrays, batch)
+        updates, moments = optimizer.update(gradients, moments, arrays)
+        return eqx.apply_updates(arrays, updates), moments
+
+    return step, {"x": (arrays, optimizer.init(arrays)), "y": jnp.ones((16, 8))}
 
 
 def _small(x: jax.Array, y: jax.Array) -> jax.Array:

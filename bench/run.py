@@ -18,6 +18,7 @@ from typing import Final
 # What a step computes runs on the thread that calls it, whose time is taken.
 os.environ["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = "false"
 
+import checked
 import compare
 import cost
 import explained
@@ -83,11 +84,12 @@ MEASURES: Final[Mapping[str, Callable[[Libraries, Plan], list[Row]]]] = {
         found, plan.instances, plan.scales[1], sys.version_info[:2]
     ),
     oracle.TABLE: lambda found, plan: oracle.measure(found, plan.oracle, plan.scales[2]),
+    checked.TABLE: lambda _, plan: checked.measure(whole=plan.script > 0),
     explained.TABLE: lambda _, plan: explained.measure(plan.script),
 }
 """What measures each table, in the order of the results."""
-USUAL: Final = tuple(table for table in MEASURES if table != explained.TABLE)
-"""Without the one that takes longer than all others together."""
+USUAL: Final = tuple(each for each in MEASURES if each not in (checked.TABLE, explained.TABLE))
+"""Without those that take longer than all others together."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -186,8 +188,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         choices=MEASURES,
         metavar="TABLE",
-        help=f"measure only these of {', '.join(MEASURES)}, the last of which takes half an hour "
-        "and is left out without this option; --save keeps the other rows",
+        help=f"measure only these of {', '.join(MEASURES)}, the last two of which take minutes and "
+        "half an hour, and are left out without this option; --save keeps the other rows",
     )
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
