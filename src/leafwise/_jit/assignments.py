@@ -20,12 +20,7 @@ _MOST_LINES: Final = 8
 
 @functools.lru_cache(maxsize=256)
 def assignments(name: str, reader: str) -> tuple[str, ...]:
-    """Return the lines of the user's code that assign something, or change it in place.
-
-    Args:
-        name: As the code spells it: ``rate``, ``config.rate``, ``config['rate']``.
-        reader: The file of the code that reads it: only there a name alone is the same variable.
-    """
+    """Return the lines of the user's code that assign something, or change it in place."""
     try:
         wanted = ast.parse(name.partition(" (")[0], mode="eval").body
     except (SyntaxError, ValueError):

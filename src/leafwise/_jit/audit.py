@@ -39,28 +39,14 @@ _MOST_KNOWN: Final = 1024
 
 
 class _Here(threading.local):
-    """What is audited on one thread.
-
-    Attributes:
-        call: The innermost call that is being made.
-        replays: Whether a call is being replayed, in which nothing is jitted or compared.
-    """
+    """What is audited on one thread."""
 
     call: "_Call | None" = None
     replays: bool = False
 
 
 class Audit:
-    """Compares the calls of all functions that it is given.
-
-    Args:
-        note: Takes what was answered by another program, as text, and the line that called.
-        replays: Whether to trace such a call afresh, and to compare the programs.
-
-    Attributes:
-        calls: How many calls were compared.
-        seconds: How long that took.
-    """
+    """Compares the calls of all functions that it is given."""
 
     def __init__(self, note: Callable[[str, Site | None], None], *, replays: bool = False) -> None:
         self.note = note
@@ -172,11 +158,7 @@ class AuditedFunction(StaleCheckedFunction):
 
 @dataclasses.dataclass(eq=False)
 class _Call:
-    """One call that is being made, and what was found wrong with its answer.
-
-    Attributes:
-        signature: What was recorded of it, if it is of a new kind.
-    """
+    """One call that is being made, and what was found wrong with its answer."""
 
     calls: "_Calls"
     args: tuple[Any, ...]
@@ -216,17 +198,7 @@ class _Call:
 
 @dataclasses.dataclass(eq=False)
 class _Calls:
-    """The calls of one function: what is known of those with the same statics and avals.
-
-    Attributes:
-        audit: The audit.
-        log: The programs of the function.
-        made: What `jax.jit` returned; None for `jax.pmap`.
-        inner: What makes a call.
-        previous: The file and the line of the last call.
-        known: What is wrong with calls, by what they are made of.
-        programs: The number of programs when that was found.
-    """
+    """The calls of one function: what is known of those with the same statics and avals."""
 
     audit: Audit
     log: ProgramLog

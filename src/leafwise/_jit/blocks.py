@@ -3,7 +3,7 @@
 import os
 import weakref
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from leafwise._captures.fixes import Fix, lines_of
 from leafwise._objects.call_site import Site, short_file
@@ -25,11 +25,7 @@ StaleOption: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
 
 
 def checked_action(value: object, owner: str) -> StaleAction:
-    """Return ``stale=`` as an action.
-
-    Raises:
-        ValueError: It is none of the four.
-    """
+    """Return ``stale=`` as an action."""
     if isinstance(value, str) and value in set(StaleAction):
         return StaleAction(value)
     actions = ", ".join(repr(str(each)) for each in StaleAction)
@@ -87,21 +83,13 @@ class StaleCapture(NamedTuple):
 
 
 class CaptureChecks:
-    """What a block of `leafwise.debug.check_captures` has found so far.
-
-    Attributes:
-        action: What happens to a stale call.
-        stale: What was found stale: all of it, also where it is a warning or an error.
-        not_compared: The functions that could not be traced again, each with the reason.
-        observes: Whether nothing is warned of, and each function does what its own ``stale=``
-            says.
-    """
+    """What a block of `leafwise.debug.check_captures` has found so far."""
 
     def __init__(self, action: StaleAction, *, observes: bool = False) -> None:
         self.action = action
-        self.observes = observes
-        self.stale: list[StaleCapture] = []
-        self.not_compared: dict[str, str] = {}
+        self.observes = observes  # nothing is warned of, each function does what its `stale=` says
+        self.stale: list[StaleCapture] = []  # also where it is a warning or an error
+        self.not_compared: dict[str, str] = {}  # the functions that could not be traced, and why
 
     @property
     def is_exact(self) -> bool:
@@ -111,14 +99,6 @@ class CaptureChecks:
     def note(self, owner: int, found: list[StaleCapture]) -> None:  # noqa: ARG002  # an override's
         """Add what a call found; the owner identifies the function."""
         self.stale += found
-
-
-class Follower(Protocol):
-    """What is notified when a block begins or ends."""
-
-    def block_changed(self) -> None:
-        """Fingerprint the captures again at the next call."""
-        ...
 
 
 _LOCK: Final = new_lock()
@@ -132,43 +112,33 @@ def current_block() -> CaptureChecks | None:
     return blocks[-1] if blocks else None
 
 
-def follow_blocks(follower: Follower) -> None:
-    """Notify a follower when a block begins or ends, as long as it lives."""
+def follow_blocks(follower: Any) -> None:
+    """Call `follower.block_changed()` when a block begins or ends, as long as it lives."""
     with _LOCK:
         _FOLLOWERS.add(follower)
 
 
-def followers() -> list[Any]:
-    """Return the followers that are alive."""
-    with _LOCK:
-        return list(_FOLLOWERS)
-
-
 def enter_block(block: CaptureChecks) -> None:
     """Begin a block, for all threads."""
-    global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
-    with _LOCK:
-        _blocks = (*_blocks, block)
-    for each in followers():
-        each.block_changed()
+    _change(block, is_on=True)
 
 
 def leave_block(block: CaptureChecks) -> None:
     """End a block."""
+    _change(block, is_on=False)
+
+
+def _change(block: CaptureChecks, *, is_on: bool) -> None:
     global _blocks  # noqa: PLW0603  # one switch for the process; replaced, never changed
     with _LOCK:
-        _blocks = tuple(each for each in _blocks if each is not block)
-    for each in followers():
+        others = tuple(each for each in _blocks if each is not block)
+        _blocks = (*others, block) if is_on else others
+        followers = list(_FOLLOWERS)
+    for each in followers:
         each.block_changed()
 
 
-def _from_environment() -> None:
-    text = os.environ.get("LEAFWISE_CHECK_CAPTURES", "")
-    if text not in ("", "0"):
-        action = (
-            StaleAction.RAISE if text == "1" else checked_action(text, "LEAFWISE_CHECK_CAPTURES")
-        )
-        enter_block(CaptureChecks(action))
-
-
-_from_environment()
+_word: Final = os.environ.get("LEAFWISE_CHECK_CAPTURES", "0") or "0"
+if _word != "0":
+    _action = "raise" if _word == "1" else _word
+    enter_block(CaptureChecks(checked_action(_action, "LEAFWISE_CHECK_CAPTURES")))

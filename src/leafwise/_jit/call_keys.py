@@ -41,11 +41,7 @@ Content: TypeAlias = tuple[Any, Any]
 
 
 class CallKeys:
-    """Returns the keys of the calls of one function.
-
-    Args:
-        callee: The function, and which of its arguments are static.
-    """
+    """Returns the keys of the calls of one function."""
 
     def __init__(self, callee: Callee) -> None:
         self._callee = callee
@@ -53,12 +49,7 @@ class CallKeys:
         """The attributes that the function reads; None if that is not known."""
 
     def note(self, program: Program, current: Observation | None) -> None:
-        """Keep what the statics of a program are, after its trace.
-
-        Args:
-            program: The program.
-            current: What the trace has read; of a mutable object only names in its code count.
-        """
+        """Keep what the statics of a program are, after its trace."""
         names = self._names
         if names is not None and current is not None:
             names = names.union(current.words)
@@ -68,11 +59,7 @@ class CallKeys:
                 program.contents = self.contents(program.signature)
 
     def key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return what a call is made of: its statics, and the abstract values of its leaves.
-
-        Raises:
-            Exception: What the flatten of the user's classes raises.
-        """
+        """Return what a call is made of: its statics, and the abstract values of its leaves."""
         statics = self._callee.statics
         walk = _Walk(self._reads)
         dynamic: Any = args, kwargs
@@ -119,12 +106,7 @@ def content_of(values: Iterable[Any], reads: Callable[[str], bool] = _is_public)
 
 
 class _Walk:
-    """A walk over statics, which collects what they are made of.
-
-    Attributes:
-        parts: The type and the content of each static and each of its parts.
-        found: By path, what they are; None if paths are not wanted.
-    """
+    """A walk over statics, which collects what they are made of."""
 
     def __init__(
         self, reads: Callable[[str], bool], found: dict[str, Content] | None = None

@@ -22,13 +22,7 @@ from leafwise._objects.text import Verbatim, describe_array, shorten
 
 
 class ProgramChange(NamedTuple):
-    """The first place in which two programs differ.
-
-    Attributes:
-        before: The operation or constant of the program that JAX has, as text.
-        after: The same in a fresh trace.
-        line: The line of the user's code that the operation is from: ``train.py:12``; or empty.
-    """
+    """The first place in which two programs differ."""
 
     before: str
     after: str
@@ -42,21 +36,7 @@ def program_change(
     kwargs: Mapping[str, Any],
     digests: Sequence[bytes] = (),
 ) -> ProgramChange | None:
-    """Compare the program that answers a call with the one that JAX would make of it now.
-
-    Args:
-        jitted: What `jax.jit` returned.
-        callee: The function.
-        args: The positional arguments, as JAX gets them.
-        kwargs: The others.
-        digests: What `numpy_digests` returned when the program was made; or nothing.
-
-    Returns:
-        What differs; None if nothing does.
-
-    Raises:
-        Exception: As the function raises it when it is traced.
-    """
+    """Compare the program that answers a call with the one that JAX would make of it now."""
 
     def fresh(*args: Any, **kwargs: Any) -> Any:
         if callee.marked is None:

@@ -372,7 +372,7 @@ class _TracedBody:
         body_ran(log, program)
         if observed is not None:
             for guard in list(log.guards):
-                guard.traced(observed, len(args))
+                guard.traced(len(args))
         return result
 
     def __eq__(self, other: object) -> bool:

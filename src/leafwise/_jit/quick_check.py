@@ -7,7 +7,7 @@ import functools
 import linecache
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from leafwise._captures.fingerprint import Probe
 from leafwise._captures.forms import Names
@@ -15,7 +15,6 @@ from leafwise._captures.places import GONE, BoundIn, CapturedPlace, item_of
 from leafwise._objects.attributes import (
     dict_of,
     in_class,
-    is_first,
     is_plain,
     keeps_in_dict,
     of_partial,
@@ -25,28 +24,21 @@ from leafwise._objects.stand_ins import MISSING
 
 _FILE: Final = "<leafwise check of captures, {} terms>"
 
-Check = Callable[..., Any]
-Make = Callable[[Callable[..., Any], Callable[..., Any]], Check]
 
+def quick_check(
+    probes: Sequence[Probe], count: int, call: Callable[..., Any], recheck: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return the check of some captures, which calls one of two functions.
 
-def quick_check(probes: Sequence[Probe], count: int) -> Make:
-    """Return a function that makes the check of some captures.
-
-    Args:
-        probes: The captures, with their values now.
-        count: How many arguments most calls have, all by position: these are passed on as they
-            came, which is what makes a call fast.
-
-    Returns:
-        A function of two callables that returns the check: a function that passes its arguments
-        on to the first callable if all captures are the objects that they were, and otherwise
-        calls the second one with them as a tuple and a dict.
+    Most calls have `count` arguments, all by position: these are passed on as they came, which is
+    what makes a call fast.
     """
     names = Names()
     terms = [term for probe in probes for term in _terms(probe, names)]
     parameters = ", ".join(["call", "recheck", "not_given", *names.values])
     make = _compiled(parameters, tuple(terms), min(count, _MOST_PASSED_ON))
-    return lambda call, recheck: make(call, recheck, _NOT_GIVEN, *names.values.values())
+    check: Callable[..., Any] = make(call, recheck, _NOT_GIVEN, *names.values.values())
+    return check
 
 
 _MOST_PASSED_ON: Final = 8
@@ -54,7 +46,7 @@ _NOT_GIVEN: Final = object()
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[..., Check]:
+def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[..., Any]:
     given = [f"arg_{number}" for number in range(count)]
     defaults = [f"{name}=not_given" for name in given]
     first = ", ".join([*defaults, "/", "*args", "**kwargs"] if given else ["*args", "**kwargs"])
@@ -79,7 +71,7 @@ def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[.
     lines += [
         "        if same:",
         "            return call(*args, **kwargs)",
-        "        return recheck(args, kwargs)",
+        "        return recheck(*args, **kwargs)",
         "    return check",
     ]
     source = "\n".join(lines) + "\n"
@@ -87,39 +79,26 @@ def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"__name__": __name__}
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
-    made: Callable[..., Check] = namespace["make"]
+    made: Callable[..., Any] = namespace["make"]
     return made
 
 
 def _terms(probe: Probe, names: Names) -> list[str]:
     """Return expressions that are all true as long as a capture is as it was."""
-    place, value = probe.binding.place, probe.value
     terms: list[str] = []
-    found = _read_expression(place, value, names, terms)
-    if found.startswith(_UNBOUND):
-        return [found.removeprefix(_UNBOUND)]
+    found = _read_expression(probe.binding.place, probe.value, names, terms)
     return [*terms, *probe.fingerprinted.source(found, names)]
-
-
-_UNBOUND: Final = "!"
-"""Stands before an expression that is true as long as a global is not bound."""
 
 
 def _read_expression(place: CapturedPlace, value: Any, names: Names, terms: list[str]) -> str:
     """Return the expression that reads a place, as long as the terms that it adds are true."""
-    text = _root(place, names)
-    if text is None or (text.startswith(_UNBOUND) and place.steps):
-        return f"{names.of('read', place.read)}()"
-    if text.startswith(_UNBOUND):
-        return text
-    at, first = place.start(), len(terms)
-    for step in place.steps:
+    at, first, text = place.start(), len(terms), _root(place, names)
+    for step in place.steps if text else ():
         text, at = _next(text, at, step, names, terms)
         if not text:
             break
-    else:
-        if at is value and at is not MISSING:
-            return text
+    if text and at is value and at is not MISSING:
+        return text
     del terms[first:]
     return f"{names.of('read', place.read)}()"
 
@@ -136,7 +115,9 @@ def _next(text: str, at: Any, step: str | Item, names: Names, terms: list[str]) 
         if hasattr(at, "__dict__"):
             terms.append(f"{step!r} not in {text}.__dict__")
         return f"type({text}).{step}", getattr(type(at), step)
-    if keeps_in_dict(type(at)) and step in dict_of(at) and not is_first(type(at), step):
+    kind = type(at)
+    is_first = hasattr(type(in_class(kind, step)), "__set__")  # before the dict of an instance
+    if keeps_in_dict(kind) and step in dict_of(at) and not is_first:
         find = names.of("getattribute", object.__getattribute__)
         return f"{find}({text}, '__dict__')[{step!r}]", dict_of(at)[step]
     return "", at
@@ -150,40 +131,28 @@ def _is_method(value: Any, name: str) -> bool:
     return type(in_class(kind, name)) is types.FunctionType and name not in dict_of(value)
 
 
-def _root(place: CapturedPlace, names: Names) -> str | None:
-    """Return the expression that reads the variable where a place starts."""
-    start: Any = place.start
-    if place.start() is GONE:  # a moment ago it was there
-        return None
+def _root(place: CapturedPlace, names: Names) -> str:
+    """Return the expression that reads the variable where a place starts; none for a rare one."""
+    start, variable = cast("Any", place.start), place.key[-1]
+    if start() is GONE:  # a moment ago it was there
+        return ""
     match place.holder:
-        case BoundIn.IMPORT:
-            return f"{names.of('modules', place.owner())}[{place.key[-1]!r}]"
-        case BoundIn.GLOBAL:
-            variable, held = place.key[-1], place.owner()
-            found = names.of("names", held)
-            if variable not in held:  # a builtin, or nothing at all
-                return f"{_UNBOUND}{variable!r} not in {found}"
-            return f"{found}[{variable!r}]"
+        case BoundIn.GLOBAL if variable in place.owner():  # and no builtin
+            return f"{names.of('names', place.owner())}[{variable!r}]"
         case BoundIn.CLOSURE:
-            function, at = start.args[0](), start.args[1]
-            return f"{names.of('cell', function.__closure__[at])}.cell_contents"
+            function, at = start.args[:2]
+            return f"{names.of('cell', function().__closure__[at])}.cell_contents"
         case BoundIn.DEFAULT:
-            return _default(start.args[0], place.key[-1], names)
+            function, found = start.args[0](), f"{names.of('ref', start.args[0])}()"
+            if variable in (function.__kwdefaults__ or ()):
+                return f"{found}.__kwdefaults__[{variable!r}]"
+            code = function.__code__
+            return f"{found}.__defaults__[{code.co_varnames.index(variable) - code.co_argcount}]"
         case BoundIn.PARTIAL:
             _, args, keywords = of_partial(place.owner())
-            held = keywords if isinstance(place.key[-1], str) else args
-            return f"{names.of('held', held)}[{place.key[-1]!r}]"
+            held = keywords if isinstance(variable, str) else args
+            return f"{names.of('held', held)}[{variable!r}]"
         case BoundIn.ATTRIBUTE:
             return f"{names.of('ref', start.args[0])}()"
-
-
-def _default(find: Callable[[], Any], variable: str, names: Names) -> str | None:
-    """Return the expression that reads the default of a parameter."""
-    function = find()
-    code, defaults = function.__code__, function.__defaults__ or ()
-    found = f"{names.of('ref', find)}()"
-    positional = code.co_varnames[: code.co_argcount]
-    if variable not in positional:
-        return f"{found}.__kwdefaults__[{variable!r}]"
-    place = positional.index(variable) - len(positional)
-    return f"{found}.__defaults__[{place}]" if place >= -len(defaults) else None
+        case _:
+            return ""

@@ -9,7 +9,6 @@ is not checked.
 
 import contextlib
 import dataclasses
-import functools
 import inspect
 import warnings
 import weakref
@@ -22,7 +21,6 @@ import numpy as np
 
 from leafwise._captures.bindings import Binding
 from leafwise._captures.fingerprint import (
-    Fingerprint,
     FingerprintedFunction,
     Key,
     changed,
@@ -85,15 +83,7 @@ def observe(
     reused: set[Source] | None,
     number: int | None,
 ) -> Observation | None:
-    """Return what a trace has read, and note it with the program.
-
-    Args:
-        log: The log of the function.
-        program: The program that is made.
-        observer: What has observed the trace.
-        reused: The functions in the trace that JAX may have taken up from another one.
-        number: The number of the trace; None if it has none.
-    """
+    """Return what a trace has read, and note it with the program."""
     try:
         runs = observer.ran()
         ran = {source_of(each.code) for each in runs}
@@ -134,24 +124,17 @@ class Guard:
       the objects that they were, and otherwise `_recheck`.
     - `_recheck`: it fingerprints all captures, finds their state, and installs the quick check
       against them. In a block of `check_captures` each call runs it.
-
-    Attributes:
-        stale: What ``stale=`` says.
-        made: What `jax.jit` has made of the function.
     """
 
     def __init__(
         self, jitted: JittedFunction, made: Any, log: ProgramLog, stale: StaleAction
     ) -> None:
-        self.stale = stale
-        self.made = made
+        self.stale = stale  # what `stale=` says
+        self.made = made  # what `jax.jit` has made of the function
         self._log = log
         self._find_jitted = weakref.ref(jitted)  # which holds this
         self._count = 0
-        self._state: int | None = None
-        """The state of the last call that was checked."""
-        self._installed_for: Fingerprint | None = None
-        """The captures of all programs, while the check of a call asks for them alone."""
+        self._state: int | None = None  # of the last call that was checked
         self._counts: Counter[Key] = Counter()
         self._lock = new_lock()
         log.guards.add(self)
@@ -163,6 +146,12 @@ class Guard:
         """What happens to a stale call now."""
         block = current_block()
         return self.stale if block is None or block.observes else block.action
+
+    @property
+    def name(self) -> str:
+        """The name of the function; JAX has none for an object that is called."""
+        name, fun = self._log.name, self.made.__wrapped__
+        return f"{name_of(fun)}.__call__" if name == "<unnamed function>" else name
 
     def bindings(self) -> list[Binding]:
         """Return the places that the function has read."""
@@ -177,85 +166,54 @@ class Guard:
     def block_changed(self) -> None:
         """Fingerprint everything at the next call, if there is anything to check."""
         block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
-        if block is not None and block.is_exact:
-            self._install(self._recheck_always())
-            return
         traced = any(each.captured is not None for each in self._log.traced())
-        checks = traced and not (block is None and is_ignored)
-        self._install(self._recheck_always() if checks else self.made)
+        checks = block.is_exact or traced if block is not None else traced and not is_ignored
+        self._install(self._recheck if checks else self.made)
 
-    def traced(self, observed: Observation, count: int) -> None:
+    def traced(self, count: int) -> None:
         """Check from now on what a trace of so many `args` has read, too."""
         self._count = count
-        if self._installed_for is not observed.fingerprint:
-            current = self.current()
-            state = self._find_state(current)
-            if state is None:
-                self.block_changed()
-            else:
-                self._check_against(current, state)
+        current = self.current()
+        state = self._find_state(current)
+        if state is None:
+            self.block_changed()
+        else:
+            self._check_against(current, state)
 
-    def _install(self, call: Callable[..., Any], captured: Fingerprint | None = None) -> None:
-        self._installed_for = captured
+    def _install(self, call: Callable[..., Any]) -> None:
         jitted: Any = self._find_jitted()
         if jitted is not None:
             jitted.set_call(call)
-
-    def _recheck_always(self) -> Callable[..., Any]:
-        def check(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            return self._recheck(args, kwargs)
-
-        return check
 
     def call_first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call, where nothing was traced so far."""
         __tracebackhide__ = True
         block = current_block()
-        if block is None or not block.is_exact:
-            return self.made(*args, **kwargs)
-        return self._recheck(args, kwargs)
-
-    def _in_state(self, state: int) -> Callable[..., Any]:
-        """Return what a call runs in a state."""
-        made: Callable[..., Any] = self.made
-        if not state:
-            return made
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            with with_number(state):
-                return made(*args, **kwargs)
-
-        return call
+        call = self.made if block is None or not block.is_exact else self._recheck
+        return call(*args, **kwargs)
 
     def _check_against(self, current: FingerprintedFunction, state: int) -> None:
         """Install the check against these values, which are those of a state."""
         self._state = state
-        block, call = current_block(), self._in_state(state)
-        is_ignored = self.stale is StaleAction.IGNORE
-        is_exact = block is not None and block.is_exact
-        if not is_exact and (not current.probes or (block is None and is_ignored)):
-            self._install(call)
-            return
+        block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
         traced = self._log.traced()
         kinds = {(id(each.captured), each.state) for each in traced}
         # A program of another state may be the one that answers.
         is_mixed = len(kinds) > 1 and (self.action is StaleAction.RAISE or is_ignored)
-        if is_exact or is_mixed:
-            self._install(self._recheck_always())
-            return
-        own = {key for each in traced if each.state == state for key in each.captured or ()}
-        probes = [each for each in current.probes if each.binding.key in own]
-        check = quick_check(probes, self._count)(call, self._recheck)
-        self._install(check, traced[-1].captured if len(kinds) == 1 else None)
+        call = _in_state(self.made, state)
+        if block is not None and block.is_exact:
+            self._install(self._recheck)
+        elif not current.probes or (block is None and is_ignored):
+            self._install(call)
+        elif is_mixed:
+            self._install(self._recheck)
+        else:
+            own = {key for each in traced if each.state == state for key in each.captured or ()}
+            probes = [each for each in current.probes if each.binding.key in own]
+            self._install(quick_check(probes, self._count, call, self._recheck))
 
-    def _recheck(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call, where some capture may not be the object that it was.
-
-        Raises:
-            StaleCaptureError: The call is stale, and that is to raise.
-        """
+    def _recheck(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call, where some capture may not be the object that it was."""
         __tracebackhide__ = True
         self._count = len(args)
         if jax.config.jax_disable_jit:
@@ -265,13 +223,13 @@ class Guard:
         is_stale, block = self._report(args, kwargs, current, state), current_block()
         state = self._enter(current, state)
         if is_stale and block is not None and block.observes:
-            self._install(self._recheck_always())
+            self._install(self._recheck)
         else:
             self._check_against(current, state)
         inside = is_part_of_trace(args, kwargs)
         if block is not None and block.is_exact and not (is_stale or inside):
-            return self._call_exactly(block, args, kwargs, state)
-        return self._in_state(state)(*args, **kwargs)
+            return self._call_exactly(block, state, args, kwargs)
+        return _in_state(self.made, state)(*args, **kwargs)
 
     # The states of the captures.
 
@@ -322,23 +280,19 @@ class Guard:
     # Reports.
 
     def _report(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        current: FingerprintedFunction,
-        state: int | None,
+        self, args: Any, kwargs: Any, current: FingerprintedFunction, state: int | None
     ) -> bool:
-        """Raise, warn or note that a call is stale, if it is; return whether it is.
+        """Raise, warn or note that a call is stale, if it is; return whether it is."""
+        __tracebackhide__ = True
+        if is_tracing() or self.action is StaleAction.RETRACE:
+            return False
+        found = self._stale(args, kwargs, current, state, site_of(inspect.currentframe()))
+        self._deliver(found, args)
+        return bool(found)
 
-        Raises:
-            StaleCaptureError: It is stale, and that is to raise.
-        """
+    def _deliver(self, found: dict[Key, StaleCapture], args: Any) -> None:
         __tracebackhide__ = True
         block, action = current_block(), self.action
-        if is_tracing() or action is StaleAction.RETRACE:
-            return False
-        site = site_of(inspect.currentframe())
-        found = self._stale(args, kwargs, current, state, site)
         if found and block is not None and (block.is_exact or action is StaleAction.IGNORE):
             owner = code_id(capturing_function(self.made.__wrapped__, args))
             block.note(owner, list(found.values()))
@@ -348,13 +302,13 @@ class Guard:
             self._counts[key] += 1
             if self._counts[key] <= MOST_WARNINGS:
                 last = _LAST if self._counts[key] == MOST_WARNINGS else ""
-                _warn(f"{each}{last}", site)
-        return bool(found)
+                file, line = ("<unknown>", 0) if each.call is None else each.call[:2]
+                warnings.warn_explicit(f"{each}{last}", StaleCaptureWarning, file, line)
 
     def _stale(
         self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        args: Any,
+        kwargs: Any,
         current: FingerprintedFunction,
         state: int | None,
         site: Site | None,
@@ -380,16 +334,12 @@ class Guard:
         own = id(getattr(self.made.__wrapped__, "__self__", None))
         return {key: found[key] for key in found if key[0] != "object" or key[1] == own}
 
-    def stale_captures(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[StaleCapture, ...]:
+    def stale_captures(self, args: Any, kwargs: Any) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace whose program a call would get."""
         current = self.current()
         return tuple(self._stale(args, kwargs, current, self._find_state(current), None).values())
 
-    def with_captures(
-        self, found: Explanation, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Explanation:
+    def with_captures(self, found: Explanation, args: Any, kwargs: Any) -> Explanation:
         """Add the captures that changed since the trace to an explanation."""
         stale = self.stale_captures(args, kwargs)
         if stale and self.action in (StaleAction.RETRACE, StaleAction.WARN):
@@ -398,77 +348,55 @@ class Guard:
         unsound = tuple(_reason(each, found.outcome) for each in stale)
         return dataclasses.replace(found, unsound=(*found.unsound, *unsound))
 
-    @property
-    def name(self) -> str:
-        """The name of the function; JAX has none for an object that is called."""
-        fun: Any = self.made.__wrapped__
-        while isinstance(fun, functools.partial):
-            fun = fun.func
-        return self._log.name if hasattr(fun, "__name__") else f"{name_of(fun)}.__call__"
-
     # The exact level.
 
-    def _call_exactly(
-        self, block: CaptureChecks, args: tuple[Any, ...], kwargs: dict[str, Any], state: int
-    ) -> Any:
-        """Call, in a block that compares each program with a fresh trace.
-
-        Raises:
-            StaleCaptureError: The programs differ, and that is to raise.
-        """
+    def _call_exactly(self, block: CaptureChecks, state: int, args: Any, kwargs: Any) -> Any:
+        """Call, in a block that compares each program with a fresh trace."""
         __tracebackhide__ = True
         log = self._log
-        program, before = log.trace_for(log.callee.record(args, kwargs), state), state
+        signature, before = log.callee.record(args, kwargs), state  # before the call donates them
+        program = log.trace_for(signature, state)
         if program is not None:
-            state = self._compare_exactly(block, program, args, kwargs, state)
+            state = self._compare_exactly(block, program, state, args, kwargs)
         if program is None or state != before:
             trace_afresh()  # what is taken up of earlier traces may be of an old value, too
-        count = len(log.traced())
-        call = self._in_state(state)
-        result = call(*args, **kwargs)
-        for each in log.traced()[count:]:
-            self._note_digests(each, args, kwargs)
+        result = _in_state(self.made, state)(*args, **kwargs)
+        program = log.trace_for(signature, state)
+        if program is not None and program.digests is None:
+            with with_number(state or None):
+                program.digests = numpy_digests(self.made, args, kwargs)
         return result
 
-    def _note_digests(
-        self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        with with_number(program.state or None):
-            program.digests = numpy_digests(self.made, args, kwargs)
-
     def _compare_exactly(
-        self,
-        block: CaptureChecks,
-        program: Program,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        state: int,
+        self, block: CaptureChecks, program: Program, state: int, args: Any, kwargs: Any
     ) -> int:
         """Raise, warn or note that a program is another one now; return the state to call in."""
         __tracebackhide__ = True
+        callee, digests = self._log.callee, program.digests or ()
         try:
             with with_number(state or None):
-                change = program_change(
-                    self.made, self._log.callee, args, kwargs, program.digests or ()
-                )
+                change = program_change(self.made, callee, args, kwargs, digests)
         except Exception as error:  # noqa: BLE001  # the user's own code
             block.not_compared[self.name] = f"its trace raised {type(error).__name__}"
             return state
         if change is None:
-            if program.digests is None:
-                self._note_digests(program, args, kwargs)
             return state
-        if block.action is StaleAction.RETRACE:
-            return self._log.new_state()
-        site = site_of(inspect.currentframe())
-        what = self.name, "program", change.line, change.before, change.after
-        found = StaleCapture(self.name, "", *what, site)
-        block.note(code_id(capturing_function(self.made.__wrapped__, args)), [found])
-        if block.action is StaleAction.RAISE:
-            raise StaleCaptureError(str(found), (found,))
-        if block.action is StaleAction.WARN:
-            _warn(str(found), site)
+        if block.action is not StaleAction.RETRACE:
+            what = self.name, "program", change.line, change.before, change.after
+            found = StaleCapture(self.name, "", *what, site_of(inspect.currentframe()))
+            self._deliver({("program", change.line): found}, args)
         return state if block.action is StaleAction.IGNORE else self._log.new_state()
+
+
+def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
+    """Return what a call runs in a state."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        with with_number(state):
+            return made(*args, **kwargs)
+
+    return call if state else made
 
 
 def _is_converted(value: Any) -> bool:
@@ -510,8 +438,3 @@ def _stale_captures(
 def _reason(found: StaleCapture, outcome: Outcome) -> Reason:
     before, after = Verbatim(found.before), Verbatim(found.after)
     return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, Cause.CAPTURE)
-
-
-def _warn(text: str, site: Site | None) -> None:
-    file, line = (site.file, site.line) if site is not None else ("<unknown>", 0)
-    warnings.warn_explicit(text, StaleCaptureWarning, file, line)

@@ -20,13 +20,7 @@ _LOCK: Final = new_lock()
 
 
 class _Numbers:
-    """The number of the latest trace, and what all traces with that number have read.
-
-    Attributes:
-        latest: The number.
-        observations: What the traces have read.
-        threads: The threads that are tracing.
-    """
+    """The number of the latest trace, and what all traces with that number have read."""
 
     def __init__(self) -> None:
         self.latest = new_number()

@@ -47,13 +47,7 @@ class MemberKind(Enum):
 
 
 class Member(NamedTuple):
-    """What was found under the name of an attribute.
-
-    Attributes:
-        kind: What it is.
-        value: The value, or the function that runs.
-        is_of_class: Whether it is a value that the class has for its instances.
-    """
+    """What was found under the name of an attribute."""
 
     kind: MemberKind
     value: Any = MISSING
@@ -123,12 +117,6 @@ def keeps_in_dict(kind: Any) -> bool:
         return False
     own = kind.__getattribute__
     return own is object.__getattribute__ or is_installed_module(getattr(own, "__module__", ""))
-
-
-def is_first(kind: type, name: str) -> bool:
-    """Return whether a descriptor of the class comes before the ``__dict__`` of an instance."""
-    member = type(in_class(kind, name))
-    return hasattr(member, "__set__") or hasattr(member, "__delete__")
 
 
 def hides(value: Any) -> bool:

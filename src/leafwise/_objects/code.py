@@ -23,16 +23,7 @@ from leafwise._objects.text import got
 
 
 class CodeFacts(NamedTuple):
-    """The facts about a code object that leafwise uses.
-
-    Attributes:
-        form: Equal for code that does the same: its bytecode, constants (type by type), names,
-            parameters and flags, inner functions included; but not file and line. None if a
-            constant is not a value that source code can spell.
-        rebinds: The outer variables that it assigns: free ones, and globals as ``global x``.
-        sees_all: Whether it can read globals without naming them.
-        installed: Whether it is of an installed package or the standard library.
-    """
+    """The facts about a code object that leafwise uses."""
 
     form: tuple[Any, ...] | None
     rebinds: tuple[str, ...]
@@ -44,13 +35,6 @@ def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
     """Refuse what a block around a call cannot decorate.
 
     The body of a generator runs after the call; a class would become a function.
-
-    Args:
-        function: The function.
-        block: How the block is opened: ``budget(...)``.
-
-    Raises:
-        TypeError: It is a generator or a coroutine function, or a class.
     """
     kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
     if any(is_kind(function) for is_kind in kinds):

@@ -18,13 +18,7 @@ from leafwise._objects.class_map import notify_registered
 
 
 def bind_methods(cls: type, fields: frozenset[str], decorated: Callable[[type], bool]) -> None:
-    """Replace the functions of a class by descriptors that bind them as pytrees.
-
-    Args:
-        cls: The class, which is complete.
-        fields: The names of fields: a function there is a default.
-        decorated: Returns whether a base's functions have been replaced already.
-    """
+    """Replace the functions of a class by descriptors that bind them as pytrees."""
     for name, function in list(_functions(cls)):
         if name not in fields:
             setattr(cls, name, Method(function))
@@ -188,9 +182,6 @@ class JittedFunction:
 
     Python finds ``__call__`` in a slot of the instance, so that a call needs no Python frame to
     get to the object there. Most of the time that is JAX's own.
-
-    Attributes:
-        _leafwise_jax: The object that `jax.jit` made.
     """
 
     __slots__ = ("__call__", "__dict__", "__weakref__")

@@ -39,14 +39,7 @@ class Item(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """One value that code reads.
-
-    Attributes:
-        root: Where the name is looked up.
-        name: The name.
-        steps: The attributes and constant keys behind it, as the code spells them.
-        line: The first line that reads it.
-    """
+    """One value that code reads."""
 
     root: Root
     name: str
