@@ -6,29 +6,25 @@ for ``1``, and that of a list for what it has become. What a call is made of is 
 """
 
 import dataclasses
-import functools
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from leafwise._compare.diff import compare
-from leafwise._compare.explain import Explanation
 from leafwise._compare.fixes import distinct_names
-from leafwise._compare.reasons import Outcome, ReasonKind
-from leafwise._compare.signature import Signature, StaticArguments
+from leafwise._compare.reasons import ReasonKind
 from leafwise._jax.context import make_context
 from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import Exchange
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.assignments import assignments
 from leafwise._jit.blocks import StaleCapture
-from leafwise._jit.call_keys import CallKeys, Content, content_of
-from leafwise._jit.callee import Callee, name_of, static_arguments
+from leafwise._jit.call_keys import CallKeys, content_of
 from leafwise._jit.exact import is_part_of_trace, program_change
 from leafwise._jit.jit import StaleCheckedFunction
-from leafwise._jit.programs import Program, ProgramLog
+from leafwise._jit.programs import ProgramLog
 from leafwise._objects.call_site import Site, short_file, site_of, user_frame
 from leafwise._objects.locks import new_lock
 from leafwise._objects.text import Verbatim, shorten
@@ -39,14 +35,18 @@ _MOST_KNOWN: Final = 1024
 
 
 class _Here(threading.local):
-    """What is audited on one thread."""
+    """What is audited on one thread: the innermost call, and whether one is being replayed."""
 
     call: "_Call | None" = None
     replays: bool = False
 
 
 class Audit:
-    """Compares the calls of all functions that it is given."""
+    """Compares the calls of all functions that it is given.
+
+    What was answered by another program goes to `note`, as text, with the line that called. With
+    `replays`, such a call is traced afresh, and the programs are compared.
+    """
 
     def __init__(self, note: Callable[[str, Site | None], None], *, replays: bool = False) -> None:
         self.note = note
@@ -57,49 +57,10 @@ class Audit:
         self.calls = 0
         self.seconds = 0.0
         self.lock = new_lock()
-        # Always the same for a function, as JAX goes by it.
-        self._body_of = functools.cache(self._mapped_body)
 
     def function(self, jitted: StaleCheckedFunction) -> "AuditedFunction":
         """Return a jitted function, each call of which is compared."""
         return AuditedFunction(jitted, self)
-
-    def mapped(self, pmap: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `jax.pmap` with functions whose calls are compared."""
-
-        @functools.wraps(pmap)
-        def watched(fun: Any, *args: Any, **options: Any) -> Any:
-            numbers = options.get("static_broadcasted_argnums")
-            body, log = self._body_of(fun, static_arguments(fun, numbers, None))
-            made = pmap(body, *args, **options)
-            calls = _Calls(self, log, inner=made)
-
-            @functools.wraps(made)
-            def mapped(*args: Any, **kwargs: Any) -> Any:
-                return calls.call(*args, **kwargs)
-
-            return mapped
-
-        return watched
-
-    def _mapped_body(
-        self, fun: Callable[..., Any], statics: StaticArguments
-    ) -> tuple[Callable[..., Any], ProgramLog]:
-        """Return what is traced in place of a function."""
-        log = ProgramLog(Callee(name_of(fun), lambda: fun, statics))
-
-        @functools.wraps(fun)
-        def body(*args: Any, **kwargs: Any) -> Any:
-            call = self.here.call
-            result = fun(*args, **kwargs)
-            if call is not None and call.calls.log is log:
-                found = Explanation(Outcome.RETRACE)
-                program = Program(Outcome.RETRACE, call.signature, found, None)
-                log.keys.note(program, None)
-                log.add(program)
-            return result
-
-        return body, log
 
     def add_stale(self, found: Iterable[StaleCapture]) -> None:
         """Add captures for whose old values the call that is being made is answered."""
@@ -165,7 +126,6 @@ class _Call:
     kwargs: dict[str, Any]
     found: list[tuple[str, Site | None]] = dataclasses.field(default_factory=list)
     replayed: str = ""
-    signature: Signature | None = None
 
     def add(self, text: str, site: Site | None) -> None:
         """Add what its program was made for; the first time, before it is made, replay it."""
@@ -182,11 +142,9 @@ class _Call:
         """Trace the call afresh; return what that says of the answer."""
         if is_part_of_trace(self.args, self.kwargs):
             return "; not replayed: it is a part of another trace"
-        made = self.calls.made
-        if made is None:
-            return "; not replayed: it is under jax.pmap"
+        made, callee = self.calls.made, self.calls.log.callee
         try:
-            change = program_change(made, self.calls.log.callee, self.args, self.kwargs)
+            change = program_change(made, callee, self.args, self.kwargs)
         except Exception as error:  # noqa: BLE001  # the user's own code
             return f"; not replayed: its trace raised {type(error).__name__}"
         if change is None:
@@ -202,11 +160,11 @@ class _Calls:
 
     audit: Audit
     log: ProgramLog
-    made: Any = None
-    inner: Any = None
-    previous: tuple[str, int] | None = None
+    made: Any  # what `jax.jit` returned
+    inner: Any = None  # what makes a call
+    previous: tuple[str, int] | None = None  # the file and the line of the last call
     known: dict[Any, list[str]] = dataclasses.field(default_factory=dict)
-    programs: int = 0
+    programs: int = 0  # how many there were when that was found
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compare a call, and make it."""
@@ -251,23 +209,18 @@ class _Calls:
             self.known.clear()  # another program may answer now
             self.programs = len(log.programs)
         key = log.keys.key(call.args, call.kwargs)
-        found = self.known.get(key)
-        if found is None:
-            call.signature = log.callee.record(call.args, call.kwargs)
-            found = self.known[key] = self._wrong(call.signature)
-        return found
-
-    def _wrong(self, signature: Signature) -> list[str]:
-        log = self.log
-        program = log.trace_for(signature)
-        then: Mapping[str, Content] = (program and program.contents) or {}
-        now: Mapping[str, Content] = log.keys.contents(signature)
-        found: list[str] = []
-        for path in now:
-            if path in then and then[path][0] != now[path][0]:
-                before, after = _words(then[path][1], now[path][1])
-                found.append(f"{log.name} answered for `{path}={before}`, but got {after}")
-        return found
+        if key not in self.known:
+            signature = log.callee.record(call.args, call.kwargs)
+            program, now = log.trace_for(signature), log.keys.contents(signature)
+            then = (program and program.contents) or {}
+            self.known[key] = [
+                "{} answered for `{}={}`, but got {}".format(
+                    log.name, path, *_words(then[path][1], now[path][1])
+                )
+                for path in now
+                if path in then and then[path][0] != now[path][0]
+            ]
+        return self.known[key]
 
 
 def _words(before: Any, after: Any) -> tuple[str, str]:

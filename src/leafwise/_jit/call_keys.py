@@ -35,7 +35,6 @@ _MOST_PARTS: Final = 1 << 15
 _MOST_BYTES: Final = 1 << 20
 _READS_ANY: Final = frozenset({"getattr", "vars", "__dict__", "asdict", "astuple", "fields"})
 
-
 Content: TypeAlias = tuple[Any, Any]
 """What is equal for statics that are the same but for their parts; and the value, or its text."""
 
@@ -45,8 +44,8 @@ class CallKeys:
 
     def __init__(self, callee: Callee) -> None:
         self._callee = callee
+        # The attributes that the function reads; None if that is not known.
         self._names: frozenset[str] | None = frozenset()
-        """The attributes that the function reads; None if that is not known."""
 
     def note(self, program: Program, current: Observation | None) -> None:
         """Keep what the statics of a program are, after its trace."""
@@ -60,33 +59,35 @@ class CallKeys:
 
     def key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return what a call is made of: its statics, and the abstract values of its leaves."""
-        statics = self._callee.statics
-        walk = _Walk(self._reads)
+        statics, found = self._callee.statics, list[_Read]()
         dynamic: Any = args, kwargs
         if statics.numbers or statics.names:
             numbers, names = statics.resolved(len(args)), statics.names
-            walk.add([each for place, each in enumerate(args) if place in numbers])
-            walk.add([(name, kwargs[name]) for name in names if name in kwargs])
-            dynamic = (
-                [each for place, each in enumerate(args) if place not in numbers],
-                {name: kwargs[name] for name in kwargs if name not in names},
-            )
+            given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+            static = [each for each in given if each in numbers or each in names]
+            _read([(each, given.pop(each)) for each in static], "", self._reads, found)
+            dynamic = given
         leaves, treedef = jax.tree_util.tree_flatten(dynamic)
-        walk.add(treedef)
+        _read(treedef, "", self._reads, found)
         avals = [
             getattr(leaf, "aval", None)
             or (type(leaf), getattr(leaf, "dtype", None), getattr(leaf, "shape", None))
             for leaf in leaves
         ]
-        return (*walk.parts, *avals)
+        return (*[content for _, content, _ in found], *avals)
 
     def contents(self, call: Signature) -> dict[str, Content]:
         """Return the classes and the statics of a call, and all that is inside them, by path."""
-        found: dict[str, Content] = {path: (cls, cls) for path, cls in call.classes.items()}
-        walk = _Walk(self._reads, found)
+        contents: dict[str, Content] = {path: (cls, cls) for path, cls in call.classes.items()}
+        found: list[_Read] = []
         for path, value in call.all_statics.items():
-            walk.add(value, path)
-        return found
+            _read(value, path, self._reads, found)
+        for path, content, value in found:
+            is_kept = type(value) in _PLAIN or isinstance(value, (float, *_UNCHANGING))
+            text = value if is_kept else Verbatim(describe_value(value))
+            if value is not MISSING:
+                contents[path] = content, text
+        return contents
 
     def _reads(self, name: str) -> bool:
         """Return whether the function may read an attribute of a static object."""
@@ -99,91 +100,68 @@ def _is_public(name: str) -> bool:
 
 def content_of(values: Iterable[Any], reads: Callable[[str], bool] = _is_public) -> tuple[Any, ...]:
     """Return what is equal for values of the same types and contents, all the way down."""
-    walk = _Walk(reads)
+    found: list[_Read] = []
     for each in values:
-        walk.add(each)
-    return tuple(walk.parts)
+        _read(each, "", reads, found)
+    return tuple([content for _, content, _ in found])
 
 
-class _Walk:
-    """A walk over statics, which collects what they are made of."""
+_Read: TypeAlias = tuple[str, Any, Any]
+"""The path to a part, what it is but for its own parts, and itself; `MISSING` if only these say."""
 
-    def __init__(
-        self, reads: Callable[[str], bool], found: dict[str, Content] | None = None
-    ) -> None:
-        self.parts: list[Any] = []
-        self.found = found
-        self._reads = reads
-        self._above: set[int] = set()
 
-    def add(self, value: Any, path: str = "") -> None:
-        """Add a static, or a part of one."""
-        cls: Any = type(value)
-        own: Any = value
-        below: list[Part] = []
-        if cls is float:
-            own = value.hex()  # 0.0 is not -0.0
-        elif cls in _PLAIN:
-            pass
-        elif self.found is None and (cls is tuple or cls is list):
-            own = tuple(map(type, value))
-            if _PLAIN.issuperset(own):
-                own = own, *value
-            else:
-                below = [("", each) for each in value]
-        elif id(value) in self._above or len(self.parts) > _MOST_PARTS:
-            return
-        else:
-            own, below = self._read(cls, value)
-        self.parts += (cls, own)
-        if self.found is not None and own is not MISSING:
-            is_kept = cls in _PLAIN or cls is float or issubclass(cls, _UNCHANGING)
-            text = value if is_kept else Verbatim(describe_value(value))
-            self.found[path] = (cls, own), text
-        if below:
-            self._above.add(id(value))
-            for step, each in below:
-                self.add(each, path + step)
-            self._above.discard(id(value))
-
-    def _read(self, cls: Any, value: Any) -> tuple[Any, list[Part]]:
-        """Return what a value is but for its parts, MISSING if that is not shown; and the parts."""
+def _read(
+    value: Any,
+    path: str,
+    reads: Callable[[str], bool],
+    found: list[_Read],
+    above: tuple[int, ...] = (),
+) -> None:
+    """Add what a static is made of, and its parts."""
+    cls: Any = type(value)
+    if cls in _PLAIN or cls is float:
+        content = value.hex() if cls is float else value  # 0.0 is not -0.0
+        found.append((path, (cls, content), value))
+    elif id(value) not in above and len(found) <= _MOST_PARTS:
         way = _WAYS.get(cls) or _WAYS.setdefault(cls, lambda: _find_way(value))
-        if way == "identity":
-            return ById(value), []
-        if way == "opaque" or (way == "array" and value.nbytes > _MOST_BYTES):
-            self.parts.append(ById(value))
-            return MISSING, []
-        if way == "treedef":  # JAX compares neither classes of dataclasses nor types of statics
-            nodes = [node for node in value.__getstate__()[1] if node[3] is not None]
-            below = [(".node_data()", node[2]) for node in nodes]
-            return (value, *[node[3] for node in nodes]), below
-        if way in ("object", "record"):
-            if compares_by_identity(cls):
-                self.parts.append(ById(value))
-            fields = record_fields(cls)
-            if fields is None:
-                pairs = list(stored_attributes(value).items())
-            else:
-                pairs = [(name, getattr(value, name, MISSING)) for name in fields]
-            if way == "object":
-                pairs = [pair for pair in pairs if self._reads(pair[0])]
-            below = [(f".{name}", each) for name, each in pairs]
-            self.parts += [step for step, _ in below]
-            return MISSING, below
-        kind = kind_of(value)
-        kind = kind.attributes[0] if kind.attributes else kind
-        content, values = kind.content(value), kind.values(value)
-        if not kind.is_ordered:
-            return (*content, frozenset(content_of([each], self._reads) for each in values)), []
-        if self.found is None:
-            return content, [("", each) for each in values]
-        keys = content[0] if way in ("dict", "mapping") else 0  # they come first, and have no path
-        below = list(zip(kind.steps(value), values, strict=True))[keys:]
-        return (*content, *content_of(values[:keys], self._reads)), below
+        content, below = _apart(value, way, reads)
+        is_shown = way == "identity" or not (way in _OBJECTS or isinstance(content, ById))
+        found.append((path, (cls, content), value if is_shown else MISSING))
+        for step, each in below:
+            _read(each, path + step, reads, found, (*above, id(value)))
+
+
+def _apart(value: Any, way: str, reads: Callable[[str], bool]) -> tuple[Any, list[Part]]:
+    """Return what a value is but for its parts, and the parts."""
+    cls: Any = type(value)
+    if way in ("identity", "opaque") or (way == "array" and value.nbytes > _MOST_BYTES):
+        return ById(value), []
+    if cls is tuple or cls is list:
+        kinds = tuple(map(type, value))
+        if _PLAIN.issuperset(kinds):
+            return (kinds, *value), []
+        return kinds, [(f"[{place}]", each) for place, each in enumerate(value)]
+    if way == "treedef":  # JAX compares neither classes of dataclasses nor types of statics
+        nodes = [node for node in value.__getstate__()[1] if node[3] is not None]
+        below = [(".node_data()", node[2]) for node in nodes]
+        return (value, *[node[3] for node in nodes]), below
+    if way in _OBJECTS:
+        fields, pairs = record_fields(cls), list(stored_attributes(value).items())
+        if fields is not None:
+            pairs = [(name, getattr(value, name, MISSING)) for name in fields]
+        below = [(f".{name}", each) for name, each in pairs if way == "record" or reads(name)]
+        itself = compares_by_identity(cls) and ById(value)
+        return (itself, *[step for step, _ in below]), below
+    kind = kind_of(value)
+    content, below = (kind.attributes[0] if kind.attributes else kind).read(value)
+    if not kind.is_ordered:
+        return (*content, frozenset(content_of([each], reads) for _, each in below)), []
+    keys = [each for step, each in below if step.startswith(" key ")]  # they have no path
+    return (*content, *content_of(keys, reads)), below[len(keys) :]
 
 
 _WAYS: Final[ClassMap[str]] = ClassMap()
+_OBJECTS: Final = ("object", "record")
 
 
 def _find_way(value: Any) -> str:
@@ -192,7 +170,7 @@ def _find_way(value: Any) -> str:
     name = kind_of(value).name
     if issubclass(cls, (*_UNCHANGING, jax.Array)):
         return "identity"
-    if name not in ("object", "record"):
+    if name not in _OBJECTS:
         return name
     if cls is PyTreeDef:
         return "treedef"

@@ -36,7 +36,10 @@ def program_change(
     kwargs: Mapping[str, Any],
     digests: Sequence[bytes] = (),
 ) -> ProgramChange | None:
-    """Compare the program that answers a call with the one that JAX would make of it now."""
+    """Compare the program that answers a call with the one that JAX would make of it now.
+
+    The digests are those that `numpy_digests` returned when the program was made, or none.
+    """
 
     def fresh(*args: Any, **kwargs: Any) -> Any:
         if callee.marked is None:
@@ -50,12 +53,18 @@ def program_change(
         known = jitted.trace(*args, **kwargs).jaxpr
         with with_number(new_number()):
             now = again.trace(*args, **kwargs).jaxpr
-    change = _change(known, now)
-    if change is None and digests:  # JAX has the user's own array, which shows what is in it now
-        pairs = zip(_numpy_constants(now), digests, strict=False)
-        found = next((each for each, digest in pairs if _digest(each) != digest), None)
-        change = found if found is None else ProgramChange("another content", _describe(found), "")
-    return change
+    if known.out_avals != now.out_avals:  # the text of a program does not show weak types
+        return ProgramChange(str(known.out_avals), str(now.out_avals), "")
+    if _text(known) != _text(now):
+        return _changed_equation(known.jaxpr, now.jaxpr)
+    for before, after in zip(_constants(known), _constants(now), strict=True):
+        if before is not after and _digest(before) != _digest(after):
+            return ProgramChange(_describe(before), _describe(after), "")
+    # JAX has the user's own array of NumPy, which shows what is in it now.
+    for each, digest in zip(_numpy_constants(now), digests, strict=False):
+        if _digest(each) != digest:
+            return ProgramChange("another content", _describe(each), "")
+    return None
 
 
 def numpy_digests(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[bytes]:
@@ -68,24 +77,24 @@ def _numpy_constants(jaxpr: Any) -> Iterator[Any]:
     return (each for each in _constants(jaxpr) if not isinstance(each, jax.Array))
 
 
+def _constants(jaxpr: Any) -> Iterator[Any]:
+    """Yield the constants of a jaxpr, and of those inside it."""
+    yield from getattr(jaxpr, "consts", ())
+    for equation in jaxpr.eqns:
+        for inner in _inner(equation):
+            yield from _constants(inner)
+
+
 def _digest(array: Any) -> bytes:
-    return hashlib.sha256(np.asarray(array).tobytes()).digest()
+    kind = f"{type(array)} {array.dtype} {array.shape}"
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    return hashlib.sha256(kind.encode() + np.asarray(array).tobytes()).digest()
 
 
 def is_part_of_trace(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Return whether a call is made inside a trace, whose program is the one that counts."""
     return any(isinstance(each, Tracer) for each in jax.tree.leaves((args, kwargs)))
-
-
-def _change(one: Any, other: Any) -> ProgramChange | None:
-    if one.out_avals != other.out_avals:  # the text of a program does not show weak types
-        return ProgramChange(str(one.out_avals), str(other.out_avals), "")
-    if _text(one) != _text(other):
-        return _changed_equation(one.jaxpr, other.jaxpr)
-    for before, after in zip(_constants(one), _constants(other), strict=True):
-        if not _is_same(before, after):
-            return ProgramChange(_describe(before), _describe(after), "")
-    return None
 
 
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]+|id=\d+")
@@ -95,35 +104,10 @@ def _text(jaxpr: Any) -> str:
     return _ADDRESS.sub("", str(jaxpr))
 
 
-def _constants(jaxpr: Any) -> Iterator[Any]:
-    """Yield the constants of a jaxpr, and of those inside it."""
-    yield from getattr(jaxpr, "consts", ())
-    for equation in jaxpr.eqns:
-        for inner in _inner(equation):
-            yield from _constants(inner)
-
-
 def _inner(equation: Any) -> list[Any]:
-    values = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr)
-    return [each for each in values if _is_jaxpr(each)]
-
-
-def _is_jaxpr(value: Any) -> bool:
-    return hasattr(value, "eqns")
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    if type(one) is not type(other) or (one.shape, one.dtype) != (other.shape, other.dtype):
-        return False
-    return _bytes(one) == _bytes(other)
-
-
-def _bytes(array: Any) -> bytes:
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        array = jax.random.key_data(array)
-    return np.asarray(array).tobytes()
+    """Return the jaxprs of a loop, of a branch, of a function that is called."""
+    values = jax.tree.leaves(equation.params, is_leaf=lambda each: hasattr(each, "eqns"))
+    return [each for each in values if hasattr(each, "eqns")]
 
 
 def _describe(value: Any) -> str:
@@ -138,19 +122,16 @@ _SHOWN: Final = 8
 def _changed_equation(one: Any, other: Any) -> ProgramChange:
     """Return the first equation that differs, the innermost one."""
     for mine, its in itertools.zip_longest(one.eqns, other.eqns):
-        if mine is not None and its is not None:
-            if _text(mine) == _text(its):
-                continue
-            for before, after in zip(_inner(mine), _inner(its), strict=False):
-                if _text(before) != _text(after):
-                    return _changed_equation(*map(_open, (before, after)))
-        before, after = ("nothing" if each is None else _shorten(each) for each in (mine, its))
-        return ProgramChange(before, after, _line_of(mine if its is None else its))
+        if _text(mine) == _text(its):
+            continue
+        if mine is None or its is None:
+            before, after = ("nothing" if each is None else _shorten(each) for each in (mine, its))
+            return ProgramChange(before, after, _line_of(mine if its is None else its))
+        for before, after in zip(_inner(mine), _inner(its), strict=False):
+            if _text(before) != _text(after):
+                return _changed_equation(before, after)
+        return ProgramChange(_shorten(mine), _shorten(its), _line_of(its))
     return ProgramChange(_shorten(one), _shorten(other), "")
-
-
-def _open(jaxpr: Any) -> Any:
-    return getattr(jaxpr, "jaxpr", jaxpr)
 
 
 def _shorten(jaxpr: Any) -> str:

@@ -8,6 +8,7 @@ was read is as it was; otherwise the number is a new one.
 import contextlib
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Generator, Iterable
 from typing import Final
 
@@ -16,40 +17,27 @@ from leafwise._captures.observation import Observation, Source
 from leafwise._jax.context import new_number, with_number
 from leafwise._objects.locks import new_lock
 
-_LOCK: Final = new_lock()
-
 
 class _Numbers:
     """The number of the latest trace, and what all traces with that number have read."""
 
     def __init__(self) -> None:
-        self.latest = new_number()
-        self.observations: list[weakref.ref[Observation]] = []
-        self.threads: dict[int, int] = {}
-
-    def begin(self, thread: int) -> int:
-        """Return the number for a trace."""
-        with _LOCK:
-            known = [each() for each in self.observations]
-            unchanged = all(each is not None and each.is_unchanged() for each in known)
-            if not unchanged or self.threads.keys() - {thread}:
-                self.renew()
-            self.threads[thread] = self.threads.get(thread, 0) + 1
-            return self.latest
-
-    def end(self, thread: int) -> None:
-        """Note that a trace has ended."""
-        with _LOCK:
-            self.threads[thread] -= 1
-            if not self.threads[thread]:
-                del self.threads[thread]
+        self.threads = Counter[int]()  # how many traces each thread is in
+        self.renew()
 
     def renew(self) -> None:
         """Let nothing be taken up that was traced so far."""
         with _LOCK:
-            self.latest, self.observations = new_number(), []
+            self.latest, self.observations = new_number(), list[weakref.ref[Observation]]()
+
+    def is_reusable(self, thread: int) -> bool:
+        """Return whether a trace of a thread may take up what was traced before."""
+        known = [each() for each in list(self.observations)]
+        unchanged = all(each is not None and each.is_unchanged() for each in known)
+        return unchanged and not self.threads.keys() - {thread}
 
 
+_LOCK: Final = new_lock()
 _NUMBERS: Final = _Numbers()
 trace_afresh: Final = _NUMBERS.renew
 
@@ -63,12 +51,17 @@ def is_tracing() -> bool:
 def numbered() -> Generator[int, None, None]:
     """Trace a body in this block; yield its number."""
     thread = threading.get_ident()
-    number = _NUMBERS.begin(thread)
+    with _LOCK:
+        if not _NUMBERS.is_reusable(thread):
+            _NUMBERS.renew()
+        number = _NUMBERS.latest
+        _NUMBERS.threads[thread] += 1
     try:
         with with_number(number):
             yield number
     finally:
-        _NUMBERS.end(thread)
+        with _LOCK:
+            _NUMBERS.threads += Counter({thread: -1})  # without those that are in none
 
 
 def note(number: int, observation: Observation) -> None:

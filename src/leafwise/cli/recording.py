@@ -115,7 +115,6 @@ class Recorder:
         self._seen: dict[Any, list[SeenFunction]] = {}
         self._lists_captures = checks_captures
         self._original: Callable[..., Any] = jax.jit
-        self._pmap: Callable[..., Any] = jax.pmap
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -128,7 +127,6 @@ class Recorder:
             enter_block(self._block)
         if self._audit is not None:
             AROUND.append(self._audit.function)
-            namespace.pmap = self._audit.mapped(self._pmap)
             self._unwatch = watch_exchanges(self._audit.add_exchange)
         watch_events(self._record)
         if self._programs is not None:
@@ -146,7 +144,7 @@ class Recorder:
         AROUND.clear()
         follow_functions(on=False)
         namespace: Any = jax
-        namespace.jit, namespace.pmap = self._original, self._pmap
+        namespace.jit = self._original
 
     def forget(self) -> None:
         """Begin records of which none refers to an earlier one."""
