@@ -458,7 +458,6 @@ class _Fold:
         if facts.installed and not choice and "<locals>" not in value.__qualname__:
             return by_identity(Exact((value.__module__, value.__qualname__), value), value)
         self._enter()
-        code = ByWeakId(value.__code__) if facts.form is None else facts.form
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         held = {"registry": choice} if choice else {name: contents(cell) for name, cell in cells}
         for name in held.keys() & {*facts.rebinds}:
@@ -468,7 +467,7 @@ class _Fold:
         parts = self._all([*defaults, *held.values()])
         self._met = met
         steps = (".__defaults__", ".__kwdefaults__", *(f" holding {name}" for name in held))
-        form = Form((types.FunctionType, code), steps, tuple(part.form for part in parts))
+        form = Form((types.FunctionType, facts.form), steps, tuple(part.form for part in parts))
         itself, own = by_identity(form, value), (value.__code__, *defaults)
         if choice:
             return _by_form(form, value, self._words)

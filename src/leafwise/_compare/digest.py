@@ -442,7 +442,7 @@ def _is_bare(function: types.FunctionType) -> bool:
     """
     held = function.__closure__, function.__defaults__, function.__kwdefaults__, vars(function)
     facts = facts_of(function.__code__)
-    return facts.installed and facts.form is not None and not any(held)
+    return facts.installed and not any(held)
 
 
 def _is_numbered(cls: Any) -> bool:
@@ -462,8 +462,6 @@ _PLAIN: Final = (bool, int, float, complex, str, bytes, tuple, type(None))
 def _problem_of(function: types.FunctionType) -> tuple[str, str] | None:
     """Return why the code of a function does not say what it does, and the fix."""
     facts = facts_of(function.__code__)
-    if facts.form is None:
-        return "its code has constants that no source code can spell", "define it in a file"
     if facts.installed:
         return None
     if facts.rebinds:
@@ -480,13 +478,18 @@ _PYTHON: Final = ".".join(map(str, sys.version_info[:2]))
 
 def _plain(form: Any) -> Json:
     """Return the form of code as JSON; sets among its constants in one order."""
+    if isinstance(form, types.CodeType):
+        return [_plain(getattr(form, name)) for name in _OF_CODE]
     if isinstance(form, tuple):
         return [_plain(each) for each in form]
-    if isinstance(form, frozenset):
-        return {"set": sorted(map(_plain, form), key=dump)}
-    if isinstance(form, type):
-        return {"type": form.__name__}
-    return form if type(form) is str and form.isascii() else repr(form)
+    return {"set": sorted(map(ascii, form))} if isinstance(form, frozenset) else ascii(form)
+
+
+_OF_CODE: Final = (
+    *("co_name", "co_qualname", "co_code", "co_consts", "co_names", "co_varnames", "co_freevars"),
+    *("co_cellvars", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags"),
+    "co_exceptiontable",
+)
 
 
 def _sha(made: Json) -> str:

@@ -8,10 +8,8 @@ import dis
 import functools
 import inspect
 import itertools
-import struct
 import sys
 import types
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
@@ -25,10 +23,10 @@ from leafwise._objects.text import got
 class CodeFacts(NamedTuple):
     """The facts about a code object that leafwise uses."""
 
-    form: tuple[Any, ...] | None
-    rebinds: tuple[str, ...]
-    sees_all: bool
-    installed: bool
+    form: types.CodeType  # equal for code that does the same, wherever it stands
+    rebinds: tuple[str, ...]  # the outer variables that it assigns, globals as `global x`
+    sees_all: bool  # whether it can read globals without naming them
+    installed: bool  # whether it is of an installed package or the standard library
 
 
 def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
@@ -54,10 +52,6 @@ def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
 def facts_of(code: types.CodeType) -> CodeFacts:
     """Return the facts about a code object, which are found once."""
     inner = [facts_of(const) for const in code.co_consts if isinstance(const, types.CodeType)]
-    try:
-        form = _form(code)
-    except TypeError:
-        form = None
     rebinds = {name for each in inner for name in each.rebinds if name not in code.co_cellvars}
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
@@ -65,49 +59,20 @@ def facts_of(code: types.CodeType) -> CodeFacts:
         elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             rebinds.add(f"global {instruction.argval}")
     sees_all = not _SEE_ALL.isdisjoint(code.co_names) or any(each.sees_all for each in inner)
-    return CodeFacts(form, tuple(sorted(rebinds)), sees_all, is_installed_file(code.co_filename))
+    return CodeFacts(
+        _form(code), tuple(sorted(rebinds)), sees_all, is_installed_file(code.co_filename)
+    )
 
 
 _SEE_ALL: Final = frozenset({"globals", "eval", "exec", "vars", "locals"})
 
 
-def _form(code: types.CodeType) -> tuple[Any, ...]:
-    return (
-        code.co_name,
-        code.co_qualname,
-        code.co_code,
-        tuple(map(_constant, code.co_consts)),
-        code.co_names,
-        code.co_varnames,
-        code.co_freevars,
-        code.co_cellvars,
-        (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
-        code.co_flags,
-        code.co_exceptiontable,
+def _form(code: types.CodeType) -> types.CodeType:
+    """Return the code without file and lines; Python compares its constants type by type."""
+    constants = [_form(each) if is_a(each, types.CodeType) else each for each in code.co_consts]
+    return code.replace(
+        co_filename="", co_firstlineno=1, co_linetable=b"", co_consts=tuple(constants)
     )
-
-
-def _constant(value: Any) -> tuple[Any, ...]:
-    """Return a key for a constant that distinguishes `1`, `True` and `1.0`, which are equal."""
-    kind = type(value)
-    if kind in _EXACT:
-        return kind, value
-    if kind is float:
-        return kind, struct.pack("d", value)
-    if kind is complex:
-        return kind, struct.pack("dd", value.real, value.imag)
-    if kind is tuple:
-        return kind, *map(_constant, value)
-    if kind is frozenset:
-        return kind, frozenset(Counter(map(_constant, value)).items())
-    if kind is slice:  # since Python 3.14
-        return kind, *map(_constant, (value.start, value.stop, value.step))
-    if kind is types.CodeType:
-        return kind, _form(value)
-    raise TypeError(kind)
-
-
-_EXACT: Final = frozenset({int, str, bytes, bool, type(None), type(...)})
 
 
 def parameters(code: types.CodeType) -> tuple[str, ...]:

@@ -351,8 +351,7 @@ def _make_method(value: Any, parts: Sequence[Any]) -> Any:
 
 
 def _function(value: types.FunctionType) -> Content:
-    form = facts_of(value.__code__).form
-    code = ById(value.__code__) if form is None else form  # constants that no source can spell
+    code = facts_of(value.__code__).form
     defaults, named = value.__defaults__ or (), value.__kwdefaults__ or {}
     return code, value.__module__, value.__qualname__, len(defaults), tuple(named)
 
