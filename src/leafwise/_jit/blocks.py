@@ -88,13 +88,9 @@ class CaptureChecks:
     def __init__(self, action: StaleAction, *, observes: bool = False) -> None:
         self.action = action
         self.observes = observes  # nothing is warned of, each function does what its `stale=` says
+        self.is_exact = not observes  # each program is compared with a fresh trace
         self.stale: list[StaleCapture] = []  # also where it is a warning or an error
         self.not_compared: dict[str, str] = {}  # the functions that could not be traced, and why
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether each program is compared with a fresh trace."""
-        return not self.observes
 
     def note(self, owner: int, found: list[StaleCapture]) -> None:  # noqa: ARG002  # an override's
         """Add what a call found; the owner identifies the function."""

@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from leafwise._captures.fingerprint import describe_value
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
 from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import is_users_file
-from leafwise._objects.text import Verbatim, describe_array, shorten
+from leafwise._objects.text import Verbatim, shorten
 
 
 class ProgramChange(NamedTuple):
@@ -59,11 +60,11 @@ def program_change(
         return _changed_equation(known.jaxpr, now.jaxpr)
     for before, after in zip(_constants(known), _constants(now), strict=True):
         if before is not after and _digest(before) != _digest(after):
-            return ProgramChange(_describe(before), _describe(after), "")
+            return ProgramChange(describe_value(before), describe_value(after), "")
     # JAX has the user's own array of NumPy, which shows what is in it now.
     for each, digest in zip(_numpy_constants(now), digests, strict=False):
         if _digest(each) != digest:
-            return ProgramChange("another content", _describe(each), "")
+            return ProgramChange("another content", describe_value(each), "")
     return None
 
 
@@ -108,15 +109,6 @@ def _inner(equation: Any) -> list[Any]:
     """Return the jaxprs of a loop, of a branch, of a function that is called."""
     values = jax.tree.leaves(equation.params, is_leaf=lambda each: hasattr(each, "eqns"))
     return [each for each in values if hasattr(each, "eqns")]
-
-
-def _describe(value: Any) -> str:
-    is_shown = value.size <= _SHOWN and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
-    inside = f" {shorten(np.asarray(value).tolist(), 80)}" if is_shown else ""
-    return f"{describe_array(value)}{inside}"
-
-
-_SHOWN: Final = 8
 
 
 def _changed_equation(one: Any, other: Any) -> ProgramChange:

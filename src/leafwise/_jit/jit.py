@@ -349,9 +349,9 @@ class _TracedBody:
                 compare_inputs(self, program)
                 runs = call is not None and call.runs
                 blocks.enter_context(tracing(self, runs=runs))
-            return self._trace(program, args, functools.partial(fun, *given, **by_name))
+            return self._trace(program, functools.partial(fun, *given, **by_name))
 
-    def _trace(self, program: Program, args: Sequence[Any], run: Callable[[], Any]) -> Any:
+    def _trace(self, program: Program, run: Callable[[], Any]) -> Any:
         """Run the function, and record with its program what it captures."""
         __tracebackhide__ = True
         log = self.program_log
@@ -372,7 +372,7 @@ class _TracedBody:
         body_ran(log, program)
         if observed is not None:
             for guard in list(log.guards):
-                guard.traced(len(args))
+                guard.traced()
         return result
 
     def __eq__(self, other: object) -> bool:

@@ -26,33 +26,21 @@ _FILE: Final = "<leafwise check of captures, {} terms>"
 
 
 def quick_check(
-    probes: Sequence[Probe], count: int, call: Callable[..., Any], recheck: Callable[..., Any]
+    probes: Sequence[Probe], call: Callable[..., Any], recheck: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return the check of some captures, which calls one of two functions.
-
-    Most calls have `count` arguments, all by position: these are passed on as they came, which is
-    what makes a call fast.
-    """
+    """Return the check of some captures, which calls one of two functions."""
     names = Names()
     terms = [term for probe in probes for term in _terms(probe, names)]
-    parameters = ", ".join(["call", "recheck", "not_given", *names.values])
-    make = _compiled(parameters, tuple(terms), min(count, _MOST_PASSED_ON))
-    check: Callable[..., Any] = make(call, recheck, _NOT_GIVEN, *names.values.values())
+    make = _compiled(", ".join(["call", "recheck", *names.values]), tuple(terms))
+    check: Callable[..., Any] = make(call, recheck, *names.values.values())
     return check
 
 
-_MOST_PASSED_ON: Final = 8
-_NOT_GIVEN: Final = object()
-
-
 @functools.lru_cache(maxsize=256)
-def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[..., Any]:
-    given = [f"arg_{number}" for number in range(count)]
-    defaults = [f"{name}=not_given" for name in given]
-    first = ", ".join([*defaults, "/", "*args", "**kwargs"] if given else ["*args", "**kwargs"])
+def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Any]:
     lines = [
         f"def make({parameters}):",
-        f"    def check({first}):",
+        "    def check(*args, **kwargs):",
         "        __tracebackhide__ = True",
         "        try:",
         "            same = (",
@@ -60,18 +48,7 @@ def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[.
         "            )",
         "        except Exception:",
         "            same = False",
-    ]
-    if given:
-        passed = ", ".join(given)
-        lines += [
-            f"        if same and not (args or kwargs or {given[-1]} is not_given):",
-            f"            return call({passed})",
-            f"        args = (*[each for each in ({passed},) if each is not not_given], *args)",
-        ]
-    lines += [
-        "        if same:",
-        "            return call(*args, **kwargs)",
-        "        return recheck(*args, **kwargs)",
+        "        return call(*args, **kwargs) if same else recheck(*args, **kwargs)",
         "    return check",
     ]
     source = "\n".join(lines) + "\n"

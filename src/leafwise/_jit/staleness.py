@@ -49,7 +49,7 @@ from leafwise._jit.programs import Program, ProgramLog
 from leafwise._jit.quick_check import quick_check
 from leafwise._jit.trace_numbers import is_tracing, note, read_before, trace_afresh
 from leafwise._objects.attributes import name_of
-from leafwise._objects.call_site import Site, site_of
+from leafwise._objects.call_site import site_of
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
 from leafwise._objects.text import Verbatim
@@ -108,7 +108,7 @@ def explain_by_captures(log: ProgramLog, program: Program) -> None:
     if any(each.kind is not ReasonKind.CACHE for each in costly):
         return
     for guard in list(log.guards)[:1]:
-        stale = _stale_captures(log.name, log.trace_of(nearest), guard.current(), None)
+        stale = _stale_captures(log.name, log.trace_of(nearest), guard.current())
         if stale:
             found = tuple(_reason(each, Outcome.RETRACE) for each in stale.values())
             program.explanation = Explanation(Outcome.RETRACE, found, nearest=nearest)
@@ -133,7 +133,6 @@ class Guard:
         self.made = made  # what `jax.jit` has made of the function
         self._log = log
         self._find_jitted = weakref.ref(jitted)  # which holds this
-        self._count = 0
         self._state: int | None = None  # of the last call that was checked
         self._counts: Counter[Key] = Counter()
         self._lock = new_lock()
@@ -170,9 +169,8 @@ class Guard:
         checks = block.is_exact or traced if block is not None else traced and not is_ignored
         self._install(self._recheck if checks else self.made)
 
-    def traced(self, count: int) -> None:
-        """Check from now on what a trace of so many `args` has read, too."""
-        self._count = count
+    def traced(self) -> None:
+        """Check from now on what a trace has read, too."""
         current = self.current()
         state = self._find_state(current)
         if state is None:
@@ -210,24 +208,26 @@ class Guard:
         else:
             own = {key for each in traced if each.state == state for key in each.captured or ()}
             probes = [each for each in current.probes if each.binding.key in own]
-            self._install(quick_check(probes, self._count, call, self._recheck))
+            self._install(quick_check(probes, call, self._recheck))
 
     def _recheck(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call, where some capture may not be the object that it was."""
         __tracebackhide__ = True
-        self._count = len(args)
         if jax.config.jax_disable_jit:
             return self.made(*args, **kwargs)
         current = self.current()
         state = self._find_state(current)
-        is_stale, block = self._report(args, kwargs, current, state), current_block()
+        is_unsaid = is_tracing() or self.action is StaleAction.RETRACE
+        found = {} if is_unsaid else self._stale(args, kwargs, current, state)
+        self._deliver(found, args)
+        block = current_block()
         state = self._enter(current, state)
-        if is_stale and block is not None and block.observes:
+        if found and block is not None and block.observes:
             self._install(self._recheck)
         else:
             self._check_against(current, state)
         inside = is_part_of_trace(args, kwargs)
-        if block is not None and block.is_exact and not (is_stale or inside):
+        if block is not None and block.is_exact and not (found or inside):
             return self._call_exactly(block, state, args, kwargs)
         return _in_state(self.made, state)(*args, **kwargs)
 
@@ -253,7 +253,7 @@ class Guard:
         with self._lock:
             if log.latest is not None and log.latest[0] == current.fingerprint:
                 return log.latest[1]  # another thread is about to trace in it
-            stale = _stale_captures(log.name, log.traced()[-1], current, None)
+            stale = _stale_captures(log.name, log.traced()[-1], current)
             # JAX takes a copy of such an array, which it keeps as long as some program does.
             if any(
                 each.binding.key in stale and _is_converted(each.value) for each in current.probes
@@ -279,18 +279,8 @@ class Guard:
 
     # Reports.
 
-    def _report(
-        self, args: Any, kwargs: Any, current: FingerprintedFunction, state: int | None
-    ) -> bool:
-        """Raise, warn or note that a call is stale, if it is; return whether it is."""
-        __tracebackhide__ = True
-        if is_tracing() or self.action is StaleAction.RETRACE:
-            return False
-        found = self._stale(args, kwargs, current, state, site_of(inspect.currentframe()))
-        self._deliver(found, args)
-        return bool(found)
-
     def _deliver(self, found: dict[Key, StaleCapture], args: Any) -> None:
+        """Raise, warn or note what is stale."""
         __tracebackhide__ = True
         block, action = current_block(), self.action
         if found and block is not None and (block.is_exact or action is StaleAction.IGNORE):
@@ -306,12 +296,7 @@ class Guard:
                 warnings.warn_explicit(f"{each}{last}", StaleCaptureWarning, file, line)
 
     def _stale(
-        self,
-        args: Any,
-        kwargs: Any,
-        current: FingerprintedFunction,
-        state: int | None,
-        site: Site | None,
+        self, args: Any, kwargs: Any, current: FingerprintedFunction, state: int | None
     ) -> dict[Key, StaleCapture]:
         """Return what changed since the trace of another state that would answer a call."""
         ran = any(each.is_compiled for each in self._log.traced())
@@ -327,7 +312,7 @@ class Guard:
             return {}
         if program is None:
             return {}
-        found = _stale_captures(self.name, program, current, site)
+        found = _stale_captures(self.name, program, current)
         if apart:
             return found
         # Of a static argument the audit knows what it is.
@@ -337,7 +322,7 @@ class Guard:
     def stale_captures(self, args: Any, kwargs: Any) -> tuple[StaleCapture, ...]:
         """Return what changed since the trace whose program a call would get."""
         current = self.current()
-        return tuple(self._stale(args, kwargs, current, self._find_state(current), None).values())
+        return tuple(self._stale(args, kwargs, current, self._find_state(current)).values())
 
     def with_captures(self, found: Explanation, args: Any, kwargs: Any) -> Explanation:
         """Add the captures that changed since the trace to an explanation."""
@@ -422,10 +407,11 @@ def _is_inside(one: Key, other: Key) -> bool:
 
 
 def _stale_captures(
-    name: str, program: Program, current: FingerprintedFunction, site: Site | None
+    name: str, program: Program, current: FingerprintedFunction
 ) -> dict[Key, StaleCapture]:
     """Return what a function captures that changed since a trace."""
     values = {each.binding.key: each.value for each in current.probes}
+    site = site_of(inspect.currentframe())
     found: dict[Key, StaleCapture] = {}
     for key in _changes(program, current):
         was, now = program.captured[key], current.fingerprint[key]

@@ -13,7 +13,7 @@ import sys
 import types
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, cast
 
@@ -146,12 +146,9 @@ def dict_of(value: Any) -> dict[str, Any]:
 @per_class
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
     """Return the slots of a class and its bases by name, as their instances have them."""
-    found: dict[str, types.MemberDescriptorType] = {}
-    for members in map(vars, kind.__mro__):
-        for name, raw in members.items() if "__slots__" in members else ():
-            if is_a(raw, types.MemberDescriptorType):
-                found.setdefault(name, raw)
-    return found
+    own = [vars(base) for base in reversed(kind.__mro__) if "__slots__" in vars(base)]
+    members = [pair for each in own for pair in each.items()]
+    return {name: raw for name, raw in members if is_a(raw, types.MemberDescriptorType)}
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
@@ -174,18 +171,6 @@ def stored_attributes(value: Any) -> dict[str, Any]:
     return {name: item for name, item in found.items() if name not in cached} if cached else found
 
 
-def dict_and_slots(slots: dict[str, types.MemberDescriptorType], value: Any) -> list[Any]:
-    """Return names and values of the ``__dict__``, and the values of slots, in a fixed order."""
-    own = dict_of(value)
-    found = [*own, *own.values()]
-    for slot in slots.values():
-        try:
-            found.append(slot.__get__(value))
-        except AttributeError:  # it is not set
-            found.append(MISSING)
-    return found
-
-
 def attributes(value: Any) -> list[tuple[str, Any]]:
     """Return the names and values of `stored_attributes`, by name."""
     return sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
@@ -198,8 +183,6 @@ def _cached_names(kind: type) -> frozenset[str]:
     for base in reversed(kind.__mro__):
         members.update(vars(base))
     cached = {name for name, raw in members.items() if is_a(raw, functools.cached_property)}
-    if issubclass(kind, functools.singledispatchmethod):
-        cached.add("_method_cache")
     if is_masked(kind):
         cached.update(("_fill_value", "_sharedmask"))
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
@@ -215,20 +198,9 @@ def is_masked(kind: type) -> bool:
     return ma is not None and issubclass(kind, ma.MaskedArray)
 
 
-def slot_names(cls: type) -> Iterator[str]:
-    """Yield the slots that a class itself declares, private ones by their mangled names."""
-    slots = cls.__dict__.get("__slots__", ())
-    for name in (slots,) if isinstance(slots, str) else slots:
-        if name.startswith("__") and not name.endswith("__"):
-            yield f"_{cls.__name__.lstrip('_')}{name}"
-        elif name not in ("__dict__", "__weakref__"):
-            yield name
-
-
 def has_hidden_state(kind: type) -> bool:
     """Return whether instances hold more than attributes: what is written in C may."""
-    own = sum(1 for base in kind.__mro__ for _ in slot_names(base))
-    own += (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    own = len(slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
     size = object.__basicsize__ + own * struct.calcsize("P")
     return kind.__itemsize__ != 0 or kind.__basicsize__ > size
 

@@ -19,12 +19,11 @@ import numpy as np
 
 from leafwise._objects.attributes import (
     WEAK,
-    dict_and_slots,
     has_hidden_state,
     is_installed,
     is_itself,
+    own_attributes,
     registry_of,
-    slots_of,
     wrapped_by,
 )
 from leafwise._objects.code import (
@@ -367,13 +366,18 @@ def _read_array(canon: _Content, value: Any, path: str) -> None:
         canon.refuse(value, path, reason)
 
 
+def _names_and_values(value: Any) -> list[Any]:
+    found = own_attributes(value)
+    return [*found, *found.values()]
+
+
 def _read_object(canon: _Content, value: Any, path: str) -> None:
     """Read an object by its class and its attributes."""
     cls = type(value)
 
     def read() -> None:
         content, parts = kind_of(value).read(value)
-        canon.guards_now.add(functools.partial(dict_and_slots, slots_of(cls)), value)
+        canon.guards_now.add(_names_and_values, value)
         canon.push(id(cls), content)
         for step, part in parts:
             if callable(value):

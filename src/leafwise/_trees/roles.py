@@ -16,7 +16,7 @@ from leafwise._classes.instance import rebuild
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import FieldSpec, is_decorated
 from leafwise._jax import compat
-from leafwise._objects.attributes import slot_names
+from leafwise._objects.attributes import slots_of
 from leafwise._statics.key import KEY
 from leafwise.errors import StaticFieldError
 
@@ -248,10 +248,9 @@ def duplicate(base: Any) -> Any:
 
 def _filled_slots(instance: Any) -> Iterator[str]:
     """Yield the slots of an instance that are filled, those of base classes first."""
-    for cls in reversed(type(instance).__mro__):
-        for name in slot_names(cls):
-            if name != KEY and hasattr(instance, name):
-                yield name
+    for name in slots_of(type(instance)):
+        if name != KEY and hasattr(instance, name):
+            yield name
 
 
 def prepared_by(cls: Any, name: str) -> FieldSpec | None:
