@@ -5,29 +5,55 @@ for ``1``, and that of a list for what it has become. What a call is made of is 
 (`CallKeys`); it is recorded and compared as in a trace only where that is new.
 """
 
+import ast
+import contextlib
 import dataclasses
+import dis
+import functools
 import inspect
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeGuard
 
+import jax
+from jax.tree_util import PyTreeDef
+
+from leafwise._captures.fingerprint import describe_value
+from leafwise._captures.observation import Observation
 from leafwise._compare.diff import compare
 from leafwise._compare.fixes import distinct_names
 from leafwise._compare.reasons import ReasonKind
+from leafwise._compare.signature import Signature
 from leafwise._jax.context import make_context
 from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import Exchange
 from leafwise._jax.frames import exclude_file
-from leafwise._jit.assignments import assignments
 from leafwise._jit.blocks import StaleCapture
-from leafwise._jit.call_keys import CallKeys, content_of
+from leafwise._jit.callee import Callee
 from leafwise._jit.exact import is_part_of_trace, program_change
 from leafwise._jit.jit import StaleCheckedFunction
-from leafwise._jit.programs import ProgramLog
-from leafwise._objects.call_site import Site, short_file, site_of, user_frame
+from leafwise._jit.programs import Program, ProgramLog
+from leafwise._objects.attributes import (
+    compares_by_identity,
+    is_frozen,
+    record_fields,
+    stored_attributes,
+)
+from leafwise._objects.call_site import Site, is_users_file, short_file, site_of, user_frame
+from leafwise._objects.class_map import ClassMap
+from leafwise._objects.classes import module_of
+from leafwise._objects.code import is_installed_module
 from leafwise._objects.locks import new_lock
+from leafwise._objects.names import MUTATORS
+from leafwise._objects.parts import Part, kind_of
+from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._objects.text import Verbatim, shorten
+from leafwise._statics.key import StaticKey
 
 exclude_file(__file__)  # an error shows the frames that it has without the audit
 
@@ -233,3 +259,229 @@ def _words(before: Any, after: Any) -> tuple[str, str]:
         return one, f"`{other}`"
     kinds = type(before).__qualname__, type(after).__qualname__
     return one if one != other else f"{one} ({kinds[0]})", f"`{other}` ({kinds[1]})"
+
+
+# What a call is made of.
+
+_PLAIN: Final = frozenset({int, str, bool, bytes, type(None), StaticKey})
+_UNCHANGING: Final = (type, types.ModuleType, types.FunctionType, Enum)
+"""Types whose content cannot change, or is looked at elsewhere: what a function reads is that."""
+_MOST_PARTS: Final = 1 << 15
+_MOST_BYTES: Final = 1 << 20
+_READS_ANY: Final = frozenset({"getattr", "vars", "__dict__", "asdict", "astuple", "fields"})
+
+Content: TypeAlias = tuple[Any, Any]
+"""What is equal for statics that are the same but for their parts; and the value, or its text."""
+
+
+class CallKeys:
+    """Returns the keys of the calls of one function."""
+
+    def __init__(self, callee: Callee) -> None:
+        self._callee = callee
+        # The attributes that the function reads; None if that is not known.
+        self._names: frozenset[str] | None = frozenset()
+
+    def note(self, program: Program, current: Observation | None) -> None:
+        """Keep what the statics of a program are, after its trace."""
+        names = self._names
+        if names is not None and current is not None:
+            names = names.union(current.words)
+        self._names = None if current is None or names is None or names & _READS_ANY else names
+        if program.signature is not None:
+            with contextlib.suppress(Exception):  # code of the values' own classes
+                program.contents = self.contents(program.signature)
+
+    def key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what a call is made of: its statics, and the abstract values of its leaves."""
+        statics, found = self._callee.statics, list[_Read]()
+        dynamic: Any = args, kwargs
+        if statics.numbers or statics.names:
+            numbers, names = statics.resolved(len(args)), statics.names
+            given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+            static = [each for each in given if each in numbers or each in names]
+            _read([(each, given.pop(each)) for each in static], "", self._reads, found)
+            dynamic = given
+        leaves, treedef = jax.tree_util.tree_flatten(dynamic)
+        _read(treedef, "", self._reads, found)
+        avals = [
+            getattr(leaf, "aval", None)
+            or (type(leaf), getattr(leaf, "dtype", None), getattr(leaf, "shape", None))
+            for leaf in leaves
+        ]
+        return (*[content for _, content, _ in found], *avals)
+
+    def contents(self, call: Signature) -> dict[str, Content]:
+        """Return the classes and the statics of a call, and all that is inside them, by path."""
+        contents: dict[str, Content] = {path: (cls, cls) for path, cls in call.classes.items()}
+        found: list[_Read] = []
+        for path, value in call.all_statics.items():
+            _read(value, path, self._reads, found)
+        for path, content, value in found:
+            is_kept = type(value) in _PLAIN or isinstance(value, (float, *_UNCHANGING))
+            text = value if is_kept else Verbatim(describe_value(value))
+            if value is not MISSING:
+                contents[path] = content, text
+        return contents
+
+    def _reads(self, name: str) -> bool:
+        """Return whether the function may read an attribute of a static object."""
+        return _is_public(name) if self._names is None else name in self._names
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("__")
+
+
+def content_of(values: Iterable[Any], reads: Callable[[str], bool] = _is_public) -> tuple[Any, ...]:
+    """Return what is equal for values of the same types and contents, all the way down."""
+    found: list[_Read] = []
+    for each in values:
+        _read(each, "", reads, found)
+    return tuple([content for _, content, _ in found])
+
+
+_Read: TypeAlias = tuple[str, Any, Any]
+"""The path to a part, what it is but for its own parts, and itself; `MISSING` if only these say."""
+
+
+def _read(
+    value: Any,
+    path: str,
+    reads: Callable[[str], bool],
+    found: list[_Read],
+    above: tuple[int, ...] = (),
+) -> None:
+    """Add what a static is made of, and its parts."""
+    cls: Any = type(value)
+    if cls in _PLAIN or cls is float:
+        content = value.hex() if cls is float else value  # 0.0 is not -0.0
+        found.append((path, (cls, content), value))
+    elif id(value) not in above and len(found) <= _MOST_PARTS:
+        way = _WAYS.get(cls) or _WAYS.setdefault(cls, lambda: _find_way(value))
+        content, below = _apart(value, way, reads)
+        is_shown = way == "identity" or not (way in _OBJECTS or isinstance(content, ById))
+        found.append((path, (cls, content), value if is_shown else MISSING))
+        for step, each in below:
+            _read(each, path + step, reads, found, (*above, id(value)))
+
+
+def _apart(value: Any, way: str, reads: Callable[[str], bool]) -> tuple[Any, list[Part]]:
+    """Return what a value is but for its parts, and the parts."""
+    cls: Any = type(value)
+    if way in ("identity", "opaque") or (way == "array" and value.nbytes > _MOST_BYTES):
+        return ById(value), []
+    if cls is tuple or cls is list:
+        kinds = tuple(map(type, value))
+        if _PLAIN.issuperset(kinds):
+            return (kinds, *value), []
+        return kinds, [(f"[{place}]", each) for place, each in enumerate(value)]
+    if way == "treedef":  # JAX compares neither classes of dataclasses nor types of statics
+        nodes = [node for node in value.__getstate__()[1] if node[3] is not None]
+        below = [(".node_data()", node[2]) for node in nodes]
+        return (value, *[node[3] for node in nodes]), below
+    if way in _OBJECTS:
+        fields, pairs = record_fields(cls), list(stored_attributes(value).items())
+        if fields is not None:
+            pairs = [(name, getattr(value, name, MISSING)) for name in fields]
+        below = [(f".{name}", each) for name, each in pairs if way == "record" or reads(name)]
+        itself = compares_by_identity(cls) and ById(value)
+        return (itself, *[step for step, _ in below]), below
+    kind = kind_of(value)
+    content, below = (kind.attributes[0] if kind.attributes else kind).read(value)
+    if not kind.is_ordered:
+        return (*content, frozenset(content_of([each], reads) for _, each in below)), []
+    keys = [each for step, each in below if step.startswith(" key ")]  # they have no path
+    return (*content, *content_of(keys, reads)), below[len(keys) :]
+
+
+_WAYS: Final[ClassMap[str]] = ClassMap()
+_OBJECTS: Final = ("object", "record")
+
+
+def _find_way(value: Any) -> str:
+    """Return how values of a class are read."""
+    cls: Any = type(value)
+    name = kind_of(value).name
+    if issubclass(cls, (*_UNCHANGING, jax.Array)):
+        return "identity"
+    if name not in _OBJECTS:
+        return name
+    if cls is PyTreeDef:
+        return "treedef"
+    if is_installed_module(module_of(cls)) and compares_by_identity(cls):
+        return "opaque"
+    return "record" if is_frozen(cls) else "object"
+
+
+# Where a capture is assigned: a variable is looked for in the bytecode, which knows its scope,
+# attributes and items in the source.
+
+_MOST_LINES: Final = 8
+
+
+@functools.lru_cache(maxsize=256)
+def assignments(name: str, reader: str) -> tuple[str, ...]:
+    """Return the lines of the user's code that assign something, or change it in place."""
+    try:
+        wanted = ast.parse(name.partition(" (")[0], mode="eval").body
+    except (SyntaxError, ValueError):
+        return ()
+    *owner, own = _names(wanted) or [""]
+    files = [reader]
+    if owner:
+        modules = [getattr(each, "__file__", None) for each in list(sys.modules.values())]
+        files += [each for each in modules if isinstance(each, str) and is_users_file(each)]
+    found: list[str] = []
+    for file in dict.fromkeys(files):
+        try:
+            source = Path(file).read_bytes()
+            if own.encode() not in source:
+                continue
+            tree, code = ast.parse(source), compile(source, file, "exec", dont_inherit=True)
+        except (OSError, SyntaxError, ValueError):
+            continue
+        lines = {node.lineno for node in ast.walk(tree) if _changes(node, owner, own)}
+        if isinstance(wanted, ast.Name) or [Path(file).stem] == owner:
+            lines.update(_variable_stores(code, own))
+        found += [f"{short_file(file)}:{line}" for line in sorted(lines)]
+    return tuple(found[:_MOST_LINES])
+
+
+def _names(node: ast.expr) -> list[str]:
+    """Return the last two names of an expression: ``self.layers[0]`` has ``self, layers``."""
+    match node:
+        case ast.Name(name):
+            return [name]
+        case ast.Attribute(value, name):
+            return [*_names(value)[-1:], name]
+        case ast.Subscript(value):
+            return _names(value)
+        case _:
+            return []
+
+
+def _changes(node: ast.AST, owner: list[str], own: str) -> TypeGuard[ast.expr]:
+    """Return whether code assigns an attribute or an item, or changes it in place."""
+    match node:
+        case ast.Attribute(ctx=ast.Store() | ast.Del()):
+            names = _names(node)
+        case ast.Subscript(value, ctx=ast.Store() | ast.Del()):
+            names = _names(value)
+        case ast.Call(ast.Attribute(value, method)) if method in MUTATORS:
+            names = _names(value)
+        case _:
+            return False
+    is_near = names[:-1] == owner or {"self", "cls"} & {*names[:-1], *owner}
+    return names[-1:] == [own] and len(names) == 1 + len(owner) and bool(is_near)
+
+
+def _variable_stores(code: types.CodeType, name: str) -> Iterator[int]:
+    """Yield the lines that assign a variable of a module, or one that inner functions read."""
+    stores = {"STORE_GLOBAL", "STORE_DEREF", *(["STORE_NAME"] * (code.co_name == "<module>"))}
+    for each in dis.get_instructions(code):
+        if each.opname in stores and each.argval == name and each.positions is not None:
+            yield each.positions.lineno or 0
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _variable_stores(inner, name)

@@ -201,6 +201,8 @@ class StaleCheckedFunction(JittedFunction):
         with self._leafwise_guard.entered():
             return getattr(self._leafwise_jax, name)(*args, **kwargs)
 
+    # `isinstance(function, jax.stages.Wrapped)` asks the class for these three.
+
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         if self._leafwise_log.callee.timeout is None:
             return self._staged("lower", args, kwargs)
@@ -232,7 +234,7 @@ class StaleCheckedFunction(JittedFunction):
         return self._leafwise_guard.with_captures(found, args, kwargs)
 
     def stale(self, *args: Any, **kwargs: Any) -> tuple[StaleCapture, ...]:
-        return self._leafwise_guard.stale_captures(args, kwargs)
+        return tuple(self._leafwise_guard.stale_captures(args, kwargs).values())
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature:
         """Record a call, with the names of the parameters."""
@@ -261,7 +263,7 @@ class _First(functools.partial[Any]):
 def _call_first(find: Callable[[], Any], guard: Guard, *args: Any, **kwargs: Any) -> Any:
     __tracebackhide__ = True
     try:
-        result = guard.call_first(args, kwargs)
+        result = guard.next_call()(*args, **kwargs)
     except Exception as error:
         add_uses(error, guard.made, args, kwargs)
         raise
@@ -329,7 +331,7 @@ class _TracedBody:
         """Take over the log of an equal one, which lives as long from here on."""
         self._first, self.program_log = first, first.program_log
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the user's function: JAX traces it."""
         __tracebackhide__ = True
         log, fun = self.program_log, self.callee.fun

@@ -108,10 +108,9 @@ def explain_by_captures(log: ProgramLog, program: Program) -> None:
     if any(each.kind is not ReasonKind.CACHE for each in costly):
         return
     for guard in list(log.guards)[:1]:
-        stale = _stale_captures(log.name, log.trace_of(nearest), guard.current())
-        if stale:
-            found = tuple(_reason(each, Outcome.RETRACE) for each in stale.values())
-            program.explanation = Explanation(Outcome.RETRACE, found, nearest=nearest)
+        found = _reasons(_stale_captures(log.name, log.trace_of(nearest), guard.current()))
+        if found:
+            program.explanation = Explanation(Outcome.RETRACE, tuple(found), nearest=nearest)
 
 
 class Guard:
@@ -164,10 +163,14 @@ class Guard:
 
     def block_changed(self) -> None:
         """Fingerprint everything at the next call, if there is anything to check."""
+        self._install(self.next_call())
+
+    def next_call(self) -> Callable[..., Any]:
+        """Return what a call runs, as long as nothing is known of the captures."""
         block, is_ignored = current_block(), self.stale is StaleAction.IGNORE
         traced = any(each.captured is not None for each in self._log.traced())
         checks = block.is_exact or traced if block is not None else traced and not is_ignored
-        self._install(self._recheck if checks else self.made)
+        return self._recheck if checks else self.made
 
     def traced(self) -> None:
         """Check from now on what a trace has read, too."""
@@ -182,13 +185,6 @@ class Guard:
         jitted: Any = self._find_jitted()
         if jitted is not None:
             jitted.set_call(call)
-
-    def call_first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call, where nothing was traced so far."""
-        __tracebackhide__ = True
-        block = current_block()
-        call = self.made if block is None or not block.is_exact else self._recheck
-        return call(*args, **kwargs)
 
     def _check_against(self, current: FingerprintedFunction, state: int) -> None:
         """Install the check against these values, which are those of a state."""
@@ -263,17 +259,15 @@ class Guard:
             if log.count_states() < MOST_STATES:
                 log.latest = current.fingerprint, log.new_state()
                 return log.latest[1]
-            log.retire([_reason(each, Outcome.RETRACE) for each in stale.values()])
+            log.retire(_reasons(stale))
             log.clear_caches()
             return 0
 
     @contextlib.contextmanager
     def entered(self) -> Generator[None, None, None]:
         """Trace or lower a call in this block in the state of its captures."""
-        state = 0
-        if self._log.traced() and self.action is not StaleAction.IGNORE:
-            current = self.current()
-            state = self._enter(current, self._find_state(current))
+        current = self.current()
+        state = self._enter(current, self._find_state(current))
         with with_number(state) if state else contextlib.nullcontext():
             yield
 
@@ -319,19 +313,19 @@ class Guard:
         own = id(getattr(self.made.__wrapped__, "__self__", None))
         return {key: found[key] for key in found if key[0] != "object" or key[1] == own}
 
-    def stale_captures(self, args: Any, kwargs: Any) -> tuple[StaleCapture, ...]:
+    def stale_captures(self, args: Any, kwargs: Any) -> dict[Key, StaleCapture]:
         """Return what changed since the trace whose program a call would get."""
         current = self.current()
-        return tuple(self._stale(args, kwargs, current, self._find_state(current)).values())
+        return self._stale(args, kwargs, current, self._find_state(current))
 
     def with_captures(self, found: Explanation, args: Any, kwargs: Any) -> Explanation:
         """Add the captures that changed since the trace to an explanation."""
         stale = self.stale_captures(args, kwargs)
         if stale and self.action in (StaleAction.RETRACE, StaleAction.WARN):
-            reasons = tuple(_reason(each, Outcome.RETRACE) for each in stale)
+            reasons = tuple(_reasons(stale))
             return dataclasses.replace(found, outcome=Outcome.RETRACE, reasons=reasons)
-        unsound = tuple(_reason(each, found.outcome) for each in stale)
-        return dataclasses.replace(found, unsound=(*found.unsound, *unsound))
+        unsound = *found.unsound, *_reasons(stale, found.outcome)
+        return dataclasses.replace(found, unsound=unsound)
 
     # The exact level.
 
@@ -421,6 +415,11 @@ def _stale_captures(
     return found
 
 
-def _reason(found: StaleCapture, outcome: Outcome) -> Reason:
-    before, after = Verbatim(found.before), Verbatim(found.after)
-    return Reason(found.name, ReasonKind.CAPTURE, outcome, before, after, Cause.CAPTURE)
+def _reasons(stale: dict[Key, StaleCapture], outcome: Outcome = Outcome.RETRACE) -> list[Reason]:
+    """Return the reasons that captures are for a program of another outcome."""
+    found: list[Reason] = []
+    for each in stale.values():
+        before, after = Verbatim(each.before), Verbatim(each.after)
+        kind, cause = ReasonKind.CAPTURE, Cause.CAPTURE
+        found.append(Reason(each.name, kind, outcome, before, after, cause))
+    return found

@@ -73,11 +73,6 @@ def note(number: int, observation: Observation) -> None:
 
 def read_before(reused: Iterable[Source]) -> list[Binding]:
     """Return what functions read that JAX has taken up from other traces with this number."""
-    with _LOCK:
-        known = [each() for each in _NUMBERS.observations]
-    found: list[Binding] = []
-    for source in reused:
-        for each in known:
-            if each is not None:
-                found += each.read_in(source)
-    return found
+    known = [each() for each in list(_NUMBERS.observations)]
+    there = [each for each in known if each is not None]
+    return [read for source in reused for each in there for read in each.read_in(source)]

@@ -36,14 +36,10 @@ from leafwise._objects.stand_ins import MISSING
 class MemberKind(Enum):
     """What was found under the name of an attribute."""
 
-    VALUE = "value"
-    """A value, or `MISSING`."""
-    METHOD = "method"
-    """A function of the user's that takes the object, or its class, when it is called."""
-    PROPERTY = "property"
-    """A function of the user's that runs when the attribute is read; or a descriptor."""
-    HIDDEN = "hidden"
-    """Only code could say what it is, or a package has it: the object counts as a whole."""
+    VALUE = "value"  # or `MISSING`
+    METHOD = "method"  # a function of the user's that takes the object, or its class, when called
+    PROPERTY = "property"  # a function of the user's that runs when it is read; or a descriptor
+    HIDDEN = "hidden"  # only code could say what it is, or a package has it: it counts as a whole
 
 
 class Member(NamedTuple):
@@ -109,13 +105,10 @@ def is_plain(value: Any, name: str) -> bool:
 
 
 def keeps_in_dict(kind: Any) -> bool:
-    """Return whether what is in the ``__dict__`` of an instance is what its attributes are.
-
-    That is so of equinox, too, whose modules have a ``__getattribute__`` for their methods.
-    """
+    """Return whether what is in the ``__dict__`` of an instance is what its attributes are."""
     if type(in_class(kind, "__dict__")) is not types.GetSetDescriptorType:
         return False
-    own = kind.__getattribute__
+    own = kind.__getattribute__  # equinox has one for its methods
     return own is object.__getattribute__ or is_installed_module(getattr(own, "__module__", ""))
 
 
@@ -217,11 +210,8 @@ def name_of(value: Any) -> str:
 
 
 def of_partial(value: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return what a `functools.partial` calls, and what it passes on.
-
-    A subclass may have something else under the names of its attributes.
-    """
-    cls: Any = functools.partial
+    """Return what a `functools.partial` calls, and what it passes on."""
+    cls: Any = functools.partial  # a subclass may have something else under these names
     return cls.func.__get__(value), cls.args.__get__(value), cls.keywords.__get__(value)
 
 
@@ -254,10 +244,7 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
 
 
 def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
-    """Return the functions among which one of `functools.singledispatch` chooses, or None.
-
-    They are all there is to it: the rest are caches. That of a package is not the user's.
-    """
+    """Return the functions among which one of the user's of `singledispatch` chooses, or None."""
     is_own = function.__code__ is _DISPATCHER and not is_installed_module(function.__module__)
     found = vars(function).get("registry") if is_own else None
     return found if type(found) is types.MappingProxyType else None
@@ -432,11 +419,8 @@ def has_generated_eq(kind: Any) -> bool:
 
 
 def has_generated_init(kind: Any) -> bool:
-    """Return whether the constructor of a dataclass or attrs class was generated for it.
-
-    Wrappers that follow `functools.wraps` are looked through: chex and equinox have some.
-    """
-    init = inspect.unwrap(kind.__init__)
+    """Return whether the constructor of a dataclass or attrs class was generated for it."""
+    init = inspect.unwrap(kind.__init__)  # chex and equinox wrap it
     if dataclasses.is_dataclass(kind):
         return cast("Any", kind).__dataclass_params__.init and _code_name(init) == _generated()[1]
     return _code_file(init).startswith(_ATTRS)

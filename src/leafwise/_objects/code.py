@@ -1,8 +1,4 @@
-"""What a piece of Python code is, what it reads outside itself, and where names lead.
-
-`facts_of` depends on a code object alone, which cannot change, so its answer is kept. The
-functions below it follow names: from code to values, and from values to modules.
-"""
+"""What a piece of Python code is, what it reads outside itself, and where names lead."""
 
 import dis
 import functools
@@ -30,10 +26,7 @@ class CodeFacts(NamedTuple):
 
 
 def refuse_to_decorate(function: Callable[..., Any], block: str) -> None:
-    """Refuse what a block around a call cannot decorate.
-
-    The body of a generator runs after the call; a class would become a function.
-    """
+    """Refuse what a block around a call cannot decorate."""
     kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
     if any(is_kind(function) for is_kind in kinds):
         why, where = "it runs after its call has returned", "inside it"

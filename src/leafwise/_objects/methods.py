@@ -161,9 +161,6 @@ class _BoundStage:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._stage(self._method.__self__, *args, **kwargs)
 
-    def __repr__(self) -> str:
-        return f"<{type(self._stage).__name__} of {self._method!r}>"
-
 
 _PATH: Final = jax.tree_util.GetAttrKey("__self__")
 
@@ -201,20 +198,6 @@ class JittedFunction:
     def __repr__(self) -> str:
         """Return the repr of JAX's object."""
         return repr(self._leafwise_jax)
-
-    # `isinstance(function, jax.stages.Wrapped)` asks the class for these.
-
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """Lower the function for these arguments, as `jax.jit` does."""
-        return self._leafwise_jax.lower(*args, **kwargs)
-
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """Trace the function for these arguments, as `jax.jit` does."""
-        return self._leafwise_jax.trace(*args, **kwargs)
-
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the shapes of the results, as `jax.jit` does."""
-        return self._leafwise_jax.eval_shape(*args, **kwargs)
 
 
 _JITTED: Final[tuple[type, ...]] = (type(jax.jit(lambda: None)), JittedFunction)

@@ -26,10 +26,8 @@ class Root(Enum):
 
     GLOBAL = "global"
     CELL = "cell"
-    LOCAL = "local"
-    """It is a parameter."""
-    IMPORT = "import"
-    """It is a module that the code imports: ``.settings`` is one of its own package."""
+    LOCAL = "local"  # a parameter
+    IMPORT = "import"  # a module that the code imports: `.settings` is one of its own package
 
 
 class Item(NamedTuple):
@@ -158,7 +156,9 @@ class _Scan:
         for index, each in enumerate(self._instructions):
             self._line = (each.positions and each.positions.lineno) or self._line
             if each.opname == "IMPORT_NAME":
-                self._import(each.argval, *self._instructions[index - 2 : index])
+                level, names = (before.argval for before in self._instructions[index - 2 : index])
+                name = "." * level + (each.argval if names else each.argval.partition(".")[0])
+                self._top = self._module = Chain(Root.IMPORT, name, (), self._line)
             elif not self._go_on(each):
                 self._end(each)
                 self._begin(each)
@@ -223,10 +223,6 @@ class _Scan:
         self._top = found and found._replace(line=self._line)
         if found is None:
             self._once.discard(name)  # a loop may come back to this with what is stored later
-
-    def _import(self, name: str, level: dis.Instruction, names: dis.Instruction) -> None:
-        name = "." * level.argval + (name if names.argval else name.partition(".")[0])
-        self._top = self._module = Chain(Root.IMPORT, name, (), self._line)
 
     def _stored_once(self) -> set[str]:
         """Return the variables to which one instruction alone stores, and no caller."""
