@@ -74,7 +74,7 @@ def _from_class(raw: Any, value: Any) -> Member:
     if not hasattr(kind, "__get__") or is_a(raw, staticmethod | type | types.BuiltinFunctionType):
         return Member(MemberKind.VALUE, function_in(raw), not is_a(raw, staticmethod))
     getter, is_bound = in_class(kind, "__get__"), is_a(raw, property | classmethod) or callable(raw)
-    is_static = is_a(raw, property) and _code_file(raw.fget).startswith("<leafwise ")
+    is_static = is_a(raw, property) and _of_code(raw.fget).startswith("<leafwise ")
     if is_static or (is_a(getter, types.WrapperDescriptorType) and not is_bound):
         try:
             return Member(MemberKind.VALUE, raw.__get__(value, type(value)))
@@ -180,7 +180,7 @@ def _cached_names(kind: type) -> frozenset[str]:
         cached.update(("_fill_value", "_sharedmask"))
     getters: list[Any] = [vars(base).get("__getattr__") for base in kind.__mro__]
     for each in getters:
-        if _code_file(each).startswith(_ATTRS):  # which makes slots of cached properties
+        if _of_code(each).startswith(_ATTRS):  # which makes slots of cached properties
             cached.update(each.__globals__.get("cached_properties", ()))
     return frozenset(cached)
 
@@ -381,11 +381,11 @@ def record_fields(kind: Any) -> tuple[str, ...] | None:
         private: Any = read(kind, "__private_attributes__", {})
         return (*fields, *private) if config.get("frozen") else None
     attributes_of = read(kind, "__attrs_attrs__", None)
-    if attributes_of is None or not _code_file(kind.__eq__).startswith(_ATTRS):
+    if attributes_of is None or not _of_code(kind.__eq__).startswith(_ATTRS):
         return None
     if is_frozen(kind):
         return tuple(attribute.name for attribute in attributes_of)
-    if _code_file(kind.__hash__).startswith(_ATTRS):
+    if _of_code(kind.__hash__).startswith(_ATTRS):
         return tuple(attribute.name for attribute in attributes_of if attribute.eq)
     return None
 
@@ -408,38 +408,34 @@ def is_plain_object(kind: type) -> bool:
     """Return whether only code of the user's reads the attributes of an object."""
     if any(map(is_installed_module, map(module_of, kind.__mro__[:-1]))):
         return False
-    if dataclasses.is_dataclass(kind):
-        return False
-    return not jax.tree_util.is_tree_node(kind) and record_fields(kind) is None
+    is_record = dataclasses.is_dataclass(kind) or record_fields(kind) is not None
+    return not is_record and not jax.tree_util.is_tree_node(kind)
 
 
 def has_generated_eq(kind: Any) -> bool:
     """Return whether ``==`` of a dataclass was generated for it."""
-    return _code_name(kind.__eq__) == _generated()[0]
+    return _of_code(kind.__eq__, "co_qualname") == _generated()[0]
 
 
 def has_generated_init(kind: Any) -> bool:
     """Return whether the constructor of a dataclass or attrs class was generated for it."""
     init = inspect.unwrap(kind.__init__)  # chex and equinox wrap it
     if dataclasses.is_dataclass(kind):
-        return cast("Any", kind).__dataclass_params__.init and _code_name(init) == _generated()[1]
-    return _code_file(init).startswith(_ATTRS)
-
-
-def _code_file(function: Any) -> str:
-    return getattr(getattr(function, "__code__", None), "co_filename", "")
+        is_own = _of_code(init, "co_qualname") != _generated()[1]
+        return cast("Any", kind).__dataclass_params__.init and not is_own
+    return _of_code(init).startswith(_ATTRS)
 
 
 _ATTRS: Final = "<attrs gen"
 """How the names of files begin that attrs gives to the code that it generates."""
 
 
-def _code_name(function: Any) -> str | None:
-    return getattr(getattr(function, "__code__", None), "co_qualname", None)
+def _of_code(function: Any, name: str = "co_filename") -> str:
+    return getattr(getattr(function, "__code__", None), name, "")
 
 
 @functools.cache
-def _generated() -> tuple[str | None, str | None]:
+def _generated() -> tuple[str, str]:
     """Return what this version of Python names the ``==`` and constructor of a dataclass."""
     kind: Any = dataclasses.make_dataclass("kind", ["x"], frozen=True)
-    return _code_name(kind.__eq__), _code_name(kind.__init__)
+    return _of_code(kind.__eq__, "co_qualname"), _of_code(kind.__init__, "co_qualname")

@@ -47,11 +47,7 @@ class Chain(NamedTuple):
 
 @per_class
 def chains_of(code: types.CodeType) -> tuple[Chain, ...]:
-    """Return the chains of a code object, each once; functions inside have their own.
-
-    What is only written to is left out: ``log.append(x)`` with its result dropped,
-    ``count += 1``, ``self.n = 1``, ``cache[key] = x``.
-    """
+    """Return the chains of a code object, each once, but of what it only writes to."""
     return _Scan(code).chains()
 
 
@@ -74,11 +70,7 @@ def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
 
 
 def value_of(chain: Chain, function: types.FunctionType) -> Any:
-    """Return what a chain leads to from a function, as far as modules and classes are the user's.
-
-    It ends at an object, a member of a class that is no plain value, and a constant key; it is
-    `MISSING` where there is nothing, and for a module that is not loaded, or of a package.
-    """
+    """Return what a chain leads to, as far as modules and classes on the way are the user's."""
     if chain.root is Root.CELL:
         place = function.__code__.co_freevars.index(chain.name)
         value = contents((function.__closure__ or ())[place])
