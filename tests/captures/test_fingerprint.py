@@ -92,7 +92,7 @@ INNER: dict[str, tuple[Any, Any, tuple[str, str, str]]] = {
     "way": (
         Thing(layers=[Thing(w=jnp.ones(2))]),
         Thing(layers=[Thing(w=jnp.zeros(2))]),
-        (".layers[0].w", "float32[2] [1.0, 1.0]", "float32[2] [0.0, 0.0]"),
+        (".layers[0].w", "float32[2]", "another float32[2]"),
     ),
     "numpy": (
         Thing(q={"a": np.array([1], np.int32)}),
@@ -105,7 +105,7 @@ INNER: dict[str, tuple[Any, Any, tuple[str, str, str]]] = {
         (".q", repr(np.float32(1)), repr(np.float32(2))),
     ),
     "added": (Thing(q=[1]), Thing(q=[1, "a"]), (".q[1]", "nothing", "'a'")),
-    "removed": (Thing(q=1, r=[2]), Thing(q=1), (".r", "[2]", "nothing")),
+    "removed": (Thing(q=1, r=[2]), Thing(q=1), (".r", "<list>", "nothing")),
     "class": (Thing(q=int), Thing(q=float), (".q", "int", "float")),
     "enum": (
         Thing(q=lw.types.Outcome.REUSE),

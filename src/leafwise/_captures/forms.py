@@ -12,7 +12,7 @@ import operator
 import pathlib
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -46,6 +46,7 @@ from leafwise._objects.code import (
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import Kind, kind_of
 from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import describe_array
 
 MOST_BYTES: Final = 1 << 10
 """A NumPy array, or a buffer, of more bytes than these is large."""
@@ -64,26 +65,18 @@ _MOST_COMPARED: Final = 1 << 26
 
 
 class Fingerprinted(NamedTuple):
-    """The fingerprint of a value.
-
-    Attributes:
-        form: Equal for values that cannot be distinguished; hashable.
-        source: Returns expressions that are all true as long as another expression, which is
-            evaluated once, reads the value unchanged.
-        is_fixed: Whether it is the same as long as it is the same object.
-    """
+    """The fingerprint of a value."""
 
     form: Any
+    """Equal for values that cannot be distinguished; hashable."""
     source: "Source"
+    """Returns expressions, all true as long as another one, read once, has the value unchanged."""
     is_fixed: bool = False
+    """Whether it is the same as long as it is the same object."""
 
 
 class Names:
-    """The names of the values that generated code needs.
-
-    Attributes:
-        values: The values by name.
-    """
+    """The names of the values that generated code needs."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -107,53 +100,42 @@ Source: TypeAlias = Callable[[str, Names], list[str]]
 # --------------------------------------------------------------------------- forms
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Exact:
     """The form of a small value that never changes, which it keeps: equal where the key is."""
 
-    __slots__ = ("key", "value")
-
-    def __init__(self, key: Any, value: Any) -> None:
-        self.key = key
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Exact) and bool(self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+    key: Any
+    value: Any = dataclasses.field(compare=False)
 
 
 class Form(NamedTuple):
-    """The form of a value with parts.
+    """The form of a value with parts."""
 
-    Attributes:
-        kind: The class, and what else is not one of its parts.
-        steps: The way to each part: ``.rate``, ``['a']``; empty if it has no name.
-        parts: The form of each.
-    """
-
+    name: str
+    """What messages call it."""
     kind: Any
+    """The class, and what else is not one of its parts."""
     steps: tuple[str, ...]
+    """The way to each part: ``.rate``, ``['a']``; empty if it has no name."""
     parts: tuple[Any, ...]
+
+    def named(self) -> dict[str, Any]:
+        """Return the parts that have a name."""
+        return {step: part for step, part in zip(self.steps, self.parts, strict=True) if step}
 
 
 class ByWeakId:
     """An object that is equal to itself alone, and is not kept alive; a container with its size.
 
-    Args:
-        value: The object. Of one that takes no weak references, the address is compared.
+    Of one that takes no weak references, the address is compared.
     """
 
-    __slots__ = ("_find", "_place")
+    __slots__ = ("_find", "_place", "name")
 
     def __init__(self, value: Any) -> None:
         self._place = _place_of(value)
         self._find = _weak(value)
-
-    @property
-    def kind(self) -> type:
-        """The type of the object."""
-        return self._place[1]
+        self.name = self._place[1].__qualname__
 
     def __eq__(self, other: object) -> bool:
         is_there = self._find is None or self._find() is not None
@@ -178,38 +160,27 @@ def _weak(value: Any) -> Callable[[], Any] | None:
 class OfArray:
     """A JAX array, which never changes: equal to one of the same type and content."""
 
-    __slots__ = ("_bytes", "_find", "_type")
+    __slots__ = ("_bytes", "_find", "_is_weak", "text")
 
     def __init__(self, value: Any) -> None:
-        weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
-        self._type = str(value.dtype), tuple(value.shape), weak
+        self.text = describe_array(value)
+        self._is_weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
         self._find: Callable[[], Any] = weakref.ref(value)
         self._bytes = _content_of(value, MOST_BYTES)
 
-    @property
-    def value(self) -> Any:
-        """The array, or a copy of its content; None if neither is there."""
-        found = self._find()
-        if found is not None or self._bytes is None:
-            return found
-        dtype, shape, _ = self._type
-        try:
-            return np.frombuffer(self._bytes, jnp.dtype(dtype)).reshape(shape)
-        except (TypeError, ValueError):  # PRNG keys
-            return None
-
     def __eq__(self, other: object) -> bool:
         """Return whether both have one type and one content, as far as both are there."""
-        if not isinstance(other, OfArray) or self._type != other._type:
+        if not isinstance(other, OfArray):
             return False
-        one, another = self._find(), other._find()
-        if one is not None and one is another:
+        if (self.text, self._is_weak) != (other.text, other._is_weak):
+            return False
+        if self._find() is other._find() is not None:
             return True
         mine, its = self._content(), other._content()
         return mine is not None and mine == its
 
     def __hash__(self) -> int:
-        return hash(self._type)
+        return hash(self.text)
 
     def _content(self) -> bytes | None:
         value = None if self._bytes is not None else self._find()
@@ -286,36 +257,35 @@ _Read: TypeAlias = tuple[str | Callable[[Any], Any], Fingerprinted]
 
 def _by_parts(
     form: Any,
-    kind: type,
-    reads: Sequence[_Read],
+    value: Any,
+    reads: Iterable[_Read],
     *,
+    is_one: bool = False,
     size: int | None = None,
-    keys: tuple[str, ...] | None = None,
+    keys: tuple[str, ...] = (),
     items_of: Callable[[Any], Any] | None = None,
 ) -> Fingerprinted:
-    """Return the fingerprint of a value each part of which is looked at in a check.
+    """Return the fingerprint of a value, or of one object, each part of which is looked at.
 
-    Args:
-        form: Its form.
-        kind: Its class.
-        reads: Its parts.
-        size: How many items it has, if that can change.
-        keys: Its keys, if their order counts.
-        items_of: Returns the dict in which ``['rate']`` is read; None for the value itself.
+    `items_of` returns the dict in which ``['rate']`` is read; None for the value itself.
     """
+    kind, ways = type(value), tuple(reads)
+    itself = by_identity(form, value) if is_one else None
 
     def source(found: str, names: Names) -> list[str]:
         at = inside = names.local()
         terms = [f"type({at} := {found}) is {names.of('kind', kind)}"]
+        if itself is not None:
+            terms = itself.source(f"({at} := {found})", names)
         if items_of is not None:
             inside = names.local()
             terms.append(f"len({inside} := {names.of('items', items_of)}({at})) == {size}")
         elif size is not None:
             terms.append(f"len({at}) == {size}")
-        if keys is not None:  # the `==` of another key would be the user's
+        if keys:  # the `==` of another key would be the user's
             same_keys = f"map({names.of('is', operator.is_)}, {at}, {names.of('keys', keys)})"
             terms.append(f"all({same_keys})")
-        for way, part in reads:
+        for way, part in ways:
             if not isinstance(way, str):
                 terms += part.source(f"{names.of('read', way)}({at})", names)
             else:
@@ -345,9 +315,7 @@ def _maker(names: str, terms: str) -> Callable[..., Any]:
 def fingerprint(value: Any, *, words: frozenset[str] = frozenset()) -> Fingerprinted:
     """Fingerprint a value; what is large in it, or does not show its content, by identity.
 
-    Args:
-        value: The value of a capture.
-        words: The names of the attributes that count of a plain object of the user's; all if empty.
+    Of a plain object of the user's the attributes count that have one of the words; all if empty.
     """
     return _Fold(words).fingerprint(value)
 
@@ -371,7 +339,8 @@ class _Fold:
             return _exact((kind, *kind_of(value).content(value)), value)
         # One object in two places is not the same as two equal ones: code may ask `a is b`.
         if id(value) in self._met and not is_a(value, _SINGLE):
-            return by_identity(("again", self._met[id(value)][0]), value)
+            again = Form(kind.__qualname__, ("again", self._met[id(value)][0]), (), ())
+            return by_identity(again, value)
         self._met[id(value)] = len(self._met), value  # so that the id is not used again
         try:
             return self._of_kind(kind, value)
@@ -436,18 +405,18 @@ class _Fold:
             return _by_content(form, kind, table, content, [item for _, item in found])
         # Of a key there is nothing to say but which it is.
         steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
-        form, count = Form(key, steps, forms), len(parts)
+        form, count = Form(kind.__qualname__, key, steps, forms), len(parts)
         is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
         if kind is list or (is_tuple and tuple.__len__(value) == count):
             reads: list[_Read] = [(f"[{place}]", part) for place, part in enumerate(parts)]
             is_fixed = is_tuple and all(part.is_fixed for part in parts)
-            return _by_parts(form, kind, reads, size=count)._replace(is_fixed=is_fixed)
+            return _by_parts(form, value, reads, size=count)._replace(is_fixed=is_fixed)
         if kind is dict and all(type(each) is str for each in value):
             keys, items = tuple(value), parts[count // 2 :]
             reads = [(f"[{each!r}]", part) for each, part in zip(keys, items, strict=True)]
-            return _by_parts(form, kind, reads, size=len(keys), keys=keys)
+            return _by_parts(form, value, reads, size=len(keys), keys=keys)
         if kind in _READ_BY_STEPS:
-            return _by_parts(form, kind, [*zip(steps, parts, strict=True)])
+            return _by_parts(form, value, zip(steps, parts, strict=True))
         if is_small:
             return _by_content(form, kind, table, content, [item for _, item in found])
         return _by_form(form, value, self._words)
@@ -468,37 +437,24 @@ class _Fold:
         parts = self._all([*defaults, *held.values()])
         self._met = met
         steps = (".__defaults__", ".__kwdefaults__", *(f" holding {name}" for name in held))
-        form = Form((types.FunctionType, code), steps, tuple(part.form for part in parts))
-        itself, own = by_identity(form, value), (value.__code__, *defaults)
+        forms = tuple(part.form for part in parts)
+        form = Form("function", (types.FunctionType, code), steps, forms)
         if choice:
             return _by_form(form, value, self._words)
         if facts.installed:
-            return itself
-
-        def source(found: str, names: Names) -> list[str]:
-            at = names.local()
-            terms = itself.source(f"({at} := {found})", names)
-            for name, each in zip(("code", "defaults", "kwdefaults"), own, strict=True):
-                if each is not None:  # all calls pass on what has no default
-                    terms.append(f"{at}.__{name}__ is {names.of(name, each)}")
-            return terms
-
-        return Fingerprinted(form, source)
+            return by_identity(form, value)
+        own = zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
+        # All calls pass on what has no default.
+        reads = [(f".__{name}__", _exact((), each)) for name, each in own if each is not None]
+        return _by_parts(form, value, reads, is_one=True)
 
     def _wrapper(self, value: Any, wrapped: Any) -> Fingerprinted:
         """Fingerprint what a package makes of a function, as `jax.jit` does."""
-        inner = self.fingerprint(wrapped)
-        form = Form(_class_form(type(value)), ("",), (inner.form,))
-        itself = by_identity(form, value)
+        inner, kind = self.fingerprint(wrapped), type(value)
+        form = Form(kind.__qualname__, _class_form(kind), ("",), (inner.form,))
         if inner.is_fixed:
-            return itself
-
-        def source(found: str, names: Names) -> list[str]:
-            at = names.local()
-            terms = itself.source(f"({at} := {found})", names)
-            return [*terms, *inner.source(f"{at}.__wrapped__", names)]
-
-        return Fingerprinted(form, source)
+            return by_identity(form, value)
+        return _by_parts(form, value, [(".__wrapped__", inner)], is_one=True)
 
     def _namespace(self, value: Any) -> Fingerprinted:
         """Fingerprint a class or a module: of one of the user's what the code names."""
@@ -515,19 +471,10 @@ class _Fold:
         named = [each for each in named if not (is_class and _is_descriptor(held[each]))]
         parts = self._all([held[each] for each in named])
         steps, forms = tuple(f".{each}" for each in named), tuple(part.form for part in parts)
-        reads: list[_Read] = [
-            (f"[{each!r}]", part) for each, part in zip(named, parts, strict=True)
-        ]
         # A class of the user's is equal to one of the same name and code: a cell is run again.
-        form = Form((*name, *codes), steps, forms)
-        inside = _by_parts(form, type(value), reads, size=len(held), items_of=vars)
-        itself = by_identity(form, value)
-
-        def source(found: str, names: Names) -> list[str]:
-            at = names.local()
-            return [*itself.source(f"({at} := {found})", names), *inside.source(at, names)]
-
-        return Fingerprinted(form, source)
+        form = Form(name[-1], (*name, *codes), steps, forms)
+        reads = zip([f"[{each!r}]" for each in named], parts, strict=True)
+        return _by_parts(form, value, reads, size=len(held), items_of=vars, is_one=True)
 
     def _object(self, value: Any, table: Kind) -> Fingerprinted:
         """Fingerprint an object: its class and its attributes, if those are all there is to it."""
@@ -540,7 +487,8 @@ class _Fold:
         names = sorted(held)
         parts = self._all([held[name] for name in names])
         steps = tuple(f".{name}" for name in names)
-        form = Form(_class_form(kind), steps, tuple(part.form for part in parts))
+        forms = tuple(part.form for part in parts)
+        form = Form(kind.__qualname__, _class_form(kind), steps, forms)
         is_fixed = never_changes(kind) and all(part.is_fixed for part in parts)
         if is_fixed and _weak(value) is not None:  # another one may get its address
             return by_identity(form, value)
@@ -551,7 +499,7 @@ class _Fold:
         items_of = in_class(kind, "__dict__").__get__ if is_kept else None
         size = len(dict_of(value)) if is_kept else None
         known = [each for each in reads if each is not None]
-        found = _by_parts(form, kind, known, size=size, items_of=items_of)
+        found = _by_parts(form, value, known, size=size, items_of=items_of)
         return found._replace(is_fixed=is_fixed)
 
     def _held(self, value: Any, table: Kind) -> dict[str, Any]:

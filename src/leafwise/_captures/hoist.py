@@ -86,7 +86,7 @@ def _captured_by(fn: Callable[..., Any]) -> dict[str, Any]:
     for each in bindings_of(reachable(fn), fn):
         if each.place.is_member or each.itself:
             continue
-        for name, tree in _arrays_in(each.read(), each.name, seen):
+        for name, tree in _arrays_in(each.place.read(), each.place.name, seen):
             own = f"{each.reader.rpartition('<locals>.')[2]}: {name}"
             names = itertools.chain((name, own), (f"{own} ({n})" for n in itertools.count(2)))
             found[next(name for name in names if name not in found)] = tree

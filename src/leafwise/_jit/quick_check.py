@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from leafwise._captures.fingerprint import Probe
 from leafwise._captures.forms import Names
-from leafwise._captures.places import GONE, BoundIn, CapturedPlace, item_of
+from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
 from leafwise._objects.attributes import (
     dict_of,
     in_class,
@@ -93,7 +93,7 @@ def _compiled(parameters: str, terms: tuple[str, ...], count: int) -> Callable[.
 
 def _terms(probe: Probe, names: Names) -> list[str]:
     """Return expressions that are all true as long as a capture is as it was."""
-    place, value = probe.binding.place, probe.value
+    place, value = probe.place, probe.value
     terms: list[str] = []
     found = _read_expression(place, value, names, terms)
     if found.startswith(_UNBOUND):
@@ -152,29 +152,27 @@ def _is_method(value: Any, name: str) -> bool:
 
 def _root(place: CapturedPlace, names: Names) -> str | None:
     """Return the expression that reads the variable where a place starts."""
-    start: Any = place.start
     if place.start() is GONE:  # a moment ago it was there
         return None
+    owner, variable = place.owner(), place.variable
     match place.holder:
         case BoundIn.IMPORT:
-            return f"{names.of('modules', place.owner())}[{place.key[-1]!r}]"
+            return f"{names.of('modules', owner)}[{variable!r}]"
         case BoundIn.GLOBAL:
-            variable, held = place.key[-1], place.owner()
-            found = names.of("names", held)
-            if variable not in held:  # a builtin, or nothing at all
+            found = names.of("names", owner)
+            if variable not in owner:  # a builtin, or nothing at all
                 return f"{_UNBOUND}{variable!r} not in {found}"
             return f"{found}[{variable!r}]"
         case BoundIn.CLOSURE:
-            function, at = start.args[0](), start.args[1]
-            return f"{names.of('cell', function.__closure__[at])}.cell_contents"
+            return f"{names.of('cell', cell_of(owner, str(variable)))}.cell_contents"
         case BoundIn.DEFAULT:
-            return _default(start.args[0], place.key[-1], names)
+            return _default(place.owner, str(variable), names)
         case BoundIn.PARTIAL:
-            _, args, keywords = of_partial(place.owner())
-            held = keywords if isinstance(place.key[-1], str) else args
-            return f"{names.of('held', held)}[{place.key[-1]!r}]"
+            _, args, keywords = of_partial(owner)
+            held = keywords if isinstance(variable, str) else args
+            return f"{names.of('held', held)}[{variable!r}]"
         case BoundIn.ATTRIBUTE:
-            return f"{names.of('ref', start.args[0])}()"
+            return f"{names.of('ref', place.owner)}()"
 
 
 def _default(find: Callable[[], Any], variable: str, names: Names) -> str | None:

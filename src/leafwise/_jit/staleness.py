@@ -246,7 +246,7 @@ class Guard:
             self._install(self._recheck_always())
             return
         own = {key for each in traced if each.state == state for key in each.captured or ()}
-        probes = [each for each in current.probes if each.binding.key in own]
+        probes = [each for each in current.probes if each.place.key in own]
         check = quick_check(probes, self._count)(call, self._recheck)
         self._install(check, traced[-1].captured if len(kinds) == 1 else None)
 
@@ -298,7 +298,7 @@ class Guard:
             stale = _stale_captures(log.name, log.traced()[-1], current, None)
             # JAX takes a copy of such an array, which it keeps as long as some program does.
             if any(
-                each.binding.key in stale and _is_converted(each.value) for each in current.probes
+                each.place.key in stale and _is_converted(each.value) for each in current.probes
             ):
                 clear_caches: Any = jax.clear_caches  # which has no types
                 clear_caches()
@@ -495,7 +495,7 @@ def _stale_captures(
     name: str, program: Program, current: FingerprintedFunction, site: Site | None
 ) -> dict[Key, StaleCapture]:
     """Return what a function captures that changed since a trace."""
-    values = {each.binding.key: each.value for each in current.probes}
+    values = {each.place.key: each.value for each in current.probes}
     found: dict[Key, StaleCapture] = {}
     for key in _changes(program, current):
         was, now = program.captured[key], current.fingerprint[key]
