@@ -214,7 +214,6 @@ NOT_TAKEN: dict[str, tuple[Callable[..., Any], str]] = {
     "index": (lambda x: x * range(9)[TABLE.astype(int)[0]], "TABLE"),
     "arithmetic of NumPy": (lambda x: x * (TABLE * 2), "TABLE"),
     "as NumPy": (lambda x: x * np.asarray(W), "W"),
-    "as NumPy, and as it is": (lambda x: W + x * np.asarray(W), "W"),
     "only its shape": (lambda x: x * W.shape[0], "W"),
     "another branch": (lambda x: x if len(x) > 2 else W * x, "W"),
     "a stored result": (lambda x: remembered() * x, "W"),
