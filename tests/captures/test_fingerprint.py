@@ -65,7 +65,6 @@ ODD: dict[str, Callable[[], Any]] = {
     "random": lambda: np.random.default_rng(0),
     "array": lambda: np.ones(1000),
     "list": lambda: list(range(100)),
-    "deep": lambda: [[Thing(a=Thing()) for _ in range(30)] for _ in range(30)],
 }
 
 

@@ -8,11 +8,10 @@ up to a size. No ``==`` of the user's runs.
 import dataclasses
 import functools
 import itertools
-import operator
 import pathlib
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -31,7 +30,6 @@ from leafwise._objects.attributes import (
     keeps_in_dict,
     never_changes,
     registry_of,
-    slots_of,
     stored_attributes,
     wrapped_by,
 )
@@ -58,7 +56,7 @@ _MOST_ATTRIBUTES: Final = 128
 """An object of more attributes than these is large."""
 
 _MOST_PARTS: Final = 128
-"""So many containers and objects of a value are fingerprinted; further ones are large."""
+"""The first so many containers and objects of a value are fingerprinted; the others are large."""
 
 _MOST_COMPARED: Final = 1 << 26
 """Two JAX arrays of more bytes than these are different ones unless they are one object."""
@@ -237,22 +235,8 @@ def _by_form(form: Any, value: Any, words: frozenset[str]) -> Fingerprinted:
     return Fingerprinted(form, source)
 
 
-def _by_content(
-    form: Any, kind: type, table: Kind, content: tuple[Any, ...], items: list[Any]
-) -> Fingerprinted:
-    """Return the fingerprint of what has small parts that never change, as a set of numbers."""
-
-    def same(now: Any) -> bool:
-        if type(now) is not kind or table.content(now) != content:
-            return False
-        return all(map(operator.is_, table.values(now), items))
-
-    source: Source = lambda found, names: [f"{names.of('same', same)}({found})"]  # noqa: E731
-    return Fingerprinted(form, source)
-
-
-_Read: TypeAlias = tuple[str | Callable[[Any], Any], Fingerprinted]
-"""What follows a value to read a part of it, or a function that does; and the part."""
+_Read: TypeAlias = tuple[str, Fingerprinted]
+"""What follows the name of a value, or of its items, to read a part; and the part."""
 
 
 def _by_parts(
@@ -262,34 +246,33 @@ def _by_parts(
     *,
     is_one: bool = False,
     size: int | None = None,
-    keys: tuple[str, ...] = (),
+    content_of: Callable[[Any], Any] | None = None,
     items_of: Callable[[Any], Any] | None = None,
 ) -> Fingerprinted:
     """Return the fingerprint of a value, or of one object, each part of which is looked at.
 
-    `items_of` returns the dict in which ``['rate']`` is read; None for the value itself.
+    `items_of` returns the dict or list in which ``[0]`` is read; None for the value itself.
     """
     kind, ways = type(value), tuple(reads)
     itself = by_identity(form, value) if is_one else None
+    content = None if content_of is None else content_of(value)
 
     def source(found: str, names: Names) -> list[str]:
         at = inside = names.local()
         terms = [f"type({at} := {found}) is {names.of('kind', kind)}"]
         if itself is not None:
             terms = itself.source(f"({at} := {found})", names)
+        if content_of is not None:
+            read = f"{names.of('content_of', content_of)}({at})"
+            terms.append(f"{read} == {names.of('content', content)}")
+        items = inside
         if items_of is not None:
             inside = names.local()
-            terms.append(f"len({inside} := {names.of('items', items_of)}({at})) == {size}")
-        elif size is not None:
-            terms.append(f"len({at}) == {size}")
-        if keys:  # the `==` of another key would be the user's
-            same_keys = f"map({names.of('is', operator.is_)}, {at}, {names.of('keys', keys)})"
-            terms.append(f"all({same_keys})")
+            items = f"{inside} := {names.of('items', items_of)}({at})"
+        if size is not None:
+            terms.append(f"len({items}) == {size}")
         for way, part in ways:
-            if not isinstance(way, str):
-                terms += part.source(f"{names.of('read', way)}({at})", names)
-            else:
-                terms += part.source(f"{inside if way.startswith('[') else at}{way}", names)
+            terms += part.source(f"{inside if way.startswith('[') else at}{way}", names)
         return terms
 
     return Fingerprinted(form, source)
@@ -367,20 +350,6 @@ class _Fold:
             return self._object(value, table)
         return self._by_table(value, table)
 
-    def _all(self, values: Sequence[Any]) -> list[Fingerprinted]:
-        """Fingerprint the parts of a value; one of many parts leaves room for the others."""
-        left = sum(not _is_leaf(value) for value in values)
-        found: list[Fingerprinted] = []
-        for value in values:
-            if _is_leaf(value):
-                found.append(self.fingerprint(value))
-                continue
-            share = -(-self._room // left)
-            kept, self._room, left = self._room - share, share, left - 1
-            found.append(self.fingerprint(value))
-            self._room += kept
-        return found
-
     def _enter(self, size: int = 0, most: int = 0) -> None:
         """Raise if a value is large, or there is no room for a further one with parts."""
         if size > most or self._room <= 0:
@@ -395,31 +364,28 @@ class _Fold:
         else:
             self._enter(len(value) if table.name in _SIZED else 0, MOST_ITEMS)
         content, found = table.read(value)
-        parts = self._all([item for _, item in found])
+        parts = list(map(self.fingerprint, [item for _, item in found]))
         forms, key = tuple(part.form for part in parts), (*_class_form(kind), *content)
         is_small = all(isinstance(form, Exact) for form in forms)
         if table.name in _NEVER_CHANGE or (kind is tuple and is_small):
             return _exact((*key, *forms), value)
-        if table.name == "array" and is_small:
-            form: Any = Exact((*key, *forms), np.array(value))
-            return _by_content(form, kind, table, content, [item for _, item in found])
         # Of a key there is nothing to say but which it is.
         steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
-        form, count = Form(kind.__qualname__, key, steps, forms), len(parts)
-        is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
-        if kind is list or (is_tuple and tuple.__len__(value) == count):
-            reads: list[_Read] = [(f"[{place}]", part) for place, part in enumerate(parts)]
-            is_fixed = is_tuple and all(part.is_fixed for part in parts)
-            return _by_parts(form, value, reads, size=count)._replace(is_fixed=is_fixed)
-        if kind is dict and all(type(each) is str for each in value):
-            keys, items = tuple(value), parts[count // 2 :]
-            reads = [(f"[{each!r}]", part) for each, part in zip(keys, items, strict=True)]
-            return _by_parts(form, value, reads, size=len(keys), keys=keys)
+        form: Any = Form(kind.__qualname__, key, steps, forms)
+        if table.name == "array" and is_small:
+            form = Exact((*key, *forms), np.array(value))
         if kind in _READ_BY_STEPS:
             return _by_parts(form, value, zip(steps, parts, strict=True))
-        if is_small:
-            return _by_content(form, kind, table, content, [item for _, item in found])
-        return _by_form(form, value, self._words)
+        reads = [(f"[{place}]", part) for place, part in enumerate(parts)]
+        is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
+        is_tuple = is_tuple and tuple.__len__(value) == len(parts)
+        is_fixed = is_tuple and all(part.is_fixed for part in parts)
+        items_of = None if is_tuple or kind is list else table.values
+        content_of = None if table.name in _SIZED and len(content) == 1 else table.content
+        made = _by_parts(
+            form, value, reads, size=len(parts), content_of=content_of, items_of=items_of
+        )
+        return made._replace(is_fixed=is_fixed)
 
     def _function(self, value: types.FunctionType) -> Fingerprinted:
         """Fingerprint a function; one of a package is the same as long as it is one object."""
@@ -434,7 +400,7 @@ class _Fold:
             held[name] = int_as_float(held[name])
         defaults = value.__defaults__, value.__kwdefaults__
         met, self._met = self._met, dict(self._met)  # no check looks into what it holds
-        parts = self._all([*defaults, *held.values()])
+        parts = list(map(self.fingerprint, [*defaults, *held.values()]))
         self._met = met
         steps = (".__defaults__", ".__kwdefaults__", *(f" holding {name}" for name in held))
         forms = tuple(part.form for part in parts)
@@ -469,7 +435,7 @@ class _Fold:
                 codes.append((each, facts_of(code).form))
         named = sorted(self._words.intersection(held))
         named = [each for each in named if not (is_class and _is_descriptor(held[each]))]
-        parts = self._all([held[each] for each in named])
+        parts = list(map(self.fingerprint, [held[each] for each in named]))
         steps, forms = tuple(f".{each}" for each in named), tuple(part.form for part in parts)
         # A class of the user's is equal to one of the same name and code: a cell is run again.
         form = Form(name[-1], (*name, *codes), steps, forms)
@@ -485,22 +451,26 @@ class _Fold:
         held = self._held(value, table)
         self._enter(len(held), _MOST_ATTRIBUTES)
         names = sorted(held)
-        parts = self._all([held[name] for name in names])
+        parts = list(map(self.fingerprint, [held[name] for name in names]))
         steps = tuple(f".{name}" for name in names)
         forms = tuple(part.form for part in parts)
         form = Form(kind.__qualname__, _class_form(kind), steps, forms)
         is_fixed = never_changes(kind) and all(part.is_fixed for part in parts)
         if is_fixed and _weak(value) is not None:  # another one may get its address
             return by_identity(form, value)
-        reads = [_read_of(value, name, part) for name, part in zip(names, parts, strict=True)]
-        is_kept = keeps_in_dict(kind)
-        if None in reads or (in_class(kind, "__dict__") is not MISSING and not is_kept):
+        own, is_kept, reads = dict_of(value), keeps_in_dict(kind), list[_Read]()
+        for name, part in zip(names, parts, strict=True):
+            raw = in_class(kind, name)
+            is_slot = type(raw) is types.MemberDescriptorType
+            if name not in own and (raw is MISSING or _is_descriptor(raw)) and not is_slot:
+                return _by_form(form, value, self._words)
+            reads.append((f"[{name!r}]" if name in own else f".{name}", part))
+        if in_class(kind, "__dict__") is not MISSING and not is_kept:
             return _by_form(form, value, self._words)
         items_of = in_class(kind, "__dict__").__get__ if is_kept else None
-        size = len(dict_of(value)) if is_kept else None
-        known = [each for each in reads if each is not None]
-        found = _by_parts(form, value, known, size=size, items_of=items_of)
-        return found._replace(is_fixed=is_fixed)
+        size = len(own) if is_kept else None
+        made = _by_parts(form, value, reads, size=size, items_of=items_of)
+        return made._replace(is_fixed=is_fixed)
 
     def _held(self, value: Any, table: Kind) -> dict[str, Any]:
         """Return the attributes of an object that count."""
@@ -522,19 +492,6 @@ def _is_node(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and jax.tree_util.is_tree_node(cast("type", kind))
 
 
-def _read_of(value: Any, name: str, part: Fingerprinted) -> _Read | None:
-    """Return how an attribute is read without code of the user's; None if it cannot be."""
-    kind, own = type(value), dict_of(value)
-    if name in own:
-        return f"[{name!r}]", part
-    if (slot := slots_of(kind).get(name)) is not None:
-        return slot.__get__, part
-    if _KEY in own and part.is_fixed:  # a static of ours: a key has the same ones for ever
-        return f"[{_KEY!r}]", by_identity(None, own[_KEY])
-    found = in_class(kind, name)
-    return None if found is MISSING or _is_descriptor(found) else (f".{name}", part)
-
-
 def _class_form(kind: type) -> tuple[Any, ...]:
     """Return the form of the type of a value: a class of the user's is equal to itself alone."""
     name = kind.__module__, kind.__qualname__
@@ -553,11 +510,6 @@ def _is_descriptor(value: Any) -> bool:
     return hasattr(type(value), "__get__")
 
 
-def _is_leaf(value: Any) -> bool:
-    kind: Any = type(value)
-    return kind in _PLAIN or issubclass(kind, (*_SINGLE, jax.Array, np.ndarray))
-
-
 _PLAIN: Final = frozenset(
     {int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)}
 )
@@ -568,6 +520,5 @@ _BY_EQUALITY: Final = (pathlib.PurePath, jax.P, jax.sharding.Sharding)
 _OBJECTS: Final = ("record", "mapping")
 """The kinds of objects that are read by their attributes, unless they are written in C."""
 _SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", "dict", "mapping"})
-_NEVER_CHANGE: Final = frozenset({"plain", "time", "dtype", "range", "slice"})
 _READ_BY_STEPS: Final = (functools.partial, types.MethodType, BoundMethod)
-_KEY: Final = "__leafwise_key__"
+_NEVER_CHANGE: Final = frozenset({"plain", "time", "dtype", "range", "slice"})
