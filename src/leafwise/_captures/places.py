@@ -102,36 +102,26 @@ class CapturedPlace:
         return value
 
 
-def global_place(names: dict[str, Any], name: str) -> CapturedPlace:
-    """Return the place of a global, or of a builtin."""
-    return CapturedPlace(BoundIn.GLOBAL, lambda: names, name, ("global", id(names), name), name)
+def place_of(holder: BoundIn, owner: Any, variable: str | int, name: str = "") -> CapturedPlace:
+    """Return the place of a variable, of which the owner is not kept alive."""
+    key: tuple[Any, ...] = holder, id(owner), variable
+    if holder is BoundIn.CLOSURE:
+        key = holder, id(cell_of(owner, str(variable)))
+    is_kept = holder in (BoundIn.GLOBAL, BoundIn.IMPORT)
+    find = (lambda: owner) if is_kept else weakref.ref(owner)
+    return CapturedPlace(holder, find, variable, key, name or str(variable))
 
 
 def import_place(names: dict[str, Any], name: str) -> CapturedPlace:
     """Return the place of a module that code imports; dots begin a relative name."""
     name = absolute(name, names)
-    short = name.rpartition(".")[2]
-    return CapturedPlace(BoundIn.IMPORT, lambda: sys.modules, name, ("import", name), short)
+    return place_of(BoundIn.IMPORT, sys.modules, name, name.rpartition(".")[2])
 
 
 def cell_of(function: Any, name: str) -> types.CellType:
     """Return the cell of a variable of the enclosing function."""
     cell: types.CellType = function.__closure__[function.__code__.co_freevars.index(name)]
     return cell
-
-
-def cell_place(function: Any, name: str) -> CapturedPlace:
-    """Return the place of a variable of the enclosing function."""
-    key = ("cell", id(cell_of(function, name)))
-    return CapturedPlace(BoundIn.CLOSURE, weakref.ref(function), name, key, name)
-
-
-def default_place(function: types.FunctionType, name: str) -> CapturedPlace | None:
-    """Return the place of the default of a parameter, if it has one."""
-    if name not in defaults_of(function):
-        return None
-    key = ("default", id(function), name)
-    return CapturedPlace(BoundIn.DEFAULT, weakref.ref(function), name, key, name)
 
 
 def defaults_of(function: types.FunctionType) -> dict[str, Any]:
@@ -146,10 +136,9 @@ def partial_place(partial: Any, name: str | int) -> CapturedPlace:
     func = of_partial(partial)[0]
     code, bound = getattr(func, "__code__", None), is_a(func, types.MethodType)
     known = () if code is None else code.co_varnames[bound : code.co_argcount]
-    by_name = dict(enumerate(known))
+    by_name: dict[Any, str] = dict(enumerate(known))
     text = name if isinstance(name, str) else by_name.get(name, f"args[{name}]")
-    key = ("partial", id(partial), name)
-    return CapturedPlace(BoundIn.PARTIAL, weakref.ref(partial), name, key, text)
+    return place_of(BoundIn.PARTIAL, partial, name, text)
 
 
 def object_place(name: str, value: Any) -> CapturedPlace | None:
@@ -163,8 +152,7 @@ def object_place(name: str, value: Any) -> CapturedPlace | None:
 
 def class_place(cls: type, name: str) -> CapturedPlace:
     """Return the place of what a class has for its instances."""
-    key, text = ("class", id(cls)), f"{cls.__name__}.{name}"
-    return CapturedPlace(BoundIn.ATTRIBUTE, weakref.ref(cls), name, key, text, (name,))
+    return place_of(BoundIn.ATTRIBUTE, cls, cls.__name__).then(name)
 
 
 GONE: Final = types.SimpleNamespace()
