@@ -22,7 +22,7 @@ from leafwise._captures.treatment import (
     CapturedLeaf,
     Treatment,
     contents_of,
-    treatment_of,
+    treatment_of_leaf,
 )
 from leafwise._display import captures_table
 from leafwise._display.html import preformatted
@@ -30,7 +30,7 @@ from leafwise._display.shape import CapturesRecord
 from leafwise._display.words import count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
-from leafwise._objects.attributes import hides, is_data, name_of
+from leafwise._objects.attributes import hides, is_data, is_tree, name_of
 from leafwise._objects.call_site import is_users_file, short_file
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import parameters
@@ -241,8 +241,13 @@ def _capture(binding: Binding) -> Capture:
     if value is MISSING:
         return Capture(binding.place.name, where, Treatment.STATIC, None, is_bound=False)
     found = contents_of(value)
-    treatment = treatment_of(value, [leaf for leaf, _ in found])
-    if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
+    treatment, in_programs = treatment_of_leaf(value), {leaf.treatment for leaf, _ in found}
+    if treatment is None and is_tree(value) and in_programs & _IN_PROGRAMS:
+        treatment = Treatment.PYTREE
+    if treatment is None and callable(value):
+        treatment = Treatment.FUNCTION
+    is_code = treatment in (Treatment.FUNCTION, Treatment.MODULE)
+    if treatment is None or (not is_code and _is_static_field(binding)):
         treatment = Treatment.STATIC
     arrays = {id(each): each for leaf, each in found if leaf.treatment is Treatment.CONSTANT}
     return Capture(
@@ -255,6 +260,9 @@ def _capture(binding: Binding) -> Capture:
             (key, math.prod(each.shape) * each.dtype.itemsize) for key, each in arrays.items()
         ),
     )
+
+
+_IN_PROGRAMS: Final = frozenset({Treatment.LITERAL, Treatment.CONSTANT})
 
 
 def _is_static_field(binding: Binding) -> bool:

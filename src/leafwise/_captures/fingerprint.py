@@ -19,7 +19,6 @@ from leafwise._captures.forms import (
     Exact,
     Fingerprinted,
     Form,
-    OfArray,
     by_identity,
     fingerprint,
 )
@@ -121,22 +120,16 @@ def _capture_state(binding: Binding, value: Any) -> tuple[CaptureState, Fingerpr
 def describe_value(value: Any) -> str:
     """Return a value for a message."""
     try:
-        if is_a(value, np.ndarray | jax.Array) and not is_a(value, Tracer):
-            return _describe_array_value(value)
-        return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)
+        if is_a(value, Tracer) or not is_a(value, np.ndarray | jax.Array):
+            return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)
+        array: Any = value
+        is_there = not is_a(value, jax.Array) or (array.is_fully_addressable and array.is_ready())
+        is_number = not jnp.issubdtype(array.dtype, jax.dtypes.extended)
+        is_shown = is_there and is_number and array.size <= _SHOWN
+        numbers = f" {shorten(np.asarray(array).tolist(), 80)}" if is_shown else ""
+        return describe_array(value) + numbers
     except Exception:  # noqa: BLE001  # the user's own code
         return shorten(value, 120)
-
-
-def _describe_array_value(value: Any) -> str:
-    kind = describe_array(value)
-    if value.size > _SHOWN or jnp.issubdtype(value.dtype, jax.dtypes.extended):
-        return kind
-    if is_a(value, jax.Array):
-        found: Any = value
-        if not (found.is_fully_addressable and found.is_ready()):
-            return kind
-    return f"{kind} {shorten(np.asarray(value).tolist(), 80)}"
 
 
 def changed(old: Fingerprint, new: Fingerprint) -> list[Key]:
@@ -159,29 +152,21 @@ def describe_changes(old: Fingerprint, new: Fingerprint) -> str:
 _LONGEST_CHANGE: Final = 80
 
 
-def inner_change(was: CaptureState, now: CaptureState) -> tuple[str, str, str]:
-    """Return the way to the first part of a capture that changed, and both values as text.
-
-    The way, as ``.layers[0].rate``, is empty for the whole.
-    """
+def format_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
+    """Return a capture as it was and as it is, as texts that say what differs, if they can."""
+    if was.text != now.text:
+        return was.text, now.text
     one, other, path = was.form, now.form, ""
-    while isinstance(one, Form) and isinstance(other, Form) and one.name == other.name:
+    while isinstance(one, Form) and isinstance(other, Form) and one.text == other.text:
         mine, its = one.named(), other.named()
         step = next((each for each in {**mine, **its} if mine.get(each) != its.get(each)), None)
         if step is None:
             break
         path, one, other = path + step, mine.get(step), its.get(step)
-    before, after = (_format_form(one), _format_form(other)) if path else (was.text, now.text)
-    return path, before, f"another {after}" if before == after else after
-
-
-def format_change(was: CaptureState, now: CaptureState) -> tuple[str, str]:
-    """Return a capture as it was and as it is, as texts that say what differs, if they can."""
-    if was.text != now.text:
-        return was.text, now.text
-    path, before, after = inner_change(was, now)
     if not path:
-        return before, after
+        return was.text, f"another {now.text}"
+    before, after = _format_form(one), _format_form(other)
+    after = f"another {after}" if before == after else after
     return f"{was.text} with `{path}` {before}", f"{now.text} with `{path}` {after}"
 
 
@@ -190,6 +175,4 @@ def _format_form(form: Any) -> str:
     if isinstance(form, Exact):
         is_class = isinstance(form.value, type)
         return form.value.__qualname__ if is_class else describe_value(form.value)
-    if isinstance(form, OfArray):
-        return form.text
-    return "nothing" if form is None else f"<{form.name}>"
+    return "nothing" if form is None else form.text

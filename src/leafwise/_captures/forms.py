@@ -58,9 +58,6 @@ _MOST_ATTRIBUTES: Final = 128
 _MOST_PARTS: Final = 128
 """The first so many containers and objects of a value are fingerprinted; the others are large."""
 
-_MOST_COMPARED: Final = 1 << 26
-"""Two JAX arrays of more bytes than these are different ones unless they are one object."""
-
 
 class Fingerprinted(NamedTuple):
     """The fingerprint of a value."""
@@ -109,8 +106,8 @@ class Exact:
 class Form(NamedTuple):
     """The form of a value with parts."""
 
-    name: str
-    """What messages call it."""
+    text: str
+    """The value, for messages."""
     kind: Any
     """The class, and what else is not one of its parts."""
     steps: tuple[str, ...]
@@ -128,12 +125,12 @@ class ByWeakId:
     Of one that takes no weak references, the address is compared.
     """
 
-    __slots__ = ("_find", "_place", "name")
+    __slots__ = ("_find", "_place", "text")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, text: str = "") -> None:
         self._place = _place_of(value)
         self._find = _weak(value)
-        self.name = self._place[1].__qualname__
+        self.text = text or _text_of(self._place[1])
 
     def __eq__(self, other: object) -> bool:
         is_there = self._find is None or self._find() is not None
@@ -141,6 +138,10 @@ class ByWeakId:
 
     def __hash__(self) -> int:
         return hash(self._place)
+
+
+def _text_of(kind: type) -> str:
+    return f"<{kind.__qualname__}>"
 
 
 def _place_of(value: Any) -> tuple[int, type[Any], int]:
@@ -155,46 +156,17 @@ def _weak(value: Any) -> Callable[[], Any] | None:
         return None
 
 
-class OfArray:
-    """A JAX array, which never changes: equal to one of the same type and content."""
-
-    __slots__ = ("_bytes", "_find", "_is_weak", "text")
-
-    def __init__(self, value: Any) -> None:
-        self.text = describe_array(value)
-        self._is_weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
-        self._find: Callable[[], Any] = weakref.ref(value)
-        self._bytes = _content_of(value, MOST_BYTES)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have one type and one content, as far as both are there."""
-        if not isinstance(other, OfArray):
-            return False
-        if (self.text, self._is_weak) != (other.text, other._is_weak):
-            return False
-        if self._find() is other._find() is not None:
-            return True
-        mine, its = self._content(), other._content()
-        return mine is not None and mine == its
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def _content(self) -> bytes | None:
-        value = None if self._bytes is not None else self._find()
-        return self._bytes if value is None else _content_of(value, _MOST_COMPARED)
-
-
-def _content_of(value: Any, most: int) -> bytes | None:
-    """Return the bytes of a JAX array; None if there are too many, or they cannot be had."""
+def _form_of_array(value: Any) -> "Form | ByWeakId":
+    """Return the form of a JAX array: its type and content, if that is small and can be had."""
+    text = describe_array(value)
     try:
-        if value.nbytes > most or not value.is_fully_addressable or value.is_deleted():
-            return None
-        if jnp.issubdtype(value.dtype, jax.dtypes.extended):
-            value = jax.random.key_data(value)
-        return np.asarray(value).tobytes()
+        if value.nbytes > MOST_BYTES or not value.is_fully_addressable or value.is_deleted():
+            return ByWeakId(value, text)
+        is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
+        content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
     except Exception:  # noqa: BLE001  # donated meanwhile, or a guard forbids the transfer
-        return None
+        return ByWeakId(value, text)
+    return Form(text, (text, not is_key and value.weak_type, content), (), ())
 
 
 # --------------------------------------------------------------------------- sources
@@ -208,15 +180,12 @@ def _exact(key: Any, value: Any) -> Fingerprinted:
 
 def by_identity(form: Any, value: Any) -> Fingerprinted:
     """Return the fingerprint of what is the same as long as it is the same object."""
-    find, (place, kind, size) = _weak(value), _place_of(value)
+    find, place = _weak(value), _place_of(value)
 
     def source(found: str, names: Names) -> list[str]:
         if find is not None:
             return [f"{names.of('ref', find)}() is {found} is not None"]
-        at = names.local()
-        terms = [f"id({at} := {found}) == {names.of('place', place)}"]
-        terms.append(f"type({at}) is {names.of('kind', kind)}")
-        return [*terms, f"len({at}) == {size}"] if size else terms
+        return [f"{names.of('place_of', _place_of)}({found}) == {names.of('place', place)}"]
 
     return Fingerprinted(form, source, is_fixed=True)
 
@@ -303,10 +272,6 @@ def fingerprint(value: Any, *, words: frozenset[str] = frozenset()) -> Fingerpri
     return _Fold(words).fingerprint(value)
 
 
-class _TooLarge(Exception):  # noqa: N818  # a signal between two functions of this module
-    """A value is too large for its content to be compared."""
-
-
 class _Fold:
     """Fingerprints one value, and what is inside it."""
 
@@ -322,7 +287,7 @@ class _Fold:
             return _exact((kind, *kind_of(value).content(value)), value)
         # One object in two places is not the same as two equal ones: code may ask `a is b`.
         if id(value) in self._met and not is_a(value, _SINGLE):
-            again = Form(kind.__qualname__, ("again", self._met[id(value)][0]), (), ())
+            again = Form(_text_of(kind), ("again", self._met[id(value)][0]), (), ())
             return by_identity(again, value)
         self._met[id(value)] = len(self._met), value  # so that the id is not used again
         try:
@@ -334,7 +299,7 @@ class _Fold:
         if is_a(value, _OPAQUE) or hides(value):
             return by_identity(ByWeakId(value), value)
         if is_a(value, jax.Array):
-            return by_identity(OfArray(value), value)
+            return by_identity(_form_of_array(value), value)
         if is_a(value, Enum):
             return _exact((*_class_form(kind), value.name), value)
         if is_a(value, _BY_EQUALITY) and is_installed_module(kind.__module__):
@@ -353,7 +318,7 @@ class _Fold:
     def _enter(self, size: int = 0, most: int = 0) -> None:
         """Raise if a value is large, or there is no room for a further one with parts."""
         if size > most or self._room <= 0:
-            raise _TooLarge
+            raise OverflowError
         self._room -= 1
 
     def _by_table(self, value: Any, table: Kind) -> Fingerprinted:
@@ -371,7 +336,7 @@ class _Fold:
             return _exact((*key, *forms), value)
         # Of a key there is nothing to say but which it is.
         steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
-        form: Any = Form(kind.__qualname__, key, steps, forms)
+        form: Any = Form(_text_of(kind), key, steps, forms)
         if table.name == "array" and is_small:
             form = Exact((*key, *forms), np.array(value))
         if kind in _READ_BY_STEPS:
@@ -404,7 +369,7 @@ class _Fold:
         self._met = met
         steps = (".__defaults__", ".__kwdefaults__", *(f" holding {name}" for name in held))
         forms = tuple(part.form for part in parts)
-        form = Form("function", (types.FunctionType, code), steps, forms)
+        form = Form("<function>", (types.FunctionType, code), steps, forms)
         if choice:
             return _by_form(form, value, self._words)
         if facts.installed:
@@ -417,7 +382,7 @@ class _Fold:
     def _wrapper(self, value: Any, wrapped: Any) -> Fingerprinted:
         """Fingerprint what a package makes of a function, as `jax.jit` does."""
         inner, kind = self.fingerprint(wrapped), type(value)
-        form = Form(kind.__qualname__, _class_form(kind), ("",), (inner.form,))
+        form = Form(_text_of(kind), _class_form(kind), ("",), (inner.form,))
         if inner.is_fixed:
             return by_identity(form, value)
         return _by_parts(form, value, [(".__wrapped__", inner)], is_one=True)
@@ -438,7 +403,7 @@ class _Fold:
         parts = list(map(self.fingerprint, [held[each] for each in named]))
         steps, forms = tuple(f".{each}" for each in named), tuple(part.form for part in parts)
         # A class of the user's is equal to one of the same name and code: a cell is run again.
-        form = Form(name[-1], (*name, *codes), steps, forms)
+        form = Form(f"<{name[-1]}>", (*name, *codes), steps, forms)
         reads = zip([f"[{each!r}]" for each in named], parts, strict=True)
         return _by_parts(form, value, reads, size=len(held), items_of=vars, is_one=True)
 
@@ -454,7 +419,7 @@ class _Fold:
         parts = list(map(self.fingerprint, [held[name] for name in names]))
         steps = tuple(f".{name}" for name in names)
         forms = tuple(part.form for part in parts)
-        form = Form(kind.__qualname__, _class_form(kind), steps, forms)
+        form = Form(_text_of(kind), _class_form(kind), steps, forms)
         is_fixed = never_changes(kind) and all(part.is_fixed for part in parts)
         if is_fixed and _weak(value) is not None:  # another one may get its address
             return by_identity(form, value)
