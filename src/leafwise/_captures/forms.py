@@ -26,6 +26,7 @@ from leafwise._objects.attributes import (
     has_hidden_state,
     hides,
     in_class,
+    is_plain,
     is_plain_object,
     keeps_in_dict,
     never_changes,
@@ -188,20 +189,6 @@ def by_identity(form: Any, value: Any) -> Fingerprinted:
         return [f"{names.of('place_of', _place_of)}({found}) == {names.of('place', place)}"]
 
     return Fingerprinted(form, source, is_fixed=True)
-
-
-def _by_form(form: Any, value: Any, words: frozenset[str]) -> Fingerprinted:
-    """Return the fingerprint of what each check looks at as a whole."""
-
-    def source(found: str, names: Names) -> list[str]:
-        known = fingerprint(value, words=words).form
-
-        def same(now: Any) -> bool:
-            return bool(fingerprint(now, words=words).form == known)
-
-        return [f"{names.of('same', same)}({found})"]
-
-    return Fingerprinted(form, source)
 
 
 _Read: TypeAlias = tuple[str, Fingerprinted]
@@ -371,7 +358,7 @@ class _Fold:
         forms = tuple(part.form for part in parts)
         form = Form("<function>", (types.FunctionType, code), steps, forms)
         if choice:
-            return _by_form(form, value, self._words)
+            return _by_parts(form, value, [(".registry", parts[-1])], is_one=True)
         if facts.installed:
             return by_identity(form, value)
         own = zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
@@ -423,18 +410,14 @@ class _Fold:
         is_fixed = never_changes(kind) and all(part.is_fixed for part in parts)
         if is_fixed and _weak(value) is not None:  # another one may get its address
             return by_identity(form, value)
-        own, is_kept, reads = dict_of(value), keeps_in_dict(kind), list[_Read]()
-        for name, part in zip(names, parts, strict=True):
-            raw = in_class(kind, name)
-            is_slot = type(raw) is types.MemberDescriptorType
-            if name not in own and (raw is MISSING or _is_descriptor(raw)) and not is_slot:
-                return _by_form(form, value, self._words)
-            reads.append((f"[{name!r}]" if name in own else f".{name}", part))
-        if in_class(kind, "__dict__") is not MISSING and not is_kept:
-            return _by_form(form, value, self._words)
+        own, is_kept = dict_of(value), keeps_in_dict(kind)
+        is_hidden = in_class(kind, "__dict__") is not MISSING and not is_kept
+        if is_hidden or not all(name in own or is_plain(value, name) for name in names):
+            return by_identity(form, value)
+        ways = [f"[{name!r}]" if name in own else f".{name}" for name in names]
         items_of = in_class(kind, "__dict__").__get__ if is_kept else None
         size = len(own) if is_kept else None
-        made = _by_parts(form, value, reads, size=size, items_of=items_of)
+        made = _by_parts(form, value, zip(ways, parts, strict=True), size=size, items_of=items_of)
         return made._replace(is_fixed=is_fixed)
 
     def _held(self, value: Any, table: Kind) -> dict[str, Any]:
