@@ -119,9 +119,9 @@ def keeps_in_dict(kind: Any) -> bool:
 
     That is so of equinox, too, whose modules have a ``__getattribute__`` for their methods.
     """
-    if not is_a(
-        in_class(kind, "__dict__"), types.GetSetDescriptorType | types.MemberDescriptorType
-    ):
+    if kind is types.SimpleNamespace:  # whose slots are its own in Python 3.11
+        return True
+    if type(in_class(kind, "__dict__")) is not types.GetSetDescriptorType:
         return False
     own = kind.__getattribute__
     return own is object.__getattribute__ or is_installed_module(getattr(own, "__module__", ""))
