@@ -3,8 +3,10 @@
 import collections
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,6 +31,14 @@ def shared(value: Any) -> list[Any]:
     return [value, value]
 
 
+def sharding(*axes: str) -> Any:
+    return jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P(*axes))
+
+
+def scaling(factor: float) -> Any:
+    return lambda x, k=factor: x * k
+
+
 OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "int and bool": (lambda: 1, lambda: True),
     "int and float": (lambda: 1, lambda: 1.0),
@@ -50,6 +60,11 @@ OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: collections.defaultdict(float, a=1),
     ),
     "maxlen": (lambda: collections.deque([1], 2), lambda: collections.deque([1], 3)),
+    "nan": (lambda: float("nan"), lambda: 1.0),
+    "path": (lambda: Path("/a") / "b", lambda: Path("/a/c")),
+    "sharding": (lambda: sharding("x"), lambda: sharding()),
+    "array of JAX": (lambda: jnp.arange(3.0), lambda: jnp.arange(3.0) + 1),
+    "function of one code": (lambda: scaling(1.5), lambda: scaling(2.5)),
     "range": (lambda: range(0, 3, 2), lambda: range(0, 4, 2)),
     "sharing of lists": (lambda: shared([1]), lambda: [[1], [1]]),
     "sharing of objects": (lambda: shared(Held(1)), lambda: [Held(1), Held(1)]),

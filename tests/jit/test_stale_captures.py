@@ -12,7 +12,6 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -91,46 +90,6 @@ def test_what_changed_since_the_last_call() -> None:
     jitted(1.0)
     box.rate = 9.0
     assert [each.name for each in jitted.stale(1.0)] == ["box.rate"]
-
-
-def test_what_is_equal_is_no_change() -> None:
-    """A value of one type and content, and a function of one code, may be put in its place."""
-    settings, array = Settings(float("nan")), jnp.arange(3.0)
-
-    def define() -> Any:
-        def helper(x: Any, k: float = 1.5) -> Any:
-            return x * k
-
-        return helper
-
-    helper = define()
-    jitted = jit(lambda x: helper(x) * settings.rate + array.sum(), stale="raise")
-    jitted(ONES)
-    settings, array, helper = Settings(float("nan")), jnp.arange(3.0), define()
-    with count_events() as counts:
-        jitted(ONES)
-    assert counts.traces == 0
-    settings.rate = 1.0
-    with pytest.raises(lw.errors.StaleCaptureError, match="was nan"):
-        jitted(ONES)
-
-
-def test_paths_and_shardings_are_values() -> None:
-    """A path may be made in another way, and a sharding where it is needed."""
-
-    def at(*axes: str) -> Any:
-        return jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P(*axes))
-
-    held = {"path": Path("/a/b"), "at": at("x")}
-    jitted = jit(lambda x: jax.device_put(x, held["at"]) * len(str(held["path"])), stale="raise")
-    jitted(ONES)
-    held.update(path=Path("/a") / "b", at=at("x"))
-    jitted(ONES)
-    for name, value in (("at", at()), ("path", Path("/a/c"))):
-        kept, held[name] = held[name], value
-        with pytest.raises(lw.errors.StaleCaptureError, match=name):
-            jitted(ONES)
-        held[name] = kept
 
 
 count = 0
@@ -286,17 +245,6 @@ def test_a_warning_names_the_calling_line() -> None:
     (storm,) = (each for each in seen if each.category is lw.errors.RetraceStormWarning)
     assert "value" in str(storm.message)
     assert jitted(ONES).tolist() == [29, 29]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::leafwise.errors.RetraceStormWarning")
-def test_few_programs_are_kept() -> None:
-    """Of many values JAX does not keep all programs."""
-    rate = 0.0
-    jitted = jit(lambda x: x * rate, stale="retrace")
-    for rate in map(float, range(30)):  # noqa: B007  # which is captured
-        jitted(ONES)
-        assert jitted.cache_size() <= 8
 
 
 def test_explanations_say_it() -> None:
@@ -597,6 +545,7 @@ def test_values_that_do_not_come_back_are_let_go_of() -> None:
         change(200)
         before = change(80)
         assert change(160) < before + 50
+        assert step.cache_size() <= 8
     assert len(step.traces) < 200
 
 

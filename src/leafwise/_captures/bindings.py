@@ -16,16 +16,15 @@ from jax.core import Tracer
 
 from leafwise._captures.observe import Run, holds_tracers
 from leafwise._captures.places import (
+    GONE,
     BoundIn,
     CapturedPlace,
-    cell_place,
     class_place,
-    default_place,
     defaults_of,
-    global_place,
     import_place,
     object_place,
     partial_place,
+    place_of,
     step_into,
 )
 from leafwise._objects.attributes import (
@@ -48,7 +47,6 @@ from leafwise._objects.code import is_installed_module
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import MUTATORS, Chain, Root, all_chains
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import got
 
 _Arguments: TypeAlias = dict[tuple[Any, str], CapturedPlace]
 """The arguments that a partial has for functions, by their parameters."""
@@ -56,75 +54,63 @@ _Arguments: TypeAlias = dict[tuple[Any, str], CapturedPlace]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Binding:
-    """One place outside its arguments that a function reads.
-
-    Attributes:
-        place: Where to look.
-        code: The code that reads it.
-        line: The line of the first read; 0 if there is none.
-        itself: Whether a method of it runs: its attributes are captures of their own.
-        is_fixed: Whether it cannot change: an attribute of an object that refuses assignment.
-        words: The names and texts in the code that ran: of a plain object these attributes count.
-    """
+    """One place outside its arguments that a function reads."""
 
     place: CapturedPlace
-    code: types.CodeType | None
-    line: int
+    code: types.CodeType | None = None
+    """The code that reads it."""
+    line: int = 0
+    """The line of the first read; 0 if there is none."""
     itself: bool = False
+    """Whether a method of it runs: its attributes are captures of their own."""
     is_fixed: bool = False
+    """Whether it cannot change: an attribute of an object that refuses assignment."""
     words: frozenset[str] = frozenset()
-
-    @property
-    def name(self) -> str:
-        """The place, as the code spells it: ``lr``, ``config.rate``, ``self.w``."""
-        return self.place.name
+    """The names and texts in the code that ran: of a plain object these attributes count."""
 
     @property
     def reader(self) -> str:
         """The name of the function that reads it."""
         return "" if self.code is None else self.code.co_qualname
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What is equal for one place, whoever reads it."""
-        return (*self.place.key, self.place.steps)
-
-    def read(self) -> Any:
-        """Return the current value; `MISSING` if nothing is bound.
-
-        No property and no ``__getattr__`` runs.
-        """
-        return self.place.read()
-
 
 def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
-    """Return everything that functions read from outside, each place once.
+    """Return all that functions read from outside, each place once: what ran, and what was called.
 
-    Args:
-        runs: What ran.
-        root: The function that was called; also a partial, a bound method, a callable object.
+    A place behind an object or a variable that ends with the trace is reached by another way.
     """
     every = [(run, *_receiver(run)) for run in runs]
-    words = frozenset[str]().union(*(_words(run.code) for run, _, _ in every))
+    texts = [each for run, _, _ in every for each in run.code.co_consts if type(each) is str]
+    words = frozenset(texts).union(*(run.code.co_names for run, _, _ in every))
     receivers = {id(receiver) for _, receiver, method in every if method is not None}
-    found: dict[Any, Binding] = {}
     named = _cells([run for run, _, _ in every])
     cells = frozenset(named)
+    reads, arguments = _around(root)
     known: set[Any] = set()
-    around, arguments = _around(root)
-    reads = (
-        each for run, _, method in every for each in _reads(run, method, cells, known, arguments)
-    )
-    for binding in (*around, *reads):
-        place = _through(binding.place, named)
+    for run, _, method in every:
+        if method is not None:
+            reads.append(Binding(method, run.code, run.code.co_firstlineno))
+        for chain in run.chains(run.code):
+            is_read = (run.function, run.code) in known and chain.root is not Root.LOCAL
+            start = None if is_read else _start(run, chain, arguments)
+            if start is not None and chain.root is Root.CELL and start.root not in cells:
+                # A variable of the function around it ends with the trace; what it holds may not.
+                start = object_place(chain.name, start.read())
+            reads += [] if start is None else _follow(start, chain, run.code)
+        known.add((run.function, run.code))
+    found: dict[Any, Binding] = {}
+    for each in reads:
+        place, holder = each.place, named.get(each.place.root)
+        place = place if holder is None else holder.then(*place.steps)
         value = place.read()
-        own = dataclasses.replace(binding, place=place, words=words)
-        if own.key in found or _is_import(own, value):
+        if place.key in found or _is_import(place, value):
             continue
-        if id(value) in receivers:
+        is_receiver = id(value) in receivers
+        if is_receiver:
             named.setdefault(("object", id(value)), place)
-            own = dataclasses.replace(own, itself=True)
-        found[own.key] = own
+        found[place.key] = Binding(
+            place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words
+        )
     return list(found.values())
 
 
@@ -132,78 +118,48 @@ def _cells(runs: list[Run]) -> dict[Any, CapturedPlace]:
     """Return the places of variables closed over by functions that no other one made."""
     made = {const for run in runs for const in run.code.co_consts if is_a(const, types.CodeType)}
     outermost = [run for run in runs if run.function is not None and run.code not in made]
-    places = [cell_place(run.function, name) for run in outermost for name in run.code.co_freevars]
-    return {place.key: place for place in reversed(places)}
-
-
-def _through(place: CapturedPlace, named: dict[Any, CapturedPlace]) -> CapturedPlace:
-    """Return a place behind an object or a variable by another way, which outlives the trace."""
-    holder = named.get(place.key)
-    if holder is None:
-        return place
-    for step in place.steps:
-        holder = holder.then(step)
-    return holder
+    pairs = [(run.function, name) for run in outermost for name in run.code.co_freevars]
+    places = [place_of(BoundIn.CLOSURE, *pair) for pair in pairs]
+    return {place.root: place for place in reversed(places)}
 
 
 def reachable(fn: Callable[..., Any]) -> list[Run]:
-    """Return the runs of a function and of the user's functions that it names, made up.
-
-    Raises:
-        TypeError: `fn` is not callable.
-    """
-    if not callable(fn):
-        raise TypeError(f"a function is wanted, got {got(fn)}")
-    pending: list[Any] = [fn]
+    """Return the runs of a function and of the user's functions that it names, made up."""
+    pending: list[tuple[Any, Any]] = [(fn, MISSING)]  # with the object of a method
     runs: dict[Any, Run] = {}
     _, arguments = _around(fn)
-    while pending and len(runs) < _MOST_REACHED:
-        for function, receiver in _functions(pending.pop(0)):
-            run = alone(function)
+    for _ in range(_MOST_REACHED):
+        if not pending:
+            break
+        value, receiver = pending.pop(0)
+        inner = [(each, receiver) for each in functions_in(value)]
+        call = functions_behind(in_class(type(value), "__call__"))
+        if is_a(value, types.MethodType | BoundMethod) or is_bound_method(value):
+            inner = [(value.__func__, value.__self__)]
+        elif is_a(value, functools.partial):
+            inner = [(of_partial(value)[0], receiver)]
+        elif is_a(value, types.FunctionType) and not is_installed(value):
+            inner = [(wrapped_by(value), receiver)]
+            run = alone(value)
             if receiver is not MISSING:
                 names = run.code.co_varnames[: run.code.co_argcount]
                 run = run._replace(given={**dict.fromkeys(names[:1], receiver), **run.given})
-            if (function, id(receiver)) not in runs:
-                runs[function, id(receiver)] = run
-                pending += _named(run, arguments)
+            if (value, id(receiver)) not in runs:
+                runs[value, id(receiver)] = run
+                pending += [(each, MISSING) for each in _named(run, arguments)]
+        elif own := [each for each in call if not is_installed(each)]:
+            inner = [(each, value) for each in own]
+        pending = [*(pair for pair in inner if is_callable(pair[0])), *pending]
     return list(runs.values())
 
 
-_MOST_REACHED: Final = 1024
+_MOST_REACHED: Final = 4096
 
 
 def alone(function: types.FunctionType) -> Run:
     """Return a run of a function, whoever's it is, made up."""
     names, given = function.__globals__, defaults_of(function)
     return Run(function.__code__, function, names, given, set(), all_chains)
-
-
-def _functions(
-    value: Any, receiver: Any = MISSING, depth: int = 0
-) -> Iterator[tuple[types.FunctionType, Any]]:
-    """Yield the user's functions that run when a value is called, with the object of a method."""
-    if depth > _DEEPEST or is_a(value, type):
-        return
-    inner = [(each, receiver) for each in functions_in(value)]
-    if is_a(value, types.MethodType | BoundMethod) or is_bound_method(value):
-        inner = [(value.__func__, value.__self__)]
-    elif is_a(value, functools.partial):
-        inner = [(of_partial(value)[0], receiver)]
-    elif is_a(value, types.FunctionType) and not is_installed(value):
-        yield value, receiver
-        inner = [(wrapped_by(value), receiver)]
-    elif own := [
-        each
-        for each in functions_behind(in_class(type(value), "__call__"))
-        if not is_installed(each)
-    ]:
-        inner = [(each, value) for each in own]
-    for each, held in inner:
-        if each is not None:
-            yield from _functions(each, held, depth + 1)
-
-
-_DEEPEST: Final = 20
 
 
 def _named(run: Run, arguments: _Arguments) -> Iterator[Any]:
@@ -222,10 +178,6 @@ def _named(run: Run, arguments: _Arguments) -> Iterator[Any]:
             yield from (each for each in items_in(value) if is_callable(each))
 
 
-def _words(code: types.CodeType) -> frozenset[str]:
-    return frozenset((*code.co_names, *(each for each in code.co_consts if type(each) is str)))
-
-
 def _receiver(run: Run) -> tuple[Any, CapturedPlace | None]:
     """Return the object whose method ran, and where its class has that; None if it is none."""
     first, function = next(iter(run.given.values()), None), run.function
@@ -240,13 +192,15 @@ def _receiver(run: Run) -> tuple[Any, CapturedPlace | None]:
 
 
 def _around(root: Any) -> tuple[list[Binding], _Arguments]:
-    """Return what a package is given, a partial's arguments or an object that is called.
-
-    The arguments that a partial has for a function of the user's are apart.
-    """
+    """Return what a package is given, and what a partial has for functions of the user's."""
     found: list[Binding] = []
     arguments: _Arguments = {}
-    while is_a(root, functools.partial) and not is_a(root, BoundMethod):
+    while not is_a(root, BoundMethod):
+        if not is_a(root, functools.partial):
+            if (inner := wrapped_by(root)) is None:
+                break
+            root = inner
+            continue
         func, args, keywords = of_partial(root)
         called = func.__func__ if is_a(func, types.MethodType) else func
         is_own = is_a(called, types.FunctionType) and not is_installed(called)
@@ -255,55 +209,29 @@ def _around(root: Any) -> tuple[list[Binding], _Arguments]:
             if is_own:
                 arguments[called, place.name] = place
             else:
-                found.append(Binding(place, None, 0))
+                found.append(Binding(place))
         root = func
-    if (inner := wrapped_by(root)) is not None:
-        more, further = _around(inner)
-        return [*found, *more], arguments | further
     itself = object_place("self", root)
     if itself is not None and is_installed_module(module_of(type(root))) and is_tree(root):
-        found += [] if is_a(root, BoundMethod) else [Binding(itself, None, 0)]  # as of equinox
+        found += [] if is_a(root, BoundMethod) else [Binding(itself)]  # as of equinox
     return found, arguments
-
-
-def _reads(
-    run: Run,
-    method: CapturedPlace | None,
-    cells: frozenset[Any],
-    known: set[Any],
-    arguments: _Arguments,
-) -> Iterator[Binding]:
-    """Yield what one run of a function reads; of another one of it what it is given."""
-    is_known = (run.function, run.code) in known
-    known.add((run.function, run.code))
-    if method is not None:
-        yield Binding(method, run.code, run.code.co_firstlineno)
-    for chain in run.chains(run.code):
-        is_read = is_known and chain.root is not Root.LOCAL
-        start = None if is_read else _start(run, chain, arguments)
-        if start is not None and chain.root is Root.CELL and start.key not in cells:
-            # A variable of the function around it ends with the trace; what it holds may not.
-            start = object_place(chain.name, start.read())
-        if start is not None:
-            yield from _follow(start, chain, run.code)
 
 
 def _start(run: Run, chain: Chain, arguments: _Arguments) -> CapturedPlace | None:
     """Return the place where a chain starts; None for what is not kept beyond the trace."""
     if chain.root is Root.GLOBAL:
-        return global_place(run.names, chain.name)
+        return place_of(BoundIn.GLOBAL, run.names, chain.name)
     if chain.root is Root.IMPORT:
         return import_place(run.names, chain.name)
     function: Any = run.function
     if chain.root is Root.CELL:
-        return None if function is None else cell_place(function, chain.name)
+        return None if function is None else place_of(BoundIn.CLOSURE, function, chain.name)
     value = run.given.get(chain.name, MISSING)
     argument = arguments.get((function, chain.name))
     if argument is not None and (run.chains is all_chains or argument.read() is value):
         return argument
-    default = None if function is None else default_place(function, chain.name)
-    if default is not None and default.read() is value:
-        return default
+    if function is not None and defaults_of(function).get(chain.name, GONE) is value:
+        return place_of(BoundIn.DEFAULT, function, chain.name)
     return object_place(chain.name, value) if chain.steps and value is not MISSING else None
 
 
@@ -350,11 +278,11 @@ def _is_made(value: Any) -> bool:
     return not is_a(value, Tracer) and holds_tracers(value)
 
 
-def _is_import(binding: Binding, value: Any) -> bool:
+def _is_import(place: CapturedPlace, value: Any) -> bool:
     """Return whether a name is what an import statement binds, which nobody rebinds."""
-    start = binding.place.start()
+    start = place.start()
     if is_a(start, types.ModuleType) and is_installed_module(start.__name__):
         return True
-    name = binding.name.rpartition(".")[2]
-    is_named = binding.place.holder is BoundIn.GLOBAL and read(value, "__name__", None) == name
+    name = place.name.rpartition(".")[2]
+    is_named = place.holder is BoundIn.GLOBAL and read(value, "__name__", None) == name
     return is_named and callable(value) and is_of_package(value)

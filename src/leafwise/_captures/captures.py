@@ -17,12 +17,12 @@ import numpy as np
 
 from leafwise._captures.bindings import Binding, bindings_of, reachable
 from leafwise._captures.observe import observing
-from leafwise._captures.places import GONE, BoundIn, CapturedPlace
+from leafwise._captures.places import GONE, BoundIn
 from leafwise._captures.treatment import (
     CapturedLeaf,
     Treatment,
     contents_of,
-    treatment_of,
+    treatment_of_leaf,
 )
 from leafwise._display import captures_table
 from leafwise._display.html import preformatted
@@ -30,7 +30,7 @@ from leafwise._display.shape import CapturesRecord
 from leafwise._display.words import count
 from leafwise._jax.context import new_number, with_number
 from leafwise._jax.events import ignore_events
-from leafwise._objects.attributes import hides, is_data, name_of
+from leafwise._objects.attributes import hides, is_data, is_tree, name_of
 from leafwise._objects.call_site import is_users_file, short_file
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import parameters
@@ -232,21 +232,26 @@ def captures_of(
 ) -> Captures:
     """Return what is in some places that a function reads."""
     shown = [each for each in bindings if not (each.place.is_member or each.itself)]
-    found = [_capture(each) for each in shown if each.read() is not GONE]
+    found = [_capture(each) for each in shown if each.place.read() is not GONE]
     return Captures(found, name_of(fn), large)
 
 
 def _capture(binding: Binding) -> Capture:
-    value, where = binding.read(), _captured_at(binding)
+    value, where = binding.place.read(), _captured_at(binding)
     if value is MISSING:
-        return Capture(binding.name, where, Treatment.STATIC, None, is_bound=False)
+        return Capture(binding.place.name, where, Treatment.STATIC, None, is_bound=False)
     found = contents_of(value)
-    treatment = treatment_of(value, [leaf for leaf, _ in found])
-    if treatment not in (Treatment.FUNCTION, Treatment.MODULE) and _is_static_field(binding):
+    treatment, in_programs = treatment_of_leaf(value), {leaf.treatment for leaf, _ in found}
+    if treatment is None and is_tree(value) and in_programs & _IN_PROGRAMS:
+        treatment = Treatment.PYTREE
+    if treatment is None and callable(value):
+        treatment = Treatment.FUNCTION
+    is_code = treatment in (Treatment.FUNCTION, Treatment.MODULE)
+    if treatment is None or (not is_code and _is_static_field(binding)):
         treatment = Treatment.STATIC
     arrays = {id(each): each for leaf, each in found if leaf.treatment is Treatment.CONSTANT}
     return Capture(
-        binding.name,
+        binding.place.name,
         where,
         treatment,
         value,
@@ -257,43 +262,45 @@ def _capture(binding: Binding) -> Capture:
     )
 
 
+_IN_PROGRAMS: Final = frozenset({Treatment.LITERAL, Treatment.CONSTANT})
+
+
 def _is_static_field(binding: Binding) -> bool:
     """Return whether a binding is a static field of a pytree."""
     with contextlib.suppress(Exception):  # a flatten of the user's may raise anything
-        opened = open_node(binding.place.holding())
-        return opened is not None and f".{binding.place.steps[-1]}" in opened[0].names
+        *before, last = binding.place.steps
+        opened = open_node(dataclasses.replace(binding.place, steps=tuple(before)).read())
+        return opened is not None and f".{last}" in opened[0].names
     return False
 
 
 def _captured_at(binding: Binding) -> CapturedAt:
     """Return where a binding is bound and read."""
-    file = "" if binding.code is None else binding.code.co_filename
-    owner, bound = _owner(binding.place, file)
-    function = binding.reader.rpartition("<locals>.")[2]
-    return CapturedAt(binding.place.holder, owner, bound, file, binding.line, function)
-
-
-def _owner(place: CapturedPlace, file: str) -> tuple[str, int]:
-    """Return what holds a place, as text, and the line that binds it; 0 if that is not known."""
-    owner = place.owner()
-    if place.holder is BoundIn.GLOBAL:
-        if place.variable not in owner and place.variable in vars(builtins):
-            return "builtins", 0
-        own = owner.get("__file__")
-        file = own if isinstance(own, str) else file
-        return short_file(file), _line(file, "<module>", place.variable)
-    if place.holder is BoundIn.IMPORT:
-        return short_file(file), 0
-    if place.holder is BoundIn.PARTIAL:
-        return name_of(owner), 0
-    if place.holder is BoundIn.ATTRIBUTE:
-        return owner.__name__, 0
-    file = owner.co_filename
-    around, _, name = owner.co_qualname.rpartition(".<locals>.")
-    if place.holder is BoundIn.DEFAULT:
-        return f"{name}, {short_file(file)}", owner.co_firstlineno
-    line = _line(file, around, place.variable)
-    return f"{around.rpartition('<locals>.')[2] or name}, {short_file(file)}", line
+    place, code = binding.place, binding.code
+    owner, file = place.owner(), "" if code is None else code.co_filename
+    function, name = binding.reader.rpartition("<locals>.")[2], str(place.variable)
+    holder, bound = "", 0
+    match place.holder:
+        case BoundIn.GLOBAL if name not in owner and name in vars(builtins):
+            holder = "builtins"
+        case BoundIn.GLOBAL:
+            own = owner.get("__file__")
+            source = own if isinstance(own, str) else file
+            holder, bound = short_file(source), _line(source, "<module>", name)
+        case BoundIn.IMPORT:
+            holder = short_file(file)
+        case BoundIn.PARTIAL:
+            holder = name_of(owner)
+        case BoundIn.ATTRIBUTE:
+            holder = (owner if is_a(owner, type) else type(owner)).__name__
+        case BoundIn.CLOSURE | BoundIn.DEFAULT:
+            own = owner.__code__
+            scope, _, inner = own.co_qualname.rpartition(".<locals>.")
+            bound, held_by = _line(own.co_filename, scope, name), scope.rpartition("<locals>.")[2]
+            if place.holder is BoundIn.DEFAULT:
+                bound, held_by = own.co_firstlineno, inner
+            holder = f"{held_by or inner}, {short_file(own.co_filename)}"
+    return CapturedAt(place.holder, holder, bound, file, binding.line, function)
 
 
 def _line(file: str, scope: str, name: str) -> int:

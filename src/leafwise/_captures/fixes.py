@@ -24,12 +24,7 @@ class Way(StrEnum):
 
 
 class Fix(NamedTuple):
-    """How a value may get to a jitted function.
-
-    Attributes:
-        way: As what.
-        annotation: The annotation of a field that holds it.
-    """
+    """How a value may get to a jitted function, and the annotation of a field that holds it."""
 
     way: Way = Way.ARGUMENT
     annotation: str = "jax.Array"
@@ -62,14 +57,7 @@ _NUMBERS: Final = (int, float, complex, np.generic, np.ndarray, jax.Array)
 
 
 def lines_of(fix: Fix, function: str, name: str, *, is_attribute: bool) -> tuple[str, str]:
-    """Return the two fixes of a capture, as text.
-
-    Args:
-        fix: How its value can be passed.
-        function: The name of the jitted function.
-        name: The capture, as the code spells it.
-        is_attribute: Whether it is an attribute of the object whose method the function is.
-    """
+    """Return the two fixes of a capture as text; of an attribute of the object of a method, too."""
     variable, is_static = parameter_of(name), fix.way is Way.STATIC
     call = f"`{function}(..., {variable})`"
     if fix.way is Way.PYTREE:

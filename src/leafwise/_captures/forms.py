@@ -8,11 +8,10 @@ up to a size. No ``==`` of the user's runs.
 import dataclasses
 import functools
 import itertools
-import operator
 import pathlib
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -27,11 +26,11 @@ from leafwise._objects.attributes import (
     has_hidden_state,
     hides,
     in_class,
+    is_plain,
     is_plain_object,
     keeps_in_dict,
     never_changes,
     registry_of,
-    slots_of,
     stored_attributes,
     wrapped_by,
 )
@@ -46,6 +45,7 @@ from leafwise._objects.code import (
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import Kind, kind_of
 from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import describe_array
 
 MOST_BYTES: Final = 1 << 10
 """A NumPy array, or a buffer, of more bytes than these is large."""
@@ -56,34 +56,23 @@ MOST_ITEMS: Final = 32
 _MOST_ATTRIBUTES: Final = 128
 """An object of more attributes than these is large."""
 
-_MOST_PARTS: Final = 128
-"""So many containers and objects of a value are fingerprinted; further ones are large."""
-
-_MOST_COMPARED: Final = 1 << 26
-"""Two JAX arrays of more bytes than these are different ones unless they are one object."""
+_MOST_PARTS: Final = 4096
+"""The first so many containers and objects of a value are fingerprinted; the others are large."""
 
 
 class Fingerprinted(NamedTuple):
-    """The fingerprint of a value.
-
-    Attributes:
-        form: Equal for values that cannot be distinguished; hashable.
-        source: Returns expressions that are all true as long as another expression, which is
-            evaluated once, reads the value unchanged.
-        is_fixed: Whether it is the same as long as it is the same object.
-    """
+    """The fingerprint of a value."""
 
     form: Any
+    """Equal for values that cannot be distinguished; hashable."""
     source: "Source"
+    """Returns expressions, all true as long as another one, read once, has the value unchanged."""
     is_fixed: bool = False
+    """Whether it is the same as long as it is the same object."""
 
 
 class Names:
-    """The names of the values that generated code needs.
-
-    Attributes:
-        values: The values by name.
-    """
+    """The names of the values that generated code needs."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -107,53 +96,42 @@ Source: TypeAlias = Callable[[str, Names], list[str]]
 # --------------------------------------------------------------------------- forms
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Exact:
     """The form of a small value that never changes, which it keeps: equal where the key is."""
 
-    __slots__ = ("key", "value")
-
-    def __init__(self, key: Any, value: Any) -> None:
-        self.key = key
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Exact) and bool(self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+    key: Any
+    value: Any = dataclasses.field(compare=False)
 
 
 class Form(NamedTuple):
-    """The form of a value with parts.
+    """The form of a value with parts."""
 
-    Attributes:
-        kind: The class, and what else is not one of its parts.
-        steps: The way to each part: ``.rate``, ``['a']``; empty if it has no name.
-        parts: The form of each.
-    """
-
+    text: str
+    """The value, for messages."""
     kind: Any
+    """The class, and what else is not one of its parts."""
     steps: tuple[str, ...]
+    """The way to each part: ``.rate``, ``['a']``; empty if it has no name."""
     parts: tuple[Any, ...]
+
+    def named(self) -> dict[str, Any]:
+        """Return the parts that have a name."""
+        return {step: part for step, part in zip(self.steps, self.parts, strict=True) if step}
 
 
 class ByWeakId:
     """An object that is equal to itself alone, and is not kept alive; a container with its size.
 
-    Args:
-        value: The object. Of one that takes no weak references, the address is compared.
+    Of one that takes no weak references, the address is compared.
     """
 
-    __slots__ = ("_find", "_place")
+    __slots__ = ("_find", "_place", "text")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, text: str = "") -> None:
         self._place = _place_of(value)
         self._find = _weak(value)
-
-    @property
-    def kind(self) -> type:
-        """The type of the object."""
-        return self._place[1]
+        self.text = text or _text_of(self._place[1])
 
     def __eq__(self, other: object) -> bool:
         is_there = self._find is None or self._find() is not None
@@ -161,6 +139,10 @@ class ByWeakId:
 
     def __hash__(self) -> int:
         return hash(self._place)
+
+
+def _text_of(kind: type) -> str:
+    return f"<{kind.__qualname__}>"
 
 
 def _place_of(value: Any) -> tuple[int, type[Any], int]:
@@ -175,57 +157,17 @@ def _weak(value: Any) -> Callable[[], Any] | None:
         return None
 
 
-class OfArray:
-    """A JAX array, which never changes: equal to one of the same type and content."""
-
-    __slots__ = ("_bytes", "_find", "_type")
-
-    def __init__(self, value: Any) -> None:
-        weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
-        self._type = str(value.dtype), tuple(value.shape), weak
-        self._find: Callable[[], Any] = weakref.ref(value)
-        self._bytes = _content_of(value, MOST_BYTES)
-
-    @property
-    def value(self) -> Any:
-        """The array, or a copy of its content; None if neither is there."""
-        found = self._find()
-        if found is not None or self._bytes is None:
-            return found
-        dtype, shape, _ = self._type
-        try:
-            return np.frombuffer(self._bytes, jnp.dtype(dtype)).reshape(shape)
-        except (TypeError, ValueError):  # PRNG keys
-            return None
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have one type and one content, as far as both are there."""
-        if not isinstance(other, OfArray) or self._type != other._type:
-            return False
-        one, another = self._find(), other._find()
-        if one is not None and one is another:
-            return True
-        mine, its = self._content(), other._content()
-        return mine is not None and mine == its
-
-    def __hash__(self) -> int:
-        return hash(self._type)
-
-    def _content(self) -> bytes | None:
-        value = None if self._bytes is not None else self._find()
-        return self._bytes if value is None else _content_of(value, _MOST_COMPARED)
-
-
-def _content_of(value: Any, most: int) -> bytes | None:
-    """Return the bytes of a JAX array; None if there are too many, or they cannot be had."""
+def _form_of_array(value: Any) -> "Form | ByWeakId":
+    """Return the form of a JAX array: its type and content, if that is small and can be had."""
+    text = describe_array(value)
     try:
-        if value.nbytes > most or not value.is_fully_addressable or value.is_deleted():
-            return None
-        if jnp.issubdtype(value.dtype, jax.dtypes.extended):
-            value = jax.random.key_data(value)
-        return np.asarray(value).tobytes()
+        if value.nbytes > MOST_BYTES or not value.is_fully_addressable or value.is_deleted():
+            return ByWeakId(value, text)
+        is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
+        content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
     except Exception:  # noqa: BLE001  # donated meanwhile, or a guard forbids the transfer
-        return None
+        return ByWeakId(value, text)
+    return Form(text, (text, not is_key and value.weak_type, content), (), ())
 
 
 # --------------------------------------------------------------------------- sources
@@ -239,87 +181,54 @@ def _exact(key: Any, value: Any) -> Fingerprinted:
 
 def by_identity(form: Any, value: Any) -> Fingerprinted:
     """Return the fingerprint of what is the same as long as it is the same object."""
-    find, (place, kind, size) = _weak(value), _place_of(value)
+    find, place = _weak(value), _place_of(value)
 
     def source(found: str, names: Names) -> list[str]:
         if find is not None:
             return [f"{names.of('ref', find)}() is {found} is not None"]
-        at = names.local()
-        terms = [f"id({at} := {found}) == {names.of('place', place)}"]
-        terms.append(f"type({at}) is {names.of('kind', kind)}")
-        return [*terms, f"len({at}) == {size}"] if size else terms
+        return [f"{names.of('place_of', _place_of)}({found}) == {names.of('place', place)}"]
 
     return Fingerprinted(form, source, is_fixed=True)
 
 
-def _by_form(form: Any, value: Any, words: frozenset[str]) -> Fingerprinted:
-    """Return the fingerprint of what each check looks at as a whole."""
-
-    def source(found: str, names: Names) -> list[str]:
-        known = fingerprint(value, words=words).form
-
-        def same(now: Any) -> bool:
-            return bool(fingerprint(now, words=words).form == known)
-
-        return [f"{names.of('same', same)}({found})"]
-
-    return Fingerprinted(form, source)
-
-
-def _by_content(
-    form: Any, kind: type, table: Kind, content: tuple[Any, ...], items: list[Any]
-) -> Fingerprinted:
-    """Return the fingerprint of what has small parts that never change, as a set of numbers."""
-
-    def same(now: Any) -> bool:
-        if type(now) is not kind or table.content(now) != content:
-            return False
-        return all(map(operator.is_, table.values(now), items))
-
-    source: Source = lambda found, names: [f"{names.of('same', same)}({found})"]  # noqa: E731
-    return Fingerprinted(form, source)
-
-
-_Read: TypeAlias = tuple[str | Callable[[Any], Any], Fingerprinted]
-"""What follows a value to read a part of it, or a function that does; and the part."""
+_Read: TypeAlias = tuple[str, Fingerprinted]
+"""What follows the name of a value, or of its items, to read a part; and the part."""
 
 
 def _by_parts(
     form: Any,
-    kind: type,
-    reads: Sequence[_Read],
+    value: Any,
+    reads: Iterable[_Read],
     *,
+    is_one: bool = False,
     size: int | None = None,
-    keys: tuple[str, ...] | None = None,
+    content_of: Callable[[Any], Any] | None = None,
     items_of: Callable[[Any], Any] | None = None,
 ) -> Fingerprinted:
-    """Return the fingerprint of a value each part of which is looked at in a check.
+    """Return the fingerprint of a value, or of one object, each part of which is looked at.
 
-    Args:
-        form: Its form.
-        kind: Its class.
-        reads: Its parts.
-        size: How many items it has, if that can change.
-        keys: Its keys, if their order counts.
-        items_of: Returns the dict in which ``['rate']`` is read; None for the value itself.
+    `items_of` returns the dict or list in which ``[0]`` is read; None for the value itself.
     """
+    kind, ways = type(value), tuple(reads)
+    itself = by_identity(form, value) if is_one else None
+    content = None if content_of is None else content_of(value)
 
     def source(found: str, names: Names) -> list[str]:
         at = inside = names.local()
         terms = [f"type({at} := {found}) is {names.of('kind', kind)}"]
+        if itself is not None:
+            terms = itself.source(f"({at} := {found})", names)
+        if content_of is not None:
+            read = f"{names.of('content_of', content_of)}({at})"
+            terms.append(f"{read} == {names.of('content', content)}")
+        items = inside
         if items_of is not None:
             inside = names.local()
-            terms.append(f"len({inside} := {names.of('items', items_of)}({at})) == {size}")
-        elif size is not None:
-            terms.append(f"len({at}) == {size}")
-        if keys is not None:  # the `==` of another key would be the user's
-            same_keys = f"map({names.of('is', operator.is_)}, {at}, {names.of('keys', keys)})"
-            terms.append(f"all({same_keys})")
-        for way, part in reads:
-            if not isinstance(way, str):
-                terms += part.source(f"{names.of('read', way)}({at})", names)
-            else:
-                terms += part.source(f"{inside if way.startswith('[') else at}{way}", names)
+            items = f"{inside} := {names.of('items', items_of)}({at})"
+        if size is not None:
+            terms.append(f"len({items}) == {size}")
+        for way, part in ways:
+            terms += part.source(f"{inside if way.startswith('[') else at}{way}", names)
         return terms
 
     return Fingerprinted(form, source)
@@ -345,15 +254,9 @@ def _maker(names: str, terms: str) -> Callable[..., Any]:
 def fingerprint(value: Any, *, words: frozenset[str] = frozenset()) -> Fingerprinted:
     """Fingerprint a value; what is large in it, or does not show its content, by identity.
 
-    Args:
-        value: The value of a capture.
-        words: The names of the attributes that count of a plain object of the user's; all if empty.
+    Of a plain object of the user's the attributes count that have one of the words; all if empty.
     """
     return _Fold(words).fingerprint(value)
-
-
-class _TooLarge(Exception):  # noqa: N818  # a signal between two functions of this module
-    """A value is too large for its content to be compared."""
 
 
 class _Fold:
@@ -371,7 +274,8 @@ class _Fold:
             return _exact((kind, *kind_of(value).content(value)), value)
         # One object in two places is not the same as two equal ones: code may ask `a is b`.
         if id(value) in self._met and not is_a(value, _SINGLE):
-            return by_identity(("again", self._met[id(value)][0]), value)
+            again = Form(_text_of(kind), ("again", self._met[id(value)][0]), (), ())
+            return by_identity(again, value)
         self._met[id(value)] = len(self._met), value  # so that the id is not used again
         try:
             return self._of_kind(kind, value)
@@ -382,7 +286,7 @@ class _Fold:
         if is_a(value, _OPAQUE) or hides(value):
             return by_identity(ByWeakId(value), value)
         if is_a(value, jax.Array):
-            return by_identity(OfArray(value), value)
+            return by_identity(_form_of_array(value), value)
         if is_a(value, Enum):
             return _exact((*_class_form(kind), value.name), value)
         if is_a(value, _BY_EQUALITY) and is_installed_module(kind.__module__):
@@ -398,24 +302,10 @@ class _Fold:
             return self._object(value, table)
         return self._by_table(value, table)
 
-    def _all(self, values: Sequence[Any]) -> list[Fingerprinted]:
-        """Fingerprint the parts of a value; one of many parts leaves room for the others."""
-        left = sum(not _is_leaf(value) for value in values)
-        found: list[Fingerprinted] = []
-        for value in values:
-            if _is_leaf(value):
-                found.append(self.fingerprint(value))
-                continue
-            share = -(-self._room // left)
-            kept, self._room, left = self._room - share, share, left - 1
-            found.append(self.fingerprint(value))
-            self._room += kept
-        return found
-
     def _enter(self, size: int = 0, most: int = 0) -> None:
         """Raise if a value is large, or there is no room for a further one with parts."""
         if size > most or self._room <= 0:
-            raise _TooLarge
+            raise OverflowError
         self._room -= 1
 
     def _by_table(self, value: Any, table: Kind) -> Fingerprinted:
@@ -426,31 +316,28 @@ class _Fold:
         else:
             self._enter(len(value) if table.name in _SIZED else 0, MOST_ITEMS)
         content, found = table.read(value)
-        parts = self._all([item for _, item in found])
+        parts = list(map(self.fingerprint, [item for _, item in found]))
         forms, key = tuple(part.form for part in parts), (*_class_form(kind), *content)
         is_small = all(isinstance(form, Exact) for form in forms)
         if table.name in _NEVER_CHANGE or (kind is tuple and is_small):
             return _exact((*key, *forms), value)
-        if table.name == "array" and is_small:
-            form: Any = Exact((*key, *forms), np.array(value))
-            return _by_content(form, kind, table, content, [item for _, item in found])
         # Of a key there is nothing to say but which it is.
         steps = tuple("" if step.startswith(" key ") else step for step, _ in found)
-        form, count = Form(key, steps, forms), len(parts)
-        is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
-        if kind is list or (is_tuple and tuple.__len__(value) == count):
-            reads: list[_Read] = [(f"[{place}]", part) for place, part in enumerate(parts)]
-            is_fixed = is_tuple and all(part.is_fixed for part in parts)
-            return _by_parts(form, kind, reads, size=count)._replace(is_fixed=is_fixed)
-        if kind is dict and all(type(each) is str for each in value):
-            keys, items = tuple(value), parts[count // 2 :]
-            reads = [(f"[{each!r}]", part) for each, part in zip(keys, items, strict=True)]
-            return _by_parts(form, kind, reads, size=len(keys), keys=keys)
+        form: Any = Form(_text_of(kind), key, steps, forms)
+        if table.name == "array" and is_small:
+            form = Exact((*key, *forms), np.array(value))
         if kind in _READ_BY_STEPS:
-            return _by_parts(form, kind, [*zip(steps, parts, strict=True)])
-        if is_small:
-            return _by_content(form, kind, table, content, [item for _, item in found])
-        return _by_form(form, value, self._words)
+            return _by_parts(form, value, zip(steps, parts, strict=True))
+        reads = [(f"[{place}]", part) for place, part in enumerate(parts)]
+        is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
+        is_tuple = is_tuple and tuple.__len__(value) == len(parts)
+        is_fixed = is_tuple and all(part.is_fixed for part in parts)
+        items_of = None if is_tuple or kind is list else table.values
+        content_of = None if table.name in _SIZED and len(content) == 1 else table.content
+        made = _by_parts(
+            form, value, reads, size=len(parts), content_of=content_of, items_of=items_of
+        )
+        return made._replace(is_fixed=is_fixed)
 
     def _function(self, value: types.FunctionType) -> Fingerprinted:
         """Fingerprint a function; one of a package is the same as long as it is one object."""
@@ -464,40 +351,27 @@ class _Fold:
             held[name] = int_as_float(held[name])
         defaults = value.__defaults__, value.__kwdefaults__
         met, self._met = self._met, dict(self._met)  # no check looks into what it holds
-        parts = self._all([*defaults, *held.values()])
+        parts = list(map(self.fingerprint, [*defaults, *held.values()]))
         self._met = met
         steps = (".__defaults__", ".__kwdefaults__", *(f" holding {name}" for name in held))
-        form = Form((types.FunctionType, facts.form), steps, tuple(part.form for part in parts))
-        itself, own = by_identity(form, value), (value.__code__, *defaults)
+        forms = tuple(part.form for part in parts)
+        form = Form("<function>", (types.FunctionType, facts.form), steps, forms)
         if choice:
-            return _by_form(form, value, self._words)
+            return _by_parts(form, value, [(".registry", parts[-1])], is_one=True)
         if facts.installed:
-            return itself
-
-        def source(found: str, names: Names) -> list[str]:
-            at = names.local()
-            terms = itself.source(f"({at} := {found})", names)
-            for name, each in zip(("code", "defaults", "kwdefaults"), own, strict=True):
-                if each is not None:  # all calls pass on what has no default
-                    terms.append(f"{at}.__{name}__ is {names.of(name, each)}")
-            return terms
-
-        return Fingerprinted(form, source)
+            return by_identity(form, value)
+        own = zip(("code", "defaults", "kwdefaults"), (value.__code__, *defaults), strict=True)
+        # All calls pass on what has no default.
+        reads = [(f".__{name}__", _exact((), each)) for name, each in own if each is not None]
+        return _by_parts(form, value, reads, is_one=True)
 
     def _wrapper(self, value: Any, wrapped: Any) -> Fingerprinted:
         """Fingerprint what a package makes of a function, as `jax.jit` does."""
-        inner = self.fingerprint(wrapped)
-        form = Form(_class_form(type(value)), ("",), (inner.form,))
-        itself = by_identity(form, value)
+        inner, kind = self.fingerprint(wrapped), type(value)
+        form = Form(_text_of(kind), _class_form(kind), ("",), (inner.form,))
         if inner.is_fixed:
-            return itself
-
-        def source(found: str, names: Names) -> list[str]:
-            at = names.local()
-            terms = itself.source(f"({at} := {found})", names)
-            return [*terms, *inner.source(f"{at}.__wrapped__", names)]
-
-        return Fingerprinted(form, source)
+            return by_identity(form, value)
+        return _by_parts(form, value, [(".__wrapped__", inner)], is_one=True)
 
     def _namespace(self, value: Any) -> Fingerprinted:
         """Fingerprint a class or a module: of one of the user's what the code names."""
@@ -512,21 +386,12 @@ class _Fold:
                 codes.append((each, facts_of(code).form))
         named = sorted(self._words.intersection(held))
         named = [each for each in named if not (is_class and _is_descriptor(held[each]))]
-        parts = self._all([held[each] for each in named])
+        parts = list(map(self.fingerprint, [held[each] for each in named]))
         steps, forms = tuple(f".{each}" for each in named), tuple(part.form for part in parts)
-        reads: list[_Read] = [
-            (f"[{each!r}]", part) for each, part in zip(named, parts, strict=True)
-        ]
         # A class of the user's is equal to one of the same name and code: a cell is run again.
-        form = Form((*name, *codes), steps, forms)
-        inside = _by_parts(form, type(value), reads, size=len(held), items_of=vars)
-        itself = by_identity(form, value)
-
-        def source(found: str, names: Names) -> list[str]:
-            at = names.local()
-            return [*itself.source(f"({at} := {found})", names), *inside.source(at, names)]
-
-        return Fingerprinted(form, source)
+        form = Form(f"<{name[-1]}>", (*name, *codes), steps, forms)
+        reads = zip([f"[{each!r}]" for each in named], parts, strict=True)
+        return _by_parts(form, value, reads, size=len(held), items_of=vars, is_one=True)
 
     def _object(self, value: Any, table: Kind) -> Fingerprinted:
         """Fingerprint an object: its class and its attributes, if those are all there is to it."""
@@ -537,21 +402,22 @@ class _Fold:
         held = self._held(value, table)
         self._enter(len(held), _MOST_ATTRIBUTES)
         names = sorted(held)
-        parts = self._all([held[name] for name in names])
+        parts = list(map(self.fingerprint, [held[name] for name in names]))
         steps = tuple(f".{name}" for name in names)
-        form = Form(_class_form(kind), steps, tuple(part.form for part in parts))
+        forms = tuple(part.form for part in parts)
+        form = Form(_text_of(kind), _class_form(kind), steps, forms)
         is_fixed = never_changes(kind) and all(part.is_fixed for part in parts)
         if is_fixed and _weak(value) is not None:  # another one may get its address
             return by_identity(form, value)
-        reads = [_read_of(value, name, part) for name, part in zip(names, parts, strict=True)]
-        is_kept = keeps_in_dict(kind)
-        if None in reads or (in_class(kind, "__dict__") is not MISSING and not is_kept):
-            return _by_form(form, value, self._words)
+        own, is_kept = dict_of(value), keeps_in_dict(kind)
+        is_hidden = in_class(kind, "__dict__") is not MISSING and not is_kept
+        if is_hidden or not all(name in own or is_plain(value, name) for name in names):
+            return by_identity(form, value)
+        ways = [f"[{name!r}]" if name in own else f".{name}" for name in names]
         items_of = in_class(kind, "__dict__").__get__ if is_kept else None
-        size = len(dict_of(value)) if is_kept else None
-        known = [each for each in reads if each is not None]
-        found = _by_parts(form, kind, known, size=size, items_of=items_of)
-        return found._replace(is_fixed=is_fixed)
+        size = len(own) if is_kept else None
+        made = _by_parts(form, value, zip(ways, parts, strict=True), size=size, items_of=items_of)
+        return made._replace(is_fixed=is_fixed)
 
     def _held(self, value: Any, table: Kind) -> dict[str, Any]:
         """Return the attributes of an object that count."""
@@ -573,19 +439,6 @@ def _is_node(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and jax.tree_util.is_tree_node(cast("type", kind))
 
 
-def _read_of(value: Any, name: str, part: Fingerprinted) -> _Read | None:
-    """Return how an attribute is read without code of the user's; None if it cannot be."""
-    kind, own = type(value), dict_of(value)
-    if name in own:
-        return f"[{name!r}]", part
-    if (slot := slots_of(kind).get(name)) is not None:
-        return slot.__get__, part
-    if _KEY in own and part.is_fixed:  # a static of ours: a key has the same ones for ever
-        return f"[{_KEY!r}]", by_identity(None, own[_KEY])
-    found = in_class(kind, name)
-    return None if found is MISSING or _is_descriptor(found) else (f".{name}", part)
-
-
 def _class_form(kind: type) -> tuple[Any, ...]:
     """Return the form of the type of a value: a class of the user's is equal to itself alone."""
     name = kind.__module__, kind.__qualname__
@@ -604,11 +457,6 @@ def _is_descriptor(value: Any) -> bool:
     return hasattr(type(value), "__get__")
 
 
-def _is_leaf(value: Any) -> bool:
-    kind: Any = type(value)
-    return kind in _PLAIN or issubclass(kind, (*_SINGLE, jax.Array, np.ndarray))
-
-
 _PLAIN: Final = frozenset(
     {int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)}
 )
@@ -619,6 +467,5 @@ _BY_EQUALITY: Final = (pathlib.PurePath, jax.P, jax.sharding.Sharding)
 _OBJECTS: Final = ("record", "mapping")
 """The kinds of objects that are read by their attributes, unless they are written in C."""
 _SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", "dict", "mapping"})
-_NEVER_CHANGE: Final = frozenset({"plain", "time", "dtype", "range", "slice"})
 _READ_BY_STEPS: Final = (functools.partial, types.MethodType, BoundMethod)
-_KEY: Final = "__leafwise_key__"
+_NEVER_CHANGE: Final = frozenset({"plain", "time", "dtype", "range", "slice"})

@@ -4,8 +4,8 @@ import contextlib
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +17,13 @@ from leafwise._captures.treatment import Treatment, parts_of, treatment_of_leaf
 from leafwise._jax.context import make_context, new_number, with_number
 from leafwise._objects.classes import is_a
 from leafwise._objects.text import got
+from leafwise._trees.combine import combine
 from leafwise._trees.nodes import FlatTree
 from leafwise._trees.where import partition
 from leafwise.errors import HoistError, TreeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Run: TypeAlias = Callable[..., list[Any]]
-"""Returns what a jaxpr, its first argument, returns for the others."""
 
 
 def hoist(
@@ -71,7 +70,9 @@ def hoist(
         )
     captured = _captured_by(fn)
     if isinstance(where, str):
-        where = _as_path(where, captured)
+        named = (name for name in captured if f"{where}.".startswith((f"{name}.", f"{name}[")))
+        if name := max(named, key=len, default=""):
+            where = f"[{name!r}]{where[len(name) :]}"
     if where is not None:
         chosen, _ = partition(captured, where)
         captured = {name: tree for name, tree in chosen.items() if jax.tree.leaves(tree)}
@@ -86,7 +87,7 @@ def _captured_by(fn: Callable[..., Any]) -> dict[str, Any]:
     for each in bindings_of(reachable(fn), fn):
         if each.place.is_member or each.itself:
             continue
-        for name, tree in _arrays_in(each.read(), each.name, seen):
+        for name, tree in _arrays_in(each.place.read(), each.place.name, seen):
             own = f"{each.reader.rpartition('<locals>.')[2]}: {name}"
             names = itertools.chain((name, own), (f"{own} ({n})" for n in itertools.count(2)))
             found[next(name for name in names if name not in found)] = tree
@@ -117,13 +118,6 @@ def _arrays_in(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[st
 def _is_array(value: Any) -> bool:
     """Return whether a value is an array that JAX takes as an argument, and makes a constant."""
     return treatment_of_leaf(value) is Treatment.CONSTANT and not is_a(value, jax.Ref)
-
-
-def _as_path(where: str, captures: dict[str, Any]) -> str:
-    """Return a name of a capture as the path that it is in the tree of all."""
-    named = (name for name in captures if f"{where}.".startswith((f"{name}.", f"{name}[")))
-    name = max(named, key=len, default="")
-    return f"[{name!r}]{where[len(name) :]}" if name else where
 
 
 def _hoisted(fn: Any, captures: dict[str, Any]) -> Any:
@@ -178,19 +172,13 @@ class _Exchange:
 
     The function is traced as it is. Of its program, those constants are exchanged that are one of
     the arrays, by identity: JAX has one constant for each array, also for one of NumPy.
-
-    Args:
-        paths: Where the arrays are among the captures, for `leafwise.where`.
-        arrays: What the function captures.
-        values: What is to stand in the place of each.
     """
 
     def __init__(self, paths: list[str], arrays: list[Any], values: list[Any]) -> None:
         self._paths = paths
         self._values = values
-        self._owners = {id(array): place for place, array in enumerate(arrays)}
         self._number = new_number()  # so that no part of a trace is an earlier one
-        self._constants = self._trace(lambda: arrays)
+        self._constants = self._trace(lambda: arrays)  # which are kept alive, as JAX may not
         jaxpr = self._constants.jaxpr
         known = dict(zip(jaxpr.constvars, self._constants.consts, strict=True))
         self._places = {id(known[each]): place for place, each in enumerate(jaxpr.outvars)}
@@ -199,49 +187,42 @@ class _Exchange:
 
     def call(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what the function, traced for these arguments, returns with the values."""
-        arrays, with_arrays = _split((args, kwargs))
-        returned: list[Callable[[Iterable[Any]], Any]] = []
+        arrays, others = partition((args, kwargs), _is_array)
+        returned: list[tuple[Any, Any]] = []
 
-        def of_arrays(*traced: Any) -> list[Any]:
-            args, kwargs = with_arrays(traced)
-            found, with_found = _split(fun(*args, **kwargs))
-            returned.append(with_found)
-            return found
+        def of_arrays(traced: Any) -> list[Any]:
+            args, kwargs = combine(traced, others)
+            found, rest = partition(fun(*args, **kwargs), _is_array)
+            leaves, structure = jax.tree.flatten(found)
+            returned.append((structure, rest))
+            return leaves
 
-        program = self._trace(of_arrays, *arrays)
-        for place in set(range(len(self._paths))) - self._in_program(program):
+        program = self._trace(of_arrays, arrays)
+        for place in set(range(len(self._paths))) - self._inside(program):
             self._refused.setdefault(place, _NOT_TAKEN)
         if self._refused:
             raise self._refusal()
-        return returned[-1](self._run(program, *arrays))
+        structure, rest = returned[-1]
+        return combine(structure.unflatten(self._run(program, *jax.tree.leaves(arrays))), rest)
 
     def _trace(self, fun: Callable[..., Any], *args: Any) -> Any:
         with with_number(self._number):
             return jax.make_jaxpr(fun)(*args)
 
-    def _in_program(self, program: Any, *, rules: bool = True) -> frozenset[int]:
-        """Return the places of the arrays that a jaxpr has as constants, at any depth."""
-        if (program, rules) not in self._found:
-            places = map(self._place_of, getattr(program, "consts", ()))
-            found = frozenset(place for place in places if place is not None)
-            inside = [self._in_equation(each, rules=rules) for each in program.eqns]
-            self._found[program, rules] = found.union(*inside)
-        return self._found[program, rules]
-
-    def _in_equation(self, equation: Any, *, rules: bool = True) -> frozenset[int]:
-        """Return the places of the arrays that the jaxprs of an equation have as constants."""
-        if (equation, rules) not in self._found:
-            name, params = equation.primitive.name, equation.params.values()
-            groups = [each if isinstance(each, tuple | list) else (each,) for each in params]
-            programs = [each for each in itertools.chain(*groups) if hasattr(each, "eqns")]
-            places = frozenset[int]().union(*(self._in_program(p, rules=rules) for p in programs))
+    def _inside(self, part: Any, *, rules: bool = True) -> frozenset[int]:
+        """Return the places of the arrays that a jaxpr or an equation has as constants inside."""
+        if (part, rules) not in self._found:
+            consts = {id(each) for each in getattr(part, "consts", ())}
+            found = {place for const, place in self._places.items() if const in consts}
+            for each in part.eqns if hasattr(part, "eqns") else _programs_in(part):
+                found |= self._inside(each, rules=rules)
+            name = part.primitive.name if hasattr(part, "primitive") else "jit"
             if rules and name in ("custom_jvp_call", "custom_vjp_call"):
-                places |= self._in_rules(equation)
-            if name not in _REMAKES:
-                why = f"a function inside {name} reads it"
-                self._refused.update(dict.fromkeys(places, why))
-            self._found[equation, rules] = places
-        return self._found[equation, rules]
+                found |= self._in_rules(part)
+            if name not in _REMADE:
+                self._refused.update(dict.fromkeys(found, f"a function inside {name} reads it"))
+            self._found[part, rules] = frozenset(found)
+        return self._found[part, rules]
 
     def _in_rules(self, equation: Any) -> frozenset[int]:
         """Return the places of the arrays in the derivative of an equation, made by its rules."""
@@ -249,36 +230,22 @@ class _Exchange:
 
         def derivative(*operands: Any) -> list[Any]:
             fun = functools.partial(self._evaluate, equation, *operands[:count])
-            args = operands[count:]
-            if equation.primitive.name == "custom_jvp_call":
-                found, rest = jax.jvp(fun, args, tuple(map(_zero_tangent, args)))
-            else:
-                found, pull = jax.vjp(fun, *args)
-                rest = pull(list(map(_zero_tangent, found)))
-            return [each for each in (*found, *rest) if each.dtype != jax.dtypes.float0]
+            found, pull = jax.vjp(fun, *operands[count:])
+            pulled = pull(list(map(_zero_tangent, found)))
+            return [each for each in pulled if each.dtype != jax.dtypes.float0]
 
         try:
             program = self._trace(derivative, *[each.aval for each in equation.invars])
         except Exception:  # noqa: BLE001  # of the user's rule: whoever differentiates it sees it
             return frozenset()
-        return self._in_program(program, rules=False)  # a rule may lead to itself
-
-    def _place_of(self, const: Any) -> int | None:
-        """Return which of the arrays a constant is; refuse a NumPy view of one."""
-        if id(const) not in self._places:
-            base = const
-            while is_a(base, np.ndarray) and id(base) not in self._owners:
-                base = base.base.obj if is_a(base.base, memoryview) else base.base
-            if id(base) in self._owners:
-                self._refused[self._owners[id(base)]] = _VIEWED
-        return self._places.get(id(const))
+        return self._inside(program, rules=False)  # a rule may lead to itself
 
     def _run(self, program: Any, *args: Any) -> list[Any]:
         """Return what a jaxpr returns, with the values in the place of the arrays."""
         jaxpr = getattr(program, "jaxpr", program)
-        places = [(self._place_of(const), const) for const in getattr(program, "consts", ())]
+        places = [(self._places.get(id(each)), each) for each in getattr(program, "consts", ())]
         consts = [const if place is None else self._values[place] for place, const in places]
-        if not any(map(self._in_equation, jaxpr.eqns)):
+        if not any(map(self._inside, jaxpr.eqns)):
             return eval_jaxpr(jaxpr, consts, *args)
         known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
 
@@ -286,11 +253,8 @@ class _Exchange:
             return variable.val if hasattr(variable, "val") else known[variable]
 
         for each in jaxpr.eqns:
-            given = list(map(read, each.invars))
-            if self._in_equation(each):
-                found = _REMAKES[each.primitive.name](each.params, self._run, given)
-            else:
-                found = self._evaluate(each, *given)
+            remake = self._remake if self._inside(each) else self._evaluate
+            found = remake(each, *map(read, each.invars))
             known.update(zip(each.outvars, found, strict=True))
         return list(map(read, jaxpr.outvars))
 
@@ -306,6 +270,35 @@ class _Exchange:
             effects=equation.effects,
         )
         return eval_jaxpr(jaxpr, (), *[value for _, value in given])
+
+    def _remake(self, equation: Any, *args: Any) -> list[Any]:
+        """Return what an equation returns that has some of the arrays inside.
+
+        JAX makes operands of what a loop or a branch captures. What a jitted function captures
+        stays in its own jaxpr, so that is inlined, and a loop around it is built again.
+        """
+        run, params = self._run, equation.params
+        found: Any
+        match equation.primitive.name:
+            case "jit":
+                found = run(params["jaxpr"], *args)
+            case "cond":
+                branches = [functools.partial(run, each) for each in params["branches"]]
+                found = jax.lax.switch(args[0], branches, *args[1:])
+            case "remat2":
+                options = {name: params[name] for name in ("prevent_cse", "policy")}
+                found = jax.checkpoint(functools.partial(run, params["jaxpr"]), **options)(*args)
+            case "while":
+                first = params["cond_nconsts"]
+                end = first + params["body_nconsts"]
+                found = jax.lax.while_loop(
+                    lambda carry: run(params["cond_jaxpr"], *args[:first], *carry)[0],
+                    lambda carry: run(params["body_jaxpr"], *args[first:end], *carry),
+                    list(args[end:]),
+                )
+            case _:
+                found = _scan(params, run, args)
+        return list(found)
 
     def _refusal(self) -> HoistError:
         paths = {self._paths[place]: why for place, why in sorted(self._refused.items())}
@@ -323,23 +316,15 @@ _NOT_TAKEN: Final = (
     "a call with these arguments gives JAX no such array: Python reads its value, as float(w) and "
     "np.asarray(w) do, or nothing reads it, or its name has another one by now"
 )
-_VIEWED: Final = "the program has a NumPy array that shares its memory, as np.asarray(w) does"
+_REMADE: Final = frozenset({"jit", "scan", "while", "cond", "remat2"})
 
 
-def _split(tree: Any) -> tuple[list[Any], Callable[[Iterable[Any]], Any]]:
-    """Return the arrays of a tree, and what puts others in their place."""
-    leaves, structure = jax.tree.flatten(tree)
-    others = [_ARRAY if _is_array(leaf) else leaf for leaf in leaves]
-
-    def with_arrays(arrays: Iterable[Any]) -> Any:
-        given = iter(arrays)
-        filled = [next(given) if leaf is _ARRAY else leaf for leaf in others]
-        return jax.tree.unflatten(structure, filled)
-
-    return list(filter(_is_array, leaves)), with_arrays
-
-
-_ARRAY: Final = object()
+def _programs_in(equation: Any) -> Iterator[Any]:
+    """Yield the jaxprs of an equation."""
+    for each in equation.params.values():
+        for inner in each if isinstance(each, tuple | list) else (each,):
+            if hasattr(inner, "eqns"):
+                yield inner
 
 
 def _zero_tangent(value: Any) -> Any:
@@ -348,12 +333,7 @@ def _zero_tangent(value: Any) -> Any:
     return np.zeros(value.shape, jax.dtypes.float0)
 
 
-# --------------------------------------------------------------------------- remade equations
-# JAX makes operands of what a loop or a branch captures. What a jitted function captures stays in
-# its own jaxpr, so that is inlined, and a loop around it is built again.
-
-
-def _scan(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
+def _scan(params: Mapping[str, Any], run: Callable[..., list[Any]], args: Sequence[Any]) -> Any:
     if "ft_in" in params:  # since JAX 0.12
         consts, carry, rows = map(list, params["ft_in"].update(args).unpack())
     else:
@@ -367,31 +347,3 @@ def _scan(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
     options = {name: params[name] for name in ("length", "reverse", "unroll")}
     carry, found = jax.lax.scan(body, carry, rows, **options)
     return [*carry, *found]
-
-
-def _while(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
-    first, count = params["cond_nconsts"], params["body_nconsts"]
-    return jax.lax.while_loop(
-        lambda carry: run(params["cond_jaxpr"], *args[:first], *carry)[0],
-        lambda carry: run(params["body_jaxpr"], *args[first : first + count], *carry),
-        list(args[first + count :]),
-    )
-
-
-def _cond(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
-    branches = [functools.partial(run, each) for each in params["branches"]]
-    return jax.lax.switch(args[0], branches, *args[1:])
-
-
-def _checkpoint(params: Mapping[str, Any], run: Run, args: Sequence[Any]) -> Any:
-    options = {name: params[name] for name in ("prevent_cse", "policy")}
-    return jax.checkpoint(functools.partial(run, params["jaxpr"]), **options)(*args)
-
-
-_REMAKES: Final[Mapping[str, Callable[[Mapping[str, Any], Run, Sequence[Any]], Any]]] = {
-    "jit": lambda params, run, args: run(params["jaxpr"], *args),
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
-    "remat2": _checkpoint,
-}

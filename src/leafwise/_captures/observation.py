@@ -14,22 +14,16 @@ Source: TypeAlias = tuple[str, int]
 
 
 class Observation:
-    """The places that the functions that ran in a trace read, and what was there.
-
-    Attributes:
-        bindings: The places.
-        fingerprint: What was in them when the trace ended.
-        words: The names and texts in the code that ran.
-    """
+    """The places that the functions that ran in a trace read, and what was there at its end."""
 
     def __init__(
         self, runs: list[Run], root: Callable[..., Any], reused: Iterable[Binding] = ()
     ) -> None:
-        self.bindings = {each.key: each for each in (*bindings_of(runs, root), *reused)}
+        self.bindings = {each.place.key: each for each in (*bindings_of(runs, root), *reused)}
         found = fingerprint_bindings(self.bindings.values())
         self.fingerprint = found.fingerprint
         self.words = frozenset[str]().union(*(each.words for each in self.bindings.values()))
-        self._checks = {probe.binding.key: check_of(probe.fingerprinted) for probe in found.probes}
+        self._checks = {probe.place.key: check_of(probe.fingerprinted) for probe in found.probes}
         self._around: dict[types.CodeType, set[types.CodeType]] = {}
         for run in runs:
             self._around.setdefault(run.code, {run.code}).update(run.inside)
@@ -45,7 +39,7 @@ class Observation:
         for key, check in self._checks.items():
             binding = self.bindings[key]
             try:
-                is_same = check(binding.read())
+                is_same = check(binding.place.read())
             except Exception:  # noqa: BLE001  # another kind of value
                 is_same = False
             if not is_same:

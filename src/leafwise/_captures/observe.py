@@ -29,23 +29,19 @@ _MOST_RUNS: Final = 4096
 
 
 class Run(NamedTuple):
-    """One run of a function.
-
-    Attributes:
-        code: Its code.
-        function: The function; None where Python does not say which one it was.
-        names: Its globals.
-        given: Its arguments, by parameter.
-        inside: The codes of the runs around it.
-        chains: Returns what of its code runs: `leafwise._objects.names.chains_of`.
-    """
+    """One run of a function."""
 
     code: types.CodeType
     function: Any
+    """The function; None where Python does not say which one it was."""
     names: dict[str, Any]
+    """Its globals."""
     given: dict[str, Any]
+    """Its arguments, by parameter."""
     inside: set[types.CodeType]
+    """The codes of the runs around it."""
     chains: Callable[[types.CodeType], tuple[Chain, ...]] = chains_of
+    """Returns what of its code runs."""
 
 
 class Observer:
@@ -181,11 +177,10 @@ class _Switch:
         return self._off
 
     def _off(self) -> None:
-        monitoring: Any = _MONITORING
         with self._lock:
             self._count -= 1
             if not self._count:
-                monitoring.set_events(self._tool, 0)
+                _MONITORING.set_events(self._tool, 0)
 
 
 _SWITCH: Final = _Switch()

@@ -3,7 +3,6 @@
 import builtins
 import collections
 import dataclasses
-import functools
 import sys
 import types
 import weakref
@@ -45,98 +44,84 @@ class BoundIn(StrEnum):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class CapturedPlace:
-    """A place outside a function's arguments.
+    """A variable outside a function's arguments, and the way on from there.
 
     It keeps nothing alive but the globals of a module.
-
-    Attributes:
-        holder: Where the way starts.
-        key: Equal for places that start at the same variable.
-        start: Returns the value of that variable.
-        steps: The attributes and keys from there on.
-        name: The way as the code spells it.
-        variable: The name that the way starts with.
-        owner: Returns what holds the variable: globals, a class, the code of a function.
-        is_member: Whether it is a function that runs unnamed: a property, a method of a class.
     """
 
     holder: BoundIn
-    key: tuple[Any, ...]
-    start: Callable[[], Any]
-    steps: tuple[str | Item, ...]
-    name: str
-    variable: str
     owner: Callable[[], Any]
+    """Returns what has the variable: globals, a function, a partial, an object; None if it died."""
+    variable: str | int
+    """The name of the variable, or the position of an argument of a partial."""
+    root: tuple[Any, ...]
+    """Equal for places that start at the same variable."""
+    name: str
+    """The way as the code spells it."""
+    steps: tuple[str | Item, ...] = ()
     is_member: bool = False
+    """Whether it is a function that runs unnamed: a property, a method of a class."""
 
-    def then(self, step: str | Item) -> "CapturedPlace":
-        """Return the place one step further on."""
-        text = f"[{shorten(step.key, 200)}]" if isinstance(step, Item) else f".{step}"
-        return dataclasses.replace(self, steps=(*self.steps, step), name=self.name + text)
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What is equal for one place, whoever reads it."""
+        return (*self.root, self.steps)
+
+    def then(self, *steps: str | Item) -> "CapturedPlace":
+        """Return the place some steps further on."""
+        text = [f"[{shorten(each.key, 200)}]" if is_a(each, Item) else f".{each}" for each in steps]
+        name = "".join([self.name, *text])
+        return dataclasses.replace(self, steps=(*self.steps, *steps), name=name)
+
+    def start(self) -> Any:
+        """Return the value of the variable; `GONE` if nobody has its owner any more."""
+        owner, variable = self.owner(), self.variable
+        if owner is None:
+            return GONE
+        match self.holder:
+            case BoundIn.GLOBAL:
+                return owner.get(variable, vars(builtins).get(str(variable), MISSING))
+            case BoundIn.IMPORT:
+                return owner.get(variable, MISSING)
+            case BoundIn.CLOSURE:
+                return contents(cell_of(owner, str(variable)))
+            case BoundIn.DEFAULT:
+                return defaults_of(owner).get(str(variable), MISSING)
+            case BoundIn.PARTIAL:
+                _, args, keywords = of_partial(owner)
+                given: dict[Any, Any] = {**keywords, **dict(enumerate(args))}
+                return given.get(variable, MISSING)
+            case BoundIn.ATTRIBUTE:
+                return owner
 
     def read(self) -> Any:
-        """Return the current value; `MISSING` if nothing is bound."""
+        """Return the current value; `MISSING` if nothing is bound. No code of the user's runs."""
         value = self.start()
         for step in self.steps:
             value = step_into(value, step).value
         return value
 
-    def holding(self) -> Any:
-        """Return the object whose attribute or item it is; `MISSING` if it is none."""
-        before = dataclasses.replace(self, steps=self.steps[:-1])
-        return before.read() if self.steps else MISSING
 
-
-def _behind(find: Callable[[], Any], at: Any, read: Callable[[Any, Any], Any]) -> Any:
-    """Return what a holder that may have died has in one of its variables."""
-    holder = find()
-    return GONE if holder is None else read(holder, at)
-
-
-def global_place(names: dict[str, Any], name: str) -> CapturedPlace:
-    """Return the place of a global, or of a builtin."""
-    key = ("global", id(names), name)
-    start = functools.partial(_global, names, name)
-    return CapturedPlace(BoundIn.GLOBAL, key, start, (), name, name, lambda: names)
-
-
-def _global(names: dict[str, Any], name: str) -> Any:
-    found = names.get(name, MISSING)
-    return vars(builtins).get(name, MISSING) if found is MISSING else found
+def place_of(holder: BoundIn, owner: Any, variable: str | int, name: str = "") -> CapturedPlace:
+    """Return the place of a variable, of which the owner is not kept alive."""
+    key: tuple[Any, ...] = holder, id(owner), variable
+    if holder is BoundIn.CLOSURE:
+        key = holder, id(cell_of(owner, str(variable)))
+    is_kept = holder in (BoundIn.GLOBAL, BoundIn.IMPORT)
+    find = (lambda: owner) if is_kept else weakref.ref(owner)
+    return CapturedPlace(holder, find, variable, key, name or str(variable))
 
 
 def import_place(names: dict[str, Any], name: str) -> CapturedPlace:
     """Return the place of a module that code imports; dots begin a relative name."""
     name = absolute(name, names)
-    start = functools.partial(sys.modules.get, name, MISSING)
-    key, short = ("import", name), name.rpartition(".")[2]
-    return CapturedPlace(BoundIn.IMPORT, key, start, (), short, name, lambda: sys.modules)
+    return place_of(BoundIn.IMPORT, sys.modules, name, name.rpartition(".")[2])
 
 
-def cell_place(function: Any, name: str) -> CapturedPlace:
-    """Return the place of a variable of the enclosing function."""
-    code: types.CodeType = function.__code__
-    at = code.co_freevars.index(name)
-    key = ("cell", id(function.__closure__[at]))
-    start = functools.partial(_behind, weakref.ref(function), at, _cell)
-    return CapturedPlace(BoundIn.CLOSURE, key, start, (), name, name, lambda: code)
-
-
-def _cell(function: Any, at: int) -> Any:
-    return contents(function.__closure__[at])
-
-
-def default_place(function: types.FunctionType, name: str) -> CapturedPlace | None:
-    """Return the place of the default of a parameter, if it has one."""
-    if name not in defaults_of(function):
-        return None
-    code, key = function.__code__, ("default", id(function), name)
-    start = functools.partial(_behind, weakref.ref(function), name, _default)
-    return CapturedPlace(BoundIn.DEFAULT, key, start, (), name, name, lambda: code)
-
-
-def _default(function: types.FunctionType, name: str) -> Any:
-    return defaults_of(function).get(name, MISSING)
+def cell_of(function: Any, name: str) -> types.CellType:
+    """Return the cell of a variable of the enclosing function."""
+    cell: types.CellType = function.__closure__[function.__code__.co_freevars.index(name)]
+    return cell
 
 
 def defaults_of(function: types.FunctionType) -> dict[str, Any]:
@@ -148,19 +133,12 @@ def defaults_of(function: types.FunctionType) -> dict[str, Any]:
 
 def partial_place(partial: Any, name: str | int) -> CapturedPlace:
     """Return the place of a keyword of a partial, or of an argument by position."""
-    find, key = weakref.ref(partial), ("partial", id(partial), name)
-    start = functools.partial(_behind, find, name, _argument)
     func = of_partial(partial)[0]
     code, bound = getattr(func, "__code__", None), is_a(func, types.MethodType)
     known = () if code is None else code.co_varnames[bound : code.co_argcount]
-    by_name = dict(enumerate(known))
+    by_name: dict[Any, str] = dict(enumerate(known))
     text = name if isinstance(name, str) else by_name.get(name, f"args[{name}]")
-    return CapturedPlace(BoundIn.PARTIAL, key, start, (), text, text, find)
-
-
-def _argument(partial: Any, name: str | int) -> Any:
-    _, args, keywords = of_partial(partial)
-    return keywords.get(name, MISSING) if isinstance(name, str) else args[name]
+    return place_of(BoundIn.PARTIAL, partial, name, text)
 
 
 def object_place(name: str, value: Any) -> CapturedPlace | None:
@@ -169,21 +147,12 @@ def object_place(name: str, value: Any) -> CapturedPlace | None:
         find = weakref.ref(value)
     except TypeError:
         return None
-    key, start = ("object", id(value)), functools.partial(_alive, find)
-    cls: Any = type(value)
-    return CapturedPlace(BoundIn.ATTRIBUTE, key, start, (), name, name, lambda: cls)
-
-
-def _alive(find: Callable[[], Any]) -> Any:
-    found = find()
-    return GONE if found is None else found
+    return CapturedPlace(BoundIn.ATTRIBUTE, find, name, ("object", id(value)), name)
 
 
 def class_place(cls: type, name: str) -> CapturedPlace:
     """Return the place of what a class has for its instances."""
-    find, key, text = weakref.ref(cls), ("class", id(cls)), f"{cls.__name__}.{name}"
-    start = functools.partial(_alive, find)
-    return CapturedPlace(BoundIn.ATTRIBUTE, key, start, (name,), text, cls.__name__, find)
+    return place_of(BoundIn.ATTRIBUTE, cls, cls.__name__).then(name)
 
 
 GONE: Final = types.SimpleNamespace()

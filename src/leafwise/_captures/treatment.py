@@ -2,17 +2,13 @@
 
 import functools
 import types
-from collections.abc import Iterable
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
 
-from leafwise._objects.attributes import (
-    hides,
-    is_tree,
-)
+from leafwise._objects.attributes import hides, is_tree
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import is_installed_module
 from leafwise._objects.parts import kind_of
@@ -106,14 +102,3 @@ def parts_of(value: Any) -> list[tuple[str, Any]]:
 
 
 _NOT_DATA: Final = (" key ", ".__func__", ".__self__")  # what a method reads is captured by itself
-
-
-def treatment_of(value: Any, leaves: Iterable[CapturedLeaf]) -> Treatment:
-    """Return how JAX treats a captured value as a whole."""
-    found = treatment_of_leaf(value)
-    if found is not None:
-        return found
-    in_programs = {leaf.treatment for leaf in leaves} & {Treatment.LITERAL, Treatment.CONSTANT}
-    if in_programs and is_tree(value):
-        return Treatment.PYTREE
-    return Treatment.FUNCTION if callable(value) else Treatment.STATIC

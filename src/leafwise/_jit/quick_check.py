@@ -7,11 +7,11 @@ import functools
 import linecache
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from leafwise._captures.fingerprint import Probe
 from leafwise._captures.forms import Names
-from leafwise._captures.places import GONE, BoundIn, CapturedPlace, item_of
+from leafwise._captures.places import GONE, BoundIn, CapturedPlace, cell_of, item_of
 from leafwise._objects.attributes import (
     dict_of,
     in_class,
@@ -63,7 +63,7 @@ def _compiled(parameters: str, terms: tuple[str, ...]) -> Callable[..., Any]:
 def _terms(probe: Probe, names: Names) -> list[str]:
     """Return expressions that are all true as long as a capture is as it was."""
     terms: list[str] = []
-    found = _read_expression(probe.binding.place, probe.value, names, terms)
+    found = _read_expression(probe.place, probe.value, names, terms)
     return [*terms, *probe.fingerprinted.source(found, names)]
 
 
@@ -110,26 +110,24 @@ def _is_method(value: Any, name: str) -> bool:
 
 def _root(place: CapturedPlace, names: Names) -> str:
     """Return the expression that reads the variable where a place starts; none for a rare one."""
-    start, variable = cast("Any", place.start), place.key[-1]
-    if start() is GONE:  # a moment ago it was there
+    if place.start() is GONE:  # a moment ago it was there
         return ""
+    owner, variable = place.owner(), place.variable
     match place.holder:
-        case BoundIn.GLOBAL if variable in place.owner():  # and no builtin
-            return f"{names.of('names', place.owner())}[{variable!r}]"
+        case BoundIn.GLOBAL if variable in owner:  # and no builtin
+            return f"{names.of('names', owner)}[{variable!r}]"
         case BoundIn.CLOSURE:
-            function, at = start.args[:2]
-            return f"{names.of('cell', function().__closure__[at])}.cell_contents"
+            return f"{names.of('cell', cell_of(owner, str(variable)))}.cell_contents"
         case BoundIn.DEFAULT:
-            function, found = start.args[0](), f"{names.of('ref', start.args[0])}()"
-            if variable in (function.__kwdefaults__ or ()):
+            code, found = owner.__code__, f"{names.of('ref', place.owner)}()"
+            if variable in (owner.__kwdefaults__ or ()):
                 return f"{found}.__kwdefaults__[{variable!r}]"
-            code = function.__code__
             return f"{found}.__defaults__[{code.co_varnames.index(variable) - code.co_argcount}]"
         case BoundIn.PARTIAL:
-            _, args, keywords = of_partial(place.owner())
+            _, args, keywords = of_partial(owner)
             held = keywords if isinstance(variable, str) else args
             return f"{names.of('held', held)}[{variable!r}]"
         case BoundIn.ATTRIBUTE:
-            return f"{names.of('ref', start.args[0])}()"
+            return f"{names.of('ref', place.owner)}()"
         case _:
             return ""

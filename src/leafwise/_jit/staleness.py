@@ -203,7 +203,7 @@ class Guard:
             self._install(self._recheck)
         else:
             own = {key for each in traced if each.state == state for key in each.captured or ()}
-            probes = [each for each in current.probes if each.binding.key in own]
+            probes = [each for each in current.probes if each.place.key in own]
             self._install(quick_check(probes, call, self._recheck))
 
     def _recheck(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -252,7 +252,7 @@ class Guard:
             stale = _stale_captures(log.name, log.traced()[-1], current)
             # JAX takes a copy of such an array, which it keeps as long as some program does.
             if any(
-                each.binding.key in stale and _is_converted(each.value) for each in current.probes
+                each.place.key in stale and _is_converted(each.value) for each in current.probes
             ):
                 clear_caches: Any = jax.clear_caches  # which has no types
                 clear_caches()
@@ -404,7 +404,7 @@ def _stale_captures(
     name: str, program: Program, current: FingerprintedFunction
 ) -> dict[Key, StaleCapture]:
     """Return what a function captures that changed since a trace."""
-    values = {each.binding.key: each.value for each in current.probes}
+    values = {each.place.key: each.value for each in current.probes}
     site = site_of(inspect.currentframe())
     found: dict[Key, StaleCapture] = {}
     for key in _changes(program, current):

@@ -106,6 +106,8 @@ def is_plain(value: Any, name: str) -> bool:
 
 def keeps_in_dict(kind: Any) -> bool:
     """Return whether what is in the ``__dict__`` of an instance is what its attributes are."""
+    if kind is types.SimpleNamespace:  # whose slots are its own in Python 3.11
+        return True
     if type(in_class(kind, "__dict__")) is not types.GetSetDescriptorType:
         return False
     own = kind.__getattribute__  # equinox has one for its methods
