@@ -1,6 +1,7 @@
 """What JAX keeps of functions that are called inside others is never taken up for old values."""
 
 import functools
+import gc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -144,6 +145,27 @@ def test_what_no_name_leads_to(kind: str) -> None:
     assert jit(lambda x: call(x) + rate + 1, stale="raise")(ONES).tolist() == [5, 5]
     globals()["rate"] = 3.0
     assert jit(lambda x: call(x) + rate - 1, stale="raise")(ONES).tolist() == [5, 5]
+
+
+def test_a_variable_of_a_function_that_is_gone() -> None:
+    """It may change for another function that shares it, and of which JAX keeps the trace."""
+
+    def functions(value: float) -> tuple[Any, ...]:
+        inner: Any = jax.jit(lambda x: x * value)
+        outer: Any = lambda x: value + inner(x)  # noqa: E731
+
+        def assign(number: float) -> None:
+            nonlocal value
+            value = number
+
+        return inner, outer, assign
+
+    inner, outer, assign = functions(1.0)
+    assert jit(outer)(ONES).tolist() == [2, 2]
+    del outer
+    gc.collect()
+    assign(3.0)
+    assert jit(lambda x: inner(x))(ONES).tolist() == [3, 3]
 
 
 def test_what_did_not_change_stays() -> None:

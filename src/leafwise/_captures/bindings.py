@@ -117,10 +117,14 @@ def bindings_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Binding]:
 def _cells(runs: list[Run]) -> dict[Any, CapturedPlace]:
     """Return the places of variables closed over by functions that no other one made."""
     made = {const for run in runs for const in run.code.co_consts if is_a(const, types.CodeType)}
-    outermost = [run for run in runs if run.function is not None and run.code not in made]
-    pairs = [(run.function, name) for run in outermost for name in run.code.co_freevars]
-    places = [place_of(BoundIn.CLOSURE, *pair) for pair in pairs]
-    return {place.root: place for place in reversed(places)}
+    outermost = [run.function for run in runs if run.function and run.code not in made]
+    found: dict[Any, CapturedPlace] = {}
+    for function in outermost:
+        for name in function.__code__.co_freevars:
+            place = place_of(BoundIn.CLOSURE, function, name)
+            known = found.get(place.root)
+            found[place.root] = place if known is None else known.shared_with(place)
+    return found
 
 
 def reachable(fn: Callable[..., Any]) -> list[Run]:

@@ -73,6 +73,16 @@ class CapturedPlace:
         name = "".join([self.name, *text])
         return dataclasses.replace(self, steps=(*self.steps, *steps), name=name)
 
+    def shared_with(self, other: "CapturedPlace") -> "CapturedPlace":
+        """Return the place of a variable of two functions, there as long as one of them is."""
+        mine, its = self.owner, other.owner
+
+        def owner() -> Any:
+            found = mine()
+            return its() if found is None else found
+
+        return dataclasses.replace(self, owner=owner)
+
     def start(self) -> Any:
         """Return the value of the variable; `GONE` if nobody has its owner any more."""
         owner, variable = self.owner(), self.variable

@@ -7,7 +7,6 @@ was read is as it was; otherwise the number is a new one.
 
 import contextlib
 import threading
-import weakref
 from collections import Counter
 from collections.abc import Generator, Iterable
 from typing import Final
@@ -28,15 +27,17 @@ class _Numbers:
     def renew(self) -> None:
         """Let nothing be taken up that was traced so far."""
         with _LOCK:
-            self.latest, self.observations = new_number(), list[weakref.ref[Observation]]()
+            self.latest, self.observations = new_number(), dict[int, Observation]()
 
     def is_reusable(self, thread: int) -> bool:
         """Return whether a trace of a thread may take up what was traced before."""
-        known = [each() for each in list(self.observations)]
-        unchanged = all(each is not None and each.is_unchanged() for each in known)
-        return unchanged and not self.threads.keys() - {thread}
+        if len(self.observations) > _MOST_READ or self.threads.keys() - {thread}:
+            return False
+        return all(each.is_unchanged() for each in list(self.observations.values()))
 
 
+_MOST_READ: Final = 256
+"""After so many traces with one number, of functions that may be gone, there is a new number."""
 _LOCK: Final = new_lock()
 _NUMBERS: Final = _Numbers()
 trace_afresh: Final = _NUMBERS.renew
@@ -68,11 +69,10 @@ def note(number: int, observation: Observation) -> None:
     """Note what a trace with a number has read."""
     with _LOCK:
         if number == _NUMBERS.latest and observation.bindings:
-            _NUMBERS.observations.append(weakref.ref(observation))
+            _NUMBERS.observations[id(observation)] = observation
 
 
 def read_before(reused: Iterable[Source]) -> list[Binding]:
     """Return what functions read that JAX has taken up from other traces with this number."""
-    known = [each() for each in list(_NUMBERS.observations)]
-    there = [each for each in known if each is not None]
-    return [read for source in reused for each in there for read in each.read_in(source)]
+    known = list(_NUMBERS.observations.values())
+    return [read for source in reused for each in known for read in each.read_in(source)]
