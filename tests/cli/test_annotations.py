@@ -162,7 +162,7 @@ BOTH = {"value", "type"}
         (bool, "False -> True", BOTH),
         (int, "0 -> 1", BOTH),
         (float, "0.0 -> 1.0", BOTH),
-        (complex, "0j -> (1+0j)", VALUE_ONLY),
+        (complex, "0j -> 1j", VALUE_ONLY),
         (str, "'a' -> 'b'", BOTH),
         (bytes, None, VALUE_ONLY),
         (Color, "Color.RED -> Color.GREEN", VALUE_ONLY),
@@ -172,17 +172,16 @@ BOTH = {"value", "type"}
         (UserId, "0 -> 1", BOTH),
         (Literal["relu", "gelu"], "'relu' -> 'gelu'", BOTH),
         (int | str | None, None, VALUE_ONLY),
-        (tuple[int, ...], "(0,) -> (1,)", BOTH),
-        (tuple[int, str], "(0, 'a') -> (1, 'a')", BOTH),
-        (frozenset[int], "frozenset({0}) -> frozenset({1})", VALUE_ONLY),
-        (Sequence[int], "(0,) -> (1,)", BOTH),
+        (tuple[int, ...], "() -> (0,)", BOTH),
+        (tuple[int, str], "(0, 'a') -> (0, 'b')", BOTH),
+        (frozenset[int], "frozenset({}) -> frozenset({0})", VALUE_ONLY),
+        (Sequence[int], "() -> (0,)", BOTH),
         (Mapping[str, int], None, VALUE_ONLY),
-        (lw.FrozenMapping[str, int], "{'a': 0} -> {'b': 0}", VALUE_ONLY),
+        (lw.FrozenMapping[str, int], "{} -> {'a': 0}", VALUE_ONLY),
         (lw.StaticArray, None, VALUE_ONLY),
         (np.dtype, "dtype('float32') -> dtype('int32')", VALUE_ONLY),
-        (np.dtype[np.float32], "dtype('float32') -> dtype('int32')", VALUE_ONLY),
         (np.float32, "np.float32(0.0) -> np.float32(1.0)", VALUE_ONLY),
-        (Config, "Config(depth=0, name='x') -> Config(depth=1, name='x')", VALUE_ONLY),
+        (Config, "Config(depth=0, name='x') -> Config(depth=0, name='a')", VALUE_ONLY),
         (Sizes, None, VALUE_ONLY),
         (type, None, VALUE_ONLY),
         (type[Base], f"{__name__}.Base -> {__name__}.Derived", VALUE_ONLY),
@@ -216,28 +215,29 @@ def test_static(annotation: Any, change: str | None, expected: set[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("annotation", "stored"),
+    ("annotation", "stored", "change"),
     [
-        (list[int], "(0,)"),
-        (tuple[list[int], ...], "((0,),)"),
-        (dict[str, int], "FrozenMapping({'a': 0})"),
-        (dict[str, list[int]], "FrozenMapping({'a': (0,)})"),
-        (Mapping[str, int], "FrozenMapping({'a': 0})"),
-        (set[int], "frozenset({0})"),
-        (np.ndarray, "f32[3](numpy)"),
-        (jax.Array, "f32[3](numpy)"),
-        (list, "(0,)"),
-        (dict, "FrozenMapping({'a': 0})"),
-        (set, "frozenset({0})"),
+        (list[int], "()", "() -> (0,)"),
+        (tuple[list[int], ...], "()", "() -> ((),)"),
+        (dict[str, list[int]], "FrozenMapping({})", "{} -> {'a': ()}"),
+        (Mapping[str, int], "FrozenMapping({})", "{} -> {'a': 0}"),
+        (set[int], "frozenset()", "frozenset({}) -> frozenset({0})"),
+        (np.ndarray, "f32[3](numpy)", None),
+        (jax.Array, "f32[3](numpy)", None),
+        (list, "()", "() -> (0,)"),
+        (dict, "FrozenMapping({})", "{} -> {'a': 0}"),
+        (set, "frozenset()", "frozenset({}) -> frozenset({0})"),
     ],
     ids=_label,
 )
-def test_frozen(annotation: Any, stored: str) -> None:
+def test_frozen(annotation: Any, stored: str, change: str | None) -> None:
     """With ``freeze=True`` containers and arrays are drawn, and stored frozen."""
     report = with_field(annotation, __name__, lw.static_field(freeze=True))
     assert report.passed, report
     assert report.instance == f"Asked(it={stored})"
-    assert kinds(report)["value"].verdict == "ok"
+    row = kinds(report)["value"]
+    assert row.verdict == "ok"
+    assert change in (None, row.change)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import hypothesis
 import hypothesis.errors
 from hypothesis import strategies as st
 
+from leafwise.testing.strategies._arrays import ImpossibleError
+
 _SETTINGS: Final = hypothesis.settings(
     database=None,
     derandomize=True,
@@ -25,18 +27,12 @@ _SETTINGS: Final = hypothesis.settings(
 def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None) -> Any:
     """Return the simplest value of a strategy that is wanted, always the same one.
 
-    Args:
-        strategy: Where values come from.
-        wanted: Returns whether a value will do.
-        tries: How many values to try; None for the default.
-
-    Raises:
-        LookupError: None was found.
+    `LookupError` says that none was found in so many tries.
     """
     settings = _SETTINGS if tries is None else hypothesis.settings(_SETTINGS, max_examples=tries)
     try:
         drawn = hypothesis.find(
-            st.builds(_Unprinted, strategy), lambda each: wanted(each.value), settings=settings
+            _unprinted(strategy), lambda each: wanted(each.value), settings=settings
         )
     except hypothesis.errors.FailedHealthCheck:
         raise  # it cannot search here, such as inside another test
@@ -48,10 +44,16 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int | None = None)
 class _Unprinted:
     """Holds a value that Hypothesis would print, by whatever its class calls `_repr_pretty_`."""
 
-    __slots__ = ("value",)
-
     def __init__(self, value: Any) -> None:
         self.value = value
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001  # as IPython's
         printer.text("...")
+
+
+@st.composite
+def _unprinted(draw: st.DrawFn, strategy: Any) -> Any:
+    try:
+        return _Unprinted(draw(strategy))
+    except ImpossibleError:
+        return hypothesis.reject()

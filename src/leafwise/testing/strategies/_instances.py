@@ -78,7 +78,7 @@ def instances(cls: Any, /, **overrides: Any) -> Strategy:
             finally:
                 _ACTIVE.reset(token)
         if not from_fields:
-            where = FieldContext("", origin, varied=True)
+            where = FieldContext("", origin)
             by_fields = bool(overrides) or registered
             plan = InstancePlan(cls, where, strategy_for, overrides) if by_fields else None
             from_fields.append(plan.strategy() if plan else strategy_for(cls, where))

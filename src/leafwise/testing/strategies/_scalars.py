@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from leafwise._objects.frozen import StaticArray
 from leafwise.testing.strategies._arrays import (
     Strategy,
-    alike,
     array_values,
     arrays,
     concrete_scalar,
@@ -34,7 +33,7 @@ def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
     if hasattr(kind, "array_type"):
         return jaxtyped_values(kind, where)
     if kind in (int, numbers.Integral):
-        return _integers(where)
+        return _COUNTS if where.counts else st.integers(0, 5) | st.integers(-100, 100)
     known: Strategy | None = entry_of(_KNOWN, kind)
     cls = origin_of(kind)
     if known is None and isinstance(cls, type):
@@ -43,22 +42,15 @@ def plain_values(kind: Any, where: FieldContext) -> Strategy | None:
     return known
 
 
-def _integers(where: FieldContext) -> Strategy:
-    if not where.varied:
-        return st.integers(0, 100)
-    return _COUNTS if where.counts else st.integers(0, 5) | st.integers(-100, 100)
-
-
 _COUNTS: Final = st.sampled_from((1, 2, 3, 0, 4, 5))
 FLOATS: Final = st.floats(-10, 10, width=16)
-_TEXTS: Final = st.text("abc", min_size=1, max_size=3)
 _SMALL: Final = st.integers(-5, 5)
 _DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
 
 
-def _dtypes(kind: Any, where: FieldContext) -> Strategy:
+def _dtypes(kind: Any, _where: FieldContext) -> Strategy:
     scalars = [part for part in typing.get_args(kind) if isinstance(part, type)]
-    return st.just(np.dtype(concrete_scalar(scalars[0]))) if where.varied and scalars else _DTYPES
+    return st.just(np.dtype(concrete_scalar(scalars[0]))) if scalars else _DTYPES
 
 
 def _numpy_scalars(kind: Any, _where: FieldContext) -> Strategy:
@@ -68,20 +60,12 @@ def _numpy_scalars(kind: Any, _where: FieldContext) -> Strategy:
     return st.integers(0, 10).map(scalar) if issubclass(scalar, np.number) else st.from_type(scalar)
 
 
-def _static_arrays(_kind: Any, where: FieldContext) -> Strategy:
-    return (arrays(numpy=True) if where.varied else alike()).map(StaticArray)
-
-
-def _paths(kind: Any, _where: FieldContext) -> Strategy:
-    return st.sampled_from(["a", "b/c", "/d"]).map(kind)
-
-
 _BY_BASE: Final[tuple[tuple[Any, Callable[[Any, FieldContext], Strategy]], ...]] = (
-    (StaticArray, _static_arrays),
+    (StaticArray, lambda _kind, _where: arrays(numpy=True).map(StaticArray)),
     ((jax.Array, np.ndarray), array_values),
     (np.dtype, _dtypes),
     (np.generic, _numpy_scalars),
-    (pathlib.PurePath, _paths),
+    (pathlib.PurePath, lambda kind, _where: st.sampled_from(["a", "b/c", "/d"]).map(kind)),
 )
 
 
@@ -94,20 +78,11 @@ _SPECS: Final = st.sampled_from([_SPEC(), _SPEC(None), _SPEC("x"), _SPEC(None, "
 _DEVICES: Final[Strategy] = st.builds(jax.devices).map(operator.itemgetter(0))
 _SHARDINGS: Final = _DEVICES.map(jax.sharding.SingleDeviceSharding)
 
-
-def _complex(imaginary: float, real: float) -> complex:
-    return complex(real, imaginary)
-
-
 _KNOWN: Final[dict[Any, Strategy]] = {
     None: st.none(),
     **dict.fromkeys((float, numbers.Real), FLOATS),
-    # 1+0j is simpler than 1j, as it is drawn first.
-    **dict.fromkeys(
-        (complex, numbers.Complex, numbers.Number),
-        st.builds(_complex, FLOATS, FLOATS),
-    ),
-    **dict.fromkeys((str, typing.LiteralString), _TEXTS),
+    **dict.fromkeys((complex, numbers.Complex, numbers.Number), st.builds(complex, FLOATS, FLOATS)),
+    **dict.fromkeys((str, typing.LiteralString), st.text("abc", min_size=1, max_size=3)),
     range: st.builds(range, st.integers(0, 5), st.integers(0, 5)),
     slice: st.builds(slice, *[st.none() | _SMALL] * 2),
     np.random.Generator: st.integers(0, 9).map(np.random.default_rng),
