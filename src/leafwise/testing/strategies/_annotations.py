@@ -7,7 +7,9 @@ import dataclasses
 import enum
 import functools
 import inspect
+import numbers
 import operator
+import pathlib
 import sys
 import types
 import typing
@@ -16,17 +18,23 @@ from typing import Annotated, Any, Final, TypeVar
 
 import jax
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
-from leafwise._classes.annotations import Unknown, named_by, resolve
-from leafwise._objects.frozen import FrozenMapping
+from leafwise._classes.annotations import Unknown, named_by, resolve, unwrap
+from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies import _instance_plan
-from leafwise.testing.strategies._arrays import Strategy, arrays
+from leafwise.testing.strategies._arrays import (
+    Strategy,
+    array_values,
+    arrays,
+    concrete_scalar,
+    jaxtyped_values,
+)
 from leafwise.testing.strategies._constructor import (
     EndlessError,
     FieldContext,
-    Parameter,
     is_same,
     parameters_of,
     substitute,
@@ -44,7 +52,6 @@ from leafwise.testing.strategies._objects import (
     origin_of,
     subclasses_of,
 )
-from leafwise.testing.strategies._scalars import plain_values
 from leafwise.testing.strategies._static_values import (
     BY_ARITY,
     FUNCTIONS,
@@ -74,7 +81,7 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     # Inside an instance, the strategy that is registered may be the one that asks.
     if cls not in where.above and (is_user_registered(kind) or is_user_registered(cls)):
         return _from_hypothesis(kind, where)
-    plain = plain_values(kind, where)
+    plain = _plain_values(kind, where)
     if plain is not None:
         return plain
     for means, make in _RULES:
@@ -89,16 +96,12 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     return _from_hypothesis(kind, where)
 
 
-def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strategy:
-    """Return a strategy for an argument that the field of its name does not refuse alone."""
-    return _instance_plan.argument_for(cls, parameter, where, strategy_for)
+argument_for = functools.partial(_instance_plan.argument_for, ask=strategy_for)
 
 
 def accepts_none(kind: Any) -> bool:
     """Return whether an annotation is optional."""
-    if typing.get_origin(kind) in (Annotated, Final):
-        return accepts_none(typing.get_args(kind)[0])
-    return type(None) in typing.get_args(kind)
+    return type(None) in typing.get_args(unwrap(kind))
 
 
 def says_nothing(kind: Any) -> bool:
@@ -155,8 +158,6 @@ def _anything(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return a strategy for an annotation that says nothing: ``Any``, ``object``, ``Hashable``."""
     if default is not EMPTY and isinstance(default, type):
         return st.just(default)  # which other class would do cannot be known
-    while isinstance(kind, TypeVar):
-        kind = kind.__bound__ or Any
     if _is_hashable(kind):
         return _NAMES
     if default is not EMPTY and default is not None:
@@ -203,6 +204,88 @@ def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ())
 def _unknown(kind: Any, where: FieldContext) -> CannotBuildError:
     fix = where.fix(getattr(kind, "__name__", None) or str(kind))
     return CannotBuildError(f"{where}: no values are known for {kind}\n  fix: {fix}")
+
+
+# --------------------------------------------------------------------------- without parts
+
+
+def _plain_values(kind: Any, where: FieldContext) -> Strategy | None:
+    """Return a strategy for values without parts; None if those of Hypothesis will do.
+
+    Its numbers overflow or are not finite, its texts are of any character, its ranges and
+    slices go into the millions; it has one path, and does not know JAX.
+    """
+    if hasattr(kind, "array_type"):
+        return jaxtyped_values(kind, where)
+    if kind in (int, numbers.Integral):
+        sizes = st.sampled_from((1, 2, 3, 0, 4, 5))
+        return sizes if where.counts else st.integers(0, 5) | st.integers(-100, 100)
+    make = next((make for base, make in _BY_BASE if issubclass_of(kind, base)), None)
+    return make(kind) if make else entry_of(_KNOWN, kind)
+
+
+_FLOATS: Final = st.floats(-10, 10, width=16)
+_SMALL: Final = st.none() | st.integers(-5, 5)
+_DTYPES: Final = st.sampled_from([np.dtype("float32"), np.dtype("int32")])
+
+
+def _dtypes(kind: Any) -> Strategy:
+    scalars = [part for part in typing.get_args(kind) if isinstance(part, type)]
+    return st.just(np.dtype(concrete_scalar(scalars[0]))) if scalars else _DTYPES
+
+
+def _numpy_scalars(kind: Any) -> Strategy:
+    scalar: Any = concrete_scalar(origin_of(kind))
+    if issubclass(scalar, np.bool_):
+        return st.booleans().map(scalar)
+    return st.integers(0, 10).map(scalar) if issubclass(scalar, np.number) else st.from_type(scalar)
+
+
+_BY_BASE: Final[tuple[tuple[type, Callable[[Any], Strategy | None]], ...]] = (
+    (StaticArray, lambda _: arrays(numpy=True).map(StaticArray)),
+    (jax.Array, array_values),
+    (np.ndarray, array_values),
+    (np.dtype, _dtypes),
+    (np.generic, _numpy_scalars),
+    (pathlib.PurePath, lambda kind: st.sampled_from(["a", "b/c", "/d"]).map(kind)),
+    (jax.tree_util.Partial, lambda _: st.sampled_from(TREE_PARTIALS)),
+    (functools.partial, lambda _: st.sampled_from(PARTIALS)),
+    (types.FunctionType, lambda _: st.sampled_from(OF_MANY)),
+)
+
+
+def _mesh() -> Any:
+    return jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+
+
+_SPEC: Final[Any] = jax.sharding.PartitionSpec
+_SPECS: Final = st.sampled_from([_SPEC(), _SPEC(None), _SPEC("x"), _SPEC(None, "x")])
+_DEVICES: Final[Strategy] = st.builds(jax.devices).map(operator.itemgetter(0))
+_SHARDINGS: Final = _DEVICES.map(jax.sharding.SingleDeviceSharding)
+
+_KNOWN: Final[dict[Any, Strategy]] = {
+    None: st.none(),
+    **dict.fromkeys((float, numbers.Real), _FLOATS),
+    **dict.fromkeys((complex, numbers.Complex), st.builds(complex, _FLOATS, _FLOATS)),
+    numbers.Number: _FLOATS,
+    **dict.fromkeys((str, typing.LiteralString), st.text("abc", min_size=1, max_size=3)),
+    range: st.builds(range, st.integers(0, 5), st.integers(0, 5)),
+    slice: st.builds(slice, _SMALL, _SMALL),
+    np.random.Generator: st.integers(0, 9).map(np.random.default_rng),
+    **dict.fromkeys((jax.typing.DTypeLike, npt.DTypeLike), _DTYPES),
+    jax.sharding.PartitionSpec: _SPECS,
+    jax.sharding.Mesh: st.builds(_mesh),
+    jax.sharding.NamedSharding: st.builds(jax.sharding.NamedSharding, st.builds(_mesh), _SPECS),
+    **dict.fromkeys((jax.sharding.Sharding, jax.sharding.SingleDeviceSharding), _SHARDINGS),
+    jax.Device: _DEVICES,
+    jax.ShapeDtypeStruct: st.builds(
+        jax.ShapeDtypeStruct, st.lists(st.integers(1, 3), max_size=2).map(tuple), _DTYPES
+    ),
+    jax.tree_util.PyTreeDef: st.sampled_from([0, (), (0, 0), {"a": 0}, None]).map(
+        jax.tree_util.tree_structure
+    ),
+}
+"""Strategies by annotation."""
 
 
 # ------------------------------------------------------------------------------- containers
@@ -398,6 +481,8 @@ def _function(kind: Any, _where: FieldContext) -> Strategy:
 
 
 def _is_call_protocol(kind: Any) -> bool:
+    if not is_protocol(kind):
+        return False
     own = {name for name, value in vars(origin_of(kind)).items() if callable(value)}
     return own - {"__init__", "__subclasshook__"} == {"__call__"}
 
@@ -417,10 +502,6 @@ _BY_ORIGIN: Final[dict[Any, Callable[[Any, FieldContext], Strategy]]] = {
 }
 
 
-def _one_of(values: tuple[Any, ...]) -> Callable[[Any, FieldContext], Strategy]:
-    return lambda _kind, _where: st.sampled_from(values)
-
-
 _RULES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, FieldContext], Strategy]], ...]] = (
     (has_fields, _instances),
     (named_by, lambda kind, where: strategy_for(named_by(kind), where)),
@@ -429,9 +510,6 @@ _RULES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, FieldContext], S
     (_is_in_table, lambda kind, where: _BY_ORIGIN[origin_of(kind)](kind, where)),
     (lambda kind: typing.is_typeddict(origin_of(kind)), _typed_dict),
     (_is_mapping, _mapping),
-    (lambda kind: is_protocol(kind) and _is_call_protocol(kind), _one_of(FUNCTIONS)),
-    (lambda kind: issubclass_of(kind, jax.tree_util.Partial), _one_of(TREE_PARTIALS)),
-    (lambda kind: issubclass_of(kind, functools.partial), _one_of(PARTIALS)),
-    (lambda kind: issubclass_of(kind, types.FunctionType), _one_of(OF_MANY)),
+    (_is_call_protocol, lambda _kind, _where: st.sampled_from(FUNCTIONS)),
 )
 """Later rules are asked only if no earlier one means the annotation."""

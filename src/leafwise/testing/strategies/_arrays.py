@@ -38,19 +38,13 @@ class ImpossibleError(Exception):
 
 @dataclasses.dataclass
 class Dims:
-    """What the names in the annotations of one instance stand for.
+    """What ``name``, ``*name`` and ``{name}`` in the annotations of one instance stand for.
 
-    Attributes:
-        lengths: The length of each named axis.
-        shapes: The axes of each ``*name``; that of "" is the shape where none is annotated.
-        values: The arguments that were drawn before, for ``{name}``.
-        alike: Whether all names have one length, as outside an instance, where none is kept.
+    Outside an instance, where nothing is kept, they are all `alike`.
     """
 
     lengths: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
-    shapes: dict[str, tuple[int, ...]] = dataclasses.field(
-        default_factory=dict[str, tuple[int, ...]]
-    )
+    shapes: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict[str, Any])
     values: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     alike: bool = False
 
@@ -248,12 +242,8 @@ def arrays(
         lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
         if _is_key_dtype(drawn):
             return draw(keys(lengths))
-        kind = jnp.dtype(drawn)
-        if elements is None:
-            made = draw(_usual_arrays(lengths, kind, special))
-        else:
-            made = draw(_numpy_arrays(lengths, kind, elements))
-        return made if numpy else on_device(made)
+        made = draw(_numpy_arrays(lengths, jnp.dtype(drawn), elements, special))
+        return made if numpy else put(made.astype(jax.dtypes.canonicalize_dtype(made.dtype)))
 
     draw_one.__name__ = draw_one.__qualname__ = "arrays"  # what a strategy's repr begins with
     said = {"shape": shape, "dtype": dtype, "elements": elements}
@@ -289,26 +279,21 @@ def _is_key_dtype(dtype: Any) -> bool:
         return False
 
 
-def on_device(array: Any) -> jax.Array:
-    """Return a numpy array as a jax array, of the same dtype if JAX's settings have it."""
-    wanted = jax.dtypes.canonicalize_dtype(array.dtype)
-    return put(array.astype(wanted, copy=False))
-
-
 @functools.lru_cache(maxsize=500)  # it takes longer to make than to draw from
-def _usual_arrays(shape: tuple[int, ...], dtype: Any, special: bool) -> Strategy:  # noqa: FBT001
-    return _numpy_arrays(shape, dtype, _elements(dtype, special=special))
-
-
-def _numpy_arrays(shape: tuple[int, ...], dtype: Any, elements: Strategy) -> Strategy:
-    """Return a strategy for numpy arrays of a shape and dtype."""
+def _numpy_arrays(
+    shape: tuple[int, ...],
+    dtype: Any,
+    elements: Strategy | None,
+    special: bool,  # noqa: FBT001
+) -> Strategy:
+    """Return a strategy for numpy arrays of a shape and dtype, most of them of one number."""
+    elements = _elements(dtype, special=special) if elements is None else elements
     drawn = dtype
     if type(dtype) not in vars(np.dtypes).values():  # of ml_dtypes: Hypothesis does not know it
         drawn = np.dtype("float64" if jnp.issubdtype(dtype, np.floating) else "int64")
-    filled = elements.map(lambda element: np.full(shape, element, drawn))
-    made = filled
+    made = elements.map(lambda element: np.full(shape, element, drawn))
     if 1 < math.prod(shape) <= _FEW:
-        made = filled | hnp.arrays(drawn, shape, elements=elements, fill=elements)
+        made |= hnp.arrays(drawn, shape, elements=elements, fill=elements)
     return made if drawn == dtype else made.map(lambda array: array.astype(dtype))
 
 
@@ -362,7 +347,7 @@ def _shapes_of_plain_arrays(draw: st.DrawFn) -> tuple[int, ...]:
     return dims.shapes[""]
 
 
-def array_values(kind: Any, _where: FieldContext) -> Strategy:
+def array_values(kind: Any) -> Strategy:
     """Return a strategy for arrays whose annotation gives at most dtype and number of axes."""
     numpy = (typing.get_origin(kind) or kind) is np.ndarray
     shape: Strategy = _shapes_of_plain_arrays()

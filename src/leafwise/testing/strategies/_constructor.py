@@ -167,29 +167,17 @@ _DEEPEST: Final = 15
 
 @dataclasses.dataclass(frozen=True)
 class FieldContext:
-    """Where a value is wanted.
-
-    Attributes:
-        text: ``Class.field``, for messages.
-        home: The class whose annotation it is, where names are looked up.
-        above: The classes whose instances are being built around this value.
-        errors: What constructors raised last.
-        static: Whether the field is static.
-        counts: Whether a whole number is likely to be a size: it is static, or no field.
-        bindings: What the type variables of the annotation stand for.
-        steps: Class and field on the way here, from the outermost class.
-        around: The annotations of the field that this one is a part of, from the outermost.
-    """
+    """Where a value is wanted: ``Class.field``, and the class whose annotation it is."""
 
     text: str
     home: Any
-    above: tuple[Any, ...] = ()
+    above: tuple[Any, ...] = ()  # the classes whose instances are being built around this value
     errors: list[BaseException] = dataclasses.field(default_factory=list[BaseException])
     static: bool = False
-    counts: bool = False
+    counts: bool = False  # a whole number is likely to be a size: it is static, or no field
     bindings: Mapping[Any, Any] = dataclasses.field(default_factory=dict[Any, Any])
-    steps: tuple[tuple[str, str], ...] = ()
-    around: tuple[Any, ...] = ()
+    steps: tuple[tuple[str, str], ...] = ()  # class and field, from the outermost class
+    around: tuple[Any, ...] = ()  # the annotations that this one is a part of
 
     def __str__(self) -> str:
         """Return ``Class.field``, for a message."""
@@ -236,10 +224,7 @@ class EndlessError(CannotBuildError):
     """A class or an alias holds one of itself, which would hold another, and so on."""
 
 
-Bindings = Mapping[Any, Any]
-
-
-def substitute(kind: Any, bindings: Bindings) -> Any:
+def substitute(kind: Any, bindings: Mapping[Any, Any]) -> Any:
     """Return an annotation with type variables replaced by what they stand for."""
     if isinstance(kind, TypeVar):
         return bindings.get(kind, kind)
@@ -252,9 +237,9 @@ def substitute(kind: Any, bindings: Bindings) -> Any:
         return kind
 
 
-def bindings_of(kind: Any) -> dict[Any, Bindings]:
+def bindings_of(kind: Any) -> dict[Any, Mapping[Any, Any]]:
     """Return what type variables stand for in each class that ``Box[int]`` derives from."""
-    found: dict[Any, Bindings] = {}
+    found: dict[Any, Mapping[Any, Any]] = {}
 
     def visit(cls: Any, arguments: tuple[Any, ...]) -> None:
         parameters = getattr(cls, "__parameters__", ())

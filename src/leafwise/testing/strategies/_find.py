@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import hypothesis
 import hypothesis.errors
+from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
 from leafwise.testing.strategies._arrays import ImpossibleError
@@ -15,11 +16,11 @@ _SETTINGS: Final = hypothesis.settings(
     deadline=None,
     max_examples=200,
     # Not `explain`, which draws many more values, each of which may compile.
-    phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+    phases=(Phase.generate, Phase.shrink),
     suppress_health_check=[
-        hypothesis.HealthCheck.filter_too_much,
-        hypothesis.HealthCheck.too_slow,
-        hypothesis.HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
     ],
 )
 

@@ -13,7 +13,7 @@ import jax
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException, InvalidArgument, UnsatisfiedAssumption
 
-from leafwise._classes.annotations import has_mark
+from leafwise._classes.annotations import has_mark, unwrap
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._trees.roles import prepared_by
@@ -36,7 +36,7 @@ from leafwise.testing.strategies._constructor import (
     parameters_of,
     substitute,
 )
-from leafwise.testing.strategies._objects import origin_of
+from leafwise.testing.strategies._objects import entry_of, origin_of
 
 Ask = Callable[..., Strategy]
 """Returns the strategy of an annotation, for a field and perhaps with its default."""
@@ -49,9 +49,6 @@ _PATIENCE: Final = 200
 
 Hypothesis gives up after fifty draws without naming a reason.
 """
-
-_MORE: Final = st.integers()
-"""Drawn with a refusal: otherwise Hypothesis could run out of values without a reason."""
 
 
 class _RefusedError(Exception):
@@ -88,19 +85,13 @@ def argument_for(cls: Any, parameter: Parameter, where: FieldContext, ask: Ask) 
                 return value
         raise ImpossibleError from where.errors[0]
 
-    usual = _CANDIDATES.get(_bare(parameter.kind), ())
+    usual = entry_of(_CANDIDATES, unwrap(parameter.kind)) or ()
     pool = list(filter(is_accepted, usual))
     return accepted() if len(pool) in (0, len(usual)) else st.sampled_from(pool)
 
 
 _KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
 """What parameters of constructors are named that take a random key."""
-
-
-def _bare(kind: Any) -> Any:
-    while typing.get_origin(kind) in (Annotated, Final):
-        kind = typing.get_args(kind)[0]
-    return kind if isinstance(kind, type) else None
 
 
 _CANDIDATES: Final[dict[Any, tuple[Any, ...]]] = {
@@ -166,14 +157,7 @@ class ArgumentSlot:
 
 
 class InstancePlan:
-    """How instances of a class, or of an alias such as ``Box[int]``, are drawn.
-
-    Args:
-        kind: The class, or the alias.
-        where: The field that the instance is for.
-        ask: Returns the strategy of a part.
-        overrides: Strategies by parameter; ``...`` for what the annotation says.
-    """
+    """How instances of a class, or of an alias such as ``Box[int]``, are drawn for a field."""
 
     def __init__(
         self, kind: Any, where: FieldContext, ask: Ask, overrides: Mapping[str, Any] | None = None
@@ -215,25 +199,26 @@ class InstancePlan:
             return ArgumentSlot(parameter, None)
 
     def strategy(self) -> Strategy:
-        """Return a strategy for the instances."""
-        return _drawn(self)
+        """Return a strategy; `CannotBuildError` once the class has refused very many arguments."""
 
-    def draw(self, draw: st.DrawFn) -> Any:
-        """Draw an instance; `CannotBuildError` if the class refused all of very many arguments."""
-        for _ in range(_ATTEMPTS):
-            try:
-                made = self._attempt(draw)
-            except _RefusedError as refused:
-                self.where.errors[:] = [refused.__cause__ or refused]
-            else:
-                self._refused = None
-                return made
-        draw(_MORE)
-        if self._refused is not None:
-            self._refused += _ATTEMPTS
-            if self._refused >= _PATIENCE:
-                self._give_up(self.where.errors[0])
-        return hypothesis.reject()
+        @st.composite
+        def instance(draw: st.DrawFn) -> Any:
+            for _ in range(_ATTEMPTS):
+                try:
+                    made = self._attempt(draw)
+                except _RefusedError as refused:
+                    self.where.errors[:] = [refused.__cause__ or refused]
+                else:
+                    self._refused = None
+                    return made
+            draw(st.integers())  # or Hypothesis could run out of values without a reason
+            if self._refused is not None:
+                self._refused += _ATTEMPTS
+                if self._refused >= _PATIENCE:
+                    self._give_up(self.where.errors[0])
+            return hypothesis.reject()
+
+        return instance()
 
     def _attempt(self, draw: st.DrawFn) -> Any:
         try:
@@ -260,7 +245,7 @@ class InstancePlan:
             parameter, default = slot.parameter, slot.parameter.make_default
             if slot.given and slot.strategy is not None:
                 put(parameter, draw(slot.strategy))
-            elif slot.strategy is not None and (default is None or draw(_EITHER)):
+            elif slot.strategy is not None and (default is None or draw(st.booleans())):
                 drawn.append(slot)
             elif default is not None and _has_axes(parameter.kind):
                 put(parameter, default())
@@ -282,28 +267,19 @@ class InstancePlan:
         wanted = f"{self.where}: " if self.where.text else ""
         is_ours = isinstance(error, ImpossibleError)
         reason = str(error) if is_ours else f"the last error was {format_error(error)}"
+        msg = f"{wanted}{name}: no drawn values made an instance; {reason}"
+        if isinstance(error, LeafwiseError) and "fix:" in error.message:
+            raise CannotBuildError(msg) from error
         names = [each.parameter.name for each in self.slots if each.parameter.make_default is None]
         names = names or [each.parameter.name for each in self.slots]
         given = ", ".join([name, *(f"{each}=..." for each in names)])
         override = self.where.nested(f"instances({given})")
         fit = f"give strategies for fields that must fit: `{override}`, or, " if names else ""
-        msg = f"{wanted}{name}: no drawn values made an instance; {reason}"
-        if isinstance(error, LeafwiseError) and "fix:" in error.message:
-            raise CannotBuildError(msg) from error
-        msg += (
-            f"\n  fix: {fit}next to the class:\n"
+        raise CannotBuildError(
+            f"{msg}\n  fix: {fit}next to the class:\n"
             f"       hypothesis.strategies.register_type_strategy({name}, ...)"
-        )
-        raise CannotBuildError(msg) from error
-
-
-_EITHER: Final = st.booleans()
+        ) from error
 
 
 def _has_axes(kind: Any) -> bool:
     return hasattr(kind, "dim_str") or any(map(_has_axes, typing.get_args(kind)))
-
-
-@st.composite
-def _drawn(draw: st.DrawFn, plan: InstancePlan) -> Any:
-    return plan.draw(draw)
