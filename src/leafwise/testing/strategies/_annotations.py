@@ -141,6 +141,8 @@ def _resolved(kind: Any, where: FieldContext) -> Any:
     """Return what a name inside an annotation stands for: ``list["Node"]``."""
     if kind is typing.Self:
         return where.home
+    if isinstance(kind, dataclasses.Field):  # of `x: field()`, where `x: int = field()` was meant
+        return Any
     if isinstance(kind, str | typing.ForwardRef):
         name = kind if isinstance(kind, str) else kind.__forward_arg__
         scopes: list[Any] = [{cls.__name__: cls} for cls in (where.home, *where.above)]
